@@ -1,0 +1,70 @@
+"""Drives a generator of rounds over one data set: the study with one site."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+
+from eigenveil.errors import PrivacyError
+from eigenveil.estimators.pipeline import Answers, Ask, Factors, Round
+from eigenveil.moments.engine import accumulate
+from eigenveil.moments.exponential import release_vectors
+from eigenveil.moments.release import Release, release_sum
+from eigenveil.moments.source import RowSource
+from eigenveil.noise.source import RandomSource
+from eigenveil.privacy.releases import ReleaseRecord
+
+RoundProgress = Callable[[str, int], None]
+
+
+@dataclass
+class Run:
+    """A finished fit: its result and what was spent on it, in order."""
+
+    factors: Factors
+    records: list[ReleaseRecord] = field(default_factory=list)
+
+
+def run_rounds(
+    rounds: Generator[Round, Answers, Factors],
+    rows: RowSource,
+    source: RandomSource,
+    *,
+    progress: RoundProgress | None = None,
+) -> Run:
+    """Answer every round from ``rows``.
+
+    ``progress(what, n)`` is told after every n rows of the pass named ``what``.
+
+    Raises
+    ------
+    PrivacyError
+        With ``records`` of what had been released attached to it as ``released``.
+    """
+    records: list[ReleaseRecord] = []
+    answers: dict[str, Release] | None = None
+    try:
+        while True:
+            asks = rounds.send(answers) if answers is not None else next(rounds)
+            label = ", ".join(ask.name for ask in asks)
+            tell = None if progress is None else _teller(progress, label)
+            accumulate(rows, [ask.accumulator for ask in asks], progress=tell)
+            answers = {}
+            for ask in asks:
+                records.append(ask.record)  # counted before the noise is drawn
+                answers[ask.name] = _release(ask, source)
+    except StopIteration as end:
+        return Run(end.value, records)
+    except PrivacyError as error:
+        error.released = tuple(records)
+        raise
+
+
+def _teller(progress: RoundProgress, label: str) -> Callable[[int], None]:
+    return lambda rows: progress(label, rows)
+
+
+def _release(ask: Ask, source: RandomSource) -> Release:
+    if ask.record.noise.kind == "bingham":
+        return release_vectors(ask.accumulator, ask.record, source)
+    return release_sum(ask.accumulator, ask.record, source)

@@ -1,0 +1,395 @@
+"""PrivatePCA: the scikit-learn estimator of one data set."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from eigenveil.errors import DataError, OutputError, PrivacyError
+from eigenveil.estimators.driver import RoundProgress, Run, run_rounds
+from eigenveil.estimators.pipeline import private_pca
+from eigenveil.estimators.settings import Plan, make_plan
+from eigenveil.moments.rows import row_norms
+from eigenveil.moments.source import ArrayRows, RowSource
+from eigenveil.moments.sparse import SparseRows
+from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
+from eigenveil.privacy.accountant import compose
+from eigenveil.privacy.certificate import Certificate, Claim, make_certificate
+
+LARGEST_NORM = "rows were divided by the largest norm found, which is not private"
+_MODEL_FORMAT = "eigenveil-model-1"
+_ARRAYS = (
+    "components_",
+    "mean_",
+    "explained_variance_",
+    "explained_variance_ratio_",
+    "usable_",
+)
+_NUMBERS = ("n_samples_", "noise_floor_", "total_variance_", "row_bound_")
+
+
+class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Differentially private principal component analysis.
+
+    Nothing about the rows has to be known beforehand, and everything the fitted estimator holds may
+    be published: scale, centre, second moment and explained variance are four noisy releases that
+    share the budget (the design's section 8).
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of components, at most the number of features.
+    epsilon : float, default=1.0
+        Privacy wish, > 0.
+    delta : float, default=1e-6
+        Privacy wish, 0 <= delta < 1; 0 asks for pure epsilon.
+    mechanism : {"auto", "gaussian", "wishart", "vector", "bingham", "power", "sketch"}
+        "auto": "gaussian", or "wishart" when ``delta=0``. "gaussian": isometric Gaussian noise on
+        the second moment. "wishart": the difference of two Wishart matrices, pure epsilon.
+        "vector": noise of density exp(-epsilon |E|_F), pure epsilon. "bingham": the exponential
+        mechanism, sampled exactly, pure epsilon. "power": the noisy power method. "sketch": one
+        pass with D x ``sketch_size`` memory.
+    adjacency : {"add-remove", "replace-one"}, default="add-remove"
+        Which data sets are neighbours: one row more or less, or one row changed (the number of rows
+        then being public).
+    row_norm : {"unit", "auto", "max"} or float, default="unit"
+        How rows are bounded in the second moment: divided by their norm; clipped at a quantile
+        chosen from the released norms; divided by the largest norm found (reproductions only,
+        never certified); clipped at a public number.
+    row_bound : float, default=None
+        A public bound on the norm of rows, in the data's units. When given, the release of the
+        norms is skipped.
+    center : bool or array of shape (n_features,), default=True
+        True: subtract a privately released mean. False: do not. An array: a public centre.
+    budget_split : dict, default=None
+        Shares of the steps "scale", "centre", "moment" and "variance". By default 2, 8, 88 and 2
+        per cent of mu squared; 5, 10, 80 and 5 per cent of epsilon when ``delta=0``.
+    noise : {"secure"}, default="secure"
+        Noise from a cryptographic generator keyed by the operating system.
+    random_state : int, Generator or RandomState, default=None
+        For tests and reproductions: the noise is reproducible and the guarantee is not certified.
+    sketch_size : int, default=None
+        Columns of the sketch for ``mechanism="sketch"``; by default 4 times ``n_components``.
+    power_rounds : int, default=None
+        Rounds of ``mechanism="power"``; 4 by default.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Orthonormal rows; the entry of largest magnitude of each is positive.
+    mean_ : ndarray of shape (n_features,)
+        What :meth:`transform` subtracts: the released mean, the public centre, or zero.
+    explained_variance_ : ndarray of shape (n_components,)
+        Released variance along each component, made non-negative and non-increasing.
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        The same as a share of the released total variance.
+    noise_floor_ : float
+        Explained variance that noise alone would show.
+    usable_ : ndarray of bool, shape (n_components,)
+        Which components stand above the noise.
+    n_samples_ : float
+        Released (noisy) number of rows; exact where the number is public.
+    guarantee_ : Guarantee
+        What was promised, to whom, and how it is computed.
+    certificate_ : Certificate
+        The recorded releases, from which the guarantee can be recomputed.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from eigenveil import PrivatePCA
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> pca = PrivatePCA(n_components=5, epsilon=2.0, delta=1e-5).fit(X)
+    >>> pca.transform(X).shape
+    (1797, 5)
+    >>> pca.guarantee_.certified
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        mechanism: str = "auto",
+        adjacency: str = "add-remove",
+        row_norm: str | float = "unit",
+        row_bound: float | None = None,
+        center: bool | ArrayLike = True,
+        budget_split: dict[str, float] | None = None,
+        noise: str = "secure",
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
+        sketch_size: int | None = None,
+        power_rounds: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mechanism = mechanism
+        self.adjacency = adjacency
+        self.row_norm = row_norm
+        self.row_bound = row_bound
+        self.center = center
+        self.budget_split = budget_split
+        self.noise = noise
+        self.random_state = random_state
+        self.sketch_size = sketch_size
+        self.power_rounds = power_rounds
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Fit to the rows of ``X``, shape (n_samples, n_features), dense or sparse.
+
+        Raises
+        ------
+        DataError
+            When the rows cannot be used; nothing was released.
+        PrivacyError
+            When the wish cannot be met, or the data set is too small for it; ``spent`` is the
+            guarantee of what was released before that was known, or ``None``.
+        """
+        del y
+        array = validate_data(
+            self,
+            X,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_min_samples=2,
+            ensure_all_finite=False,  # found while reading, with row and column
+        )
+        names = getattr(self, "feature_names_in_", None)
+        columns = None if names is None else [str(name) for name in names]
+        rows: RowSource
+        if scipy.sparse.issparse(array):
+            rows = SparseRows(array, names=columns)
+        else:
+            rows = ArrayRows(array, names=columns)
+        return self._fit_rows(rows, count=int(array.shape[0]), progress=None)
+
+    def fit_rows(self, rows: RowSource, *, progress: RoundProgress | None = None) -> Self:
+        """Fit to rows read a block at a time, as often as the plan has rounds.
+
+        Parameters
+        ----------
+        rows : RowSource
+            For example ``eigenveil.io.open_rows(["a.parquet", "b.csv"])``; never held in memory.
+        progress : callable, optional
+            Told ``(release, n)`` after every n rows of a pass.
+        """
+        for name in ("feature_names_in_", "n_features_in_"):
+            if hasattr(self, name):
+                delattr(self, name)
+        self.n_features_in_ = rows.features
+        if rows.names is not None:
+            self.feature_names_in_ = np.array(rows.names, dtype=object)
+        count = sum(block.values.shape[0] for block in rows.blocks())
+        return self._fit_rows(rows, count=count, progress=progress)
+
+    def _fit_rows(
+        self, rows: RowSource, *, count: int, progress: RoundProgress | None
+    ) -> Self:
+        if self.noise != "secure":
+            raise DataError(
+                f"noise = {self.noise!r} is not 'secure'.",
+                hint="Use noise='secure'; give random_state for a reproducible, uncertified run.",
+            )
+        centre = self._public_centre(rows.features)
+        plan = make_plan(
+            features=rows.features,
+            rows=count,
+            n_components=self.n_components,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            mechanism=self.mechanism,
+            adjacency=self.adjacency,
+            row_norm=self.row_norm,
+            row_bound=self.row_bound,
+            center=centre if centre is not None else bool(self.center),
+            budget_split=self.budget_split,
+            sketch_size=self.sketch_size,
+            power_rounds=self.power_rounds,
+        )
+        if count < plan.n_components:
+            raise DataError(
+                f"{count} rows are fewer than n_components = {plan.n_components}.",
+                hint="Ask for fewer components, or check that all files were read.",
+                code="fewer-rows-than-components",
+            )
+        source = self._noise_source()
+        reasons = [LARGEST_NORM] if plan.row_norm == "max" else []
+        rounds = private_pca(
+            plan,
+            public_centre=centre,
+            stored_single=rows.single,
+            max_norm=_largest_norm(rows, centre) if plan.row_norm == "max" else None,
+        )
+        try:
+            run = run_rounds(rounds, rows, source, progress=progress)
+        except PrivacyError as error:
+            if error.released:
+                error.spent = compose(
+                    error.released, delta=plan.delta, adjacency=plan.adjacency
+                )
+            raise
+        self._keep(plan, run, secure=source.secure, reasons=reasons)
+        return self
+
+    def _public_centre(self, features: int) -> NDArray[np.float64] | None:
+        if isinstance(self.center, bool | np.bool_):
+            return None
+        centre = np.asarray(self.center, dtype=np.float64)
+        if centre.shape != (features,) or not np.isfinite(centre).all():
+            raise DataError(
+                f"center has shape {centre.shape} or entries that are not finite; the rows have "
+                f"{features} features.",
+                hint="Give True, False, or one finite number a feature.",
+            )
+        return centre
+
+    def _noise_source(self) -> RandomSource:
+        if self.random_state is None:
+            return SecureSource()
+        if isinstance(self.random_state, np.random.RandomState):
+            return SeededSource(int(self.random_state.randint(2**31)))
+        return SeededSource(self.random_state)
+
+    def _keep(self, plan: Plan, run: Run, *, secure: bool, reasons: list[str]) -> None:
+        factors = run.factors
+        self.plan_ = plan
+        self.components_ = factors.components
+        self.mean_ = factors.mean
+        self.explained_variance_ = factors.explained_variance
+        self.explained_variance_ratio_ = factors.explained_variance_ratio
+        self.total_variance_ = factors.total_variance
+        self.noise_floor_ = factors.noise_floor
+        self.usable_ = factors.usable
+        self.n_samples_ = factors.rows
+        self.row_bound_ = factors.row_bound
+        self.n_components_ = plan.n_components
+        self.certificate_ = make_certificate(
+            software=f"eigenveil {version('eigenveil')}",
+            plan=plan.model_dump(mode="json"),
+            plan_hash=plan.hash,
+            secure=secure,
+            wish=Claim(epsilon=plan.epsilon, delta=plan.delta, adjacency=plan.adjacency),
+            releases=run.records,
+            reasons_not_certified=reasons,
+        )
+        self.guarantee_ = self.certificate_.guarantee()
+
+    def transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
+        """Scores of the rows of ``X`` along the components, shape (n_samples, n_components)."""
+        check_is_fitted(self)
+        array = validate_data(
+            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
+        )
+        components = self.components_.astype(array.dtype, copy=False)
+        offset = (self.mean_ @ self.components_.T).astype(array.dtype, copy=False)
+        return np.asarray(array @ components.T - offset)
+
+    def inverse_transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
+        """Rows in the original space of scores ``X``, shape (n_samples, n_features)."""
+        check_is_fitted(self)
+        scores = np.asarray(X)
+        if scores.ndim != 2 or scores.shape[1] != self.components_.shape[0]:
+            raise DataError(
+                f"Scores of shape {scores.shape} do not have {self.components_.shape[0]} columns.",
+                hint="Give what transform returned.",
+            )
+        return np.asarray(scores @ self.components_ + self.mean_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to one file (numpy's format with JSON inside, no pickle)."""
+        check_is_fitted(self)
+        parameters = self.get_params()
+        parameters["random_state"] = None
+        if not isinstance(self.center, bool):
+            parameters["center"] = np.asarray(self.center, dtype=float).tolist()
+        names = getattr(self, "feature_names_in_", None)
+        header = {
+            "format": _MODEL_FORMAT,
+            "parameters": parameters,
+            "features": self.n_features_in_,
+            "names": None if names is None else [str(name) for name in names],
+            "numbers": {name: float(getattr(self, name)) for name in _NUMBERS},
+            "plan": self.plan_.model_dump(mode="json"),
+            "certificate": self.certificate_.model_dump(mode="json"),
+        }
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        target = Path(path)
+        try:
+            handle, scratch = tempfile.mkstemp(dir=target.parent or ".", suffix=".part")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    np.savez_compressed(file, header=np.array(json.dumps(header)), **arrays)
+                os.replace(scratch, target)
+            except BaseException:
+                os.unlink(scratch)
+                raise
+        except OSError as error:
+            raise OutputError(
+                f"{target}: {error.strerror or error}.", hint="Choose a folder that can be written."
+            ) from None
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read an estimator that :meth:`save` wrote."""
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                header = json.loads(str(stored["header"][()]))
+                arrays = {name: stored[name] for name in _ARRAYS}
+            if header["format"] != _MODEL_FORMAT:
+                raise KeyError(header["format"])
+            model = cls(**header["parameters"])
+            if isinstance(model.center, list):
+                model.center = np.array(model.center)
+            for name, array in arrays.items():
+                setattr(model, name, array)
+            for name, number in header["numbers"].items():
+                setattr(model, name, number)
+            model.plan_ = Plan.model_validate(header["plan"])
+            model.certificate_ = Certificate.model_validate(header["certificate"])
+        except FileNotFoundError:
+            raise OutputError(
+                f"{path} does not exist.", hint="Give the result folder that 'eigenveil fit' wrote."
+            ) from None
+        except (KeyError, ValueError, OSError) as error:
+            raise DataError(
+                f"{path} is not a saved eigenveil model ({error}).",
+                hint="Give a file that PrivatePCA.save wrote.",
+            ) from None
+        model.n_features_in_ = header["features"]
+        if header["names"] is not None:
+            model.feature_names_in_ = np.array(header["names"], dtype=object)
+        model.n_components_ = model.plan_.n_components
+        model.guarantee_ = model.certificate_.guarantee()
+        return model
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.sparse = True
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+
+def _largest_norm(rows: RowSource, centre: NDArray[np.float64] | None) -> float:
+    largest = 0.0
+    for block in rows.blocks():
+        values = block.values if centre is None else block.values - centre
+        largest = max(largest, float(np.max(row_norms(values), initial=0.0)))
+    return largest or 1.0

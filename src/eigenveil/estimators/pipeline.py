@@ -1,0 +1,377 @@
+"""Private PCA as a generator of rounds: each asks for noisy sums, the last answer is the result.
+
+Nothing here sees a row. A round is a tuple of :class:`Ask`; whoever drives the generator adds up
+the rows in one pass, releases each sum, and sends the releases back. One data set, many sites and
+trees differ only in the driver (privacy.md, section 8).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.isotonic import IsotonicRegression
+
+from eigenveil.errors import PrivacyError
+from eigenveil.estimators.clipping import choose_bound
+from eigenveil.estimators.scale import NormScale, read_scale
+from eigenveil.estimators.settings import Plan, Step
+from eigenveil.linalg.eigen import leading_eigenpairs, left_singular, orthonormal_basis
+from eigenveil.moments.accumulators import (
+    Accumulator,
+    ComponentEnergy,
+    NormHistogram,
+    RowSum,
+    SecondMoment,
+    Sketch,
+)
+from eigenveil.moments.release import Release, calibrated_record
+from eigenveil.moments.rows import BITS, Precision, RowRule
+from eigenveil.noise.edges import spectral_edge
+from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.releases import ReleaseRecord
+
+# The count rides along with a sum of rows at this weight where no histogram has released it: it
+# makes the noise of the sum 3% larger and is itself known to four noise deviations.
+_COUNT_WEIGHT = 0.25
+_CENTRE_QUANTILE = 0.90
+_ENERGY_QUANTILE = 0.99
+# Rounding to 2**-9 is invisible when it keeps all but this share of a unit row's energy, and what it
+# can hide of one feature is below this part of the noise's edge.
+_ROUNDING_SHARE = 0.002
+_HIDDEN_PART = 0.1
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One noisy sum: an empty accumulator and the record its release must have."""
+
+    accumulator: Accumulator
+    record: ReleaseRecord
+
+    @property
+    def name(self) -> str:
+        """The release's name."""
+        return self.record.name
+
+
+Round = tuple[Ask, ...]
+Answers = Mapping[str, Release]
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The result: everything in it is computed from releases.
+
+    ``usable`` says which components stand above what noise alone would show.
+    """
+
+    components: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    explained_variance: NDArray[np.float64]
+    explained_variance_ratio: NDArray[np.float64]
+    total_variance: float
+    rows: float
+    noise_floor: float
+    usable: NDArray[np.bool_]
+    row_bound: float
+
+
+@dataclass
+class _State:
+    """What the rounds so far have released, as the next ones need it."""
+
+    plan: Plan
+    budgets: dict[Step, StepBudget]
+    stored_single: bool
+    centre: NDArray[np.float64] | None = None
+    rows: float | None = None
+
+    def ask(
+        self, step: Step, name: str, accumulator: Accumulator, *, share: float = 1.0, draws: int = 1
+    ) -> Ask:
+        """Ask for a sum, spending ``share`` of the step's budget."""
+        record = calibrated_record(
+            accumulator,
+            name=name,
+            adjacency=self.plan.adjacency,
+            kind=self.plan.kind(step),
+            budget=self.budgets[step].scaled(share),
+            draws_count=draws,
+        )
+        return Ask(accumulator, record)
+
+    @property
+    def storage(self) -> Precision:
+        """Arithmetic in which the rows are stored."""
+        return "single" if self.stored_single else "double"
+
+    @property
+    def count_weight(self) -> float:
+        """Weight at which the next sum must carry the row count: 0 once it is known."""
+        return 0.0 if self.rows is not None else _COUNT_WEIGHT
+
+
+def private_pca(
+    plan: Plan, *, public_centre: NDArray[np.float64] | None, stored_single: bool, max_norm: float | None
+) -> Generator[Round, Answers, Factors]:
+    """The rounds of a fit.
+
+    Parameters
+    ----------
+    plan : Plan
+    public_centre : array of shape (D,) or None
+        The public centre when ``plan.centred == "public"``.
+    stored_single : bool
+        Whether all rows are stored in single precision.
+    max_norm : float or None
+        The exact largest norm, for ``row_norm="max"`` (reproductions only).
+
+    Raises
+    ------
+    PrivacyError
+        When a released histogram shows too few rows for its quantiles to be found.
+    """
+    state = _State(plan, plan.budgets(), stored_single)
+    state.rows = None if plan.rows is None else float(plan.rows)
+    scale: NormScale | None = None
+
+    if plan.centred == "private":
+        bound = plan.row_bound
+        if bound is None:
+            share = 0.5 if _wants_centred_scale(plan) else 1.0
+            ask = state.ask("scale", "scale", _histogram(state), share=share)
+            answers = yield (ask,)
+            scale = _read(answers["scale"], state, "of the rows")
+            bound = scale.quantile(_CENTRE_QUANTILE)
+        sums = RowSum(
+            RowRule(bound=bound, precision=state.storage, extra_bits=2),
+            features=plan.features,
+            count_weight=state.count_weight,
+        )
+        answers = yield (state.ask("centre", "centre", sums),)
+        state.centre = _mean(answers["centre"], state, bound)
+    elif plan.centred == "public":
+        state.centre = public_centre
+
+    histogram: tuple[Ask, ...] = ()
+    if _wants_centred_scale(plan):
+        share = 0.5 if plan.centred == "private" else 1.0
+        histogram = (state.ask("scale", "scale of centred rows", _histogram(state), share=share),)
+    if plan.row_norm == "auto":
+        answers = yield histogram
+        scale = _read(answers[histogram[0].name], state, "of the centred rows")
+        histogram = ()
+
+    row_bound = _second_moment_bound(plan, state, scale, max_norm)
+    found = yield from _components(state, row_bound, histogram)
+    if histogram:
+        scale = _read(found.answers[histogram[0].name], state, "of the centred rows")
+    return (yield from _variances(state, scale, row_bound, found))
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Components and what their release says of their strength, in units of prepared rows."""
+
+    components: NDArray[np.float64]
+    strengths: NDArray[np.float64] | None
+    edge: float
+    answers: Answers
+    total: float | None = None
+
+
+def _wants_centred_scale(plan: Plan) -> bool:
+    return plan.row_bound is None and (plan.row_norm == "auto" or "variance" in plan.shares)
+
+
+def _histogram(state: _State) -> NormHistogram:
+    return NormHistogram(
+        state.centre, precision=state.storage, with_count=state.plan.adjacency == "add-remove"
+    )
+
+
+def _read(release: Release, state: _State, whose: str) -> NormScale:
+    scale = read_scale(release, public_rows=state.plan.rows)
+    if not scale.found:
+        raise PrivacyError(
+            f"Too few rows for the budget: the released histogram of the norms {whose} "
+            "shows nothing above its noise.",
+            hint="Give a public row_bound (the largest norm that rows can have), more rows, or a "
+            "larger epsilon.",
+            code="too-few-rows",
+        )
+    if state.rows is None:
+        state.rows = max(1.0, scale.rows)
+    return scale
+
+
+def _mean(release: Release, state: _State, bound: float) -> NDArray[np.float64]:
+    values = release.values
+    features = state.plan.features
+    if state.rows is None:
+        state.rows = max(1.0, float(values[features]) / _COUNT_WEIGHT)
+    return np.asarray(values[:features] * (bound / state.rows))
+
+
+def _second_moment_bound(
+    plan: Plan, state: _State, scale: NormScale | None, max_norm: float | None
+) -> float:
+    if plan.row_norm == "unit":
+        return 0.0
+    if plan.row_norm == "max":
+        assert max_norm is not None
+        return max_norm
+    if plan.row_norm == "auto":
+        assert scale is not None
+        edge = _moment_edge(state)
+        return choose_bound(
+            scale, edge=edge, features=plan.features, components=plan.n_components
+        )
+    return float(plan.row_norm)
+
+
+def _moment_edge(state: _State) -> float:
+    """Largest eigenvalue that the moment's noise alone will show, before it is drawn."""
+    plan = state.plan
+    if plan.mechanism in ("bingham", "power", "sketch"):
+        # comparable to a Gaussian release of the whole matrix, for choosing how to clip
+        mu = state.budgets["moment"].mu or state.budgets["moment"].epsilon or 1.0
+        return math.sqrt(2 * plan.features) / mu
+    moment = SecondMoment(RowRule(), features=plan.features)
+    noise = state.ask("moment", "edge", moment).record.noise
+    return spectral_edge(noise, plan.features, plan.features)
+
+
+def _precision(state: _State) -> Precision:
+    """Single where the rows are stored so and rounding them to 2**-9 cannot be seen."""
+    if not state.stored_single:
+        return "double"
+    step = 2.0 ** -BITS["single"]
+    lost = state.plan.features * step * step / 12
+    hidden = (state.rows or 1.0) * step * step / 4
+    fine = lost <= _ROUNDING_SHARE and hidden <= _HIDDEN_PART * _moment_edge(state)
+    return "single" if fine else "double"
+
+
+def _components(
+    state: _State, bound: float, beside: Round
+) -> Generator[Round, Answers, _Found]:
+    """Ask for the second moment in the plan's form and factorise what comes back."""
+    plan, k = state.plan, state.plan.n_components
+    rule = RowRule(centre=state.centre, bound=bound, precision=_precision(state))
+    match plan.mechanism:
+        case "power":
+            return (yield from _power(state, rule, beside))
+        case "sketch":
+            return (yield from _sketch(state, rule, beside))
+        case "bingham":
+            moment = SecondMoment(rule, features=plan.features)
+            answers = yield (state.ask("moment", "second moment", moment, draws=k), *beside)
+            vectors = answers["second moment"].values
+            return _Found(vectors, None, 0.0, answers)
+        case _:
+            moment = SecondMoment(rule, features=plan.features)
+            answers = yield (state.ask("moment", "second moment", moment), *beside)
+            release = answers["second moment"]
+            total = float(np.trace(release.values))
+            values, components = leading_eigenpairs(release.values, k)
+            edge = spectral_edge(release.record.noise, plan.features, plan.features)
+            return _Found(components, values, edge, answers, total)
+
+
+def _sketch(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, _Found]:
+    plan = state.plan
+    # public and independent of the data: the same for every study of this shape
+    gaussian = np.random.default_rng(plan.features).standard_normal(
+        (plan.features, plan.sketch_size)
+    )
+    basis = orthonormal_basis(gaussian)
+    clip = 1.3 * math.sqrt(plan.sketch_size / plan.features)  # privacy.md, section 6
+    answers = yield (
+        state.ask("moment", "sketch", Sketch(rule, basis, clip=min(1.0, clip))),
+        *beside,
+    )
+    release = answers["sketch"]
+    strengths, components = left_singular(release.values, plan.n_components)
+    edge = spectral_edge(release.record.noise, plan.features, plan.sketch_size)
+    return _Found(components, strengths, edge, answers)
+
+
+def _power(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, _Found]:
+    plan = state.plan
+    gaussian = np.random.default_rng(plan.features).standard_normal(
+        (plan.features, plan.n_components)
+    )
+    basis = orthonormal_basis(gaussian)
+    share = 1.0 / plan.power_rounds
+    answers: dict[str, Release] = {}
+    for turn in range(plan.power_rounds):
+        # a start that knows nothing catches sqrt(K/D) of a row: clip there, and at 1 once it does
+        clip = min(1.0, 1.3 * math.sqrt(plan.n_components / plan.features)) if turn == 0 else 1.0
+        name = f"power round {turn + 1}"
+        ask = state.ask("moment", name, Sketch(rule, basis, clip=clip), share=share)
+        answers |= yield (ask, *(beside if turn == 0 else ()))
+        basis = orthonormal_basis(answers[name].values)
+    strengths, components = left_singular(answers[name].values, plan.n_components)
+    edge = spectral_edge(answers[name].record.noise, plan.features, plan.n_components)
+    return _Found(components, strengths, edge, answers)
+
+
+def _variances(
+    state: _State, scale: NormScale | None, row_bound: float, found: _Found
+) -> Generator[Round, Answers, Factors]:
+    """Explained variance in the data's units, from a release of its own where it has a share."""
+    plan, components = state.plan, found.components
+    mean = state.centre if state.centre is not None else np.zeros(plan.features)
+    if "variance" in plan.shares:
+        bound = plan.row_bound
+        if bound is None:
+            assert scale is not None
+            bound = scale.quantile(_ENERGY_QUANTILE)
+        rule = RowRule(centre=state.centre, bound=bound, precision=state.storage)
+        energy = ComponentEnergy(rule, components, count_weight=state.count_weight)
+        answers = yield (state.ask("variance", "explained variance", energy),)
+        values = answers["explained variance"].values
+        if state.rows is None:
+            state.rows = max(1.0, float(values[-1]) / _COUNT_WEIGHT)
+        k = plan.n_components
+        unit = bound * bound / state.rows
+        along, total = values[:k] * unit, float(np.sum(values[: k + 1])) * unit
+    else:
+        # prepared rows are all there is: their energy, in units of the bound
+        assert found.strengths is not None
+        rows = state.rows or max(1.0, found.total or float(np.sum(found.strengths)))
+        unit = (row_bound or 1.0) ** 2 / rows
+        along = found.strengths * unit
+        total = max((found.total or 0.0) * unit, float(np.sum(along)))
+        state.rows = rows
+    variance = _descending(along)
+    total = max(total, float(np.sum(variance)), np.finfo(float).tiny)
+    order_floor = found.edge / state.rows
+    share_of_row = order_floor / (scale.mean_energy(row_bound) if scale is not None else 1.0)
+    usable = (
+        found.strengths > found.edge * (1.0 + plan.features ** (-2 / 3))
+        if found.strengths is not None
+        else np.ones(plan.n_components, dtype=bool)
+    )
+    return Factors(
+        components=components,
+        mean=mean,
+        explained_variance=variance,
+        explained_variance_ratio=variance / total,
+        total_variance=total,
+        rows=state.rows,
+        noise_floor=share_of_row * total,
+        usable=np.asarray(usable),
+        row_bound=row_bound,
+    )
+
+
+def _descending(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The nearest non-negative, non-increasing sequence: what is known of variances for free."""
+    fit = IsotonicRegression(y_min=0.0, increasing=False)
+    return np.asarray(fit.fit_transform(np.arange(values.size), values), dtype=np.float64)

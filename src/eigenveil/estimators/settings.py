@@ -1,0 +1,242 @@
+"""What a fit is asked to do: checked, frozen, and made before any data is touched."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from eigenveil.errors import DataError, PrivacyError
+from eigenveil.noise.bingham import check_feasible
+from eigenveil.privacy.budget import StepBudget, split_budget
+from eigenveil.privacy.gaussian import check_delta, check_epsilon
+from eigenveil.privacy.guarantee import ADJACENCIES, Adjacency
+from eigenveil.privacy.releases import NoiseKind, gaussian_grid_distance
+
+Mechanism = Literal["gaussian", "wishart", "vector", "bingham", "power", "sketch"]
+MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
+Step = Literal["scale", "centre", "moment", "variance"]
+STEPS: tuple[Step, ...] = get_args(Step)
+
+# Shares of mu squared (privacy.md, section 8), and of epsilon where everything is pure: epsilons add
+# up where mus add in squares, so a small step must be paid more.
+_SHARES: dict[Step, float] = {"scale": 0.02, "centre": 0.08, "moment": 0.88, "variance": 0.02}
+_PURE_SHARES: dict[Step, float] = {"scale": 0.05, "centre": 0.10, "moment": 0.80, "variance": 0.05}
+
+_PURE_KINDS: dict[Mechanism, NoiseKind] = {
+    "wishart": "wishart",
+    "vector": "vector",
+    "bingham": "bingham",
+}
+
+POWER_ROUNDS = 4
+
+
+class Plan(BaseModel):
+    """Everything about a fit that is decided before data is touched.
+
+    ``row_norm`` is "unit", "auto", "max", or a public number; ``centred`` is "private", "public"
+    or "no". ``rows`` is the public number of rows under replace-one, else ``None``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    features: int
+    n_components: int
+    epsilon: float
+    delta: float
+    mechanism: Mechanism
+    adjacency: Adjacency
+    row_norm: Literal["unit", "auto", "max"] | float
+    row_bound: float | None
+    centred: Literal["private", "public", "no"]
+    shares: dict[Step, float]
+    sketch_size: int
+    power_rounds: int
+    rows: int | None = None
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the plan's canonical JSON."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def pure(self) -> bool:
+        """Whether every release must be pure epsilon."""
+        return self.delta == 0
+
+    def kind(self, step: Step) -> NoiseKind:
+        """The noise of a step."""
+        if step == "moment" and self.mechanism in _PURE_KINDS:
+            return _PURE_KINDS[self.mechanism]
+        if not self.pure:
+            return "gaussian"
+        return "laplace" if step in ("scale", "variance") else "vector"
+
+    def budgets(self) -> dict[Step, StepBudget]:
+        """What each step may spend."""
+        pure: frozenset[str] = frozenset(
+            step for step in self.shares if self.kind(step) != "gaussian"
+        )
+        budgets = split_budget(
+            self.shares,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            pure_steps=pure,
+            slack=self.released_values() * gaussian_grid_distance(1.0, -26),
+        )
+        return {step: budgets[step] for step in self.shares}
+
+    def released_values(self) -> int:
+        """Number of coordinates of all releases together, rounded up."""
+        d, k = self.features, self.n_components
+        moment = {
+            "sketch": d * self.sketch_size,
+            "power": d * k * self.power_rounds,
+            "bingham": d * k,
+        }.get(self.mechanism, d * (d + 1) // 2)
+        return moment + d + 2 * 330 + k + 4
+
+
+def make_plan(
+    *,
+    features: int,
+    rows: int | None,
+    n_components: int,
+    epsilon: float,
+    delta: float,
+    mechanism: str,
+    adjacency: str,
+    row_norm: str | float,
+    row_bound: float | None,
+    center: bool | NDArray[np.float64],
+    budget_split: dict[str, float] | None,
+    sketch_size: int | None,
+    power_rounds: int | None = None,
+) -> Plan:
+    """Check every parameter and settle every choice.
+
+    Raises
+    ------
+    PrivacyError, DataError
+        Naming the parameter and what it may be.
+    """
+    check_epsilon(epsilon)
+    check_delta(delta)
+    _check_choice("adjacency", adjacency, ADJACENCIES)
+    _check_choice("mechanism", mechanism, ("auto", *MECHANISMS))
+    if mechanism == "auto":
+        mechanism = "wishart" if delta == 0 else "gaussian"
+    if mechanism == "gaussian" and delta == 0:
+        raise PrivacyError(
+            "mechanism='gaussian' cannot give delta = 0.",
+            hint="Use mechanism='wishart' (or 'auto') for pure epsilon, or a delta above 0.",
+            code="pure-needs-pure-mechanism",
+        )
+    if isinstance(row_norm, str):
+        _check_choice("row_norm", row_norm, ("unit", "auto", "max"))
+    elif isinstance(row_norm, bool) or not (math.isfinite(row_norm) and row_norm > 0):
+        raise DataError(
+            f"row_norm = {row_norm!r} is neither 'unit', 'auto', 'max' nor a positive number.",
+            hint="Give a public bound on the norm of a centred row, or 'unit'.",
+        )
+    if row_bound is not None and not (math.isfinite(row_bound) and row_bound > 0):
+        raise DataError(
+            f"row_bound = {row_bound!r} is not a positive finite number.",
+            hint="Give a public bound on the norm of a row, in the data's units, or None.",
+        )
+    if not 1 <= n_components <= features:
+        raise DataError(
+            f"n_components = {n_components} must be between 1 and the number of features, "
+            f"{features}.",
+            hint="Ask for fewer components, or check which columns are read.",
+            code="too-many-components",
+        )
+    if mechanism == "bingham":
+        check_feasible(features, n_components)
+    centred = "public" if isinstance(center, np.ndarray) else "private" if center else "no"
+    if sketch_size is None:
+        sketch_size = 4 * n_components
+    elif sketch_size < n_components:
+        raise DataError(
+            f"sketch_size = {sketch_size} is less than n_components = {n_components}.",
+            hint="Use at least n_components; 2 to 4 times as many is usual.",
+        )
+    plan = Plan(
+        features=features,
+        n_components=n_components,
+        epsilon=float(epsilon),
+        delta=float(delta),
+        mechanism=mechanism,  # type: ignore[arg-type]
+        adjacency=adjacency,  # type: ignore[arg-type]
+        row_norm=row_norm,  # type: ignore[arg-type]
+        row_bound=row_bound,
+        centred=centred,
+        shares={"moment": 1.0},
+        sketch_size=min(features, sketch_size),
+        power_rounds=power_rounds or POWER_ROUNDS,
+        rows=rows if adjacency == "replace-one" else None,
+    )
+    shares = _shares(plan, budget_split)
+    return plan.model_copy(update={"shares": shares})
+
+
+def _shares(plan: Plan, wished: dict[str, float] | None) -> dict[Step, float]:
+    """Shares of the steps that this fit takes, adding up to 1."""
+    defaults = _PURE_SHARES if plan.pure else _SHARES
+    given = dict(defaults) if wished is None else dict(wished)
+    for step, share in given.items():
+        _check_choice("a step of budget_split", step, STEPS)
+        if not (math.isfinite(share) and share >= 0):
+            raise PrivacyError(
+                f"budget_split[{step!r}] = {share!r} is not a non-negative number.",
+                hint="Shares are relative: {'moment': 0.9, 'centre': 0.1}, for example.",
+            )
+    given = {step: share for step, share in given.items() if share > 0}
+    if "moment" not in given:
+        raise PrivacyError(
+            "budget_split gives the second moment nothing.",
+            hint="Give 'moment' most of the budget.",
+        )
+    if plan.centred != "private":
+        given.pop("centre", None)
+    elif "centre" not in given:
+        raise PrivacyError(
+            "center=True needs a share of the budget for 'centre'.",
+            hint="Give it one in budget_split, or give center=False or a public array.",
+        )
+    wants_scale = plan.centred == "private" or plan.row_norm == "auto" or "variance" in given
+    if plan.row_bound is not None or not wants_scale:
+        given.pop("scale", None)
+    elif "scale" not in given:
+        raise PrivacyError(
+            "Without row_bound this fit needs a share of the budget for 'scale'.",
+            hint="Give it one in budget_split, or give a public row_bound.",
+        )
+    if plan.row_bound is not None and plan.row_norm == "auto":
+        raise DataError(
+            "row_norm='auto' chooses from the released norms, and row_bound skips releasing them.",
+            hint="Give row_norm='unit' or a number with row_bound, or leave row_bound out.",
+        )
+    if plan.mechanism == "bingham" and "variance" not in given:
+        raise PrivacyError(
+            "mechanism='bingham' releases directions only.",
+            hint="Give 'variance' a share of the budget.",
+        )
+    total = math.fsum(given.values())
+    return {step: given[step] / total for step in STEPS if step in given}
+
+
+def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise DataError(
+            f"{name} = {value!r} is not one of {', '.join(repr(a) for a in allowed)}.",
+            hint="Choose one of these.",
+            code="bad-choice",
+        )

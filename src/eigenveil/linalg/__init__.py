@@ -1,0 +1,1 @@
+"""Linear algebra that knows nothing of privacy: everything here is free post-processing."""

@@ -1,0 +1,60 @@
+"""Leading eigenpairs of a symmetric matrix whose spectrum lies under noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse.linalg
+from numpy.typing import NDArray
+
+# Measured: LAPACK's subset driver wins below, Lanczos above. Randomised solvers are no choice: a
+# spectrum under noise has no gaps (privacy.md, section 10).
+_LANCZOS_FROM = 1500
+
+
+def leading_eigenpairs(
+    matrix: NDArray[np.float64], count: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The ``count`` algebraically largest eigenvalues, descending, and their eigenvectors as rows.
+
+    ``matrix`` of shape (D, D) is overwritten. Signs are fixed by :func:`fix_signs`.
+    """
+    size = matrix.shape[0]
+    if size >= _LANCZOS_FROM and count < size // 8:
+        start = np.random.default_rng(0).standard_normal(size)  # public, any start will do
+        values, vectors = scipy.sparse.linalg.eigsh(
+            matrix, count, which="LA", v0=start, ncv=min(size, max(3 * count, 60)), tol=1e-7
+        )
+    else:
+        values, vectors = scipy.linalg.eigh(
+            matrix,
+            subset_by_index=[size - count, size - 1],
+            overwrite_a=True,
+            check_finite=False,
+        )
+    order = np.argsort(values)[::-1]
+    return values[order], fix_signs(np.ascontiguousarray(vectors[:, order].T))
+
+
+def fix_signs(components: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Components (as rows) with the entry of largest magnitude made positive."""
+    if components.size == 0:
+        return components
+    largest = np.argmax(np.abs(components), axis=1)
+    signs = np.sign(components[np.arange(components.shape[0]), largest])
+    signs[signs == 0] = 1.0
+    return np.asarray(components * signs[:, None])
+
+
+def orthonormal_basis(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """An orthonormal basis of the columns' span, shape (D, R)."""
+    q, _ = np.linalg.qr(matrix)
+    return np.asarray(q)
+
+
+def left_singular(
+    matrix: NDArray[np.float64], count: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The leading singular values and left singular vectors (as rows) of a tall (D, R) matrix."""
+    u, s, _ = scipy.linalg.svd(matrix, full_matrices=False, check_finite=False)
+    return s[:count], fix_signs(np.ascontiguousarray(u[:, :count].T))

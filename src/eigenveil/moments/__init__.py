@@ -1,0 +1,1 @@
+"""Prepared rows and mergeable sums over them."""

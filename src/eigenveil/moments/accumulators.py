@@ -1,0 +1,471 @@
+"""Mergeable sums over rows: the statistics that are released.
+
+Each is a monoid: ``update(block)``, ``merge(other)`` (associative and commutative, exactly) and
+``fresh()``, an empty one of the same kind. ``integers()`` is the sum in units of ``2**grid``.
+Chunks, threads, files, sites and trees all merge these.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.errors import DataError
+from eigenveil.moments.exact import ExactSum, gram_parts, product_parts
+from eigenveil.moments.rows import DTYPE, Block, FloatArray, Precision, RowRule, round_within
+from eigenveil.privacy.releases import Statistic
+
+Layout = Literal["vector", "matrix", "symmetric"]
+
+
+class Accumulator(Protocol):
+    """What every statistic can do."""
+
+    @property
+    def statistic(self) -> Statistic:
+        """Its name in records."""
+        ...
+
+    @property
+    def layout(self) -> Layout:
+        """In which coordinates its noise is isometric."""
+        ...
+
+    @property
+    def grid(self) -> int:
+        """Its values are integer multiples of ``2**grid``."""
+        ...
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """What its sensitivity depends on beyond its name."""
+        ...
+
+    @property
+    def row_norm_bound(self) -> float | None:
+        """Norm that prepared rows are held to, in the data's units; 0 for unit rows."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Number of independent coordinates."""
+        ...
+
+    @property
+    def integers_shape(self) -> tuple[int, ...]:
+        """Shape of :meth:`integers`."""
+        ...
+
+    def fresh(self) -> Self:
+        """An empty accumulator of the same kind."""
+        ...
+
+    def update(self, block: Block) -> None:
+        """Add a block of rows."""
+        ...
+
+    def merge(self, other: Self) -> None:
+        """Add the rows that ``other`` has seen."""
+        ...
+
+    def integers(self) -> NDArray[np.int64]:
+        """The sum, in units of ``2**grid``."""
+        ...
+
+
+# Quarter octaves from 2**-40 to 2**40, with one bin below (zero rows too) and one above.
+OCTAVE_PARTS = 4
+LOWEST_OCTAVE, HIGHEST_OCTAVE = -40, 40
+BINS = OCTAVE_PARTS * (HIGHEST_OCTAVE - LOWEST_OCTAVE) + 2
+
+
+def bin_upper_edges() -> NDArray[np.float64]:
+    """Upper edge of each norm bin, shape (BINS,); the last is infinite."""
+    inner = np.exp2(np.arange(BINS - 1) / OCTAVE_PARTS + LOWEST_OCTAVE)
+    return np.append(inner, np.inf)
+
+
+class NormHistogram:
+    """How many rows have which norm, on a fixed public grid; the last coordinate counts all rows.
+
+    The count is a coordinate of its own because the sum of the noisy bins is far too noisy. It is
+    left out (``count_weight=0``) where the number of rows is public.
+    """
+
+    statistic: Statistic = "norm-histogram"
+    layout: Layout = "vector"
+    grid = 0
+    row_norm_bound = None
+
+    def __init__(
+        self,
+        centre: NDArray[np.float64] | None,
+        *,
+        precision: Precision,
+        with_count: bool,
+    ) -> None:
+        self._centre, self._precision, self._with_count = centre, precision, with_count
+        self._counts = np.zeros(BINS + with_count, dtype=np.int64)
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """None: its sensitivity is that of (bin, count) either way."""
+        return {}
+
+    @property
+    def size(self) -> int:
+        """Bins, and the count."""
+        return self._counts.size
+
+    @property
+    def integers_shape(self) -> tuple[int, ...]:
+        """Shape of :meth:`integers`."""
+        return (self.size,)
+
+    def fresh(self) -> NormHistogram:
+        """An empty histogram of the same kind."""
+        return NormHistogram(
+            self._centre, precision=self._precision, with_count=self._with_count
+        )
+
+    def update(self, block: Block) -> None:
+        """Add a block of rows."""
+        _, norms = block.residuals(self._centre, self._precision)
+        with np.errstate(divide="ignore"):
+            octave = np.ceil(OCTAVE_PARTS * (np.log2(norms) - LOWEST_OCTAVE))
+        index = np.clip(octave, 0, BINS - 1).astype(np.intp)
+        self._counts[:BINS] += np.bincount(index, minlength=BINS)
+        if self._with_count:
+            self._counts[BINS] += norms.size
+
+    def merge(self, other: NormHistogram) -> None:
+        """Add another histogram's rows."""
+        _same_kind(self, other, self.size == other.size)
+        self._counts += other._counts
+
+    def integers(self) -> NDArray[np.int64]:
+        """The counts."""
+        return self._counts.copy()
+
+
+class RowSum:
+    """Sum of prepared rows, in units of the bound; with ``count_weight`` also of the row count."""
+
+    statistic: Statistic = "row-sum"
+    layout: Layout = "vector"
+
+    def __init__(self, rule: RowRule, *, features: int, count_weight: float) -> None:
+        self.rule, self._features, self._count_weight = rule, features, count_weight
+        self._sum = ExactSum((features,), largest_term=math.ldexp(1.0, rule.bits))
+        self._rows = 0
+
+    @property
+    def grid(self) -> int:
+        """That of a prepared entry."""
+        return -self.rule.bits
+
+    @property
+    def row_norm_bound(self) -> float:
+        """The rule's bound."""
+        return self.rule.bound
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """The count's weight."""
+        return {"count_weight": self._count_weight}
+
+    @property
+    def size(self) -> int:
+        """Features, and the count if it has a weight."""
+        return self._features + (self._count_weight > 0)
+
+    @property
+    def integers_shape(self) -> tuple[int, ...]:
+        """Shape of :meth:`integers`."""
+        return (self.size,)
+
+    def fresh(self) -> RowSum:
+        """An empty sum of the same kind."""
+        return RowSum(self.rule, features=self._features, count_weight=self._count_weight)
+
+    def update(self, block: Block) -> None:
+        """Add a block of rows."""
+        rows = self.rule(block)
+        step = int(self.rule.exact_below) >> self.rule.bits
+        for start in range(0, rows.shape[0], step):
+            part = rows[start : start + step]
+            self._sum.add(np.add.reduce(part, axis=0), part.shape[0])
+        self._rows += rows.shape[0]
+
+    def merge(self, other: RowSum) -> None:
+        """Add another sum's rows."""
+        _same_kind(self, other, self.grid == other.grid and self.size == other.size)
+        self._sum.merge(other._sum)
+        self._rows += other._rows
+
+    def integers(self) -> NDArray[np.int64]:
+        """The sum, then the weighted count."""
+        total = self._sum.integers()
+        if self._count_weight == 0:
+            return total
+        one = round(math.ldexp(self._count_weight, self.rule.bits))
+        return np.append(total, self._rows * one)
+
+
+class SecondMoment:
+    """``X.T @ X`` of prepared rows."""
+
+    statistic: Statistic = "second-moment"
+    layout: Layout = "symmetric"
+
+    def __init__(self, rule: RowRule, *, features: int) -> None:
+        self.rule, self._features = rule, features
+        self._sum: ExactSum | None = None  # made at the first row: D x D is large
+
+    @property
+    def grid(self) -> int:
+        """That of a product of two prepared entries."""
+        return -2 * self.rule.bits
+
+    @property
+    def row_norm_bound(self) -> float:
+        """The rule's bound."""
+        return self.rule.bound
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """None."""
+        return {}
+
+    @property
+    def size(self) -> int:
+        """Entries of the triangle."""
+        return self._features * (self._features + 1) // 2
+
+    @property
+    def integers_shape(self) -> tuple[int, ...]:
+        """Shape of :meth:`integers`."""
+        return (self._features, self._features)
+
+    def fresh(self) -> SecondMoment:
+        """An empty moment of the same kind."""
+        return SecondMoment(self.rule, features=self._features)
+
+    def update(self, block: Block) -> None:
+        """Add a block of rows."""
+        rows = self.rule(block)
+        for part, count in gram_parts(rows, self.rule.exact_below):
+            self._total().add(part, count)
+
+    def merge(self, other: SecondMoment) -> None:
+        """Add another moment's rows."""
+        _same_kind(self, other, (self.grid, self.size) == (other.grid, other.size))
+        if other._sum is not None:
+            self._total().merge(other._sum)
+
+    def integers(self) -> NDArray[np.int64]:
+        """The matrix, shape (D, D)."""
+        return self._total().integers()
+
+    def _total(self) -> ExactSum:
+        if self._sum is None:
+            self._sum = ExactSum(
+                (self._features, self._features),
+                largest_term=math.ldexp(1.0, 2 * self.rule.bits),
+            )
+        return self._sum
+
+
+class Sketch:
+    """``sum x p(x).T`` with ``p(x) = clip(basis.T x) / clip``: one pass, D x R (privacy.md 6).
+
+    Parameters
+    ----------
+    rule : RowRule
+    basis : array of shape (D, R)
+        Near-orthonormal columns; public or released, never computed from rows without noise.
+    clip : float
+        Bound on ``|basis.T x|``; the released statistic is in units of it, so that one row moves it
+        by at most 1.
+    """
+
+    statistic: Statistic = "sketch"
+    layout: Layout = "matrix"
+
+    def __init__(self, rule: RowRule, basis: NDArray[np.float64], *, clip: float) -> None:
+        self.rule, self.basis, self.clip = rule, basis, clip
+        self._basis = _integer_basis(basis, rule)
+        self._sum = ExactSum(basis.shape, largest_term=math.ldexp(1.0, 2 * rule.bits))
+
+    @property
+    def grid(self) -> int:
+        """That of a product of two prepared entries."""
+        return -2 * self.rule.bits
+
+    @property
+    def row_norm_bound(self) -> float:
+        """The rule's bound."""
+        return self.rule.bound
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """None: in units of ``clip`` a row moves it by at most 1."""
+        return {}
+
+    @property
+    def size(self) -> int:
+        """D R."""
+        return self.basis.size
+
+    @property
+    def integers_shape(self) -> tuple[int, ...]:
+        """Shape of :meth:`integers`."""
+        return self.basis.shape
+
+    def fresh(self) -> Sketch:
+        """An empty sketch with the same basis."""
+        return Sketch(self.rule, self.basis, clip=self.clip)
+
+    def update(self, block: Block) -> None:
+        """Add a block of rows."""
+        rows = self.rule(block)
+        seen = rows @ self._basis  # exact integers in units of 2**-(row bits + basis bits)
+        radius = math.ldexp(1.0, self.rule.bits)
+        unit = math.ldexp(self.clip, self.rule.bits + _basis_bits(self.rule.precision))
+        norms = np.sqrt(np.einsum("ij,ij->i", seen, seen, dtype=np.float64))
+        seen *= (radius / np.maximum(norms, unit)).astype(seen.dtype)[:, None]
+        seen = round_within(seen, radius)
+        for part, count in product_parts(rows, seen, self.rule.exact_below):
+            self._sum.add(part, count)
+
+    def merge(self, other: Sketch) -> None:
+        """Add another sketch's rows."""
+        _same_kind(
+            self,
+            other,
+            self.grid == other.grid
+            and self.clip == other.clip
+            and np.array_equal(self.basis, other.basis),
+        )
+        self._sum.merge(other._sum)
+
+    def integers(self) -> NDArray[np.int64]:
+        """The sketch, shape (D, R)."""
+        return self._sum.integers()
+
+
+class ComponentEnergy:
+    """Squares along released components, the rest of each row's energy, and perhaps the count.
+
+    The coordinates of one row's contribution are not negative and add up to at most ``gain``, which
+    is 1 but for the rounding of the components. Releasing the rest in place of the total keeps the
+    L1 and L2 sensitivities of all K + 1 numbers together at that of a single one.
+    """
+
+    statistic: Statistic = "component-energy"
+    layout: Layout = "vector"
+    _BITS = 16  # of a projection; its square has 32
+
+    def __init__(
+        self, rule: RowRule, components: NDArray[np.float64], *, count_weight: float
+    ) -> None:
+        self.rule, self.components, self._count_weight = rule, components, count_weight
+        self._basis = _integer_basis(components.T, rule)
+        spectral = float(np.linalg.norm(np.ldexp(self._basis.astype(np.float64), -self._shift), 2))
+        rounding = math.ldexp(math.sqrt(components.shape[0]), -self._BITS)
+        self._gain = max(1.0, (spectral + rounding) ** 2) * (1.0 + 1e-9)
+        self._sum = ExactSum(
+            (components.shape[0] + 1,), largest_term=math.ldexp(2.0, 2 * self._BITS)
+        )
+        self._rows = 0
+
+    @property
+    def _shift(self) -> int:
+        return _basis_bits(self.rule.precision)
+
+    @property
+    def grid(self) -> int:
+        """That of a squared projection."""
+        return -2 * self._BITS
+
+    @property
+    def row_norm_bound(self) -> float:
+        """The rule's bound."""
+        return self.rule.bound
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """The gain and the count's weight."""
+        return {"gain": self._gain, "count_weight": self._count_weight}
+
+    @property
+    def size(self) -> int:
+        """Components, the rest, and the count if it has a weight."""
+        return self.components.shape[0] + 1 + (self._count_weight > 0)
+
+    @property
+    def integers_shape(self) -> tuple[int, ...]:
+        """Shape of :meth:`integers`."""
+        return (self.size,)
+
+    def fresh(self) -> ComponentEnergy:
+        """An empty accumulator with the same components."""
+        return ComponentEnergy(self.rule, self.components, count_weight=self._count_weight)
+
+    def update(self, block: Block) -> None:
+        """Add a block of rows."""
+        rows = self.rule(block)
+        bits = self.rule.bits
+        # exact integers, so that a row's projections do not depend on its neighbours in the block
+        along = (rows @ self._basis).astype(np.float64)
+        along = np.rint(np.ldexp(along, self._BITS - bits - self._shift))
+        squares = along * along
+        whole = np.rint(
+            np.ldexp(
+                np.einsum("ij,ij->i", rows, rows).astype(np.float64), 2 * (self._BITS - bits)
+            )
+        )
+        rest = np.maximum(0.0, whole - squares.sum(axis=1))
+        part = np.append(squares.sum(axis=0), rest.sum())
+        self._sum.add(part, rows.shape[0])
+        self._rows += rows.shape[0]
+
+    def merge(self, other: ComponentEnergy) -> None:
+        """Add another accumulator's rows."""
+        _same_kind(
+            self,
+            other,
+            self.size == other.size and np.array_equal(self.components, other.components),
+        )
+        self._sum.merge(other._sum)
+        self._rows += other._rows
+
+    def integers(self) -> NDArray[np.int64]:
+        """Energies along the components, the rest, then the weighted count."""
+        total = self._sum.integers()
+        if self._count_weight == 0:
+            return total
+        return np.append(total, self._rows * round(math.ldexp(self._count_weight, -self.grid)))
+
+
+def _basis_bits(precision: Precision) -> int:
+    """Bits of a basis entry: the projection of a prepared row stays exact (norms below 1.9)."""
+    return 14 if precision == "single" else 33
+
+
+def _integer_basis(basis: NDArray[np.float64], rule: RowRule) -> FloatArray:
+    bits = _basis_bits(rule.precision)
+    return np.asarray(np.rint(np.ldexp(basis, bits)).astype(DTYPE[rule.precision]))
+
+
+def _same_kind(mine: object, other: object, alike: bool) -> None:
+    if type(mine) is not type(other) or not alike:
+        raise DataError(
+            f"A {type(other).__name__} of another kind cannot be merged into this "
+            f"{type(mine).__name__}.",
+            hint="Merge only sums made with the same preparation, features and components.",
+            code="merge-mismatch",
+        )

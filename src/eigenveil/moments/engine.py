@@ -1,0 +1,100 @@
+"""One pass over the rows for any number of sums, on all processors."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
+from functools import lru_cache
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+from eigenveil.errors import DataError
+from eigenveil.moments.accumulators import Accumulator
+from eigenveil.moments.rows import Block, NonFiniteEntry
+from eigenveil.moments.source import RowSource
+
+# Above this many sums a worker's own copy costs more than its share of the preparation saves; the
+# matrix product then runs on all processors by itself.
+_MOST_VALUES_FOR_WORKERS = 1 << 21
+_MOST_WORKERS = 8
+
+Progress = Callable[[int], None]
+
+
+def accumulate(
+    rows: RowSource, accumulators: Sequence[Accumulator], *, progress: Progress | None = None
+) -> int:
+    """Add all rows to all accumulators; returns the number of rows read (private to the owner).
+
+    Each worker has accumulators of its own, merged at the end: sums are exact, so the result does
+    not depend on which worker took which block.
+
+    Raises
+    ------
+    DataError
+        Naming file, row and column of an entry that is not finite.
+    """
+    values = sum(a.size for a in accumulators)
+    workers = min(_MOST_WORKERS, len(os.sched_getaffinity(0)))
+    if values > _MOST_VALUES_FOR_WORKERS:
+        workers = 1
+    sets: list[Sequence[Accumulator]] = [accumulators]
+    sets += [[a.fresh() for a in accumulators] for _ in range(workers - 1)]
+    free = list(sets)
+    lock = threading.Lock()
+    seats = threading.Semaphore(workers + 1)
+    read = 0
+
+    def work(block: Block) -> None:
+        with lock:
+            mine = free.pop()
+        try:
+            for accumulator in mine:
+                accumulator.update(block)
+        except NonFiniteEntry as error:
+            raise _located(error, block, rows) from None
+        finally:
+            with lock:
+                free.append(mine)
+            seats.release()
+
+    single_blas: Any = _controller().limit(limits=1) if workers > 1 else nullcontext()
+    with single_blas, ThreadPoolExecutor(workers) as pool:
+        pending: set[Future[None]] = set()
+        for block in rows.blocks():
+            read += block.values.shape[0]
+            seats.acquire()
+            pending.add(pool.submit(work, block))
+            failed = {f for f in pending if f.done()}
+            for future in failed:
+                future.result()
+            pending -= failed
+            if progress is not None:
+                progress(block.values.shape[0])
+        done, _ = wait(pending, return_when=FIRST_EXCEPTION)
+        for future in done:
+            future.result()
+    for other in sets[1:]:
+        for mine, theirs in zip(accumulators, other, strict=True):
+            mine.merge(theirs)
+    return read
+
+
+@lru_cache(maxsize=1)
+def _controller() -> ThreadpoolController:
+    """Looks through the loaded libraries once; asking again for every pass would take longer."""
+    return ThreadpoolController()
+
+
+def _located(error: NonFiniteEntry, block: Block, rows: RowSource) -> DataError:
+    column = rows.names[error.column] if rows.names is not None else str(error.column)
+    where = f"{block.origin}: " if block.origin else ""
+    return DataError(
+        f"{where}row {block.first_row + error.row}, column {column!r} is {error.value}.",
+        hint="Input contains NaN or infinity; remove or fill such entries first.",
+        code="not-finite",
+    )

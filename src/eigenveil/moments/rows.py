@@ -1,0 +1,192 @@
+"""Rows made ready: centred, of norm at most 1, and rounded to integers.
+
+A prepared row is ``q * 2**-bits`` with an integer-valued vector q and ``|q| <= 2**bits``. Integers
+add up without rounding, so every sum over rows is exact: it does not depend on the order of the
+rows, on blocks, threads, files or the tree of merges, and its sensitivity is the one proved, not
+the one plus floating-point error (Casacuberta et al. 2022 show what the latter can cost). What a
+row becomes depends on that row alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.errors import DataError
+
+Precision = Literal["single", "double"]
+FloatArray = NDArray[np.float32] | NDArray[np.float64]
+
+# Bits of a prepared entry, by arithmetic. Products of two entries then have 18 of 24 bits, or 36 of
+# 53, and the rest is room for adding rows up before the sum moves to a 64-bit integer.
+BITS: dict[Precision, int] = {"single": 9, "double": 18}
+MANTISSA: dict[Precision, int] = {"single": 24, "double": 53}
+DTYPE: dict[Precision, type] = {"single": np.float32, "double": np.float64}
+
+
+@dataclass(frozen=True)
+class RowRule:
+    """How a row becomes a prepared row.
+
+    Parameters
+    ----------
+    centre : array of shape (D,) or None
+        Subtracted first. Released or public, never computed from rows without noise.
+    bound : float
+        Rows longer than this are shortened to it, then all are divided by it; 0 makes every row a
+        unit row (a zero row stays zero).
+    precision : {"single", "double"}
+        Arithmetic and with it the rounding of entries: to multiples of 2**-9 or 2**-18.
+    extra_bits : int
+        Finer rounding, for statistics that do not multiply entries by one another; at most 2.
+    """
+
+    centre: NDArray[np.float64] | None = None
+    bound: float = 0.0
+    precision: Precision = "double"
+    extra_bits: int = 0
+
+    @property
+    def bits(self) -> int:
+        """Prepared entries are integer multiples of ``2**-bits``."""
+        return BITS[self.precision] + self.extra_bits
+
+    @property
+    def exact_below(self) -> float:
+        """Integers below this magnitude add up exactly in the arithmetic."""
+        return math.ldexp(1.0, MANTISSA[self.precision])
+
+    def __call__(self, block: Block) -> FloatArray:
+        """Prepare a block of n rows: (n, D) integer-valued floats, each row's norm <= 2**bits."""
+        rows, norms = block.residuals(self.centre, self.precision)
+        radius = math.ldexp(1.0, self.bits)
+        reach = radius * self._margin(rows.shape[1])
+        return round_within(_scaled(rows, norms, self.bound, reach), radius)
+
+    def _margin(self, features: int) -> float:
+        """A public factor just under 1, so that rounding seldom lengthens a row past the bound.
+
+        Rounding adds features/12 to the squared norm (of ``4**bits``) and about
+        ``2**bits / sqrt(3)`` of spread; two spreads leave a few rows in a hundred to mend.
+        """
+        four = math.ldexp(1.0, 2 * self.bits)
+        spread = math.ldexp(1.0, self.bits) / math.sqrt(3.0)
+        return math.sqrt(max(0.25, 1.0 - (features / 12.0 + 2.0 * spread) / four))
+
+
+class Block:
+    """Consecutive rows and where they come from.
+
+    Parameters
+    ----------
+    values : array of shape (n, D), floating
+    origin : str
+        The file, for messages to the owner of the rows.
+    first_row : int
+        Number of the first row within ``origin``, from 0.
+    """
+
+    def __init__(self, values: FloatArray, *, origin: str = "", first_row: int = 0) -> None:
+        self.values = values
+        self.origin = origin
+        self.first_row = first_row
+        self._residuals: dict[tuple[int, Precision], tuple[FloatArray, NDArray[np.float64]]] = {}
+
+    def residuals(
+        self, centre: NDArray[np.float64] | None, precision: Precision
+    ) -> tuple[FloatArray, NDArray[np.float64]]:
+        """Rows less the centre and their norms; computed once for all statistics of a pass.
+
+        The arrays are shared: callers must not write to them.
+        """
+        key = (id(centre), precision)
+        if key not in self._residuals:
+            dtype = DTYPE[precision]
+            rows: FloatArray = np.asarray(self.values, dtype=dtype, order="C")
+            if centre is not None:
+                rows = np.asarray(rows - centre.astype(dtype))
+            self._residuals[key] = (rows, row_norms(rows))
+        return self._residuals[key]
+
+
+def row_norms(rows: FloatArray) -> NDArray[np.float64]:
+    """Euclidean norms, shape (n,), also where squares leave the range of the arithmetic.
+
+    Raises
+    ------
+    DataError
+        Naming the first entry that is not a finite number, as (row, column) of the block.
+    """
+    squares = np.einsum("ij,ij->i", rows, rows)
+    norms = np.sqrt(squares, dtype=np.float64)
+    # below this a squared norm has lost digits to underflow; above the largest it is infinite
+    doubtful = ~np.isfinite(norms) | (norms < 1e-15)
+    if np.any(doubtful):
+        where = np.flatnonzero(doubtful)
+        some = rows[where].astype(np.float64)
+        finite = np.isfinite(some)
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            raise NonFiniteEntry(int(where[row]), int(column), float(some[row, column]))
+        largest = np.max(np.abs(some), axis=1, initial=0.0)
+        scaled = some / np.where(largest > 0, largest, 1.0)[:, None]
+        norms[where] = largest * np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+    return norms
+
+
+class NonFiniteEntry(DataError):
+    """An entry is NaN or infinite; ``row`` and ``column`` count from 0 within the block."""
+
+    def __init__(self, row: int, column: int, value: float) -> None:
+        super().__init__(
+            f"Row {row}, column {column} is {value}.",
+            hint="Remove or fill such entries before fitting.",
+            code="not-finite",
+        )
+        self.row, self.column, self.value = row, column, value
+
+
+def _scaled(
+    rows: FloatArray, norms: NDArray[np.float64], bound: float, reach: float
+) -> FloatArray:
+    """Rows times ``reach / max(norm, bound)``; zero rows stay zero."""
+    longest = np.maximum(norms, bound)
+    longest[longest == 0.0] = np.inf
+    extreme = np.flatnonzero((longest < 1e-30) | ((longest > 1e30) & np.isfinite(longest)))
+    if extreme.size == 0:
+        return np.asarray(rows * (reach / longest).astype(rows.dtype)[:, None])
+    # factors that would leave the arithmetic's range: move the row to unit size by a power of two
+    _, exponents = np.frexp(longest[extreme])
+    scaled = np.array(rows)
+    scaled[extreme] = np.ldexp(rows[extreme], -exponents[:, None].astype(np.int32))
+    longest[extreme] = np.ldexp(longest[extreme], -exponents)
+    scaled *= (reach / longest).astype(rows.dtype)[:, None]
+    return scaled
+
+
+def round_within(rows: FloatArray, radius: float) -> FloatArray:
+    """Round to integers; rows that rounding made longer than ``radius`` are shortened.
+
+    The result of a row depends on that row alone: its squared norm is computed exactly.
+    ``rows`` may be overwritten.
+    """
+    limit = radius * radius
+    scaled = rows
+    rounded = np.rint(rows)
+    squares = np.einsum("ij,ij->i", rounded, rounded)
+    long = np.flatnonzero(squares > limit)
+    for _ in range(8):
+        if long.size == 0:
+            return rounded
+        # shorten by what the rounding added, and a little more, and round again
+        shrink = np.sqrt(limit / squares[long]) * (1.0 - 0.5 / radius)
+        scaled[long] *= shrink.astype(rows.dtype)[:, None]
+        rounded[long] = np.rint(scaled[long])
+        squares[long] = np.einsum("ij,ij->i", rounded[long], rounded[long])
+        long = long[squares[long] > limit]
+    rounded[long] = np.trunc(scaled[long] * 0.5)  # shorter for certain
+    return rounded

@@ -1,0 +1,72 @@
+"""Where rows come from, as far as sums over rows need to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from eigenveil.moments.rows import Block, FloatArray
+
+# Entries of a block: large enough for the matrix product to run at speed, small enough for the
+# processor's cache to hold what preparation makes of it.
+_BLOCK_ENTRIES = 1 << 21
+_FEWEST_ROWS, _MOST_ROWS = 1024, 1 << 16
+
+
+class RowSource(Protocol):
+    """Rows that can be read several times, a block at a time."""
+
+    @property
+    def features(self) -> int:
+        """Number of columns."""
+        ...
+
+    @property
+    def names(self) -> Sequence[str] | None:
+        """Names of the columns, if they have any."""
+        ...
+
+    @property
+    def single(self) -> bool:
+        """Whether the rows are stored in single precision."""
+        ...
+
+    def blocks(self) -> Iterator[Block]:
+        """All rows once, in order."""
+        ...
+
+
+def block_rows(features: int) -> int:
+    """Rows of a block for this many features."""
+    return int(np.clip(_BLOCK_ENTRIES // max(features, 1), _FEWEST_ROWS, _MOST_ROWS))
+
+
+class ArrayRows:
+    """Rows of an array in memory (or memory-mapped); blocks are views, nothing is copied.
+
+    Parameters
+    ----------
+    array : array of shape (n, D), floating
+    """
+
+    def __init__(
+        self,
+        array: FloatArray,
+        *,
+        names: Sequence[str] | None = None,
+        origin: str = "",
+        rows_a_block: int | None = None,
+    ) -> None:
+        self._array, self.names, self._origin = array, names, origin
+        self.features = int(array.shape[1])
+        self.single = array.dtype == np.float32
+        self._step = rows_a_block or block_rows(self.features)
+
+    def blocks(self) -> Iterator[Block]:
+        """Views of consecutive rows."""
+        for start in range(0, self._array.shape[0], self._step):
+            yield Block(
+                self._array[start : start + self._step], origin=self._origin, first_row=start
+            )

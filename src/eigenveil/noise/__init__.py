@@ -1,0 +1,1 @@
+"""Drawing noise: the randomness source, the release grid, and one module a distribution."""

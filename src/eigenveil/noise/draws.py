@@ -1,0 +1,113 @@
+"""Noise in the shapes that releases have, as integers on the release grid (unit ``2**grid``).
+
+Symmetric matrices live in isometric coordinates svec(M) = (M_ii, sqrt(2) M_ij): noise that is
+i.i.d. there has off-diagonal entries smaller by sqrt(2) (privacy.md, section 2).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.noise.lattice import lattice_noise
+from eigenveil.noise.source import RandomSource
+
+_NORMAL_SCALE = 2.0**40
+
+
+def gaussian(
+    shape: tuple[int, ...], *, sigma: float, grid: int, source: RandomSource
+) -> NDArray[np.int64]:
+    """Independent N(0, sigma^2) entries."""
+    scale = math.ldexp(sigma, -grid)
+    return lattice_noise(math.prod(shape), scale=scale, power=2, source=source).reshape(shape)
+
+
+def laplace(
+    shape: tuple[int, ...], *, scale: float, grid: int, source: RandomSource
+) -> NDArray[np.int64]:
+    """Independent Laplace entries, density exp(-|z|/scale)."""
+    b = math.ldexp(scale, -grid)
+    return lattice_noise(math.prod(shape), scale=b, power=1, source=source).reshape(shape)
+
+
+def isometric_symmetric(
+    size: int, *, sigma: float, grid: int, source: RandomSource
+) -> NDArray[np.int64]:
+    """A symmetric matrix, N(0, sigma^2) on and N(0, sigma^2/2) off the diagonal."""
+    off = gaussian(
+        (size * (size - 1) // 2,), sigma=sigma / math.sqrt(2.0), grid=grid, source=source
+    )
+    on = gaussian((size,), sigma=sigma, grid=grid, source=source)
+    return symmetric_from_triangle(on, off)
+
+
+def symmetric_from_triangle(
+    diagonal: NDArray[np.int64], below: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The symmetric matrix with this diagonal and this strict lower triangle (row by row)."""
+    size = diagonal.size
+    matrix = np.zeros((size, size), dtype=np.int64)
+    start = 0
+    for row in range(size):
+        matrix[row, :row] = below[start : start + row]
+        start += row
+    matrix += matrix.T
+    np.fill_diagonal(matrix, diagonal)
+    return matrix
+
+
+def wishart_difference(
+    size: int, *, scale: float, grid: int, source: RandomSource
+) -> NDArray[np.int64]:
+    """``scale (G G' - H H')`` with G, H standard Gaussian, size x (size + 1) (privacy.md 9)."""
+    difference = _gram(size, source)
+    difference -= _gram(size, source)
+    difference *= math.ldexp(scale, -grid)
+    return np.rint(difference).astype(np.int64)
+
+
+def vector(
+    size: int, *, scale: float, grid: int, source: RandomSource
+) -> NDArray[np.int64]:
+    """A vector of density exp(-||z||_2 / scale): Gamma(size) radius, uniform direction."""
+    z = _vector(size, source)
+    z *= math.ldexp(scale, -grid)
+    return np.rint(z).astype(np.int64)
+
+
+def vector_symmetric(
+    size: int, *, scale: float, grid: int, source: RandomSource
+) -> NDArray[np.int64]:
+    """The same over the isometric coordinates of a symmetric matrix."""
+    z = _vector(size * (size + 1) // 2, source)
+    z *= math.ldexp(scale, -grid)
+    z[size:] /= math.sqrt(2.0)
+    rounded = np.rint(z).astype(np.int64)
+    return symmetric_from_triangle(rounded[:size], rounded[size:])
+
+
+def standard_normal(size: int, source: RandomSource) -> NDArray[np.float64]:
+    """Standard normal deviates on a grid of 2**-40."""
+    z = lattice_noise(size, scale=_NORMAL_SCALE, power=2, source=source).astype(np.float64)
+    z /= _NORMAL_SCALE
+    return z
+
+
+def open_uniform(size: int, source: RandomSource) -> NDArray[np.float64]:
+    """Uniform deviates strictly between 0 and 1."""
+    return ((source.words(size) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+
+def _gram(size: int, source: RandomSource) -> NDArray[np.float64]:
+    g = standard_normal(size * (size + 1), source).reshape(size, size + 1)
+    return g @ g.T
+
+
+def _vector(size: int, source: RandomSource) -> NDArray[np.float64]:
+    direction = standard_normal(size, source)
+    radius = -math.fsum(np.log(open_uniform(size, source)).tolist())  # Gamma(size, 1)
+    direction *= radius / math.sqrt(float(direction @ direction))
+    return direction

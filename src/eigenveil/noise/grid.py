@@ -1,0 +1,36 @@
+"""The release grid: every released value is an integer multiple of a public power of two."""
+
+from __future__ import annotations
+
+import math
+
+from eigenveil.errors import PrivacyError
+
+# Grid steps in one noise scale: 2**26 makes the rounded and the discrete Gaussian the same to 2**-56.
+_STEPS_A_SCALE = 26
+_LARGEST_SCALE = 2.0**20
+
+
+def grid_exponent(statistic_grid: int, scale: float) -> int:
+    """Exponent of the coarsest grid that holds the statistic exactly and is fine for the noise.
+
+    Parameters
+    ----------
+    statistic_grid : int
+        The statistic is an integer multiple of ``2**statistic_grid``.
+    scale : float
+        Scale of the noise, in units of one row's largest contribution.
+
+    Raises
+    ------
+    PrivacyError
+        When the noise is that of a million rows: no result could come of it.
+    """
+    if scale > _LARGEST_SCALE:
+        raise PrivacyError(
+            f"The noise of one release would be {scale:.3g} times a row's largest contribution; "
+            "nothing could be seen in it.",
+            hint="Give a larger epsilon or delta, or a larger share of the budget to this step.",
+            code="hopeless-noise",
+        )
+    return min(statistic_grid, math.floor(math.log2(scale)) - _STEPS_A_SCALE)

@@ -1,0 +1,119 @@
+"""Exact noise on a lattice: integers with density proportional to exp(-|z/s|^p / p).
+
+``p = 2`` is the discrete Gaussian, ``p = 1`` the discrete Laplace. Rejection from a step function:
+a cell of the lattice is chosen by a table, a point in it uniformly from random bits, and the point
+is kept with the ratio of the density to that of the cell's inner edge (about 98 in 100 are). No
+floating-point number ever carries the noise, so there is nothing in its low bits to attack
+(Mironov 2012); docs/proofs/release-grid.md bounds the distance from the ideal distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.noise.source import RandomSource
+
+Power = Literal[1, 2]
+
+# Beyond these many scales the two-sided tail holds less than 2**-64.
+_TAIL: dict[Power, float] = {1: 46.0, 2: 12.0}
+# Cells a scale: more cells, fewer rejections, a larger table.
+_CELLS_A_SCALE = 32
+# Bits of a word that decide within a slot; the others, at most 12, name the slot.
+_LOW_BITS = 52
+# Candidates a pass: what the arrays of a pass take fits in the processor's cache.
+_BATCH = 1 << 14
+
+
+def lattice_noise(
+    size: int, *, scale: float, power: Power, source: RandomSource
+) -> NDArray[np.int64]:
+    """``size`` independent integers with density proportional to ``exp(-|z/scale|**power/power)``.
+
+    Parameters
+    ----------
+    scale : float
+        In lattice units; at least 1024, so that the grid is far finer than the noise, and at most
+        ``2**56``, so that no value leaves 64 bits.
+    """
+    if not 1024.0 <= scale <= 2.0**56:
+        raise ValueError(f"scale = {scale!r} lattice units is outside [1024, 2**56]")
+    out = np.empty(size, dtype=np.int64)
+    filled = 0
+    # Every pass keeps each candidate with probability above 0.95, so the expected number of passes
+    # is about size / _BATCH + 2; the bound only guards against a broken source.
+    for _ in range(64 + 2 * (size // _BATCH + 1)):
+        need = min(size - filled, _BATCH)
+        drawn = _candidates(need + need // 32 + 8, scale, power, source)
+        take = min(drawn.size, size - filled)
+        out[filled : filled + take] = drawn[:take]
+        filled += take
+        if filled == size:
+            return out
+    raise RuntimeError("the randomness source rejects almost every candidate: it is broken")
+
+
+def _candidates(
+    count: int, scale: float, power: Power, source: RandomSource
+) -> NDArray[np.int64]:
+    width_bits = math.floor(math.log2(scale / _CELLS_A_SCALE))
+    width = math.ldexp(1.0, width_bits) / scale  # of a cell, in scales
+    # one word each for: the cell, the point in the cell with its sign, the acceptance
+    words = source.words(3 * count)
+    cell = _pick_cell(words[:count], *_alias_table(width, power))
+    place = words[count : 2 * count].view(np.int64)
+    negative = place >> np.int64(63)  # -1 or 0
+    offset = place & np.int64((1 << width_bits) - 1)
+    # how far below the density at the cell's inner edge this point lies, as a positive exponent;
+    # the negative side holds -1, -2, ..., so that zero is not counted twice
+    t = (offset - negative) * (1.0 / scale)
+    if power == 2:
+        t *= t * 0.5 + cell * width
+    np.negative(t, out=t)
+    np.exp(t, out=t)
+    t *= 2.0**53
+    keep = (words[2 * count :] >> np.uint64(11)).view(np.int64) < t
+    signed = ((cell << np.int64(width_bits)) + offset) ^ negative  # x ^ -1 = -1 - x
+    return np.asarray(signed[keep], dtype=np.int64)
+
+
+@lru_cache(maxsize=16)
+def _alias_table(width: float, power: Power) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Walker's alias table of the cells' chances, over a power-of-two number of slots.
+
+    Slot i keeps itself when the word's low bits are below ``keep[i]``, else gives ``other[i]``.
+    Built in integers, so that nothing but the last rounding of ``keep`` and that of ``exp`` is
+    inexact.
+    """
+    edges = np.arange(0.0, _TAIL[power], width)
+    slots = 1 << math.ceil(math.log2(edges.size))
+    weight = [int(w) for w in np.ldexp(np.exp(-(edges**power) / power), 110).tolist()]
+    weight += [0] * (slots - len(weight))
+    whole = sum(weight)
+    chance = [w * slots for w in weight]  # in units of 1/whole; 1 is the average
+    keep = np.full(slots, 1 << _LOW_BITS, dtype=np.int64)
+    other = np.arange(slots, dtype=np.int64)
+    small = [i for i in range(slots) if chance[i] < whole]
+    large = [i for i in range(slots) if chance[i] >= whole]
+    while small and large:
+        low, high = small.pop(), large[-1]
+        keep[low], other[low] = (chance[low] << _LOW_BITS) // whole, high
+        chance[high] -= whole - chance[low]
+        if chance[high] < whole:
+            small.append(large.pop())
+    return keep, other
+
+
+def _pick_cell(
+    words: NDArray[np.uint64], keep: NDArray[np.int64], other: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """A cell from each word: its top bits name a slot, its low bits decide."""
+    bits = keep.size.bit_length() - 1
+    slot = (words >> np.uint64(64 - bits)).view(np.int64)
+    low = (words & np.uint64((1 << _LOW_BITS) - 1)).view(np.int64)
+    return np.where(low < keep[slot], slot, other[slot])

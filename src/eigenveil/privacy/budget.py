@@ -1,0 +1,84 @@
+"""Dividing a privacy wish over the steps of a fit, always ending on the private side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eigenveil.errors import PrivacyError
+from eigenveil.privacy.accountant import discretisation_cost, pure_epsilon_beside
+from eigenveil.privacy.gaussian import check_delta, check_epsilon, mu_of_epsilon
+
+# A hair of the budget, so that the rounding of the noise scales can never overspend it.
+_MARGIN = 1.0 - 1e-12
+
+
+@dataclass(frozen=True)
+class StepBudget:
+    """What one step may spend: ``mu`` (Gaussian) or ``epsilon`` (pure); exactly one is set."""
+
+    mu: float | None = None
+    epsilon: float | None = None
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the step must use a pure mechanism."""
+        return self.epsilon is not None
+
+    def scaled(self, share: float) -> StepBudget:
+        """A part of this budget: ``share`` of mu squared, or of epsilon."""
+        if self.mu is not None:
+            return StepBudget(mu=self.mu * math.sqrt(share))
+        assert self.epsilon is not None
+        return StepBudget(epsilon=self.epsilon * share)
+
+
+def split_budget(
+    shares: Mapping[str, float],
+    *,
+    epsilon: float,
+    delta: float,
+    pure_steps: frozenset[str] = frozenset(),
+    slack: float = 0.0,
+) -> dict[str, StepBudget]:
+    """Divide (epsilon, delta) over steps by shares.
+
+    Parameters
+    ----------
+    shares : mapping of step to share
+        Non-negative; normalised to add up to 1. Of mu squared for Gaussian steps; of epsilon when
+        ``delta = 0``. With ``delta > 0`` and pure steps, Gaussian steps take their share of mu
+        squared, and the pure steps divide what the exact composition leaves.
+    slack : float
+        Total-variation distance between drawn and proved noise, over all Gaussian steps.
+    """
+    check_epsilon(epsilon)
+    check_delta(delta)
+    total = math.fsum(shares.values())
+    parts = {step: share / total for step, share in shares.items() if share > 0}
+    if delta == 0:
+        return {
+            step: StepBudget(epsilon=epsilon * part * _MARGIN) for step, part in parts.items()
+        }
+    usable = delta - discretisation_cost(slack, epsilon)
+    if usable <= 0:
+        raise PrivacyError(
+            f"delta = {delta:g} is below the resolution of so many released values "
+            f"({discretisation_cost(slack, epsilon):.3g} of it).",
+            hint="Give a larger delta, or use mechanism='sketch' (fewer released values).",
+            code="delta-below-resolution",
+        )
+    mu = mu_of_epsilon(epsilon, usable) * _MARGIN
+    budgets = {
+        step: StepBudget(mu=mu * math.sqrt(part))
+        for step, part in parts.items()
+        if step not in pure_steps
+    }
+    pure = {step: part for step, part in parts.items() if step in pure_steps}
+    if pure:
+        spent = math.sqrt(math.fsum(b.mu * b.mu for b in budgets.values() if b.mu is not None))
+        rest = pure_epsilon_beside(spent, epsilon=epsilon, delta=usable) * _MARGIN
+        whole = math.fsum(pure.values())
+        budgets |= {s: StepBudget(epsilon=rest * part / whole) for s, part in pure.items()}
+    return budgets

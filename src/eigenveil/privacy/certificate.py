@@ -1,0 +1,157 @@
+"""A certificate: the recorded releases of a run, and the claim that follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from eigenveil.errors import DataError, OutputError
+from eigenveil.privacy.accountant import compose
+from eigenveil.privacy.guarantee import Adjacency, Guarantee
+from eigenveil.privacy.releases import PROOFS, ReleaseRecord
+
+SEEDED = "noise from a seeded generator: anyone with the seed can remove it"
+WHAT_IT_CANNOT_SHOW = (
+    "the certificate is computed from the recorded noise parameters; that this noise was drawn "
+    "is the word of the software that ran"
+)
+DOUBLE_PRECISION = (
+    "pure-epsilon noise is computed in double precision and then rounded to the release grid; the "
+    "proof is for ideal arithmetic"
+)
+
+
+class Claim(BaseModel):
+    """What the run promises."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    view: Literal["outsider"] = "outsider"
+
+
+class Certificate(BaseModel):
+    """Everything from which the guarantee of a run can be computed again; no value of any row.
+
+    ``wish`` is what was asked for, ``reasons_not_certified`` why a run makes no certified claim.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal["eigenveil-certificate-1"] = "eigenveil-certificate-1"
+    software: str
+    plan: dict[str, Any]
+    plan_hash: str
+    noise_source: Literal["operating system", "seeded"]
+    wish: Claim
+    releases: tuple[ReleaseRecord, ...]
+    reasons_not_certified: tuple[str, ...] = ()
+    proofs: tuple[str, ...] = ()
+
+    def guarantee(self) -> Guarantee:
+        """The guarantee, recomputed from the records alone."""
+        reasons = list(self.reasons_not_certified)
+        if self.noise_source == "seeded" and SEEDED not in reasons:
+            reasons.insert(0, SEEDED)
+        kinds = {record.noise.kind for record in self.releases}
+        caveats = [DOUBLE_PRECISION] if kinds & {"wishart", "vector", "bingham"} else []
+        return compose(
+            self.releases,
+            delta=self.wish.delta,
+            adjacency=self.wish.adjacency,
+            caveats=caveats,
+            reasons_not_certified=reasons,
+        )
+
+    def write(self, path: Path) -> None:
+        """Write as JSON."""
+        path.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Outcome of checking a certificate."""
+
+    holds: bool
+    guarantee: Guarantee
+    explanation: str
+
+
+def make_certificate(
+    *,
+    software: str,
+    plan: dict[str, Any],
+    plan_hash: str,
+    secure: bool,
+    wish: Claim,
+    releases: list[ReleaseRecord],
+    reasons_not_certified: list[str],
+) -> Certificate:
+    """The certificate of a run."""
+    return Certificate(
+        software=software,
+        plan=plan,
+        plan_hash=plan_hash,
+        noise_source="operating system" if secure else "seeded",
+        wish=wish,
+        releases=tuple(releases),
+        reasons_not_certified=tuple(reasons_not_certified),
+        proofs=tuple(sorted({PROOFS[r.noise.kind] for r in releases} | {"release-grid.md"})),
+    )
+
+
+def check(certificate: Certificate) -> Verdict:
+    """Recompute the guarantee and compare it with the wish."""
+    guarantee = certificate.guarantee()
+    wish = certificate.wish
+    within = guarantee.epsilon <= wish.epsilon and guarantee.delta <= wish.delta
+    numbers = (
+        f"recomputed epsilon = {guarantee.epsilon:.9g} at delta = {guarantee.delta:.3g}, "
+        f"wished epsilon = {wish.epsilon:.9g} at delta = {wish.delta:.3g}"
+    )
+    if not within:
+        return Verdict(False, guarantee, f"The recorded noise does not give the claim: {numbers}.")
+    if not guarantee.certified:
+        why = "; ".join(guarantee.caveats)
+        return Verdict(
+            False, guarantee, f"The numbers hold ({numbers}), but the run is not certified: {why}."
+        )
+    return Verdict(True, guarantee, f"The guarantee holds: {numbers}.")
+
+
+def read_certificate(path: Path) -> Certificate:
+    """Read a certificate file.
+
+    Raises
+    ------
+    OutputError, DataError
+        When it is absent, or not a certificate (the field is named).
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise OutputError(
+            f"{path}: {error.strerror or error}.",
+            hint="Give the result folder that 'eigenveil fit' wrote.",
+            code="no-certificate",
+        ) from None
+    try:
+        return Certificate.model_validate_json(text)
+    except (ValidationError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path} is not a certificate: {_first_line(error)}.",
+            hint="It may have been edited or cut off; use the file that the fit wrote.",
+            code="bad-certificate",
+        ) from None
+
+
+def _first_line(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(str(part) for part in first['loc']) or 'file'}: {first['msg']}"
+    return str(error)

@@ -1,0 +1,119 @@
+"""Gaussian differential privacy and its exact conversion to (epsilon, delta) and back.
+
+A Gaussian release with L2 sensitivity ``Delta`` and noise standard deviation ``sigma`` is exactly
+mu-GDP with ``mu = Delta / sigma``; releases compose as the root of the sum of squares
+(docs/proofs/gaussian.md; Balle & Wang 2018; Dong, Roth & Su 2022).
+"""
+
+from __future__ import annotations
+
+import math
+
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
+
+from eigenveil.errors import PrivacyError
+
+_LARGEST_MU = 1e6
+
+
+def delta_of_mu(mu: float, epsilon: float) -> float:
+    """Smallest delta for which a mu-GDP release is (epsilon, delta)-DP.
+
+    ``delta = Phi(-epsilon/mu + mu/2) - exp(epsilon) Phi(-epsilon/mu - mu/2)``, for every
+    ``epsilon >= 0``.  Evaluated through ``log Phi`` so that it keeps its relative precision
+    when delta is far below the rounding of 1.
+    """
+    if mu < 0 or epsilon < 0:
+        raise PrivacyError(
+            f"mu = {mu!r} and epsilon = {epsilon!r} must not be negative.",
+            hint="Give non-negative numbers.",
+        )
+    if mu == 0:
+        return 0.0
+    upper = float(log_ndtr(-epsilon / mu + mu / 2))
+    lower = epsilon + float(log_ndtr(-epsilon / mu - mu / 2))
+    # exp(upper) - exp(lower) without cancellation; upper >= lower always holds in exact arithmetic
+    return max(0.0, -math.exp(upper) * math.expm1(min(0.0, lower - upper)))
+
+
+def epsilon_of_mu(mu: float, delta: float) -> float:
+    """Smallest epsilon for which a mu-GDP release is (epsilon, delta)-DP (rounded up)."""
+    check_delta(delta)
+    if mu == 0 or delta_of_mu(mu, 0.0) <= delta:
+        return 0.0
+    if delta == 0:
+        return math.inf
+    high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1.0
+    root = float(brentq(lambda e: delta_of_mu(mu, e) - delta, 0.0, high, xtol=1e-13, rtol=1e-14))
+    return _step_until(root, lambda e: delta_of_mu(mu, e) <= delta, upwards=True)
+
+
+def mu_of_epsilon(epsilon: float, delta: float) -> float:
+    """Largest mu whose Gaussian release is (epsilon, delta)-DP (rounded down).
+
+    Raises
+    ------
+    PrivacyError
+        When ``delta = 0``: no Gaussian noise gives a pure guarantee.
+    """
+    check_epsilon(epsilon)
+    check_delta(delta)
+    if delta == 0:
+        raise PrivacyError(
+            "delta = 0 asks for pure epsilon, which no Gaussian noise can give.",
+            hint="Use mechanism='wishart' (or 'vector', 'bingham'), or a delta above 0.",
+            code="pure-needs-pure-mechanism",
+        )
+    if delta_of_mu(_LARGEST_MU, epsilon) <= delta:
+        return _LARGEST_MU
+    root = float(
+        brentq(lambda m: delta_of_mu(m, epsilon) - delta, 1e-12, _LARGEST_MU, xtol=1e-15, rtol=1e-14)
+    )
+    return _step_until(root, lambda m: delta_of_mu(m, epsilon) <= delta, upwards=False)
+
+
+def classic_sigma(sensitivity: float, epsilon: float, delta: float, *, reproduction: bool) -> float:
+    """The papers' calibration ``Delta sqrt(2 ln(1.25/delta)) / epsilon``.
+
+    Proved only for ``epsilon <= 1``; above it is refused unless the run is a reproduction.
+    """
+    check_epsilon(epsilon)
+    check_delta(delta)
+    if delta == 0 or (epsilon > 1 and not reproduction):
+        raise PrivacyError(
+            f"The classic calibration is proved only for 0 < epsilon <= 1 and delta > 0, "
+            f"not for epsilon = {epsilon:g}, delta = {delta:g}.",
+            hint="Use the exact calibration, or mark the run as a reproduction.",
+        )
+    return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Refuse an epsilon that is not a positive finite number."""
+    if not (isinstance(epsilon, int | float) and math.isfinite(epsilon) and epsilon > 0):
+        raise PrivacyError(
+            f"epsilon = {epsilon!r} is not a positive finite number.",
+            hint="Give epsilon > 0; 0.1 to 4 are usual.",
+            code="bad-epsilon",
+        )
+
+
+def check_delta(delta: float) -> None:
+    """Refuse a delta outside [0, 1)."""
+    if not (isinstance(delta, int | float) and 0 <= delta < 1):
+        raise PrivacyError(
+            f"delta = {delta!r} is not in [0, 1).",
+            hint="Give 0 <= delta < 1, well below one over the number of rows; 1e-6 is usual.",
+            code="bad-delta",
+        )
+
+
+def _step_until(value: float, holds: object, *, upwards: bool) -> float:
+    """Move a root by growing multiples of its rounding until it is on the private side."""
+    assert callable(holds)
+    step = math.ulp(value)
+    while not holds(value):
+        value = value + step if upwards else value - step
+        step *= 2
+    return value

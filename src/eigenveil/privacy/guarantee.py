@@ -1,0 +1,67 @@
+"""A guarantee: a claim about a definition, an adversary and a calculation."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Adjacency = Literal["add-remove", "replace-one"]
+ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace-one")
+
+_NEIGHBOURS = {
+    "add-remove": "one row more or less",
+    "replace-one": "one row changed, the number of rows public",
+}
+_VIEWS = {
+    "outsider": "anyone who sees the released result",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """(epsilon, delta)-differential privacy, with everything needed to know what that means.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The bound: ``Pr[result in S | X] <= exp(epsilon) Pr[result in S | X'] + delta``.
+    mu : float or None
+        The Gaussian-DP parameter when all noise is Gaussian, else ``None``.
+    adjacency : {"add-remove", "replace-one"}
+        Which data sets X, X' are neighbours.
+    view : str
+        What the adversary sees.
+    calculation : str
+        How the numbers follow from the recorded noise.
+    certified : bool
+        Whether the claim is proved for the run as it was made.
+    caveats : tuple of str
+        What the reader must know; for an uncertified guarantee, why it is not certified.
+    """
+
+    epsilon: float
+    delta: float
+    mu: float | None
+    adjacency: Adjacency
+    view: str = "outsider"
+    calculation: str = ""
+    certified: bool = True
+    caveats: tuple[str, ...] = field(default=())
+
+    def __str__(self) -> str:
+        bound = f"({self.epsilon:.6g}, {self.delta:.3g})-differentially private"
+        if self.mu is not None:
+            bound += f" (mu = {self.mu:.6g})"
+        sentence = (
+            f"{bound} for {_NEIGHBOURS[self.adjacency]}, "
+            f"against {_VIEWS.get(self.view, self.view)}"
+        )
+        if self.calculation:
+            sentence += f", by {self.calculation}"
+        if self.certified:
+            return sentence + "."
+        return f"NOT CERTIFIED ({'; '.join(self.caveats)}). Nominally {sentence}."
+
+    def as_dict(self) -> dict[str, Any]:
+        """The guarantee as plain JSON values."""
+        return {**asdict(self), "caveats": list(self.caveats)}
