@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from eigenveil.errors import PrivacyError
 from eigenveil.estimators.pipeline import Answers, Ask, Factors, Round
+from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.exponential import release_vectors
 from eigenveil.moments.release import Release, release_sum
@@ -42,22 +43,34 @@ def run_rounds(
         With ``records`` of what had been released attached to it as ``released``.
     """
     records: list[ReleaseRecord] = []
-    answers: dict[str, Release] | None = None
     try:
-        while True:
-            asks = rounds.send(answers) if answers is not None else next(rounds)
-            label = ", ".join(ask.name for ask in asks)
-            tell = None if progress is None else _teller(progress, label)
-            accumulate(rows, [ask.accumulator for ask in asks], progress=tell)
-            answers = {}
-            for ask in asks:
-                records.append(ask.record)  # counted before the noise is drawn
-                answers[ask.name] = _release(ask, source)
+        with small_matrix_threads(rows.features):
+            asks = next(rounds)
+            while True:
+                asks = rounds.send(_answer(asks, rows, source, records, progress))
     except StopIteration as end:
         return Run(end.value, records)
     except PrivacyError as error:
         error.released = tuple(records)
         raise
+
+
+def _answer(
+    asks: Round,
+    rows: RowSource,
+    source: RandomSource,
+    records: list[ReleaseRecord],
+    progress: RoundProgress | None,
+) -> dict[str, Release]:
+    """One pass over the rows and the releases it is for."""
+    label = ", ".join(ask.name for ask in asks)
+    tell = None if progress is None else _teller(progress, label)
+    accumulate(rows, [ask.accumulator for ask in asks], progress=tell)
+    answers = {}
+    for ask in asks:
+        records.append(ask.record)  # counted before the noise is drawn
+        answers[ask.name] = _release(ask, source)
+    return answers
 
 
 def _teller(progress: RoundProgress, label: str) -> Callable[[int], None]:

@@ -157,19 +157,24 @@ def private_pca(
     elif plan.centred == "public":
         state.centre = public_centre
 
-    histogram: tuple[Ask, ...] = ()
+    beside: Round = ()
     if _wants_centred_scale(plan):
-        share = 0.5 if plan.centred == "private" else 1.0
-        histogram = (state.ask("scale", "scale of centred rows", _histogram(state), share=share),)
-    if plan.row_norm == "auto":
-        answers = yield histogram
-        scale = _read(answers[histogram[0].name], state, "of the centred rows")
-        histogram = ()
+        private = plan.centred == "private"
+        share = 0.5 if private else 1.0
+        ask = state.ask("scale", "scale of centred rows", _histogram(state), share=share)
+        if private and plan.row_norm != "auto":
+            beside = (ask,)  # read only after the moment: one pass for both
+        else:
+            answers = yield (ask,)
+            scale = _read(answers[ask.name], state, "of the centred rows")
 
     row_bound = _second_moment_bound(plan, state, scale, max_norm)
-    found = yield from _components(state, row_bound, histogram)
-    if histogram:
-        scale = _read(found.answers[histogram[0].name], state, "of the centred rows")
+    found = yield from _components(state, row_bound, beside)
+    if beside:
+        assert scale is not None
+        centred = read_scale(found.answers[beside[0].name], public_rows=plan.rows)
+        # where it shows nothing, the norms before centring still bound the clipping from above
+        scale = centred if centred.found else scale
     return (yield from _variances(state, scale, row_bound, found))
 
 

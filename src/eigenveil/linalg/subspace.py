@@ -13,5 +13,5 @@ def captured_energy(
 ) -> float:
     """``tr(V' A V)`` of components (K, D) as a fraction of the best possible (the papers' q)."""
     q = float(np.einsum("kd,de,ke->", components, second_moment, components, optimize=True))
-    best, _ = leading_eigenpairs(second_moment.astype(np.float64, copy=True), components.shape[0])
+    best, _ = leading_eigenpairs(second_moment, components.shape[0])
     return q / float(np.sum(best))

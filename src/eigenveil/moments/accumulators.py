@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.moments.exact import ExactSum, gram_parts, product_parts
-from eigenveil.moments.rows import DTYPE, Block, FloatArray, Precision, RowRule, round_within
+from eigenveil.moments.rows import DTYPE, Block, FloatArray, Precision, RowRule, integer_rows
 from eigenveil.privacy.releases import Statistic
 
 Layout = Literal["vector", "matrix", "symmetric"]
@@ -193,11 +193,11 @@ class RowSum:
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
-        rows = self.rule(block)
+        rows, _ = self.rule(block)
         step = int(self.rule.exact_below) >> self.rule.bits
         for start in range(0, rows.shape[0], step):
             part = rows[start : start + step]
-            self._sum.add(np.add.reduce(part, axis=0), part.shape[0])
+            self._sum.add(np.ones(part.shape[0], part.dtype) @ part, part.shape[0])
         self._rows += rows.shape[0]
 
     def merge(self, other: RowSum) -> None:
@@ -215,6 +215,10 @@ class RowSum:
         return np.append(total, self._rows * one)
 
 
+# Prepared rows that wait for a product: adding a product to the sum costs as much as 50 rows of it.
+_ROWS_A_PRODUCT = 4096
+
+
 class SecondMoment:
     """``X.T @ X`` of prepared rows."""
 
@@ -224,6 +228,8 @@ class SecondMoment:
     def __init__(self, rule: RowRule, *, features: int) -> None:
         self.rule, self._features = rule, features
         self._sum: ExactSum | None = None  # made at the first row: D x D is large
+        self._waiting: FloatArray | None = None
+        self._waiting_rows = 0
 
     @property
     def grid(self) -> int:
@@ -255,20 +261,39 @@ class SecondMoment:
         return SecondMoment(self.rule, features=self._features)
 
     def update(self, block: Block) -> None:
-        """Add a block of rows."""
-        rows = self.rule(block)
-        for part, count in gram_parts(rows, self.rule.exact_below):
-            self._total().add(part, count)
+        """Add a block of rows.
+
+        Blocks are small, to be prepared in the processor's cache; products are cheaper a row the
+        more rows they have. So prepared rows wait until there are enough.
+        """
+        count = block.values.shape[0]
+        if self._waiting is None or self._waiting_rows + count > self._waiting.shape[0]:
+            self._multiply()
+            if self._waiting is None or count > self._waiting.shape[0]:
+                dtype = DTYPE[self.rule.precision]
+                self._waiting = np.empty((max(count, _ROWS_A_PRODUCT), self._features), dtype)
+        end = self._waiting_rows + count
+        self.rule(block, out=self._waiting[self._waiting_rows : end])
+        self._waiting_rows = end
 
     def merge(self, other: SecondMoment) -> None:
         """Add another moment's rows."""
         _same_kind(self, other, (self.grid, self.size) == (other.grid, other.size))
+        other._multiply()
         if other._sum is not None:
             self._total().merge(other._sum)
 
     def integers(self) -> NDArray[np.int64]:
         """The matrix, shape (D, D)."""
+        self._multiply()
         return self._total().integers()
+
+    def _multiply(self) -> None:
+        if self._waiting is None or self._waiting_rows == 0:
+            return
+        rows, self._waiting_rows = self._waiting[: self._waiting_rows], 0
+        for part, count in gram_parts(rows, self.rule.exact_below):
+            self._total().add(part, count)
 
     def _total(self) -> ExactSum:
         if self._sum is None:
@@ -331,13 +356,12 @@ class Sketch:
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
-        rows = self.rule(block)
+        rows, _ = self.rule(block)
         seen = rows @ self._basis  # exact integers in units of 2**-(row bits + basis bits)
         radius = math.ldexp(1.0, self.rule.bits)
         unit = math.ldexp(self.clip, self.rule.bits + _basis_bits(self.rule.precision))
         norms = np.sqrt(np.einsum("ij,ij->i", seen, seen, dtype=np.float64))
-        seen *= (radius / np.maximum(norms, unit)).astype(seen.dtype)[:, None]
-        seen = round_within(seen, radius)
+        seen, _ = integer_rows(seen, radius / np.maximum(norms, unit), radius)
         for part, count in product_parts(rows, seen, self.rule.exact_below):
             self._sum.add(part, count)
 
@@ -374,7 +398,8 @@ class ComponentEnergy:
     ) -> None:
         self.rule, self.components, self._count_weight = rule, components, count_weight
         self._basis = _integer_basis(components.T, rule)
-        spectral = float(np.linalg.norm(np.ldexp(self._basis.astype(np.float64), -self._shift), 2))
+        rounded = np.ldexp(self._basis.astype(np.float64), -self._shift)
+        spectral = math.sqrt(float(np.linalg.eigvalsh(rounded.T @ rounded)[-1]))
         rounding = math.ldexp(math.sqrt(components.shape[0]), -self._BITS)
         self._gain = max(1.0, (spectral + rounding) ** 2) * (1.0 + 1e-9)
         self._sum = ExactSum(
@@ -417,17 +442,14 @@ class ComponentEnergy:
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
-        rows = self.rule(block)
+        rows, lengths = self.rule(block)
         bits = self.rule.bits
         # exact integers, so that a row's projections do not depend on its neighbours in the block
         along = (rows @ self._basis).astype(np.float64)
-        along = np.rint(np.ldexp(along, self._BITS - bits - self._shift))
-        squares = along * along
-        whole = np.rint(
-            np.ldexp(
-                np.einsum("ij,ij->i", rows, rows).astype(np.float64), 2 * (self._BITS - bits)
-            )
-        )
+        along *= 2.0 ** (self._BITS - bits - self._shift)
+        np.rint(along, out=along)
+        squares = np.multiply(along, along, out=along)
+        whole = np.rint(lengths.astype(np.float64) * 4.0 ** (self._BITS - bits))
         rest = np.maximum(0.0, whole - squares.sum(axis=1))
         part = np.append(squares.sum(axis=0), rest.sum())
         self._sum.add(part, rows.shape[0])

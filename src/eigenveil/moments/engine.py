@@ -5,14 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import nullcontext
-from functools import lru_cache
-from typing import Any
-
-from threadpoolctl import ThreadpoolController
+from concurrent.futures import ThreadPoolExecutor
 
 from eigenveil.errors import DataError
+from eigenveil.linalg.threads import single_threaded_blas
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.rows import Block, NonFiniteEntry
 from eigenveil.moments.source import RowSource
@@ -44,50 +40,38 @@ def accumulate(
         workers = 1
     sets: list[Sequence[Accumulator]] = [accumulators]
     sets += [[a.fresh() for a in accumulators] for _ in range(workers - 1)]
-    free = list(sets)
+    blocks = iter(rows.blocks())
     lock = threading.Lock()
-    seats = threading.Semaphore(workers + 1)
     read = 0
 
-    def work(block: Block) -> None:
+    def next_block() -> Block | None:
+        nonlocal read
         with lock:
-            mine = free.pop()
-        try:
-            for accumulator in mine:
-                accumulator.update(block)
-        except NonFiniteEntry as error:
-            raise _located(error, block, rows) from None
-        finally:
-            with lock:
-                free.append(mine)
-            seats.release()
+            block = next(blocks, None)
+            if block is not None:
+                read += block.values.shape[0]
+                if progress is not None:
+                    progress(block.values.shape[0])
+            return block
 
-    single_blas: Any = _controller().limit(limits=1) if workers > 1 else nullcontext()
-    with single_blas, ThreadPoolExecutor(workers) as pool:
-        pending: set[Future[None]] = set()
-        for block in rows.blocks():
-            read += block.values.shape[0]
-            seats.acquire()
-            pending.add(pool.submit(work, block))
-            failed = {f for f in pending if f.done()}
-            for future in failed:
-                future.result()
-            pending -= failed
-            if progress is not None:
-                progress(block.values.shape[0])
-        done, _ = wait(pending, return_when=FIRST_EXCEPTION)
-        for future in done:
+    def work(mine: Sequence[Accumulator]) -> None:
+        while (block := next_block()) is not None:
+            try:
+                for accumulator in mine:
+                    accumulator.update(block)
+            except NonFiniteEntry as error:
+                raise _located(error, block, rows) from None
+
+    if workers == 1:
+        work(accumulators)
+        return read
+    with single_threaded_blas(), ThreadPoolExecutor(workers) as pool:
+        for future in [pool.submit(work, mine) for mine in sets]:
             future.result()
     for other in sets[1:]:
         for mine, theirs in zip(accumulators, other, strict=True):
             mine.merge(theirs)
     return read
-
-
-@lru_cache(maxsize=1)
-def _controller() -> ThreadpoolController:
-    """Looks through the loaded libraries once; asking again for every pass would take longer."""
-    return ThreadpoolController()
 
 
 def _located(error: NonFiniteEntry, block: Block, rows: RowSource) -> DataError:

@@ -68,7 +68,7 @@ def release_sum(
     total = accumulator.integers()
     total <<= accumulator.grid - grid
     total += noise_integers(accumulator, record, source)
-    return Release(record=record, values=np.ldexp(total.astype(np.float64), grid))
+    return Release(record=record, values=total * math.ldexp(1.0, grid))
 
 
 def noise_integers(

@@ -60,12 +60,25 @@ class RowRule:
         """Integers below this magnitude add up exactly in the arithmetic."""
         return math.ldexp(1.0, MANTISSA[self.precision])
 
-    def __call__(self, block: Block) -> FloatArray:
-        """Prepare a block of n rows: (n, D) integer-valued floats, each row's norm <= 2**bits."""
+    def __call__(
+        self, block: Block, out: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Prepare a block of n rows, into ``out`` if given.
+
+        Returns
+        -------
+        rows : array of shape (n, D)
+            Integer-valued, each row's norm at most ``2**bits``.
+        squares : array of shape (n,)
+            Their squared norms, exact.
+        """
         rows, norms = block.residuals(self.centre, self.precision)
         radius = math.ldexp(1.0, self.bits)
-        reach = radius * self._margin(rows.shape[1])
-        return round_within(_scaled(rows, norms, self.bound, reach), radius)
+        longest = np.maximum(norms, self.bound)
+        longest[longest == 0.0] = np.inf  # a zero row stays zero
+        rows, longest = _within_range(rows, longest)
+        factors = (radius * self._margin(rows.shape[1])) / longest
+        return integer_rows(rows, factors, radius, out)
 
     def _margin(self, features: int) -> float:
         """A public factor just under 1, so that rounding seldom lengthens a row past the bound.
@@ -121,7 +134,7 @@ def row_norms(rows: FloatArray) -> NDArray[np.float64]:
     DataError
         Naming the first entry that is not a finite number, as (row, column) of the block.
     """
-    squares = np.einsum("ij,ij->i", rows, rows)
+    squares = np.vecdot(rows, rows)
     norms = np.sqrt(squares, dtype=np.float64)
     # below this a squared norm has lost digits to underflow; above the largest it is infinite
     doubtful = ~np.isfinite(norms) | (norms < 1e-15)
@@ -134,7 +147,7 @@ def row_norms(rows: FloatArray) -> NDArray[np.float64]:
             raise NonFiniteEntry(int(where[row]), int(column), float(some[row, column]))
         largest = np.max(np.abs(some), axis=1, initial=0.0)
         scaled = some / np.where(largest > 0, largest, 1.0)[:, None]
-        norms[where] = largest * np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+        norms[where] = largest * np.sqrt(np.vecdot(scaled, scaled))
     return norms
 
 
@@ -150,43 +163,45 @@ class NonFiniteEntry(DataError):
         self.row, self.column, self.value = row, column, value
 
 
-def _scaled(
-    rows: FloatArray, norms: NDArray[np.float64], bound: float, reach: float
-) -> FloatArray:
-    """Rows times ``reach / max(norm, bound)``; zero rows stay zero."""
-    longest = np.maximum(norms, bound)
-    longest[longest == 0.0] = np.inf
-    extreme = np.flatnonzero((longest < 1e-30) | ((longest > 1e30) & np.isfinite(longest)))
-    if extreme.size == 0:
-        return np.asarray(rows * (reach / longest).astype(rows.dtype)[:, None])
-    # factors that would leave the arithmetic's range: move the row to unit size by a power of two
-    _, exponents = np.frexp(longest[extreme])
-    scaled = np.array(rows)
-    scaled[extreme] = np.ldexp(rows[extreme], -exponents[:, None].astype(np.int32))
-    longest[extreme] = np.ldexp(longest[extreme], -exponents)
-    scaled *= (reach / longest).astype(rows.dtype)[:, None]
-    return scaled
+def integer_rows(
+    rows: FloatArray,
+    factors: NDArray[np.float64],
+    radius: float,
+    out: FloatArray | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Rows times their factors, rounded to integers with no norm above ``radius``.
 
-
-def round_within(rows: FloatArray, radius: float) -> FloatArray:
-    """Round to integers; rows that rounding made longer than ``radius`` are shortened.
-
-    The result of a row depends on that row alone: its squared norm is computed exactly.
-    ``rows`` may be overwritten.
+    Rows that rounding made too long are shortened a little and rounded again. What a row becomes
+    depends on that row alone: its squared norm, returned second, is computed exactly.
     """
     limit = radius * radius
-    scaled = rows
-    rounded = np.rint(rows)
-    squares = np.einsum("ij,ij->i", rounded, rounded)
+    narrow = factors.astype(rows.dtype)
+    rounded = np.multiply(rows, narrow[:, None], out=out)
+    np.rint(rounded, out=rounded)
+    squares = np.vecdot(rounded, rounded)
     long = np.flatnonzero(squares > limit)
-    for _ in range(8):
+    for attempt in range(8):
         if long.size == 0:
-            return rounded
-        # shorten by what the rounding added, and a little more, and round again
-        shrink = np.sqrt(limit / squares[long]) * (1.0 - 0.5 / radius)
-        scaled[long] *= shrink.astype(rows.dtype)[:, None]
-        rounded[long] = np.rint(scaled[long])
-        squares[long] = np.einsum("ij,ij->i", rounded[long], rounded[long])
+            break
+        if attempt < 7:  # shorten by what the rounding added, and a little more
+            narrow[long] *= np.sqrt(limit / squares[long]) * (1.0 - 0.5 / radius)
+            rounded[long] = np.rint(rows[long] * narrow[long, None])
+        else:  # rounding towards zero from half the length is shorter for certain
+            rounded[long] = np.trunc(rows[long] * (narrow[long, None] * 0.5))
+        squares[long] = np.vecdot(rounded[long], rounded[long])
         long = long[squares[long] > limit]
-    rounded[long] = np.trunc(scaled[long] * 0.5)  # shorter for certain
-    return rounded
+    return rounded, squares
+
+
+def _within_range(
+    rows: FloatArray, longest: NDArray[np.float64]
+) -> tuple[FloatArray, NDArray[np.float64]]:
+    """Rows whose factor would leave the arithmetic's range, moved to unit size by a power of two."""
+    extreme = np.flatnonzero((longest < 1e-30) | ((longest > 1e30) & np.isfinite(longest)))
+    if extreme.size == 0:
+        return rows, longest
+    _, exponents = np.frexp(longest[extreme])
+    moved = np.array(rows)
+    moved[extreme] = np.ldexp(rows[extreme], -exponents[:, None].astype(np.int32))
+    longest[extreme] = np.ldexp(longest[extreme], -exponents)
+    return moved, longest

@@ -49,12 +49,13 @@ def symmetric_from_triangle(
 ) -> NDArray[np.int64]:
     """The symmetric matrix with this diagonal and this strict lower triangle (row by row)."""
     size = diagonal.size
-    matrix = np.zeros((size, size), dtype=np.int64)
+    matrix = np.empty((size, size), dtype=np.int64)
     start = 0
     for row in range(size):
-        matrix[row, :row] = below[start : start + row]
+        part = below[start : start + row]
+        matrix[row, :row] = part
+        matrix[:row, row] = part
         start += row
-    matrix += matrix.T
     np.fill_diagonal(matrix, diagonal)
     return matrix
 
