@@ -39,6 +39,7 @@ from eigenveil.privacy.releases import ReleaseRecord
 _COUNT_WEIGHT = 0.25
 _CENTRE_QUANTILE = 0.90
 _ENERGY_QUANTILE = 0.99
+_CENTRED_SCALE = "scale of centred rows"
 # Rounding to 2**-9 is invisible when it keeps all but this share of a unit row's energy, and what it
 # can hide of one feature is below this part of the noise's edge.
 _ROUNDING_SHARE = 0.002
@@ -104,6 +105,12 @@ class _State:
         )
         return Ask(accumulator, record)
 
+    def give_variance_to_moment(self) -> None:
+        """Without a scale the variances come out of the moment: it may have their budget."""
+        variance = self.budgets.pop("variance", None)
+        if variance is not None and variance.is_pure == self.budgets["moment"].is_pure:
+            self.budgets["moment"] = self.budgets["moment"].plus(variance)
+
     @property
     def storage(self) -> Precision:
         """Arithmetic in which the rows are stored."""
@@ -142,10 +149,9 @@ def private_pca(
     if plan.centred == "private":
         bound = plan.row_bound
         if bound is None:
-            share = 0.5 if _wants_centred_scale(plan) else 1.0
-            ask = state.ask("scale", "scale", _histogram(state), share=share)
-            answers = yield (ask,)
-            scale = _read(answers["scale"], state, "of the rows")
+            share = 0.5 if _scale_is_shared(plan) else 1.0
+            answers = yield (state.ask("scale", "scale", _histogram(state), share=share),)
+            scale = _read(answers["scale"], state)
             bound = scale.quantile(_CENTRE_QUANTILE)
         sums = RowSum(
             RowRule(bound=bound, precision=state.storage, extra_bits=2),
@@ -159,22 +165,19 @@ def private_pca(
 
     beside: Round = ()
     if _wants_centred_scale(plan):
-        private = plan.centred == "private"
-        share = 0.5 if private else 1.0
-        ask = state.ask("scale", "scale of centred rows", _histogram(state), share=share)
-        if private and plan.row_norm != "auto":
+        ask = _ask_centred_scale(state)
+        if plan.centred == "private" and plan.row_norm != "auto":
             beside = (ask,)  # read only after the moment: one pass for both
         else:
             answers = yield (ask,)
-            scale = _read(answers[ask.name], state, "of the centred rows")
+            scale = _better(None, answers[ask.name], state)
+            if scale is None and plan.mechanism != "bingham":
+                state.give_variance_to_moment()
 
-    row_bound = _second_moment_bound(plan, state, scale, max_norm)
+    row_bound = _second_moment_bound(state, scale, max_norm)
     found = yield from _components(state, row_bound, beside)
     if beside:
-        assert scale is not None
-        centred = read_scale(found.answers[beside[0].name], public_rows=plan.rows)
-        # where it shows nothing, the norms before centring still bound the clipping from above
-        scale = centred if centred.found else scale
+        scale = _better(scale, found.answers[beside[0].name], state)
     return (yield from _variances(state, scale, row_bound, found))
 
 
@@ -193,25 +196,55 @@ def _wants_centred_scale(plan: Plan) -> bool:
     return plan.row_bound is None and (plan.row_norm == "auto" or "variance" in plan.shares)
 
 
+def _scale_is_shared(plan: Plan) -> bool:
+    """Whether the norms before and after centring must share the scale's budget."""
+    return plan.centred == "private" and plan.row_norm == "auto"
+
+
+def _ask_centred_scale(state: _State) -> Ask:
+    """Norms of centred rows: with half the variance's budget where the centre needed the scale's."""
+    histogram = _histogram(state)
+    if state.plan.centred != "private":
+        return state.ask("scale", _CENTRED_SCALE, histogram)
+    step: Step = "scale" if _scale_is_shared(state.plan) else "variance"
+    ask = state.ask(step, _CENTRED_SCALE, histogram, share=0.5)
+    state.budgets[step] = state.budgets[step].scaled(0.5)
+    return ask
+
+
+def _better(scale: NormScale | None, release: Release, state: _State) -> NormScale | None:
+    """The scale of the centred rows where it shows anything, else what was known before."""
+    centred = read_scale(release, public_rows=state.plan.rows)
+    if not centred.found:
+        return scale
+    if state.rows is None:
+        state.rows = max(1.0, centred.rows)
+    return centred
+
+
 def _histogram(state: _State) -> NormHistogram:
     return NormHistogram(
         state.centre, precision=state.storage, with_count=state.plan.adjacency == "add-remove"
     )
 
 
-def _read(release: Release, state: _State, whose: str) -> NormScale:
+def _read(release: Release, state: _State) -> NormScale:
     scale = read_scale(release, public_rows=state.plan.rows)
     if not scale.found:
-        raise PrivacyError(
-            f"Too few rows for the budget: the released histogram of the norms {whose} "
-            "shows nothing above its noise.",
-            hint="Give a public row_bound (the largest norm that rows can have), more rows, or a "
-            "larger epsilon.",
-            code="too-few-rows",
-        )
+        raise _too_few_rows()
     if state.rows is None:
         state.rows = max(1.0, scale.rows)
     return scale
+
+
+def _too_few_rows() -> PrivacyError:
+    return PrivacyError(
+        "Too few rows for the budget: the released histogram of the rows' norms shows nothing "
+        "above its noise.",
+        hint="Give a public row_bound (the largest norm that rows can have), more rows, or a "
+        "larger epsilon.",
+        code="too-few-rows",
+    )
 
 
 def _mean(release: Release, state: _State, bound: float) -> NDArray[np.float64]:
@@ -223,20 +256,22 @@ def _mean(release: Release, state: _State, bound: float) -> NDArray[np.float64]:
 
 
 def _second_moment_bound(
-    plan: Plan, state: _State, scale: NormScale | None, max_norm: float | None
+    state: _State, scale: NormScale | None, max_norm: float | None
 ) -> float:
-    if plan.row_norm == "unit":
-        return 0.0
-    if plan.row_norm == "max":
-        assert max_norm is not None
-        return max_norm
-    if plan.row_norm == "auto":
-        assert scale is not None
-        edge = _moment_edge(state)
-        return choose_bound(
-            scale, edge=edge, features=plan.features, components=plan.n_components
-        )
-    return float(plan.row_norm)
+    match state.plan.row_norm:
+        case "unit":
+            return 0.0
+        case "max":
+            assert max_norm is not None
+            return max_norm
+        case "auto":
+            if scale is None:
+                return 0.0
+            return choose_bound(
+                scale, edge=_moment_edge(state), components=state.plan.n_components
+            )
+        case bound:
+            return float(bound)
 
 
 def _moment_edge(state: _State) -> float:
@@ -332,10 +367,11 @@ def _variances(
     """Explained variance in the data's units, from a release of its own where it has a share."""
     plan, components = state.plan, found.components
     mean = state.centre if state.centre is not None else np.zeros(plan.features)
-    if "variance" in plan.shares:
+    if "variance" in state.budgets:
         bound = plan.row_bound
         if bound is None:
-            assert scale is not None
+            if scale is None:  # only bingham comes here: its directions carry no variances
+                raise _too_few_rows()
             bound = scale.quantile(_ENERGY_QUANTILE)
         rule = RowRule(centre=state.centre, bound=bound, precision=state.storage)
         energy = ComponentEnergy(rule, components, count_weight=state.count_weight)

@@ -8,7 +8,8 @@ Chunks, threads, files, sites and trees all merge these.
 from __future__ import annotations
 
 import math
-from typing import Literal, Protocol, Self
+from abc import ABC, abstractmethod
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,59 +22,53 @@ from eigenveil.privacy.releases import Statistic
 Layout = Literal["vector", "matrix", "symmetric"]
 
 
-class Accumulator(Protocol):
-    """What every statistic can do."""
+class Accumulator(ABC):
+    """A mergeable sum over rows."""
+
+    statistic: Statistic
+    """Its name in records."""
+    layout: Layout
+    """In which coordinates its noise is isometric."""
 
     @property
-    def statistic(self) -> Statistic:
-        """Its name in records."""
-        ...
-
-    @property
-    def layout(self) -> Layout:
-        """In which coordinates its noise is isometric."""
-        ...
-
-    @property
+    @abstractmethod
     def grid(self) -> int:
         """Its values are integer multiples of ``2**grid``."""
-        ...
 
     @property
-    def parameters(self) -> dict[str, float]:
-        """What its sensitivity depends on beyond its name."""
-        ...
-
-    @property
-    def row_norm_bound(self) -> float | None:
-        """Norm that prepared rows are held to, in the data's units; 0 for unit rows."""
-        ...
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Shape of :meth:`integers`."""
 
     @property
     def size(self) -> int:
         """Number of independent coordinates."""
-        ...
+        return math.prod(self.shape)
 
     @property
-    def integers_shape(self) -> tuple[int, ...]:
-        """Shape of :meth:`integers`."""
-        ...
+    def parameters(self) -> dict[str, float]:
+        """What its sensitivity depends on beyond its name."""
+        return {}
 
+    @abstractmethod
     def fresh(self) -> Self:
         """An empty accumulator of the same kind."""
-        ...
 
+    @abstractmethod
     def update(self, block: Block) -> None:
         """Add a block of rows."""
-        ...
 
+    def settle(self) -> None:
+        """Finish what waits for more rows; changes no sum."""
+        return
+
+    @abstractmethod
     def merge(self, other: Self) -> None:
-        """Add the rows that ``other`` has seen."""
-        ...
+        """Add the rows that ``other`` has seen; it is left unchanged."""
 
+    @abstractmethod
     def integers(self) -> NDArray[np.int64]:
-        """The sum, in units of ``2**grid``."""
-        ...
+        """The sum, in units of ``2**grid``, as a new array."""
 
 
 # Quarter octaves from 2**-40 to 2**40, with one bin below (zero rows too) and one above.
@@ -88,7 +83,7 @@ def bin_upper_edges() -> NDArray[np.float64]:
     return np.append(inner, np.inf)
 
 
-class NormHistogram:
+class NormHistogram(Accumulator):
     """How many rows have which norm, on a fixed public grid; the last coordinate counts all rows.
 
     The count is a coordinate of its own because the sum of the noisy bins is far too noisy. It is
@@ -97,8 +92,7 @@ class NormHistogram:
 
     statistic: Statistic = "norm-histogram"
     layout: Layout = "vector"
-    grid = 0
-    row_norm_bound = None
+    grid = 0  # counts
 
     def __init__(
         self,
@@ -111,23 +105,13 @@ class NormHistogram:
         self._counts = np.zeros(BINS + with_count, dtype=np.int64)
 
     @property
-    def parameters(self) -> dict[str, float]:
-        """None: its sensitivity is that of (bin, count) either way."""
-        return {}
-
-    @property
-    def size(self) -> int:
+    def shape(self) -> tuple[int, ...]:
         """Bins, and the count."""
-        return self._counts.size
+        return self._counts.shape
 
-    @property
-    def integers_shape(self) -> tuple[int, ...]:
-        """Shape of :meth:`integers`."""
-        return (self.size,)
-
-    def fresh(self) -> NormHistogram:
+    def fresh(self) -> Self:
         """An empty histogram of the same kind."""
-        return NormHistogram(
+        return type(self)(
             self._centre, precision=self._precision, with_count=self._with_count
         )
 
@@ -141,7 +125,7 @@ class NormHistogram:
         if self._with_count:
             self._counts[BINS] += norms.size
 
-    def merge(self, other: NormHistogram) -> None:
+    def merge(self, other: Self) -> None:
         """Add another histogram's rows."""
         _same_kind(self, other, self.size == other.size)
         self._counts += other._counts
@@ -151,7 +135,7 @@ class NormHistogram:
         return self._counts.copy()
 
 
-class RowSum:
+class RowSum(Accumulator):
     """Sum of prepared rows, in units of the bound; with ``count_weight`` also of the row count."""
 
     statistic: Statistic = "row-sum"
@@ -168,28 +152,18 @@ class RowSum:
         return -self.rule.bits
 
     @property
-    def row_norm_bound(self) -> float:
-        """The rule's bound."""
-        return self.rule.bound
-
-    @property
     def parameters(self) -> dict[str, float]:
         """The count's weight."""
         return {"count_weight": self._count_weight}
 
     @property
-    def size(self) -> int:
+    def shape(self) -> tuple[int, ...]:
         """Features, and the count if it has a weight."""
-        return self._features + (self._count_weight > 0)
+        return (self._features + (self._count_weight > 0),)
 
-    @property
-    def integers_shape(self) -> tuple[int, ...]:
-        """Shape of :meth:`integers`."""
-        return (self.size,)
-
-    def fresh(self) -> RowSum:
+    def fresh(self) -> Self:
         """An empty sum of the same kind."""
-        return RowSum(self.rule, features=self._features, count_weight=self._count_weight)
+        return type(self)(self.rule, features=self._features, count_weight=self._count_weight)
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
@@ -200,7 +174,7 @@ class RowSum:
             self._sum.add(np.ones(part.shape[0], part.dtype) @ part, part.shape[0])
         self._rows += rows.shape[0]
 
-    def merge(self, other: RowSum) -> None:
+    def merge(self, other: Self) -> None:
         """Add another sum's rows."""
         _same_kind(self, other, self.grid == other.grid and self.size == other.size)
         self._sum.merge(other._sum)
@@ -219,7 +193,7 @@ class RowSum:
 _ROWS_A_PRODUCT = 4096
 
 
-class SecondMoment:
+class SecondMoment(Accumulator):
     """``X.T @ X`` of prepared rows."""
 
     statistic: Statistic = "second-moment"
@@ -237,28 +211,18 @@ class SecondMoment:
         return -2 * self.rule.bits
 
     @property
-    def row_norm_bound(self) -> float:
-        """The rule's bound."""
-        return self.rule.bound
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        """None."""
-        return {}
-
-    @property
     def size(self) -> int:
         """Entries of the triangle."""
         return self._features * (self._features + 1) // 2
 
     @property
-    def integers_shape(self) -> tuple[int, ...]:
-        """Shape of :meth:`integers`."""
+    def shape(self) -> tuple[int, ...]:
+        """D x D."""
         return (self._features, self._features)
 
-    def fresh(self) -> SecondMoment:
+    def fresh(self) -> Self:
         """An empty moment of the same kind."""
-        return SecondMoment(self.rule, features=self._features)
+        return type(self)(self.rule, features=self._features)
 
     def update(self, block: Block) -> None:
         """Add a block of rows.
@@ -268,7 +232,7 @@ class SecondMoment:
         """
         count = block.values.shape[0]
         if self._waiting is None or self._waiting_rows + count > self._waiting.shape[0]:
-            self._multiply()
+            self.settle()
             if self._waiting is None or count > self._waiting.shape[0]:
                 dtype = DTYPE[self.rule.precision]
                 self._waiting = np.empty((max(count, _ROWS_A_PRODUCT), self._features), dtype)
@@ -276,19 +240,20 @@ class SecondMoment:
         self.rule(block, out=self._waiting[self._waiting_rows : end])
         self._waiting_rows = end
 
-    def merge(self, other: SecondMoment) -> None:
+    def merge(self, other: Self) -> None:
         """Add another moment's rows."""
         _same_kind(self, other, (self.grid, self.size) == (other.grid, other.size))
-        other._multiply()
+        other.settle()
         if other._sum is not None:
             self._total().merge(other._sum)
 
     def integers(self) -> NDArray[np.int64]:
         """The matrix, shape (D, D)."""
-        self._multiply()
+        self.settle()
         return self._total().integers()
 
-    def _multiply(self) -> None:
+    def settle(self) -> None:
+        """Multiply the rows that wait."""
         if self._waiting is None or self._waiting_rows == 0:
             return
         rows, self._waiting_rows = self._waiting[: self._waiting_rows], 0
@@ -304,7 +269,7 @@ class SecondMoment:
         return self._sum
 
 
-class Sketch:
+class Sketch(Accumulator):
     """``sum x p(x).T`` with ``p(x) = clip(basis.T x) / clip``: one pass, D x R (privacy.md 6).
 
     Parameters
@@ -331,28 +296,13 @@ class Sketch:
         return -2 * self.rule.bits
 
     @property
-    def row_norm_bound(self) -> float:
-        """The rule's bound."""
-        return self.rule.bound
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        """None: in units of ``clip`` a row moves it by at most 1."""
-        return {}
-
-    @property
-    def size(self) -> int:
-        """D R."""
-        return self.basis.size
-
-    @property
-    def integers_shape(self) -> tuple[int, ...]:
-        """Shape of :meth:`integers`."""
+    def shape(self) -> tuple[int, ...]:
+        """D x R."""
         return self.basis.shape
 
-    def fresh(self) -> Sketch:
+    def fresh(self) -> Self:
         """An empty sketch with the same basis."""
-        return Sketch(self.rule, self.basis, clip=self.clip)
+        return type(self)(self.rule, self.basis, clip=self.clip)
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
@@ -365,7 +315,7 @@ class Sketch:
         for part, count in product_parts(rows, seen, self.rule.exact_below):
             self._sum.add(part, count)
 
-    def merge(self, other: Sketch) -> None:
+    def merge(self, other: Self) -> None:
         """Add another sketch's rows."""
         _same_kind(
             self,
@@ -381,7 +331,7 @@ class Sketch:
         return self._sum.integers()
 
 
-class ComponentEnergy:
+class ComponentEnergy(Accumulator):
     """Squares along released components, the rest of each row's energy, and perhaps the count.
 
     The coordinates of one row's contribution are not negative and add up to at most ``gain``, which
@@ -417,28 +367,18 @@ class ComponentEnergy:
         return -2 * self._BITS
 
     @property
-    def row_norm_bound(self) -> float:
-        """The rule's bound."""
-        return self.rule.bound
-
-    @property
     def parameters(self) -> dict[str, float]:
         """The gain and the count's weight."""
         return {"gain": self._gain, "count_weight": self._count_weight}
 
     @property
-    def size(self) -> int:
+    def shape(self) -> tuple[int, ...]:
         """Components, the rest, and the count if it has a weight."""
-        return self.components.shape[0] + 1 + (self._count_weight > 0)
+        return (self.components.shape[0] + 1 + (self._count_weight > 0),)
 
-    @property
-    def integers_shape(self) -> tuple[int, ...]:
-        """Shape of :meth:`integers`."""
-        return (self.size,)
-
-    def fresh(self) -> ComponentEnergy:
+    def fresh(self) -> Self:
         """An empty accumulator with the same components."""
-        return ComponentEnergy(self.rule, self.components, count_weight=self._count_weight)
+        return type(self)(self.rule, self.components, count_weight=self._count_weight)
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
@@ -455,7 +395,7 @@ class ComponentEnergy:
         self._sum.add(part, rows.shape[0])
         self._rows += rows.shape[0]
 
-    def merge(self, other: ComponentEnergy) -> None:
+    def merge(self, other: Self) -> None:
         """Add another accumulator's rows."""
         _same_kind(
             self,

@@ -61,6 +61,8 @@ def accumulate(
                     accumulator.update(block)
             except NonFiniteEntry as error:
                 raise _located(error, block, rows) from None
+        for accumulator in mine:
+            accumulator.settle()
 
     if workers == 1:
         work(accumulators)

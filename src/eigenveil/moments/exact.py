@@ -79,9 +79,16 @@ class ExactSum:
     def merge(self, other: ExactSum) -> None:
         """Add another sum of the same kind; it is left unchanged."""
         self._count(other._rows)
-        self._settle()
-        assert self._settled is not None
-        self._settled += other.integers()
+        rows = self._pending_rows + other._pending_rows
+        if rows * self.largest_term > _DOUBLE_EXACT:
+            self._settle()
+            rows = other._pending_rows
+        self._pending += other._pending
+        self._pending_rows = rows
+        if other._settled is not None:
+            self._settle()
+            assert self._settled is not None
+            self._settled += other._settled
 
     def integers(self) -> NDArray[np.int64]:
         """The sum, as a new array."""

@@ -77,7 +77,7 @@ def noise_integers(
     """Noise of the recorded kind in the accumulator's coordinates, in units of the grid."""
     noise, grid = record.noise, record.noise.grid
     assert grid is not None
-    total_shape = accumulator.integers_shape
+    total_shape = accumulator.shape
     symmetric = accumulator.layout == "symmetric"
     match noise.kind:
         case "gaussian" if symmetric:

@@ -24,8 +24,9 @@ Power = Literal[1, 2]
 _TAIL: dict[Power, float] = {1: 46.0, 2: 12.0}
 # Cells a scale: more cells, fewer rejections, a larger table.
 _CELLS_A_SCALE = 32
-# Bits of a word that decide within a slot; the others, at most 12, name the slot.
-_LOW_BITS = 52
+# Of the word that places a point: bit 63 is the sign, bits 51 to 62 the slot, the rest the point.
+_SLOT_SHIFT = 51
+_CHANCE_BITS = 63
 # Candidates a pass: what the arrays of a pass take fits in the processor's cache.
 _BATCH = 1 << 14
 
@@ -63,10 +64,13 @@ def _candidates(
 ) -> NDArray[np.int64]:
     width_bits = math.floor(math.log2(scale / _CELLS_A_SCALE))
     width = math.ldexp(1.0, width_bits) / scale  # of a cell, in scales
-    # one word each for: the cell, the point in the cell with its sign, the acceptance
+    # one word each for: the cell's chance; sign, slot and point in the cell (from the top, the middle
+    # and the low bits); the acceptance
     words = source.words(3 * count)
-    cell = _pick_cell(words[:count], *_alias_table(width, power))
     place = words[count : 2 * count].view(np.int64)
+    keep, other = _alias_table(width, power)
+    slot = (place >> np.int64(_SLOT_SHIFT)) & np.int64(keep.size - 1)
+    cell = np.where((words[:count] >> np.uint64(1)).view(np.int64) < keep[slot], slot, other[slot])
     negative = place >> np.int64(63)  # -1 or 0
     offset = place & np.int64((1 << width_bits) - 1)
     # how far below the density at the cell's inner edge this point lies, as a positive exponent;
@@ -86,7 +90,7 @@ def _candidates(
 def _alias_table(width: float, power: Power) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Walker's alias table of the cells' chances, over a power-of-two number of slots.
 
-    Slot i keeps itself when the word's low bits are below ``keep[i]``, else gives ``other[i]``.
+    Slot i keeps itself when a word of 63 bits is below ``keep[i]``, else gives ``other[i]``.
     Built in integers, so that nothing but the last rounding of ``keep`` and that of ``exp`` is
     inexact.
     """
@@ -96,24 +100,14 @@ def _alias_table(width: float, power: Power) -> tuple[NDArray[np.int64], NDArray
     weight += [0] * (slots - len(weight))
     whole = sum(weight)
     chance = [w * slots for w in weight]  # in units of 1/whole; 1 is the average
-    keep = np.full(slots, 1 << _LOW_BITS, dtype=np.int64)
+    keep = np.full(slots, (1 << _CHANCE_BITS) - 1, dtype=np.int64)
     other = np.arange(slots, dtype=np.int64)
     small = [i for i in range(slots) if chance[i] < whole]
     large = [i for i in range(slots) if chance[i] >= whole]
     while small and large:
         low, high = small.pop(), large[-1]
-        keep[low], other[low] = (chance[low] << _LOW_BITS) // whole, high
+        keep[low], other[low] = (chance[low] << _CHANCE_BITS) // whole, high
         chance[high] -= whole - chance[low]
         if chance[high] < whole:
             small.append(large.pop())
     return keep, other
-
-
-def _pick_cell(
-    words: NDArray[np.uint64], keep: NDArray[np.int64], other: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """A cell from each word: its top bits name a slot, its low bits decide."""
-    bits = keep.size.bit_length() - 1
-    slot = (words >> np.uint64(64 - bits)).view(np.int64)
-    low = (words & np.uint64((1 << _LOW_BITS) - 1)).view(np.int64)
-    return np.where(low < keep[slot], slot, other[slot])

@@ -18,7 +18,7 @@ from eigenveil.privacy.gaussian import (
     epsilon_of_mu,
 )
 from eigenveil.privacy.guarantee import Adjacency, Guarantee
-from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.privacy.releases import ReleaseRecord, SamplingError
 
 # Grid of the privacy-loss distributions: pessimistic rounding, so coarser only costs accuracy.
 _PLD_INTERVAL = 1e-4
@@ -54,12 +54,15 @@ def compose(
             )
     mus = [r.mu() for r in records if r.noise.kind == "gaussian"]
     pure = math.fsum(r.epsilon() for r in records if r.noise.kind != "gaussian")
-    slack = math.fsum(r.discretisation_delta() for r in records)
+    errors = [r.sampling_error() for r in records]
+    error = SamplingError(
+        math.fsum(e.log_ratio for e in errors), math.fsum(e.distance for e in errors)
+    )
     mu = total_mu(mus)
     if not mus:
         epsilon, out_delta, how = pure, 0.0, "adding up pure epsilons"
     else:
-        epsilon, out_delta = _epsilon_with_slack(mu, pure, delta, slack), delta
+        epsilon, out_delta = _epsilon_with_error(mu, pure, delta, error), delta
         how = (
             "exact Gaussian-DP composition and conversion"
             if pure == 0
@@ -74,14 +77,6 @@ def compose(
         certified=not reasons_not_certified,
         caveats=(*reasons_not_certified, *caveats),
     )
-
-
-def discretisation_cost(slack: float, epsilon: float) -> float:
-    """What a total-variation distance ``slack`` between drawn and proved noise adds to delta.
-
-    ``P~(S) <= P(S) + slack <= exp(epsilon) P'(S) + delta + slack`` and the same once more for P'.
-    """
-    return (1.0 + math.exp(min(epsilon, 700.0))) * slack if slack else 0.0
 
 
 def pure_epsilon_beside(mu: float, *, epsilon: float, delta: float) -> float:
@@ -117,21 +112,25 @@ def pure_epsilon_beside(mu: float, *, epsilon: float, delta: float) -> float:
     return low
 
 
-def _epsilon_with_slack(mu: float, pure: float, delta: float, slack: float) -> float:
-    epsilon = _epsilon(mu, pure, delta)
-    if slack == 0:
-        return epsilon
+def _epsilon_with_error(mu: float, pure: float, delta: float, error: SamplingError) -> float:
+    """Smallest epsilon that also covers the sampler's error."""
+    epsilon = 0.0
     for _ in range(100):  # increasing towards the smallest self-consistent epsilon
-        usable = delta - discretisation_cost(slack, epsilon)
+        usable = (delta - error.cost(epsilon)) * math.exp(-2 * error.log_ratio)
         if usable <= 0:
             break
-        wider = _epsilon(mu, pure, usable)
+        wider = _epsilon(mu, pure, usable) + 2 * error.log_ratio
         if wider <= epsilon * (1 + 1e-12):
             return wider
         epsilon = wider
-    raise PrivacyError(
-        f"delta = {delta:g} is below what {slack:.3g} of sampling error allows.",
-        hint="Give a larger delta, or use mechanism='sketch' (fewer released values).",
+    raise delta_below_resolution(delta)
+
+
+def delta_below_resolution(delta: float) -> PrivacyError:
+    """The error for a delta that the sampler's own error would use up."""
+    return PrivacyError(
+        f"delta = {delta:g} is below what the sampling error of so many released values allows.",
+        hint="Give a larger delta or a smaller epsilon, or use mechanism='sketch'.",
         code="delta-below-resolution",
     )
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eigenveil.errors import PrivacyError
-from eigenveil.privacy.accountant import discretisation_cost, pure_epsilon_beside
+from eigenveil.privacy.accountant import delta_below_resolution, pure_epsilon_beside
 from eigenveil.privacy.gaussian import check_delta, check_epsilon, mu_of_epsilon
+from eigenveil.privacy.releases import SamplingError
 
 # A hair of the budget, so that the rounding of the noise scales can never overspend it.
 _MARGIN = 1.0 - 1e-12
@@ -33,6 +33,14 @@ class StepBudget:
         assert self.epsilon is not None
         return StepBudget(epsilon=self.epsilon * share)
 
+    def plus(self, other: StepBudget) -> StepBudget:
+        """Both budgets for one release."""
+        if self.mu is not None and other.mu is not None:
+            return StepBudget(mu=math.hypot(self.mu, other.mu) * _MARGIN)
+        assert self.epsilon is not None
+        assert other.epsilon is not None
+        return StepBudget(epsilon=(self.epsilon + other.epsilon) * _MARGIN)
+
 
 def split_budget(
     shares: Mapping[str, float],
@@ -40,7 +48,7 @@ def split_budget(
     epsilon: float,
     delta: float,
     pure_steps: frozenset[str] = frozenset(),
-    slack: float = 0.0,
+    error: SamplingError = SamplingError(0.0, 0.0),  # noqa: B008 - immutable
 ) -> dict[str, StepBudget]:
     """Divide (epsilon, delta) over steps by shares.
 
@@ -50,8 +58,8 @@ def split_budget(
         Non-negative; normalised to add up to 1. Of mu squared for Gaussian steps; of epsilon when
         ``delta = 0``. With ``delta > 0`` and pure steps, Gaussian steps take their share of mu
         squared, and the pure steps divide what the exact composition leaves.
-    slack : float
-        Total-variation distance between drawn and proved noise, over all Gaussian steps.
+    error : SamplingError
+        Of all Gaussian steps together.
     """
     check_epsilon(epsilon)
     check_delta(delta)
@@ -61,14 +69,10 @@ def split_budget(
         return {
             step: StepBudget(epsilon=epsilon * part * _MARGIN) for step, part in parts.items()
         }
-    usable = delta - discretisation_cost(slack, epsilon)
-    if usable <= 0:
-        raise PrivacyError(
-            f"delta = {delta:g} is below the resolution of so many released values "
-            f"({discretisation_cost(slack, epsilon):.3g} of it).",
-            hint="Give a larger delta, or use mechanism='sketch' (fewer released values).",
-            code="delta-below-resolution",
-        )
+    usable = (delta - error.cost(epsilon)) * math.exp(-2 * error.log_ratio)
+    if usable <= 0 or epsilon <= 2 * error.log_ratio:
+        raise delta_below_resolution(delta)
+    epsilon -= 2 * error.log_ratio
     mu = mu_of_epsilon(epsilon, usable) * _MARGIN
     budgets = {
         step: StepBudget(mu=mu * math.sqrt(part))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -86,23 +86,44 @@ class ReleaseRecord(BaseModel):
             return self.sensitivity() / (2.0 * self.noise.scale)
         return self.draws * self.sensitivity() / self.noise.scale
 
-    def discretisation_delta(self) -> float:
-        """Bound on the distance between the noise drawn and the noise proved, added to delta.
-
-        Per coordinate ``2**-49`` for the sampler's arithmetic and ``(grid/scale)**2 / 16`` between
-        the Gaussian on the grid and the rounded Gaussian (docs/proofs/release-grid.md).
-        """
+    def sampling_error(self) -> SamplingError:
+        """How far the noise that is drawn is from the noise that is proved."""
         if self.noise.kind != "gaussian":
-            return 0.0
+            return SamplingError(0.0, 0.0)
         if self.noise.grid is None:
-            return math.inf
-        return self.noise.size * gaussian_grid_distance(self.noise.scale, self.noise.grid)
+            return SamplingError(math.inf, math.inf)
+        return gaussian_sampling_error(
+            self.noise.size, steps_a_scale=math.ldexp(self.noise.scale, -self.noise.grid)
+        )
 
 
-def gaussian_grid_distance(scale: float, grid: int) -> float:
-    """Total-variation distance, per coordinate, of our lattice sampler from a rounded Gaussian."""
-    ratio = math.ldexp(1.0, grid) / scale
-    return 2.0**-49 + ratio * ratio / 16 if ratio <= 0.25 else math.inf
+class SamplingError(NamedTuple):
+    """Bounds on drawn against proved noise, over all coordinates (docs/proofs/release-grid.md).
+
+    Outside a set of probability ``distance`` the two probabilities of every value differ by a
+    factor of at most ``exp(log_ratio)``.
+    """
+
+    log_ratio: float
+    distance: float
+
+    def cost(self, epsilon: float) -> float:
+        """What the distance adds to delta at ``epsilon``; the log-ratio adds twice to epsilon.
+
+        ``P~(S) <= e^r P(S) + d <= e^r (e^eps P'(S) + delta) + d``, and the same once more for P'.
+        """
+        return (1.0 + math.exp(min(epsilon, 700.0))) * self.distance if self.distance else 0.0
+
+
+def gaussian_sampling_error(size: int, *, steps_a_scale: float) -> SamplingError:
+    """Of ``size`` Gaussian coordinates on a grid with this many steps in a standard deviation.
+
+    Per coordinate: a factor ``exp(2**-45)`` for the arithmetic and ``7 / steps**2`` between the
+    Gaussian on the grid and the rounded Gaussian; ``2**-62`` for table rounding and the cut tail.
+    """
+    if steps_a_scale < 1024:
+        return SamplingError(math.inf, math.inf)
+    return SamplingError(size * (2.0**-45 + 7.0 / steps_a_scale**2), size * 2.0**-62)
 
 
 _NOISE_OF_STATISTIC: dict[Statistic, tuple[NoiseKind, ...]] = {
