@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
-from eigenveil.errors import PrivacyError
+from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.pipeline import Answers, Ask, Factors, Round
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.moments.engine import accumulate
@@ -31,6 +31,7 @@ def run_rounds(
     rows: RowSource,
     source: RandomSource,
     *,
+    fewest_rows: int = 1,
     progress: RoundProgress | None = None,
 ) -> Run:
     """Answer every round from ``rows``.
@@ -39,6 +40,8 @@ def run_rounds(
 
     Raises
     ------
+    DataError
+        When fewer than ``fewest_rows`` rows are read; before anything is released.
     PrivacyError
         With ``records`` of what had been released attached to it as ``released``.
     """
@@ -47,7 +50,7 @@ def run_rounds(
         with small_matrix_threads(rows.features):
             asks = next(rounds)
             while True:
-                asks = rounds.send(_answer(asks, rows, source, records, progress))
+                asks = rounds.send(_answer(asks, rows, source, records, fewest_rows, progress))
     except StopIteration as end:
         return Run(end.value, records)
     except PrivacyError as error:
@@ -60,12 +63,19 @@ def _answer(
     rows: RowSource,
     source: RandomSource,
     records: list[ReleaseRecord],
+    fewest_rows: int,
     progress: RoundProgress | None,
 ) -> dict[str, Release]:
     """One pass over the rows and the releases it is for."""
     label = ", ".join(ask.name for ask in asks)
     tell = None if progress is None else _teller(progress, label)
-    accumulate(rows, [ask.accumulator for ask in asks], progress=tell)
+    count = accumulate(rows, [ask.accumulator for ask in asks], progress=tell)
+    if count < fewest_rows:
+        raise DataError(
+            f"{count} rows are fewer than the {fewest_rows} that n_components asks for.",
+            hint="Ask for fewer components, or check that all files were read.",
+            code="fewer-rows-than-components",
+        )
     answers = {}
     for ask in asks:
         records.append(ask.record)  # counted before the noise is drawn

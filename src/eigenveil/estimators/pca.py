@@ -73,7 +73,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         True: subtract a privately released mean. False: do not. An array: a public centre.
     budget_split : dict, default=None
         Shares of the steps "scale", "centre", "moment" and "variance". By default 2, 8, 88 and 2
-        per cent of mu squared; 5, 10, 80 and 5 per cent of epsilon when ``delta=0``.
+        per cent of mu squared; 5, 17, 75 and 3 per cent of epsilon when ``delta=0``.
     noise : {"secure"}, default="secure"
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None
@@ -192,11 +192,13 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.n_features_in_ = rows.features
         if rows.names is not None:
             self.feature_names_in_ = np.array(rows.names, dtype=object)
-        count = sum(block.values.shape[0] for block in rows.blocks())
+        count = None
+        if self.adjacency == "replace-one":  # the number of rows is public: read it first
+            count = sum(block.values.shape[0] for block in rows.blocks())
         return self._fit_rows(rows, count=count, progress=progress)
 
     def _fit_rows(
-        self, rows: RowSource, *, count: int, progress: RoundProgress | None
+        self, rows: RowSource, *, count: int | None, progress: RoundProgress | None
     ) -> Self:
         if self.noise != "secure":
             raise DataError(
@@ -219,12 +221,6 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             sketch_size=self.sketch_size,
             power_rounds=self.power_rounds,
         )
-        if count < plan.n_components:
-            raise DataError(
-                f"{count} rows are fewer than n_components = {plan.n_components}.",
-                hint="Ask for fewer components, or check that all files were read.",
-                code="fewer-rows-than-components",
-            )
         source = self._noise_source()
         reasons = [LARGEST_NORM] if plan.row_norm == "max" else []
         rounds = private_pca(
@@ -234,7 +230,9 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             max_norm=_largest_norm(rows, centre) if plan.row_norm == "max" else None,
         )
         try:
-            run = run_rounds(rounds, rows, source, progress=progress)
+            run = run_rounds(
+                rounds, rows, source, fewest_rows=plan.n_components, progress=progress
+            )
         except PrivacyError as error:
             if error.released:
                 error.spent = compose(

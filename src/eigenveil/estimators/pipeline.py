@@ -123,26 +123,33 @@ class _State:
 
 
 def private_pca(
-    plan: Plan, *, public_centre: NDArray[np.float64] | None, stored_single: bool, max_norm: float | None
+    plan: Plan,
+    *,
+    stored_single: bool,
+    public_centre: NDArray[np.float64] | None = None,
+    max_norm: float | None = None,
+    budgets: Mapping[Step, StepBudget] | None = None,
 ) -> Generator[Round, Answers, Factors]:
     """The rounds of a fit.
 
     Parameters
     ----------
     plan : Plan
-    public_centre : array of shape (D,) or None
-        The public centre when ``plan.centred == "public"``.
     stored_single : bool
         Whether all rows are stored in single precision.
-    max_norm : float or None
+    public_centre : array of shape (D,), optional
+        The public centre when ``plan.centred == "public"``.
+    max_norm : float, optional
         The exact largest norm, for ``row_norm="max"`` (reproductions only).
+    budgets : mapping, optional
+        In place of the plan's own; for predictions on synthetic rows.
 
     Raises
     ------
     PrivacyError
         When a released histogram shows too few rows for its quantiles to be found.
     """
-    state = _State(plan, plan.budgets(), stored_single)
+    state = _State(plan, dict(budgets or plan.budgets()), stored_single)
     state.rows = None if plan.rows is None else float(plan.rows)
     scale: NormScale | None = None
 

@@ -26,7 +26,7 @@ STEPS: tuple[Step, ...] = get_args(Step)
 # Shares of mu squared (privacy.md, section 8), and of epsilon where everything is pure: epsilons add
 # up where mus add in squares, so a small step must be paid more.
 _SHARES: dict[Step, float] = {"scale": 0.02, "centre": 0.08, "moment": 0.88, "variance": 0.02}
-_PURE_SHARES: dict[Step, float] = {"scale": 0.05, "centre": 0.10, "moment": 0.80, "variance": 0.05}
+_PURE_SHARES: dict[Step, float] = {"scale": 0.05, "centre": 0.17, "moment": 0.75, "variance": 0.03}
 
 _PURE_KINDS: dict[Mechanism, NoiseKind] = {
     "wishart": "wishart",

@@ -1,0 +1,50 @@
+# make demo | test | bench | figures | lint: each makes what it needs on a fresh machine.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CORE := $(VENV)/.core
+DEV := $(VENV)/.dev
+
+.PHONY: demo test bench figures lint format clean
+.DEFAULT_GOAL := demo
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or later is needed; say: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(CORE): $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(DEV): $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@ $(CORE)
+
+demo: $(CORE)  ## private PCA of handwritten digits, from files to a certified result
+	rm -rf demo
+	$(BIN)/python examples/digits.py demo/rows
+	$(BIN)/eigenveil fit demo/rows --components 10 --epsilon 1 --delta 1e-6 --out demo/result
+	$(BIN)/eigenveil certify demo/result
+
+test: $(DEV) lint  ## formatting, lint, types, import rules, tests
+	$(BIN)/python -m pytest -n auto
+
+lint: $(DEV)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache > /dev/null || $(BIN)/lint-imports --no-cache
+
+format: $(DEV)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(DEV)  ## measured numbers: utility, time against the limit, memory
+	$(BIN)/python -m benchmarks
+
+figures: $(CORE)  ## the pictures of the README
+	$(BIN)/python examples/figures.py docs/images
+
+clean:
+	rm -rf $(VENV) demo

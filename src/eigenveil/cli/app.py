@@ -1,0 +1,68 @@
+"""The ``eigenveil`` command: its sub-commands, and how errors leave it."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+import click
+import typer
+
+from eigenveil.cli.certify import certify
+from eigenveil.cli.fit import fit
+from eigenveil.cli.plan import plan
+from eigenveil.cli.show import show
+from eigenveil.cli.transform import transform
+from eigenveil.errors import EigenveilError
+
+app = typer.Typer(
+    name="eigenveil",
+    help="Differentially private PCA of data that cannot be pooled. --debug anywhere on the line "
+    "shows the traceback of an error.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for _command in (fit, transform, show, certify, plan):
+    app.command()(_command)
+
+_INTERNAL = 70
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; exits with a status, never with a traceback (but for --debug)."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    try:
+        status = typer.main.get_command(app).main(
+            words, prog_name="eigenveil", standalone_mode=False
+        )
+    except EigenveilError as error:
+        if debug:
+            traceback.print_exc()
+        _say(error.message, error.hint)
+        if spent := getattr(error, "spent", None):
+            print(f"spent: before this was known, a release that is {spent}", file=sys.stderr)
+        sys.exit(error.exit_status)
+    except click.exceptions.Abort:
+        _say("stopped.", "Nothing was written.")
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        _say(
+            f"unexpected {type(error).__name__}: {error}.",
+            "This is a defect; run again with --debug and report what it prints.",
+        )
+        sys.exit(_INTERNAL)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _say(message: str, hint: str) -> None:
+    print(f"error: {message}", file=sys.stderr)
+    if hint:
+        print(f"hint: {hint}", file=sys.stderr)

@@ -1,0 +1,117 @@
+"""Options that several commands share, and reading them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from eigenveil.errors import DataError
+
+Epsilon = Annotated[float, typer.Option(help="Privacy wish, above 0.")]
+Delta = Annotated[float, typer.Option(help="Privacy wish, in [0, 1); 0 asks for pure epsilon.")]
+Components = Annotated[int, typer.Option("--components", "-k", help="Number of components.")]
+Mechanism = Annotated[
+    str,
+    typer.Option(help="auto, gaussian, wishart, vector, bingham, power or sketch."),
+]
+Adjacency = Annotated[
+    str,
+    typer.Option(help="add-remove (one row more or less) or replace-one (the row count public)."),
+]
+RowNorm = Annotated[
+    str,
+    typer.Option(help="unit, auto, a public number, or max (reproductions only)."),
+]
+RowBound = Annotated[
+    float | None,
+    typer.Option(help="A public bound on the norm of rows; skips releasing their norms."),
+]
+SketchSize = Annotated[
+    int | None, typer.Option(help="Columns of the sketch; 4 times the components by default.")
+]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        "--budget-split", help="Shares, such as scale=0.02,centre=0.08,moment=0.88,variance=0.02."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+ResultFolder = Annotated[Path, typer.Argument(help="A folder that 'eigenveil fit' wrote.")]
+Columns = Annotated[
+    str | None, typer.Option(help="Names of the columns to use, in order, with commas between.")
+]
+Exclude = Annotated[
+    str | None, typer.Option(help="Names of columns to leave out, with commas between.")
+]
+
+
+def read_row_norm(text: str) -> str | float:
+    """A choice, or a public number."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def read_center(text: str) -> bool | NDArray[np.float64]:
+    """``private``, ``none``, or a .npy file with a public centre."""
+    if text in ("private", "none"):
+        return text == "private"
+    try:
+        return np.asarray(np.load(text, allow_pickle=False), dtype=np.float64)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"center = {text!r} is neither 'private', 'none' nor a readable .npy file ({error}).",
+            hint="Give one of these.",
+        ) from None
+
+
+def read_split(text: str | None) -> dict[str, float] | None:
+    """Shares from ``step=share,...``."""
+    if text is None:
+        return None
+    shares = {}
+    for part in text.split(","):
+        step, equals, share = part.partition("=")
+        try:
+            if not equals:
+                raise ValueError(part)
+            shares[step.strip()] = float(share)
+        except ValueError:
+            raise DataError(
+                f"budget-split: {part!r} is not step=share.",
+                hint="For example: scale=0.02,centre=0.08,moment=0.88,variance=0.02.",
+            ) from None
+    return shares
+
+
+def read_names(text: str | None) -> list[str] | None:
+    """Names with commas between."""
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def bytes_text(count: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
+def terminal_width() -> int | None:
+    """None on a terminal (its own width); wide elsewhere, so that tables are not cut in files."""
+    return None if os.isatty(1) else 110
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on standard output."""
+    import json
+
+    typer.echo(json.dumps(value, indent=2))

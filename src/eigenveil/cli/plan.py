@@ -1,0 +1,154 @@
+"""``eigenveil plan``: what a fit would give, before any data is touched."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from eigenveil.cli import options
+from eigenveil.cli.report import console
+from eigenveil.errors import DataError, PrivacyError
+from eigenveil.estimators.prediction import Prediction, parse_spectrum, predict
+from eigenveil.estimators.settings import MECHANISMS, Plan, make_plan
+
+
+def plan(
+    rows: Annotated[int, typer.Option(help="Number of rows expected.")],
+    features: Annotated[int, typer.Option(help="Number of columns.")],
+    components: options.Components = 2,
+    epsilon: options.Epsilon = 1.0,
+    delta: options.Delta = 1e-6,
+    spectrum: Annotated[
+        str,
+        typer.Option(
+            help="Expected eigenvalues: power:1.0, exponential:20, spike:5:0.8, or numbers."
+        ),
+    ] = "power:1.0",
+    mean_norm: Annotated[
+        float,
+        typer.Option(help="Norm of the mean against the root mean square of centred rows."),
+    ] = 0.0,
+    mechanism: Annotated[
+        str, typer.Option(help="One mechanism, or 'all' that can give this delta.")
+    ] = "all",
+    adjacency: options.Adjacency = "add-remove",
+    row_norm: options.RowNorm = "unit",
+    center: Annotated[str, typer.Option(help="private, none or public.")] = "private",
+    sketch_size: options.SketchSize = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Predict captured energy, noise, memory and message size for each mechanism."""
+    if rows < max(1, components):
+        raise DataError(
+            f"rows = {rows} is fewer than components = {components}.", hint="Give more rows."
+        )
+    if features < 1:
+        raise DataError(f"features = {features} is not a positive number.", hint="Give at least 1.")
+    if not (np.isfinite(mean_norm) and mean_norm >= 0):
+        raise DataError(f"mean-norm = {mean_norm} is negative.", hint="Give 0 or more.")
+    eigenvalues = parse_spectrum(spectrum, features)
+    results: list[tuple[str, Plan | None, Prediction | str]] = []
+    names = [m for m in MECHANISMS if mechanism in ("all", m)] or [mechanism]
+    for name in names:
+        try:
+            made = make_plan(
+                features=features,
+                rows=rows,
+                n_components=components,
+                epsilon=epsilon,
+                delta=delta,
+                mechanism=name,
+                adjacency=adjacency,
+                row_norm=options.read_row_norm(row_norm),
+                row_bound=None,
+                center=_center(center, features),
+                budget_split=None,
+                sketch_size=sketch_size,
+            )
+            found = predict(made, eigenvalues, rows=rows, mean_norm=mean_norm)
+            results.append((made.mechanism, made, found))
+        except PrivacyError as error:
+            if mechanism != "all" or error.code in ("bad-epsilon", "bad-delta"):
+                raise
+            results.append((name, None, error.message))
+    if json:
+        options.print_json([_as_json(*result) for result in results])
+    elif not quiet:
+        _print(results, rows=rows, features=features, components=components, spectrum=spectrum)
+
+
+def _center(text: str, features: int) -> bool | np.ndarray[Any, np.dtype[np.float64]]:
+    if text not in ("private", "none", "public"):
+        raise DataError(
+            f"center = {text!r} is not private, none or public.", hint="Choose one of these."
+        )
+    return np.zeros(features) if text == "public" else text == "private"
+
+
+def _as_json(name: str, made: Plan | None, found: Prediction | str) -> dict[str, Any]:
+    if made is None or isinstance(found, str):
+        return {"mechanism": name, "captured_energy": None, "note": found}
+    return {
+        "mechanism": name,
+        "captured_energy": found.captured_energy,
+        "note": found.note,
+        "noise_rows": found.noise_rows,
+        "released_values": found.released_values,
+        "message_bytes": 8 * found.released_values,
+        "memory_bytes": found.memory_bytes,
+        "plan_hash": made.hash,
+        "plan": made.model_dump(mode="json"),
+    }
+
+
+def _print(
+    results: list[tuple[str, Plan | None, Prediction | str]],
+    *,
+    rows: int,
+    features: int,
+    components: int,
+    spectrum: str,
+) -> None:
+    screen = console()
+    table = Table(
+        title=f"{rows:,} rows x {features:,} features, {components} components, {spectrum}"
+    )
+    table.add_column("mechanism")
+    table.add_column("captured energy", justify="right")
+    table.add_column("noise (rows)", justify="right")
+    table.add_column("message", justify="right")
+    table.add_column("memory", justify="right")
+    table.add_column("note")
+    for name, _, found in results:
+        if isinstance(found, str):
+            table.add_row(name, "-", "-", "-", "-", found)
+            continue
+        energy = "-" if found.captured_energy is None else f"{found.captured_energy:.3f}"
+        table.add_row(
+            name,
+            energy,
+            f"{found.noise_rows:.3g}",
+            options.bytes_text(8 * found.released_values),
+            options.bytes_text(found.memory_bytes),
+            found.note,
+        )
+    screen.print(table)
+    made = next((m for _, m, _ in results if m is not None), None)
+    if made is not None:
+        screen.print(
+            f"guarantee of each: ({made.epsilon:g}, {made.delta:g})-differential privacy, "
+            f"{made.adjacency}, against anyone who sees the result."
+        )
+    screen.print(
+        "captured energy: of the exact subspace's, simulated on Gaussian rows with this spectrum. "
+        "noise: its scale in the largest contribution a row can make."
+    )
+    if made is not None:
+        screen.print(
+            f"next: eigenveil fit FILES --components {components} --epsilon {made.epsilon:g} "
+            f"--delta {made.delta:g} --out result/"
+        )
