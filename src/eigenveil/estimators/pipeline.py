@@ -89,6 +89,7 @@ class _State:
     budgets: dict[Step, StepBudget]
     stored_single: bool
     centre: NDArray[np.float64] | None = None
+    centre_error: float = 0.0  # expected squared norm of the released mean's noise
     rows: float | None = None
 
     def ask(
@@ -167,6 +168,7 @@ def private_pca(
         )
         answers = yield (state.ask("centre", "centre", sums),)
         state.centre = _mean(answers["centre"], state, bound)
+        state.centre_error = _mean_error(answers["centre"].record, state, bound)
     elif plan.centred == "public":
         state.centre = public_centre
 
@@ -260,6 +262,13 @@ def _mean(release: Release, state: _State, bound: float) -> NDArray[np.float64]:
     if state.rows is None:
         state.rows = max(1.0, float(values[features]) / _COUNT_WEIGHT)
     return np.asarray(values[:features] * (bound / state.rows))
+
+
+def _mean_error(record: ReleaseRecord, state: _State, bound: float) -> float:
+    assert state.rows is not None
+    size, scale = record.noise.size, record.noise.scale
+    squared = size * scale**2 if record.noise.kind == "gaussian" else size * (size + 1) * scale**2
+    return float(squared * (bound / state.rows) ** 2)
 
 
 def _second_moment_bound(
@@ -399,13 +408,17 @@ def _variances(
         state.rows = rows
     variance = _descending(along)
     total = max(total, float(np.sum(variance)), np.finfo(float).tiny)
-    order_floor = found.edge / state.rows
-    share_of_row = order_floor / (scale.mean_energy(row_bound) if scale is not None else 1.0)
-    usable = (
-        found.strengths > found.edge * (1.0 + plan.features ** (-2 / 3))
-        if found.strengths is not None
-        else np.ones(plan.n_components, dtype=bool)
-    )
+    # what shows without any signal, as the energy of an average prepared row: the moment's noise,
+    # and the noise of the mean, which all rows share as a direction
+    floor = found.edge * (1.0 + plan.features ** (-2 / 3)) / state.rows
+    kept = 1.0
+    if scale is not None:
+        kept = scale.mean_energy(row_bound)
+        floor += scale.share_of_offset(state.centre_error, row_bound)
+    if found.strengths is None:
+        usable = np.ones(plan.n_components, dtype=bool)
+    else:
+        usable = found.strengths > floor * state.rows
     return Factors(
         components=components,
         mean=mean,
@@ -413,7 +426,7 @@ def _variances(
         explained_variance_ratio=variance / total,
         total_variance=total,
         rows=state.rows,
-        noise_floor=share_of_row * total,
+        noise_floor=min(1.0, floor / kept) * total,
         usable=np.asarray(usable),
         row_bound=row_bound,
     )

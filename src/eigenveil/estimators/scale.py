@@ -51,9 +51,19 @@ class NormScale:
         """Average of ``min(1, (norm / bound)^2)``: what clipping leaves of a row; 1 for unit rows."""
         if bound == 0.0:
             return 1.0
-        middles = self.edges / 2 ** (0.5 / OCTAVE_PARTS)
+        return self._average(np.minimum(1.0, (self._middles / bound) ** 2))
+
+    def share_of_offset(self, squared: float, bound: float) -> float:
+        """Average energy that an offset of this squared norm gives to a prepared row."""
+        return self._average(squared / (np.maximum(self._middles, bound) ** 2 + squared))
+
+    @property
+    def _middles(self) -> NDArray[np.float64]:
+        return np.asarray(self.edges / 2 ** (0.5 / OCTAVE_PARTS))
+
+    def _average(self, values: NDArray[np.float64]) -> float:
         masses = np.maximum(self.masses, 0.0)
-        return float(np.sum(np.minimum(1.0, (middles / bound) ** 2) * masses) / np.sum(masses))
+        return float(np.sum(values * masses) / np.sum(masses))
 
 
 def read_scale(release: Release, *, public_rows: int | None) -> NormScale:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from eigenveil.errors import DataError
+from eigenveil.io.reading import reading
 
 READABLE = (
     ".csv",
@@ -23,13 +24,13 @@ READABLE = (
 
 
 def ending(path: Path) -> str | None:
-    """The ending that tells a file's format, in lower case; ``None`` for one that is not read."""
+    """Return the ending that tells a file's format, in lower case; ``None`` if it is not read."""
     name = path.name.lower()
     return next((e for e in READABLE if name.endswith(e) and name != e), None)
 
 
 def expand(paths: Sequence[str | Path]) -> list[Path]:
-    """Files meant by paths, folders and patterns; folders and patterns in order of name.
+    """List the files meant by paths, folders and patterns; the latter two in order of name.
 
     A folder stands for the files in it that can be read, hidden ones and those in sub-folders left
     out. A path that exists is never taken for a pattern.
@@ -62,26 +63,18 @@ def expand(paths: Sequence[str | Path]) -> list[Path]:
 
 
 def _matches(path: Path) -> list[Path]:
-    try:
+    with reading(path):
         if path.is_dir():
             return _inside(path)
         if path.exists():
             return [path]
-    except OSError as error:
-        raise DataError(
-            f"{path}: {error.strerror}.", hint="Check the path and its permissions.",
-            code="no-such-file",
-        ) from None
-    if not glob.has_magic(str(path)):
-        raise DataError(
-            f"{path} does not exist.", hint="Check the path.", code="no-such-file"
-        )
-    found = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]
-    if not found:
-        raise DataError(
-            f"No file matches {path}.", hint="Check the pattern.", code="no-such-file"
-        )
-    return [file for match in found for file in (_inside(match) if match.is_dir() else [match])]
+        if not glob.has_magic(str(path)):
+            raise DataError(f"{path} does not exist.", hint="Check the path.", code="no-such-file")
+        # Path.glob takes no absolute pattern
+        names = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207
+    if not names:
+        raise DataError(f"No file matches {path}.", hint="Check the pattern.", code="no-such-file")
+    return [file for name in names for file in _matches(Path(name))]
 
 
 def _inside(folder: Path) -> list[Path]:

@@ -1,71 +1,33 @@
-"""What every file of rows can do, and how a library's complaint becomes the package's own error."""
+"""How a library's complaint about a file becomes the package's own error."""
 
 from __future__ import annotations
 
-import re
+import tokenize
 import zipfile
 import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
 
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.moments.rows import FloatArray
 
 _COMPLAINTS = (
     OSError,
     EOFError,
     LookupError,
-    NotImplementedError,
-    OverflowError,
-    RuntimeError,  # an encrypted archive
-    TypeError,
     ValueError,
+    OverflowError,
     MemoryError,  # a damaged length
+    SyntaxError,  # a damaged header of an array; TokenError too
+    tokenize.TokenError,
+    RuntimeError,  # an encrypted archive; NotImplementedError too
     zipfile.BadZipFile,
     zlib.error,
     pa.ArrowException,
 )
-
-
-class RowFile(ABC):
-    """Rows of one file.
-
-    Parameters
-    ----------
-    path : Path
-        Named in messages as it was given.
-    """
-
-    names: ClassVar[Sequence[str] | None] = None
-    """Names of the columns; ``None`` where the format has none."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @abstractmethod
-    def single(self, columns: Sequence[str] | None) -> bool:
-        """Whether single precision holds every entry of these columns exactly."""
-
-    @abstractmethod
-    def parts(
-        self, columns: Sequence[str] | None, dtype: type, step: int
-    ) -> Iterator[FloatArray | NDArray[Any]]:
-        """All rows of these columns, in order, in parts of about ``step`` rows.
-
-        ``columns`` is of no meaning to a file without names, which gives all it has. Parts may be
-        views, and of any numeric type.
-        """
-
-    def has_rows(self, columns: Sequence[str] | None) -> bool:
-        """Whether there is a row at all; reads no more than the first."""
-        with reading(self.path):
-            return any(part.shape[0] > 0 for part in self.parts(columns, float, 1))
+_LONGEST = 200  # characters of a complaint that quotes what it found
 
 
 @contextmanager
@@ -84,11 +46,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.strerror and not isinstance(error, pa.ArrowException):
-        text = error.strerror
-    else:
-        text = str(error).strip() or type(error).__name__
-    text = text.splitlines()[0]
-    # pyarrow ends by quoting the offending line: the owner's data has no business in a message
-    text = re.sub(r"(Expected \d+ columns, got \d+):.*", r"\1", text)
-    return text.rstrip(". ")
+    known = isinstance(error, OSError) and not isinstance(error, pa.ArrowException)
+    text = getattr(error, "strerror", None) if known else None
+    lines = (text or str(error)).strip().splitlines() or [type(error).__name__]
+    return lines[0][:_LONGEST].rstrip(". ")

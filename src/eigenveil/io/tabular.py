@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,18 +16,25 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.io.reading import RowFile, reading
+from eigenveil.io.reading import reading
 from eigenveil.moments.rows import FloatArray
+from eigenveil.moments.source import block_rows
 
 # Row labels that pandas (and R, in text) write beside the data without being asked.
 _ROW_LABELS = re.compile(r"|__index_level_\d+__")
 
 
-class Table(RowFile):
-    """Rows with named columns, read by name."""
+class Table(ABC):
+    """Rows with named columns, read by name.
+
+    Parameters
+    ----------
+    path : Path
+        Named in messages as it was given.
+    """
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path)
+        self.path = path
         with reading(path):
             fields = self._fields()
         names = [name for name, _ in fields if _ROW_LABELS.fullmatch(name) is None]
@@ -42,9 +49,9 @@ class Table(RowFile):
         """The columns, less row labels that nobody asked to be written."""
         self.types: dict[str, Any] = dict(fields)
 
-    def single(self, columns: Sequence[str] | None) -> bool:
+    def single(self, columns: Sequence[str]) -> bool:
         """Whether single precision holds every entry of these columns exactly."""
-        return all(_fits_single(self.types[name]) for name in columns or self.columns)
+        return all(self.types[name] in _HELD_BY_SINGLE for name in columns)
 
     def require_numeric(self, name: str) -> None:
         """Raise a DataError that names the column unless it is numeric."""
@@ -52,7 +59,7 @@ class Table(RowFile):
             raise self.not_numeric(name, f"is {self.types[name]}, not numeric")
 
     def not_numeric(self, name: str, what: str) -> DataError:
-        """The error about a column that cannot be used."""
+        """Make the error about a column that cannot be used."""
         return DataError(
             f"{self.path}: column {name!r} {what}.",
             hint="Name the wanted columns (--columns) or leave this one out (--exclude).",
@@ -60,55 +67,66 @@ class Table(RowFile):
         )
 
     def parts(
-        self, columns: Sequence[str] | None, dtype: type, step: int
-    ) -> Iterator[FloatArray | NDArray[Any]]:
-        """All rows of these columns, in order, in parts of at most ``step`` rows."""
-        wanted = tuple(columns or self.columns)
-        for batch in self._batches(wanted, step):
+        self, columns: Sequence[str], dtype: type[np.float32 | np.float64], step: int
+    ) -> Iterator[FloatArray]:
+        """Read all rows of these columns, in order, in parts of at most ``step`` rows."""
+        for batch in self._batches(columns):
             # a slice is no copy, so that a batch as large as its file is not made dense at once
             for start in range(0, batch.num_rows, step):
-                yield _matrix(batch.slice(start, step), wanted, dtype)
+                yield _matrix(batch.slice(start, step), columns, dtype)
 
     @abstractmethod
     def _fields(self) -> list[tuple[str, Any]]:
         """Name and Arrow type of each column."""
 
     @abstractmethod
-    def _batches(self, columns: Sequence[str], step: int) -> Iterator[Any]:
+    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """Arrow record batches with at least these columns."""
 
 
 class ParquetTable(Table):
     """Apache Parquet, mapped into memory: pages are unpacked as they are reached."""
 
-    _OPTIONS: ClassVar[dict[str, bool]] = {"memory_map": True, "pre_buffer": False}
+    def _open(self) -> Any:
+        return pa.parquet.ParquetFile(self.path, memory_map=True, pre_buffer=False)
 
     def _fields(self) -> list[tuple[str, Any]]:
-        with pa.parquet.ParquetFile(self.path, **self._OPTIONS) as file:
+        with self._open() as file:
             return [(field.name, field.type) for field in file.schema_arrow]
 
-    def _batches(self, columns: Sequence[str], step: int) -> Iterator[Any]:
-        with pa.parquet.ParquetFile(self.path, **self._OPTIONS) as file:
-            yield from file.iter_batches(step, columns=list(columns))
+    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        with self._open() as file:
+            yield from file.iter_batches(block_rows(len(columns)), columns=list(columns))
 
 
 class ArrowTable(Table):
-    """Arrow's file format, which Feather (version 2) is too."""
+    """Arrow's file format, which Feather (version 2) is too.
+
+    A record batch is used where it lies, but unpacked whole if it is compressed.
+    """
 
     def _fields(self) -> list[tuple[str, Any]]:
         with pa.memory_map(str(self.path)) as source, pa.ipc.open_file(source) as file:
-            return [(field.name, field.type) for field in file.schema]
+            fields = [(field.name, field.type) for field in file.schema]
+        self._place = {name: index for index, (name, _) in enumerate(fields)}
+        return fields
 
-    def _batches(self, columns: Sequence[str], step: int) -> Iterator[Any]:
-        # compressed columns that nobody wants stay packed
-        place = {name: index for index, name in enumerate(self.types)}
-        options = pa.ipc.IpcReadOptions(included_fields=[place[name] for name in columns])
+    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        # most columns unwanted: leave those packed; but to pick columns copies them, packed or not
+        few = 2 * len(columns) < len(self._place)
+        fields = [self._place[name] for name in columns] if few else None
+        options = pa.ipc.IpcReadOptions(included_fields=fields)
         with (
             pa.memory_map(str(self.path)) as source,
             pa.ipc.open_file(source, options=options) as file,
         ):
             for index in range(file.num_record_batches):
                 yield file.get_batch(index)
+
+
+_HELD_BY_SINGLE = frozenset(
+    [pa.bool_(), pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.float16(), pa.float32()]
+)
 
 
 def is_numeric(kind: Any) -> bool:
@@ -122,12 +140,7 @@ def is_numeric(kind: Any) -> bool:
     )
 
 
-def _fits_single(kind: Any) -> bool:
-    small = (pa.bool_(), pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.float16(), pa.float32())
-    return kind in small
-
-
-def _matrix(batch: Any, columns: Sequence[str], dtype: type) -> FloatArray:
+def _matrix(batch: Any, columns: Sequence[str], dtype: type[np.float32 | np.float64]) -> FloatArray:
     place = {name: index for index, name in enumerate(batch.schema.names)}
     matrix = np.empty((batch.num_rows, len(columns)), dtype)
     for j, name in enumerate(columns):

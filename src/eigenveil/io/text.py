@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute
 import pyarrow.csv
 
+from eigenveil.errors import DataError
 from eigenveil.io.files import ending
-from eigenveil.io.tabular import Table
+from eigenveil.io.reading import reading
+from eigenveil.io.tabular import Table, is_numeric
 
-# Bytes read at a time; a line must fit.
-_READ_BYTES = 1 << 23
+# Bytes read at a time, more where lines are so long that one does not fit. pyarrow holds some 50
+# times as much, and is no faster with more.
+_READ_BYTES, _MOST_READ_BYTES = 1 << 20, 1 << 24
+_LONG_LINE = re.compile("straddling object|CSV parse error: Empty CSV file or block")
+# What pyarrow says about a cell or a line, up to where it quotes it: the owner's data has no
+# business in a message. Its rows count from 1, with the line of names.
+_BAD_CELL = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+)")
+_BAD_LINE = re.compile(r"CSV parse error: (?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 
 
 class TextTable(Table):
     """Lines of values under a line of names.
 
-    Columns are read as doubles whatever their first lines look like; a column of words for true and
+    Columns are read as doubles whatever their first lines look like; a column of the words true and
     false is read as such. Empty cells and the usual words for a missing value are NaN.
     """
 
@@ -28,99 +37,90 @@ class TextTable(Table):
         kind = ending(path) or ""
         self._delimiter = "\t" if kind.startswith(".tsv") else ","
         self._compression = "gzip" if kind.endswith(".gz") else None
+        self._read_bytes = _READ_BYTES
         super().__init__(path)
 
-    def single(self, columns: Sequence[str] | None) -> bool:
-        """Never: text has no precision of its own."""
-        return False
-
     def require_numeric(self, name: str) -> None:
-        """Raise a DataError that names the column unless it is numeric."""
-        kind = self.types[name]
-        if pa.types.is_string(kind) or pa.types.is_binary(kind):
-            raise self._bad_cell([name])
-        super().require_numeric(name)
+        """Raise a DataError that names the column, and the row, unless it is numeric."""
+        if not is_numeric(self.types[name]):
+            with reading(self.path):
+                for _ in self._batches([name]):  # meets what made it text
+                    pass
+            super().require_numeric(name)
 
     def _fields(self) -> list[tuple[str, Any]]:
-        with self._open(pa.csv.ConvertOptions()) as reader:
-            return [
-                (field.name, field.type if not pa.types.is_null(field.type) else pa.float64())
-                for field in reader.schema
-            ]
-
-    def _batches(self, columns: Sequence[str], step: int) -> Iterator[Any]:
         try:
-            with self._open(self._conversion(columns)) as reader:
-                yield from reader
-        except pa.ArrowInvalid as error:
-            if "conversion error" not in str(error):
-                raise
-            raise self._bad_cell(columns) from None
+            with self._batch_reader(pa.csv.ConvertOptions()) as reader:
+                seen = [(field.name, field.type) for field in reader.schema]
+        except _LongLineError:
+            return self._fields()
+        self._names = [name for name, _ in seen]
+        self._words = {name for name, kind in seen if pa.types.is_boolean(kind)}
+        return [
+            (name, pa.float64() if is_numeric(kind) or pa.types.is_null(kind) else kind)
+            for name, kind in seen
+        ]
 
-    def _conversion(self, columns: Sequence[str]) -> Any:
-        return pa.csv.ConvertOptions(
-            include_columns=list(columns), column_types={name: self._kind(name) for name in columns}
-        )
-
-    def _kind(self, name: str) -> Any:
+    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
         # the first lines may look like whole numbers where later ones have decimals
-        return pa.bool_() if pa.types.is_boolean(self.types[name]) else pa.float64()
+        kinds = {name: pa.bool_() if name in self._words else pa.float64() for name in columns}
+        convert = pa.csv.ConvertOptions(include_columns=list(columns), column_types=kinds)
+        given = 0  # rows, should it be necessary to start again
+        while True:
+            seen = 0
+            try:
+                with self._batch_reader(convert) as reader:
+                    for batch in reader:
+                        new = batch.slice(min(max(given - seen, 0), batch.num_rows))
+                        seen += batch.num_rows
+                        given = max(given, seen)
+                        yield new
+                return
+            except _LongLineError:
+                continue
 
-    def _open(self, convert: Any) -> Any:
-        return pa.csv.open_csv(
-            pa.input_stream(str(self.path), compression=self._compression),
-            read_options=pa.csv.ReadOptions(block_size=_READ_BYTES),
-            parse_options=pa.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
-            convert_options=convert,
-        )
+    @contextmanager
+    def _batch_reader(self, convert: Any) -> Iterator[Any]:
+        try:
+            with pa.csv.open_csv(
+                pa.input_stream(str(self.path), compression=self._compression),
+                # reading in steps has one thread anyway, and without more pyarrow tells the row
+                read_options=pa.csv.ReadOptions(block_size=self._read_bytes, use_threads=False),
+                parse_options=pa.csv.ParseOptions(
+                    delimiter=self._delimiter, newlines_in_values=True
+                ),
+                convert_options=convert,
+            ) as reader:
+                yield reader
+        except pa.ArrowInvalid as error:
+            if _LONG_LINE.match(str(error)) and self._read_bytes < _MOST_READ_BYTES:
+                self._read_bytes *= 4
+                raise _LongLineError from None
+            raise self._located(str(error)) or error from None
 
-    def _bad_cell(self, columns: Sequence[str]) -> Exception:
-        """The error for the first cell that is no number.
-
-        pyarrow does not tell the row, so the file is read again, as text. The message names the
-        place and not the content: it may end up where the owner's data must not.
-        """
-        convert = pa.csv.ConvertOptions(
-            include_columns=list(columns),
-            column_types=dict.fromkeys(columns, pa.string()),
-            strings_can_be_null=True,
-            check_utf8=False,
-        )
-        first_row = 0
-        with self._open(convert) as reader:
-            for batch in reader:
-                found = [
-                    (row, name)
-                    for name in columns
-                    if (row := _first_failure(batch.column(name), self._kind(name))) is not None
-                ]
-                if found:
-                    row, name = min(found, key=lambda place: place[0])
-                    return self.not_numeric(
-                        name, f"is not numeric: row {first_row + row} holds something else"
-                    )
-                first_row += batch.num_rows
-        return self.not_numeric(columns[0], "or another one is not numeric")
-
-
-def _first_failure(column: Any, kind: Any) -> int | None:
-    """Row of the first text that is not of this type."""
-    trimmed = pa.compute.ascii_trim_whitespace(column)
-    low, high = 0, len(trimmed)
-    if _converts(trimmed, kind):
-        return None
-    while high - low > 1:  # the first failure is within [low, high)
-        middle = (low + high) // 2
-        if _converts(trimmed.slice(low, middle - low), kind):
-            low = middle
+    def _located(self, complaint: str) -> DataError | None:
+        """Make the error that names the place, if pyarrow tells it."""
+        if cell := _BAD_CELL.match(complaint):
+            column, row, kind = cell.groups()
+            wanted = "true or false" if kind == "bool" else "a number"
+            return self.not_numeric(self._names[int(column)], f"is not {wanted}{_place(row)}")
+        if line := _BAD_LINE.match(complaint):
+            row, expected, found = line.groups()
+            what = f"{_place(row)}: {found} columns instead of {expected}"
+        elif complaint.startswith("straddling object"):
+            what = f": a line is longer than {_MOST_READ_BYTES >> 20} MiB, or a quote never ends"
         else:
-            high = middle
-    return low
+            return None
+        return DataError(
+            f"{self.path} cannot be read{what}.",
+            hint="Mend or remove that line.",
+            code="unreadable",
+        )
 
 
-def _converts(column: Any, kind: Any) -> bool:
-    try:
-        column.cast(kind)
-    except pa.ArrowInvalid:
-        return False
-    return True
+class _LongLineError(Exception):
+    """A line did not fit; more is read at a time from now on."""
+
+
+def _place(row: str | None) -> str:
+    return "" if row is None else f" at row {int(row) - 2}"

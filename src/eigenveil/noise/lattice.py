@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,13 @@ from eigenveil.noise.source import RandomSource
 
 Power = Literal[1, 2]
 
-# Beyond these many scales the two-sided tail holds less than 2**-64.
-_TAIL: dict[Power, float] = {1: 46.0, 2: 12.0}
-# Cells a scale: more cells, fewer rejections, a larger table.
-_CELLS_A_SCALE = 32
+# Beyond these many scales the two-sided tail holds less than 2**-129.
+_TAIL: dict[Power, float] = {1: 90.0, 2: 13.5}
+# Cells a scale, at least: more cells, fewer rejections, a larger table (at most 4096 slots).
+_CELLS_A_SCALE: dict[Power, int] = {1: 16, 2: 32}
 # Of the word that places a point: bit 63 is the sign, bits 51 to 62 the slot, the rest the point.
 _SLOT_SHIFT = 51
+# A slot's chance has 126 bits: 63 are compared first, the others only where those are equal.
 _CHANCE_BITS = 63
 # Candidates a pass: what the arrays of a pass take fits in the processor's cache.
 _BATCH = 1 << 14
@@ -62,15 +63,15 @@ def lattice_noise(
 def _candidates(
     count: int, scale: float, power: Power, source: RandomSource
 ) -> NDArray[np.int64]:
-    width_bits = math.floor(math.log2(scale / _CELLS_A_SCALE))
+    width_bits = math.floor(math.log2(scale / _CELLS_A_SCALE[power]))
     width = math.ldexp(1.0, width_bits) / scale  # of a cell, in scales
     # one word each for: the cell's chance; sign, slot and point in the cell (from the top, the middle
     # and the low bits); the acceptance
     words = source.words(3 * count)
     place = words[count : 2 * count].view(np.int64)
-    keep, other = _alias_table(width, power)
-    slot = (place >> np.int64(_SLOT_SHIFT)) & np.int64(keep.size - 1)
-    cell = np.where((words[:count] >> np.uint64(1)).view(np.int64) < keep[slot], slot, other[slot])
+    table = _alias_table(width, power)
+    slot = (place >> np.int64(_SLOT_SHIFT)) & np.int64(table.other.size - 1)
+    cell = np.where(_keeps_itself(words[:count], slot, table, source), slot, table.other[slot])
     negative = place >> np.int64(63)  # -1 or 0
     offset = place & np.int64((1 << width_bits) - 1)
     # how far below the density at the cell's inner edge this point lies, as a positive exponent;
@@ -86,28 +87,57 @@ def _candidates(
     return np.asarray(signed[keep], dtype=np.int64)
 
 
-@lru_cache(maxsize=16)
-def _alias_table(width: float, power: Power) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Walker's alias table of the cells' chances, over a power-of-two number of slots.
+class _AliasTable(NamedTuple):
+    """Walker's alias table: slot i keeps itself with chance ``high, low``, else gives ``other``."""
 
-    Slot i keeps itself when a word of 63 bits is below ``keep[i]``, else gives ``other[i]``.
-    Built in integers, so that nothing but the last rounding of ``keep`` and that of ``exp`` is
-    inexact.
+    high: NDArray[np.int64]
+    low: NDArray[np.int64]
+    other: NDArray[np.int64]
+
+
+def _keeps_itself(
+    words: NDArray[np.uint64],
+    slot: NDArray[np.int64],
+    table: _AliasTable,
+    source: RandomSource,
+) -> NDArray[np.bool_]:
+    """Whether 126 uniform bits are below the slot's chance."""
+    bits = (words >> np.uint64(1)).view(np.int64)
+    chance = table.high[slot]
+    keeps = bits < chance
+    ties = np.flatnonzero(bits == chance)
+    if ties.size:
+        more = (source.words(ties.size) >> np.uint64(1)).view(np.int64)
+        keeps[ties] = more < table.low[slot[ties]]
+    return keeps
+
+
+@lru_cache(maxsize=16)
+def _alias_table(width: float, power: Power) -> _AliasTable:
+    """The table of the cells' chances, over a power-of-two number of slots.
+
+    Built in integers, so that nothing but the last rounding of a chance (to 2**-126) and that of
+    ``exp`` is inexact.
     """
     edges = np.arange(0.0, _TAIL[power], width)
     slots = 1 << math.ceil(math.log2(edges.size))
-    weight = [int(w) for w in np.ldexp(np.exp(-(edges**power) / power), 110).tolist()]
+    weight = [int(w) for w in np.ldexp(np.exp(-(edges**power) / power), 300).tolist()]
     weight += [0] * (slots - len(weight))
     whole = sum(weight)
     chance = [w * slots for w in weight]  # in units of 1/whole; 1 is the average
-    keep = np.full(slots, (1 << _CHANCE_BITS) - 1, dtype=np.int64)
-    other = np.arange(slots, dtype=np.int64)
+    keep = [0] * slots
+    other = np.arange(slots, dtype=np.int64)  # a slot that is its own other keeps itself always
     small = [i for i in range(slots) if chance[i] < whole]
     large = [i for i in range(slots) if chance[i] >= whole]
     while small and large:
         low, high = small.pop(), large[-1]
-        keep[low], other[low] = (chance[low] << _CHANCE_BITS) // whole, high
+        keep[low], other[low] = (chance[low] << (2 * _CHANCE_BITS)) // whole, high
         chance[high] -= whole - chance[low]
         if chance[high] < whole:
             small.append(large.pop())
-    return keep, other
+    mask = (1 << _CHANCE_BITS) - 1
+    return _AliasTable(
+        high=np.array([k >> _CHANCE_BITS for k in keep], dtype=np.int64),
+        low=np.array([k & mask for k in keep], dtype=np.int64),
+        other=other,
+    )

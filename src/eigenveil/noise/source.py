@@ -14,6 +14,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from numpy.typing import NDArray
 
 
+# A key's stream ends at 2**38 bytes; a new one is taken long before.
+_BYTES_A_KEY = 1 << 30
+
+
 class RandomSource(Protocol):
     """A stream of independent uniform 64-bit words."""
 
@@ -30,22 +34,31 @@ class RandomSource(Protocol):
 class SecureSource:
     """ChaCha20 keyed by the operating system; it cannot be seeded.
 
-    The 256-bit key is drawn once an object from ``os.urandom`` and never leaves it. The object
-    refuses to be pickled or copied: two copies would draw the same noise twice.
+    The 256-bit key comes from ``os.urandom`` and never leaves the object, which takes a new one
+    every gibibyte and after a fork. It refuses to be pickled or copied: two copies would draw the same noise twice.
     """
 
     secure = True
 
     def __init__(self) -> None:
-        cipher = Cipher(algorithms.ChaCha20(os.urandom(32), os.urandom(16)), mode=None)
-        self._stream = cipher.encryptor()
-        self._owner = os.getpid()
+        self._rekey()
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """The next ``count`` words of the key stream."""
-        if os.getpid() != self._owner:  # a forked child would repeat its parent's noise
-            self.__init__()  # type: ignore[misc]
-        return np.frombuffer(self._stream.update(bytes(8 * count)), dtype=np.uint64)
+        size = 8 * count
+        if os.getpid() != self._owner or size > self._left:
+            self._rekey()  # a forked child would repeat its parent's noise; a counter runs out
+        if size > _BYTES_A_KEY:
+            return np.concatenate([self.words(count // 2), self.words(count - count // 2)])
+        self._left -= size
+        return np.frombuffer(self._stream.update(bytes(size)), dtype=np.uint64)
+
+    def _rekey(self) -> None:
+        # the first four bytes are the block counter: from zero, so that it cannot run over
+        start = bytes(4) + os.urandom(12)
+        self._stream = Cipher(algorithms.ChaCha20(os.urandom(32), start), mode=None).encryptor()
+        self._left = _BYTES_A_KEY
+        self._owner = os.getpid()
 
     def __reduce__(self) -> str:
         raise TypeError("A secure noise source cannot be pickled or copied.")

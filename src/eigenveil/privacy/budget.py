@@ -12,6 +12,9 @@ from eigenveil.privacy.releases import SamplingError
 
 # A hair of the budget, so that the rounding of the noise scales can never overspend it.
 _MARGIN = 1.0 - 1e-12
+# A larger wish is met with this one's noise, a small part of a single row: nothing is gained beyond,
+# and the sampler's own error could no longer be covered.
+LARGEST_EPSILON = 40.0
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ def split_budget(
     """
     check_epsilon(epsilon)
     check_delta(delta)
+    epsilon = min(epsilon, LARGEST_EPSILON)
     total = math.fsum(shares.values())
     parts = {step: share / total for step, share in shares.items() if share > 0}
     if delta == 0:

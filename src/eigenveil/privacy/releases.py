@@ -118,12 +118,12 @@ class SamplingError(NamedTuple):
 def gaussian_sampling_error(size: int, *, steps_a_scale: float) -> SamplingError:
     """Of ``size`` Gaussian coordinates on a grid with this many steps in a standard deviation.
 
-    Per coordinate: a factor ``exp(2**-45)`` for the arithmetic and ``7 / steps**2`` between the
-    Gaussian on the grid and the rounded Gaussian; ``2**-62`` for table rounding and the cut tail.
+    Per coordinate: a factor ``exp(2**-45)`` for the arithmetic and ``8 / steps**2`` between the
+    Gaussian on the grid and the rounded Gaussian; ``2**-120`` for table rounding and the cut tail.
     """
     if steps_a_scale < 1024:
         return SamplingError(math.inf, math.inf)
-    return SamplingError(size * (2.0**-45 + 7.0 / steps_a_scale**2), size * 2.0**-62)
+    return SamplingError(size * (2.0**-45 + 8.0 / steps_a_scale**2), size * 2.0**-120)
 
 
 _NOISE_OF_STATISTIC: dict[Statistic, tuple[NoiseKind, ...]] = {

@@ -1,0 +1,139 @@
+"""Any number of files as one source of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.errors import DataError
+from eigenveil.io.arrays import ArrayFile, NpyFile, open_archive
+from eigenveil.io.chunks import rechunk
+from eigenveil.io.files import ending, expand
+from eigenveil.io.reading import reading
+from eigenveil.io.select import select
+from eigenveil.io.tabular import ArrowTable, ParquetTable, Table
+from eigenveil.io.text import TextTable
+from eigenveil.moments.rows import Block, FloatArray
+from eigenveil.moments.source import RowSource, block_rows
+
+
+def open_rows(
+    paths: Sequence[str | Path],
+    *,
+    columns: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+) -> RowSource:
+    """Open files as one source of rows, read a block at a time and as often as wanted.
+
+    Formats go by the ending: ``.csv`` and ``.tsv`` (also with ``.gz``), ``.parquet``, ``.arrow``,
+    ``.feather``, ``.ipc``, ``.npy``, and ``.npz`` (an array named ``X`` or the only matrix, or a
+    scipy sparse matrix). They may be mixed where the columns agree.
+
+    Parameters
+    ----------
+    paths : sequence of str or Path
+        Files, folders (the readable files in them, by name) and patterns (what matches, by name).
+    columns : sequence of str, optional
+        The columns wanted, in this order. By default those of the first file with names, which
+        every other must then have too, and no more. Files without names have columns in this order.
+    exclude : sequence of str
+        Columns to leave out. Row labels that pandas adds (an unnamed column in text,
+        ``__index_level_0__``) are left out unless ``columns`` names them.
+
+    Raises
+    ------
+    DataError
+        Naming file and column. Most of what can be wrong is found here; a damaged or non-numeric
+        place further inside a file is found by ``blocks()``.
+    """
+    if isinstance(paths, (str, Path)):
+        paths = [paths]
+    files = [_open(path) for path in expand(paths)]
+    tables = [file for file in files if isinstance(file, Table)]
+    names = select(tables, columns, exclude) if tables else None
+    if names is None and (columns is not None or exclude):
+        raise DataError(
+            f"{files[0].path} has no column names, so that columns cannot be chosen by name.",
+            hint="Choose them before saving, or use a format with names.",
+            code="no-names",
+        )
+    rows = FileRows(files, names)
+    if not rows.has_rows():
+        raise DataError(
+            f"No rows in {', '.join(str(file.path) for file in files)}.",
+            hint="Give files with at least one row.",
+            code="no-rows",
+        )
+    return rows
+
+
+class FileRows:
+    """The rows of files, one file after the other.
+
+    Parameters
+    ----------
+    files : sequence of Table or ArrayFile
+    names : sequence of str or None
+        Columns wanted, which every table has; ``None`` if no file is a table.
+    """
+
+    def __init__(self, files: Sequence[Table | ArrayFile], names: Sequence[str] | None) -> None:
+        self._files, self.names = files, names
+        widths = [
+            file.features if isinstance(file, ArrayFile) else len(names or ()) for file in files
+        ]
+        for file, width in zip(files, widths, strict=True):
+            if width != widths[0]:
+                raise DataError(
+                    f"{file.path} has {width} columns and {files[0].path} {widths[0]}.",
+                    hint="All files must have the same columns.",
+                    code="columns-differ",
+                )
+        self.features = widths[0]
+        self.single = all(
+            file.single if isinstance(file, ArrayFile) else file.single(names or ())
+            for file in files
+        )
+
+    def blocks(self) -> Iterator[Block]:
+        """Read all rows once, in order; a block never spans two files."""
+        step = block_rows(self.features)
+        for file in self._files:
+            first_row = 0
+            with reading(file.path):
+                for part in rechunk(self._parts(file, step), step):
+                    yield Block(self._dense(part), origin=str(file.path), first_row=first_row)
+                    first_row += part.shape[0]
+
+    def has_rows(self) -> bool:
+        """Whether there is a row at all; reads no further than the first block."""
+        return next(self.blocks(), None) is not None
+
+    def _dense(self, part: NDArray[Any]) -> FloatArray:
+        if self.single:
+            return np.ascontiguousarray(part, np.float32)
+        return np.ascontiguousarray(part, np.float64)
+
+    def _parts(self, file: Table | ArrayFile, step: int) -> Iterator[NDArray[Any]]:
+        if isinstance(file, ArrayFile):
+            return file.parts(step)
+        dtype = np.float32 if self.single else np.float64
+        return file.parts(self.names or (), dtype, step)
+
+
+def _open(path: Path) -> Table | ArrayFile:
+    match ending(path):
+        case ".parquet":
+            return ParquetTable(path)
+        case ".arrow" | ".feather" | ".ipc":
+            return ArrowTable(path)
+        case ".npy":
+            return NpyFile(path)
+        case ".npz":
+            return open_archive(path)
+        case _:
+            return TextTable(path)
