@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from eigenveil.privacy.guarantee import Guarantee
+    from eigenveil.privacy.releases import ReleaseRecord
 
 
 class EigenveilError(Exception):
@@ -63,7 +64,7 @@ class PrivacyError(EigenveilError, ValueError):
     ) -> None:
         super().__init__(message, hint=hint, code=code)
         self.spent = spent
-        self.released: tuple[object, ...] = ()
+        self.released: tuple[ReleaseRecord, ...] = ()
 
 
 class BudgetExceeded(PrivacyError):

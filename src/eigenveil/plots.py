@@ -12,6 +12,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
 from eigenveil.estimators.pca import PrivatePCA
@@ -45,7 +46,7 @@ def scree(model: PrivatePCA, ax: Any = None) -> Any:
     axes.set_xlabel("component")
     axes.set_ylabel("explained variance (% of total)")
     axes.set_ylim(0, max(float(ratio.max(initial=0.0)), min(floor, 100.0)) * 1.12 or 1.0)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     guarantee = model.guarantee_
     axes.set_title(
         f"epsilon = {guarantee.epsilon:.3g}, delta = {guarantee.delta:.2g}, {guarantee.adjacency}"

@@ -126,7 +126,9 @@ def halved(record):
 def test_halved_noise_is_caught(make, kind, adjacency, rows, other, tight):
     # a claim of 2 keeps the weaker linear tests of pure mechanisms above the claim when it doubles
     loss = 1.0 if kind == "gaussian" else 2.0
-    bound = audit(rows, other, make, kind=kind, adjacency=adjacency, alter=halved, loss=loss, n=40_000)
+    bound = audit(
+        rows, other, make, kind=kind, adjacency=adjacency, alter=halved, loss=loss, n=40_000
+    )
     assert bound > loss
 
 
@@ -155,9 +157,7 @@ def test_rows_that_are_not_clipped_are_caught(monkeypatch):
 def test_noise_that_is_not_symmetric_is_caught(monkeypatch):
     def both_triangles(size, *, sigma, grid, source):
         noise = draws.gaussian((size, size), sigma=sigma / math.sqrt(2), grid=grid, source=source)
-        np.fill_diagonal(
-            noise, draws.gaussian((size,), sigma=sigma, grid=grid, source=source)
-        )
+        np.fill_diagonal(noise, draws.gaussian((size,), sigma=sigma, grid=grid, source=source))
         return noise
 
     # averaging the two triangles of one release undoes part of its noise

@@ -47,13 +47,13 @@ def test_much_budget_recovers_ordinary_pca():
     plain = PCA(5).fit(DIGITS)
     assert captured_energy(exact_moment(DIGITS), model.components_) > 0.99
     assert np.allclose(model.mean_, DIGITS.mean(axis=0), atol=0.5)
-    assert np.allclose(
-        model.explained_variance_ratio_, plain.explained_variance_ratio_, rtol=0.25
-    )
+    assert np.allclose(model.explained_variance_ratio_, plain.explained_variance_ratio_, rtol=0.25)
     assert model.n_samples_ == pytest.approx(len(DIGITS), abs=20)
 
 
-@pytest.mark.parametrize("mechanism", ["gaussian", "wishart", "vector", "bingham", "power", "sketch"])
+@pytest.mark.parametrize(
+    "mechanism", ["gaussian", "wishart", "vector", "bingham", "power", "sketch"]
+)
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
 def test_every_mechanism_gives_orthonormal_components_within_the_wish(mechanism, adjacency):
     model = PrivatePCA(3, epsilon=8.0, delta=1e-5, mechanism=mechanism, adjacency=adjacency)

@@ -59,8 +59,10 @@ def epsilon_lower_bound(
 def mu_lower_bound(
     first: NDArray[np.float64], second: NDArray[np.float64], *, false_alarm: float = 1e-8
 ) -> float:
-    """A lower bound on mu: any test between neighbours of a mu-GDP mechanism has errors
-    ``alpha, beta`` with ``Phi^-1(1 - alpha) - Phi^-1(beta) <= mu``.
+    """A lower bound on mu, wrong with chance at most ``false_alarm``.
+
+    Any test between neighbours of a mu-GDP mechanism has errors ``alpha, beta`` with
+    ``Phi^-1(1 - alpha) - Phi^-1(beta) <= mu``.
     """
     if np.mean(first) < np.mean(second):
         first, second = second, first
@@ -73,7 +75,8 @@ def mu_lower_bound(
 
 
 def _candidates(one: NDArray[np.float64], two: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.quantile(np.concatenate([one, two]), np.linspace(0.001, 0.999, _THRESHOLDS))
+    levels = np.linspace(0.001, 0.999, _THRESHOLDS)
+    return np.asarray(np.quantile(np.concatenate([one, two]), levels))
 
 
 def _epsilon_of_event(

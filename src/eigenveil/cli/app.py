@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import traceback
+from typing import Any
 
-import click
 import typer
 
 from eigenveil.cli.certify import certify
@@ -27,6 +27,8 @@ for _command in (fit, transform, show, certify, plan):
     app.command()(_command)
 
 _INTERNAL = 70
+# The base of what typer raises for a wrong option: click's, or its own copy of it, by version.
+_WrongUsage: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -45,10 +47,10 @@ def main(arguments: list[str] | None = None) -> None:
         if spent := getattr(error, "spent", None):
             print(f"spent: before this was known, a release that is {spent}", file=sys.stderr)
         sys.exit(error.exit_status)
-    except click.exceptions.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         _say("stopped.", "Nothing was written.")
         sys.exit(130)
-    except click.ClickException as error:
+    except _WrongUsage as error:
         error.show()
         sys.exit(error.exit_code)
     except Exception as error:

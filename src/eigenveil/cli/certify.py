@@ -32,7 +32,7 @@ def certify(
         )
     else:
         screen = console(quiet=quiet)
-        screen.print(f"[bold]{'HOLDS' if verdict.holds else 'DOES NOT HOLD'}[/bold]")
+        screen.print(f"[bold]{verdict.word}[/bold]")
         screen.print(verdict.explanation)
         screen.print(f"claim: {verdict.guarantee}")
         screen.print(f"releases: {', '.join(r.name for r in certificate.releases)}")

@@ -52,7 +52,7 @@ def plan(
         raise DataError(f"mean-norm = {mean_norm} is negative.", hint="Give 0 or more.")
     eigenvalues = parse_spectrum(spectrum, features)
     results: list[tuple[str, Plan | None, Prediction | str]] = []
-    names = [m for m in MECHANISMS if mechanism in ("all", m)] or [mechanism]
+    names = list[str](MECHANISMS) if mechanism == "all" else [mechanism]
     for name in names:
         try:
             made = make_plan(

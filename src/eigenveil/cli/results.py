@@ -79,7 +79,9 @@ def write_result(
         plots.save_figure(axes, folder / "scree.svg")
         files.append(("scree.png, scree.svg", "explained variance against the noise"))
     if figures and show_rows:
-        plots.save_figure(plots.projection(model, _some_scores(model, rows)), folder / "projection.png")
+        plots.save_figure(
+            plots.projection(model, _some_scores(model, rows)), folder / "projection.png"
+        )
         files.append(("projection.png", "ROWS along two components: not private, keep it inside"))
     return files
 
@@ -96,7 +98,9 @@ def _write_components(model: PrivatePCA, path: Path) -> None:
             writer.writerow([name, *(repr(float(value)) for value in values)])
 
 
-def _some_scores(model: PrivatePCA, rows: RowSource) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def _some_scores(
+    model: PrivatePCA, rows: RowSource
+) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     """Scores of at most a few thousand rows from the first blocks."""
     parts, count = [], 0
     for block in rows.blocks():

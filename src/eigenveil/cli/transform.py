@@ -24,7 +24,7 @@ def transform(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write the scores of the rows of FILES. Scores are as private as the rows: they stay inside."""
+    """Write the scores of the rows of FILES; they are as private as the rows."""
     if out.exists() and not overwrite:
         raise OutputError(
             f"{out} exists.", hint="Choose another --out, or say --overwrite.", code="output-exists"

@@ -230,14 +230,10 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             max_norm=_largest_norm(rows, centre) if plan.row_norm == "max" else None,
         )
         try:
-            run = run_rounds(
-                rounds, rows, source, fewest_rows=plan.n_components, progress=progress
-            )
+            run = run_rounds(rounds, rows, source, fewest_rows=plan.n_components, progress=progress)
         except PrivacyError as error:
             if error.released:
-                error.spent = compose(
-                    error.released, delta=plan.delta, adjacency=plan.adjacency
-                )
+                error.spent = compose(error.released, delta=plan.delta, adjacency=plan.adjacency)
             raise
         self._keep(plan, run, secure=source.secure, reasons=reasons)
         return self
@@ -334,9 +330,9 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             try:
                 with os.fdopen(handle, "wb") as file:
                     np.savez_compressed(file, header=np.array(json.dumps(header)), **arrays)
-                os.replace(scratch, target)
+                Path(scratch).replace(target)
             except BaseException:
-                os.unlink(scratch)
+                Path(scratch).unlink()
                 raise
         except OSError as error:
             raise OutputError(

@@ -40,8 +40,8 @@ _COUNT_WEIGHT = 0.25
 _CENTRE_QUANTILE = 0.90
 _ENERGY_QUANTILE = 0.99
 _CENTRED_SCALE = "scale of centred rows"
-# Rounding to 2**-9 is invisible when it keeps all but this share of a unit row's energy, and what it
-# can hide of one feature is below this part of the noise's edge.
+# Rounding to 2**-9 is invisible when it keeps all but this share of a unit row's energy, and what
+# it can hide of one feature is below this part of the noise's edge.
 _ROUNDING_SHARE = 0.002
 _HIDDEN_PART = 0.1
 
@@ -211,7 +211,7 @@ def _scale_is_shared(plan: Plan) -> bool:
 
 
 def _ask_centred_scale(state: _State) -> Ask:
-    """Norms of centred rows: with half the variance's budget where the centre needed the scale's."""
+    """Norms of centred rows, with half the variance's budget where the centre took the scale's."""
     histogram = _histogram(state)
     if state.plan.centred != "private":
         return state.ask("scale", _CENTRED_SCALE, histogram)
@@ -271,9 +271,7 @@ def _mean_error(record: ReleaseRecord, state: _State, bound: float) -> float:
     return float(squared * (bound / state.rows) ** 2)
 
 
-def _second_moment_bound(
-    state: _State, scale: NormScale | None, max_norm: float | None
-) -> float:
+def _second_moment_bound(state: _State, scale: NormScale | None, max_norm: float | None) -> float:
     match state.plan.row_norm:
         case "unit":
             return 0.0
@@ -283,9 +281,7 @@ def _second_moment_bound(
         case "auto":
             if scale is None:
                 return 0.0
-            return choose_bound(
-                scale, edge=_moment_edge(state), components=state.plan.n_components
-            )
+            return choose_bound(scale, edge=_moment_edge(state), components=state.plan.n_components)
         case bound:
             return float(bound)
 
@@ -313,9 +309,7 @@ def _precision(state: _State) -> Precision:
     return "single" if fine else "double"
 
 
-def _components(
-    state: _State, bound: float, beside: Round
-) -> Generator[Round, Answers, _Found]:
+def _components(state: _State, bound: float, beside: Round) -> Generator[Round, Answers, _Found]:
     """Ask for the second moment in the plan's form and factorise what comes back."""
     plan, k = state.plan, state.plan.n_components
     rule = RowRule(centre=state.centre, bound=bound, precision=_precision(state))

@@ -1,9 +1,9 @@
 """What a fit would give, before any data is touched: the fit itself, run on synthetic rows.
 
-Rows are Gaussian with the spectrum the user expects. Where there are more rows or features than are
-worth simulating, fewer are drawn and every budget is scaled so that the noise keeps its size against
-them: noise of a sum shrinks relative to it as rows are added, and its largest eigenvalue grows with
-the features as random-matrix theory says.
+Rows are Gaussian with the spectrum the user expects. Where there are more rows or features than
+are worth simulating, fewer are drawn and every budget is scaled so that the noise keeps its size
+against them: noise of a sum shrinks relative to it as rows are added, and its largest eigenvalue
+grows with the features as random-matrix theory says.
 """
 
 from __future__ import annotations
@@ -204,9 +204,7 @@ def _simulate(
     return captured_energy(exact, run.factors.components)
 
 
-def _scaled_budgets(
-    plan: Plan, more_rows: float, features: int
-) -> Mapping[Step, StepBudget]:
+def _scaled_budgets(plan: Plan, more_rows: float, features: int) -> Mapping[Step, StepBudget]:
     """Budgets under which fewer rows and features meet noise of the same relative size."""
     budgets = {step: _times(b, more_rows) for step, b in plan.budgets().items()}
     fewer = features / plan.features
@@ -225,9 +223,7 @@ def _scaled_budgets(
             growth = math.sqrt(fewer)
     budgets["moment"] = _times(budgets["moment"], growth)
     if "centre" in budgets:
-        budgets["centre"] = _times(
-            budgets["centre"], math.sqrt(fewer) if not plan.pure else fewer
-        )
+        budgets["centre"] = _times(budgets["centre"], math.sqrt(fewer) if not plan.pure else fewer)
     return budgets
 
 

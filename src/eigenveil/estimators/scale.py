@@ -48,7 +48,7 @@ class NormScale:
         return float(self.edges[min(index, self.edges.size - 1)])
 
     def mean_energy(self, bound: float) -> float:
-        """Average of ``min(1, (norm / bound)^2)``: what clipping leaves of a row; 1 for unit rows."""
+        """Average of ``min(1, (norm / bound)^2)``, what clipping leaves; 1 for unit rows."""
         if bound == 0.0:
             return 1.0
         return self._average(np.minimum(1.0, (self._middles / bound) ** 2))

@@ -23,8 +23,8 @@ MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
 Step = Literal["scale", "centre", "moment", "variance"]
 STEPS: tuple[Step, ...] = get_args(Step)
 
-# Shares of mu squared (privacy.md, section 8), and of epsilon where everything is pure: epsilons add
-# up where mus add in squares, so a small step must be paid more.
+# Shares of mu squared (privacy.md, section 8), and of epsilon where everything is pure: epsilons
+# add up where mus add in squares, so a small step must be paid more.
 _SHARES: dict[Step, float] = {"scale": 0.02, "centre": 0.08, "moment": 0.88, "variance": 0.02}
 _PURE_SHARES: dict[Step, float] = {"scale": 0.05, "centre": 0.17, "moment": 0.75, "variance": 0.03}
 
@@ -85,7 +85,7 @@ class Plan(BaseModel):
             step for step in self.shares if self.kind(step) != "gaussian"
         )
         budgets = split_budget(
-            self.shares,
+            {str(step): share for step, share in self.shares.items()},
             epsilon=self.epsilon,
             delta=self.delta,
             pure_steps=pure,
@@ -173,9 +173,9 @@ def make_plan(
         n_components=n_components,
         epsilon=float(epsilon),
         delta=float(delta),
-        mechanism=mechanism,  # type: ignore[arg-type]
-        adjacency=adjacency,  # type: ignore[arg-type]
-        row_norm=row_norm,  # type: ignore[arg-type]
+        mechanism=mechanism,
+        adjacency=adjacency,
+        row_norm=row_norm,
         row_bound=row_bound,
         centred=centred,
         shares={"moment": 1.0},

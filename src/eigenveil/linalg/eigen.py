@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from eigenveil.linalg.threads import small_matrix_threads
 
-# Measured: LAPACK's subset driver wins below, or for many components, Lanczos above. Randomised solvers are no choice: a
-# spectrum under noise has no gaps (privacy.md, section 10).
+# Measured: LAPACK's subset driver wins below, or for many components, Lanczos above. Randomised
+# solvers are no choice: a spectrum under noise has no gaps (privacy.md, section 10).
 _LANCZOS_FROM = 600
 
 
@@ -28,7 +28,7 @@ def leading_eigenpairs(
     """
     size = matrix.shape[0]
     scale = float(np.max(np.abs(matrix), initial=0.0)) or 1.0
-    single = (matrix * (1.0 / scale)).astype(np.float32, order="F")
+    single = np.asarray(matrix * (1.0 / scale), dtype=np.float32, order="F")
     with small_matrix_threads(size):
         if size >= _LANCZOS_FROM and count < size // 25:
             start = np.random.default_rng(0).standard_normal(size)  # public, any start will do
@@ -47,7 +47,7 @@ def leading_eigenpairs(
                 overwrite_a=True,
                 check_finite=False,
             )
-        basis = orthonormal_basis(rough.astype(np.float64))
+        basis = orthonormal_basis(np.asarray(rough, dtype=np.float64))
         values, turn = np.linalg.eigh(basis.T @ (matrix @ basis))
     vectors = basis @ turn[:, ::-1]
     return values[::-1].copy(), fix_signs(np.ascontiguousarray(vectors.T))

@@ -111,9 +111,7 @@ class NormHistogram(Accumulator):
 
     def fresh(self) -> Self:
         """An empty histogram of the same kind."""
-        return type(self)(
-            self._centre, precision=self._precision, with_count=self._with_count
-        )
+        return type(self)(self._centre, precision=self._precision, with_count=self._with_count)
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
@@ -307,10 +305,12 @@ class Sketch(Accumulator):
     def update(self, block: Block) -> None:
         """Add a block of rows."""
         rows, _ = self.rule(block)
-        seen = rows @ self._basis  # exact integers in units of 2**-(row bits + basis bits)
+        # exact integers in units of 2**-(row bits + basis bits)
+        seen: FloatArray = rows @ self._basis
         radius = math.ldexp(1.0, self.rule.bits)
         unit = math.ldexp(self.clip, self.rule.bits + _basis_bits(self.rule.precision))
-        norms = np.sqrt(np.einsum("ij,ij->i", seen, seen, dtype=np.float64))
+        wide = seen.astype(np.float64, copy=False)
+        norms = np.sqrt(np.vecdot(wide, wide))
         seen, _ = integer_rows(seen, radius / np.maximum(norms, unit), radius)
         for part, count in product_parts(rows, seen, self.rule.exact_below):
             self._sum.add(part, count)

@@ -59,16 +59,16 @@ def calibrated_record(
     return record(scale, grid_exponent(accumulator.grid, scale))
 
 
-def release_sum(
-    accumulator: Accumulator, record: ReleaseRecord, source: RandomSource
-) -> Release:
+def release_sum(accumulator: Accumulator, record: ReleaseRecord, source: RandomSource) -> Release:
     """Add the recorded noise to the exact sum."""
     grid = record.noise.grid
     assert grid is not None
     total = accumulator.integers()
     total <<= accumulator.grid - grid
     total += noise_integers(accumulator, record, source)
-    return Release(record=record, values=total * math.ldexp(1.0, grid))
+    return Release(
+        record=record, values=np.multiply(total, math.ldexp(1.0, grid), dtype=np.float64)
+    )
 
 
 def noise_integers(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from eigenveil.errors import DataError
 
 Precision = Literal["single", "double"]
-FloatArray = NDArray[np.float32] | NDArray[np.float64]
+FloatArray = NDArray[np.floating[Any]]
 
 # Bits of a prepared entry, by arithmetic. Products of two entries then have 18 of 24 bits, or 36 of
 # 53, and the rest is room for adding rows up before the sum moves to a 64-bit integer.
 BITS: dict[Precision, int] = {"single": 9, "double": 18}
 MANTISSA: dict[Precision, int] = {"single": 24, "double": 53}
-DTYPE: dict[Precision, type] = {"single": np.float32, "double": np.float64}
+DTYPE: dict[Precision, Any] = {"single": np.float32, "double": np.float64}
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def row_norms(rows: FloatArray) -> NDArray[np.float64]:
         largest = np.max(np.abs(some), axis=1, initial=0.0)
         scaled = some / np.where(largest > 0, largest, 1.0)[:, None]
         norms[where] = largest * np.sqrt(np.vecdot(scaled, scaled))
-    return norms
+    return np.asarray(norms)
 
 
 class NonFiniteEntry(DataError):
@@ -196,7 +196,7 @@ def integer_rows(
 def _within_range(
     rows: FloatArray, longest: NDArray[np.float64]
 ) -> tuple[FloatArray, NDArray[np.float64]]:
-    """Rows whose factor would leave the arithmetic's range, moved to unit size by a power of two."""
+    """Rows whose factor would leave the arithmetic's range, moved to unit size by powers of 2."""
     extreme = np.flatnonzero((longest < 1e-30) | ((longest > 1e30) & np.isfinite(longest)))
     if extreme.size == 0:
         return rows, longest

@@ -19,9 +19,7 @@ from eigenveil.noise.source import RandomSource
 _MOST_VALUES_A_BATCH = 1 << 20
 
 
-def bingham_vector(
-    energies: NDArray[np.float64], source: RandomSource
-) -> NDArray[np.float64]:
+def bingham_vector(energies: NDArray[np.float64], source: RandomSource) -> NDArray[np.float64]:
     """One unit vector of density ``exp(sum_i energies_i u_i^2)`` in the eigenbasis.
 
     Parameters

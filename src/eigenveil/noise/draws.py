@@ -70,9 +70,7 @@ def wishart_difference(
     return np.rint(difference).astype(np.int64)
 
 
-def vector(
-    size: int, *, scale: float, grid: int, source: RandomSource
-) -> NDArray[np.int64]:
+def vector(size: int, *, scale: float, grid: int, source: RandomSource) -> NDArray[np.int64]:
     """A vector of density exp(-||z||_2 / scale): Gamma(size) radius, uniform direction."""
     z = _vector(size, source)
     z *= math.ldexp(scale, -grid)

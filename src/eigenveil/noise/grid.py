@@ -6,7 +6,8 @@ import math
 
 from eigenveil.errors import PrivacyError
 
-# Grid steps in one noise scale: 2**26 makes the rounded and the discrete Gaussian the same to 2**-56.
+# Grid steps in one noise scale: 2**26 makes the rounded and the discrete Gaussian the same to a
+# factor of exp(2**-49).
 _STEPS_A_SCALE = 26
 _LARGEST_SCALE = 2.0**20
 

@@ -60,13 +60,11 @@ def lattice_noise(
     raise RuntimeError("the randomness source rejects almost every candidate: it is broken")
 
 
-def _candidates(
-    count: int, scale: float, power: Power, source: RandomSource
-) -> NDArray[np.int64]:
+def _candidates(count: int, scale: float, power: Power, source: RandomSource) -> NDArray[np.int64]:
     width_bits = math.floor(math.log2(scale / _CELLS_A_SCALE[power]))
     width = math.ldexp(1.0, width_bits) / scale  # of a cell, in scales
-    # one word each for: the cell's chance; sign, slot and point in the cell (from the top, the middle
-    # and the low bits); the acceptance
+    # one word each for: the slot's chance; sign, slot and point in the cell (from the top, the
+    # middle and the low bits); the acceptance
     words = source.words(3 * count)
     place = words[count : 2 * count].view(np.int64)
     table = _alias_table(width, power)

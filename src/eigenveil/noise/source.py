@@ -13,7 +13,6 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from numpy.typing import NDArray
 
-
 # A key's stream ends at 2**38 bytes; a new one is taken long before.
 _BYTES_A_KEY = 1 << 30
 
@@ -35,7 +34,8 @@ class SecureSource:
     """ChaCha20 keyed by the operating system; it cannot be seeded.
 
     The 256-bit key comes from ``os.urandom`` and never leaves the object, which takes a new one
-    every gibibyte and after a fork. It refuses to be pickled or copied: two copies would draw the same noise twice.
+    every gibibyte and after a fork. It refuses to be pickled or copied: two copies would draw the
+    same noise twice.
     """
 
     secure = True

@@ -106,7 +106,9 @@ def pure_epsilon_beside(mu: float, *, epsilon: float, delta: float) -> float:
     low, high = 0.0, epsilon
     if excess(high) <= 0:
         return high
-    for _ in range(30):  # bisection keeps a private lower end; the answer is good to epsilon / 2**30
+    for _ in range(
+        30
+    ):  # bisection keeps a private lower end; the answer is good to epsilon / 2**30
         middle = (low + high) / 2
         low, high = (middle, high) if excess(middle) <= 0 else (low, middle)
     return low

@@ -12,8 +12,8 @@ from eigenveil.privacy.releases import SamplingError
 
 # A hair of the budget, so that the rounding of the noise scales can never overspend it.
 _MARGIN = 1.0 - 1e-12
-# A larger wish is met with this one's noise, a small part of a single row: nothing is gained beyond,
-# and the sampler's own error could no longer be covered.
+# A larger wish is met with this one's noise, a small part of a single row: nothing is gained
+# beyond, and the sampler's own error could no longer be covered.
 LARGEST_EPSILON = 40.0
 
 
@@ -70,9 +70,7 @@ def split_budget(
     total = math.fsum(shares.values())
     parts = {step: share / total for step, share in shares.items() if share > 0}
     if delta == 0:
-        return {
-            step: StepBudget(epsilon=epsilon * part * _MARGIN) for step, part in parts.items()
-        }
+        return {step: StepBudget(epsilon=epsilon * part * _MARGIN) for step, part in parts.items()}
     usable = (delta - error.cost(epsilon)) * math.exp(-2 * error.log_ratio)
     if usable <= 0 or epsilon <= 2 * error.log_ratio:
         raise delta_below_resolution(delta)

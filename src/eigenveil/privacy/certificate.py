@@ -78,6 +78,7 @@ class Verdict:
     """Outcome of checking a certificate."""
 
     holds: bool
+    word: str
     guarantee: Guarantee
     explanation: str
 
@@ -115,13 +116,21 @@ def check(certificate: Certificate) -> Verdict:
         f"wished epsilon = {wish.epsilon:.9g} at delta = {wish.delta:.3g}"
     )
     if not within:
-        return Verdict(False, guarantee, f"The recorded noise does not give the claim: {numbers}.")
+        return Verdict(
+            False,
+            "DOES NOT HOLD",
+            guarantee,
+            f"The recorded noise does not give the claim: {numbers}.",
+        )
     if not guarantee.certified:
         why = "; ".join(guarantee.caveats)
         return Verdict(
-            False, guarantee, f"The numbers hold ({numbers}), but the run is not certified: {why}."
+            False,
+            "NOT CERTIFIED",
+            guarantee,
+            f"The numbers hold ({numbers}), but the run is not certified: {why}.",
         )
-    return Verdict(True, guarantee, f"The guarantee holds: {numbers}.")
+    return Verdict(True, "HOLDS", guarantee, f"The guarantee holds: {numbers}.")
 
 
 def read_certificate(path: Path) -> Certificate:

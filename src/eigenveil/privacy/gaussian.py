@@ -68,7 +68,9 @@ def mu_of_epsilon(epsilon: float, delta: float) -> float:
     if delta_of_mu(_LARGEST_MU, epsilon) <= delta:
         return _LARGEST_MU
     root = float(
-        brentq(lambda m: delta_of_mu(m, epsilon) - delta, 1e-12, _LARGEST_MU, xtol=1e-15, rtol=1e-14)
+        brentq(
+            lambda m: delta_of_mu(m, epsilon) - delta, 1e-12, _LARGEST_MU, xtol=1e-15, rtol=1e-14
+        )
     )
     return _step_until(root, lambda m: delta_of_mu(m, epsilon) <= delta, upwards=False)
 

@@ -53,14 +53,13 @@ class Guarantee:
         if self.mu is not None:
             bound += f" (mu = {self.mu:.6g})"
         sentence = (
-            f"{bound} for {_NEIGHBOURS[self.adjacency]}, "
-            f"against {_VIEWS.get(self.view, self.view)}"
+            f"{bound} for {_NEIGHBOURS[self.adjacency]}, against {_VIEWS.get(self.view, self.view)}"
         )
         if self.calculation:
             sentence += f", by {self.calculation}"
         if self.certified:
             return sentence + "."
-        return f"NOT CERTIFIED ({'; '.join(self.caveats)}). Nominally {sentence}."
+        return f"NOT CERTIFIED ({'; '.join(self.caveats)}). By its numbers {sentence}."
 
     def as_dict(self) -> dict[str, Any]:
         """The guarantee as plain JSON values."""

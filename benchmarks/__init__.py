@@ -1,0 +1,1 @@
+"""Measured numbers: ``make bench`` runs them all and writes a table."""

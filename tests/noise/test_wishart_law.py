@@ -1,0 +1,127 @@
+"""The two-sided Wishart difference: its law, and what an adversary sees of it."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special, stats
+from statistics_tools import (
+    FALSE_ALARM,
+    OFF_BY_30_PERCENT,
+    REJECTED,
+    clopper_pearson,
+    kolmogorov,
+    together,
+)
+
+from eigenveil.noise import draws
+from eigenveil.noise.source import SecureSource
+
+GRID = -30
+
+
+def differences(count, size, *, scale=1.0):
+    source = SecureSource()
+    drawn = [
+        draws.wishart_difference(size, scale=scale, grid=GRID, source=source) for _ in range(count)
+    ]
+    return np.ldexp(np.array(drawn).astype(float), GRID)
+
+
+def one_sided(count, size, *, scale=1.0):
+    """The published mechanism: ``scale G G'``."""
+    source = SecureSource()
+    return scale * np.array([draws._gram(size, source) for _ in range(count)])
+
+
+def gamma_difference_cdf(shape):
+    """Of X - Y, both Gamma(shape, 1): by quadrature that is exact but for rounding."""
+    nodes, weights = special.roots_genlaguerre(80, shape - 1)
+    weights = weights / np.sum(weights)
+
+    def upper(x):  # x >= 0
+        return np.array([weights @ special.gammaincc(shape, v + nodes) for v in x])
+
+    return lambda x: np.where(x >= 0, 1 - upper(np.abs(x)), upper(np.abs(x)))
+
+
+def law(noise):
+    """p-value of the entries' laws at unit scale.
+
+    With n columns a diagonal entry is the difference of two chi-squares with n degrees of freedom,
+    an off-diagonal one that of two Gamma(n); entries that share no row are independent.
+    """
+    n = noise.shape[1] + 1
+    diagonal = np.diagonal(noise, axis1=1, axis2=2).ravel()
+    off = np.diagonal(noise[:, 1::2, ::2], axis1=1, axis2=2).ravel()
+    return together(
+        kolmogorov(diagonal / 2, gamma_difference_cdf(n / 2)),
+        kolmogorov(off, gamma_difference_cdf(n)),
+    )
+
+
+@pytest.mark.parametrize(("size", "count"), [(3, 8000), (40, 500)])
+def test_entries_follow_their_law_which_is_symmetric_about_zero(size, count):
+    noise = differences(count, size)
+    assert np.array_equal(noise, np.swapaxes(noise, 1, 2))
+    assert law(noise) > FALSE_ALARM
+    assert law(one_sided(count // 2, size)) < REJECTED
+
+
+@pytest.mark.parametrize("factor", OFF_BY_30_PERCENT)
+def test_another_scale_is_rejected(factor):
+    assert law(differences(4000, 3, scale=factor)) < REJECTED
+
+
+def test_variances_are_those_of_theory():
+    """4 (D+1) on, 2 (D+1) off the diagonal; five parts in a hundred are ten deviations or more."""
+    noise = differences(500, 40)
+    squares = np.mean(noise**2, axis=0)
+    off = squares[np.triu_indices(40, 1)]
+    assert np.mean(np.diagonal(squares)) == pytest.approx(4 * 41, rel=0.15)
+    assert np.mean(off) == pytest.approx(2 * 41, rel=0.05)
+
+
+def test_one_dimension_is_the_laplace_mechanism():
+    epsilon = 0.8
+    noise = differences(20_000, 1, scale=1 / (2 * epsilon)).ravel()
+    assert kolmogorov(noise, stats.laplace(scale=1 / epsilon).cdf) > FALSE_ALARM
+    for factor in OFF_BY_30_PERCENT:
+        assert kolmogorov(noise * factor, stats.laplace(scale=1 / epsilon).cdf) < REJECTED
+
+
+ANGLES = np.linspace(0, np.pi, 6, endpoint=False)
+HALFSPACES = [
+    sign * np.outer(u, u) for u in np.stack([np.cos(ANGLES), np.sin(ANGLES)], 1) for sign in (1, -1)
+] + [np.eye(2), -np.eye(2), np.array([[0.0, 1.0], [1.0, 0.0]]), np.diag([1.0, -1.0])]
+THRESHOLDS = np.linspace(-4, 4, 33)
+
+
+def proven_loss(first, second):
+    """The largest epsilon that some halfspace proves, wrong with chance at most 1e-8."""
+    level = FALSE_ALARM / (4 * len(HALFSPACES) * THRESHOLDS.size)
+    best = 0.0
+    for normal in HALFSPACES:
+        for one, two in ((first, second), (second, first)):
+            seen = [np.einsum("nij,ij->n", part, normal) for part in (one, two)]
+            for threshold in THRESHOLDS:
+                hits = [int(np.count_nonzero(s >= threshold)) for s in seen]
+                low, _ = clopper_pearson(hits[0], len(one), level)
+                _, high = clopper_pearson(hits[1], len(two), level)
+                best = max(best, math.log(low / high) if low > 0 else 0.0)
+    return best
+
+
+def test_a_row_more_is_hidden_by_the_difference_but_not_by_the_one_sided_noise():
+    """Two dimensions, epsilon = 1, a row of norm 1 more: the witness of the proof."""
+    row = np.outer([1.0, 0.0], [1.0, 0.0])
+    n, scale = 20_000, 1 / 2
+    loss = proven_loss(differences(n, 2, scale=scale), differences(n, 2, scale=scale) + row)
+    assert 0.3 < loss < 1
+    one = proven_loss(one_sided(n, 2, scale=scale), one_sided(n, 2, scale=scale) + row)
+    assert one > 3
+    # noise 30% too small, at one dimension, where the loss is largest
+    small = 0.7 * scale
+    one = np.pad(differences(n, 1, scale=small), ((0, 0), (0, 1), (0, 1)))
+    two = np.pad(differences(n, 1, scale=small) + 1, ((0, 0), (0, 1), (0, 1)))
+    assert proven_loss(one, two) > 1
