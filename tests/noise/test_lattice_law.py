@@ -11,11 +11,10 @@ from statistics_tools import FALSE_ALARM, REJECTED, chi_square, mutant
 from eigenveil.noise import lattice
 from eigenveil.noise.lattice import lattice_noise
 from eigenveil.noise.source import SecureSource, SeededSource
-from eigenveil.privacy.releases import gaussian_sampling_error
+from eigenveil.privacy.releases import lattice_error
 
 # of one coordinate, without what the grid adds: docs/proofs/release-grid.md
-LOG_RATIO = 2.0**-45
-DISTANCE = gaussian_sampling_error(1, steps_a_scale=2.0**26).distance
+LOG_RATIO, DISTANCE = lattice_error(1, steps_a_scale=2.0**60)
 
 
 class Scripted:
@@ -115,7 +114,7 @@ def test_gaussian_on_the_grid_is_the_rounded_gaussian_up_to_the_stated_bound(par
     """Off the diagonal too, where a coordinate's own scale is sqrt(2) smaller than the record's."""
     steps = 2048.0
     s, root2 = mpmath.mpf(steps * part), mpmath.sqrt(2)
-    bound = gaussian_sampling_error(1, steps_a_scale=steps).log_ratio - LOG_RATIO
+    bound = lattice_error(1, steps_a_scale=steps).log_ratio - LOG_RATIO
     normaliser = s * mpmath.sqrt(2 * mpmath.pi)  # of the discrete law, to exp(-2 pi^2 s^2)
     holds_to, largest = 0.0, 0.0
     for scales in np.arange(0.0, lattice._TAIL[2], 0.05):

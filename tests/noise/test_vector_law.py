@@ -56,8 +56,18 @@ def test_another_scale_is_rejected(factor):
 
 
 def test_mutants_are_rejected():
-    short = mutant(draws.vector_symmetric, "z[size:] /= math.sqrt(2.0)", "")
-    assert law(matrices(5000, 2, draw=short)) < REJECTED
+    for draw in (draws.vector, draws.vector_symmetric):  # a chi-square of one degree less, or more
+        fewer = mutant(draw, " + 1, source)", ", source)")
+        more = mutant(draw, " + 1, source)", " + 2, source)")
+        for wrong in (fewer, more):
+            z = vectors(5000, 3, draw=wrong)
+            assert law(z if z.ndim == 2 else svec(z)) < REJECTED
+
+    def same_everywhere(size, *, scale, grid, source):  # Gaussian of one variance on the triangle
+        z = draws.vector(size * (size + 1) // 2, scale=scale, grid=grid, source=source)
+        return draws.symmetric_from_triangle(z[:size], z[size:])
+
+    assert law(matrices(5000, 2, draw=same_everywhere)) < REJECTED
 
     def cube(size, *, scale, grid, source):  # uniform in the cube, not on the sphere
         u = 2 * draws.open_uniform(size, source) - 1

@@ -19,7 +19,7 @@ from eigenveil.errors import PrivacyError
 from eigenveil.estimators.clipping import choose_bound
 from eigenveil.estimators.scale import NormScale, read_scale
 from eigenveil.estimators.settings import Plan, Step
-from eigenveil.linalg.eigen import leading_eigenpairs, left_singular, orthonormal_basis
+from eigenveil.linalg.eigen import fix_signs, leading_eigenpairs, left_singular, orthonormal_basis
 from eigenveil.moments.accumulators import (
     Accumulator,
     ComponentEnergy,
@@ -31,6 +31,8 @@ from eigenveil.moments.accumulators import (
 from eigenveil.moments.release import Release, calibrated_record
 from eigenveil.moments.rows import BITS, Precision, RowRule
 from eigenveil.noise.edges import spectral_edge
+from eigenveil.noise.grid import wishart_grid
+from eigenveil.privacy import sensitivity
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.releases import ReleaseRecord
 
@@ -293,9 +295,21 @@ def _moment_edge(state: _State) -> float:
         # comparable to a Gaussian release of the whole matrix, for choosing how to clip
         mu = state.budgets["moment"].mu or state.budgets["moment"].epsilon or 1.0
         return math.sqrt(2 * plan.features) / mu
-    moment = SecondMoment(RowRule(), features=plan.features)
+    rule = RowRule(precision=state.storage, extra_bits=_coarser(state, state.storage))
+    moment = SecondMoment(rule, features=plan.features)
     noise = state.ask("moment", "edge", moment).record.noise
     return spectral_edge(noise, plan.features, plan.features)
+
+
+def _coarser(state: _State, precision: Precision) -> int:
+    """Bits by which rows must be coarser for Wishart noise to live on their grid."""
+    epsilon = state.budgets["moment"].epsilon
+    if state.plan.kind("moment") != "wishart":
+        return 0
+    assert epsilon is not None
+    scale = sensitivity.wishart_trace(state.plan.adjacency) / (2.0 * epsilon)
+    finest = wishart_grid(2.0 * scale, state.plan.features)
+    return min(0, max(1, -finest // 2) - BITS[precision])
 
 
 def _precision(state: _State) -> Precision:
@@ -312,7 +326,13 @@ def _precision(state: _State) -> Precision:
 def _components(state: _State, bound: float, beside: Round) -> Generator[Round, Answers, _Found]:
     """Ask for the second moment in the plan's form and factorise what comes back."""
     plan, k = state.plan, state.plan.n_components
-    rule = RowRule(centre=state.centre, bound=bound, precision=_precision(state))
+    precision = _precision(state)
+    rule = RowRule(
+        centre=state.centre,
+        bound=bound,
+        precision=precision,
+        extra_bits=_coarser(state, precision),
+    )
     match plan.mechanism:
         case "power":
             return (yield from _power(state, rule, beside))
@@ -321,7 +341,8 @@ def _components(state: _State, bound: float, beside: Round) -> Generator[Round, 
         case "bingham":
             moment = SecondMoment(rule, features=plan.features)
             answers = yield (state.ask("moment", "second moment", moment, draws=k), *beside)
-            vectors = answers["second moment"].values
+            rounded = answers["second moment"].values
+            vectors = fix_signs(orthonormal_basis(rounded.T).T)
             return _Found(vectors, None, 0.0, answers)
         case _:
             moment = SecondMoment(rule, features=plan.features)

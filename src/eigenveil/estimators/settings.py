@@ -16,7 +16,7 @@ from eigenveil.noise.bingham import check_feasible
 from eigenveil.privacy.budget import StepBudget, split_budget
 from eigenveil.privacy.gaussian import check_delta, check_epsilon
 from eigenveil.privacy.guarantee import ADJACENCIES, Adjacency
-from eigenveil.privacy.releases import NoiseKind, gaussian_sampling_error
+from eigenveil.privacy.releases import NoiseKind, lattice_error
 
 Mechanism = Literal["gaussian", "wishart", "vector", "bingham", "power", "sketch"]
 MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
@@ -89,7 +89,7 @@ class Plan(BaseModel):
             epsilon=self.epsilon,
             delta=self.delta,
             pure_steps=pure,
-            error=gaussian_sampling_error(self.released_values(), steps_a_scale=2.0**26),
+            error=lattice_error(self.released_values(), steps_a_scale=2.0**26),
         )
         return {step: budgets[step] for step in self.shares}
 

@@ -54,7 +54,7 @@ class ArrayFile(ABC):
                 hint="Save a two-dimensional numeric array.",
                 code="not-numeric",
             )
-        self.features = self._stored.shape[1]
+        self.rows, self.features = self._stored.shape
         self.single = np.can_cast(self._stored.dtype, np.float32, "safe")
         """Whether single precision holds every entry exactly."""
 

@@ -110,8 +110,14 @@ class FileRows:
                     first_row += part.shape[0]
 
     def has_rows(self) -> bool:
-        """Whether there is a row at all; reads no further than the first block."""
-        return next(self.blocks(), None) is not None
+        """Whether there is a row at all; reads no further than the first."""
+        return any(self._has_rows(file) for file in self._files)
+
+    def _has_rows(self, file: Table | ArrayFile) -> bool:
+        if isinstance(file, ArrayFile):
+            return file.rows > 0
+        with reading(file.path):
+            return next(self._parts(file, 1), None) is not None
 
     def _dense(self, part: NDArray[Any]) -> FloatArray:
         if self.single:

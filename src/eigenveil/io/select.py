@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from eigenveil.errors import DataError
@@ -33,13 +34,11 @@ def select(
             hint=_known(tables[0]),
             code="no-columns",
         )
-    for name in names:
-        if names.count(name) > 1:
-            raise DataError(
-                f"Column {name!r} is asked for twice.",
-                hint="Name it once.",
-                code="duplicate-column",
-            )
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise DataError(
+            f"Column {twice!r} is asked for twice.", hint="Name it once.", code="duplicate-column"
+        )
     for table in tables:
         _check(table, names, exclude, extra_allowed=columns is not None, first=tables[0])
     return tuple(names)

@@ -31,7 +31,7 @@ def leading_eigenpairs(
     single = np.asarray(matrix * (1.0 / scale), dtype=np.float32, order="F")
     with small_matrix_threads(size):
         if size >= _LANCZOS_FROM and count < size // 25:
-            start = np.random.default_rng(0).standard_normal(size)  # public, any start will do
+            start = np.random.default_rng(0).standard_normal((size,))  # public; any will do
             _, rough = scipy.sparse.linalg.eigsh(
                 single,
                 count,

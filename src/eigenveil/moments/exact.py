@@ -12,6 +12,7 @@ from eigenveil.moments.rows import FloatArray
 
 _DOUBLE_EXACT = 2.0**53
 _INT64_EXACT = 2.0**62
+_ROWS_FOR_MARGIN = 1 << 16
 
 
 def gram_parts(rows: FloatArray, exact_below: float) -> Iterator[tuple[FloatArray, int]]:
@@ -37,8 +38,9 @@ def product_parts(
 ) -> Iterator[tuple[FloatArray, int]]:
     """The same for ``left.T @ right``, bounded by Cauchy-Schwarz."""
     energy = _largest_column_energy(left) * _largest_column_energy(right)
-    # one part in a hundred for the rounding of the bound itself
-    if left.shape[0] <= 1 or energy < 0.99 * exact_below * exact_below:
+    # one part in a hundred for the rounding of the bound itself, 2**-24 a row in single precision
+    few = left.shape[0] <= _ROWS_FOR_MARGIN
+    if left.shape[0] <= 1 or (few and energy < 0.99 * exact_below * exact_below):
         yield left.T @ right, left.shape[0]
         return
     middle = left.shape[0] // 2

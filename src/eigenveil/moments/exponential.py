@@ -11,7 +11,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from eigenveil.linalg.eigen import fix_signs
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.release import Release
 from eigenveil.noise.bingham import bingham_vector
@@ -22,11 +21,18 @@ from eigenveil.privacy.releases import ReleaseRecord
 def release_vectors(
     accumulator: Accumulator, record: ReleaseRecord, source: RandomSource
 ) -> Release:
-    """Draw ``record.draws`` orthonormal vectors, shape (K, D), from an exact second moment."""
+    """Draw ``record.draws`` vectors, shape (K, D), from an exact second moment.
+
+    They are released rounded to the record's grid and so are orthonormal up to that: the exact
+    double-precision values would give away the eigenvectors they were made from.
+    """
+    grid = record.noise.grid
     assert record.noise.kind == "bingham"
+    assert grid is not None
     moment = np.ldexp(accumulator.integers().astype(np.float64), accumulator.grid)
     moment /= record.noise.scale
-    return Release(record=record, values=sequential_bingham(moment, record.draws, source))
+    vectors = sequential_bingham(moment, record.draws, source)
+    return Release(record=record, values=np.ldexp(np.rint(np.ldexp(vectors, -grid)), grid))
 
 
 def sequential_bingham(
@@ -45,4 +51,4 @@ def sequential_bingham(
             # complete the drawn direction to a basis; its other columns span what is left
             full, _ = np.linalg.qr(coordinates[:, None], mode="complete")
             rest = rest @ full[:, 1:]
-    return fix_signs(vectors)
+    return vectors

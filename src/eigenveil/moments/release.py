@@ -10,11 +10,16 @@ from numpy.typing import NDArray
 
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.noise import draws
-from eigenveil.noise.grid import grid_exponent
+from eigenveil.noise.grid import grid_exponent, spread, wishart_grid
 from eigenveil.noise.source import RandomSource
+from eigenveil.privacy.accountant import delta_below_resolution
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import Noise, NoiseKind, ReleaseRecord
+
+# Directions are released rounded to this: fine enough for any use, and far coarser than the
+# arithmetic they were drawn in, which would otherwise give the rows' eigenvectors away.
+VECTOR_GRID = -20
 
 
 @dataclass(frozen=True)
@@ -46,17 +51,26 @@ def calibrated_record(
             **accumulator.parameters,
         )
 
+    def on_grid(scale: float) -> ReleaseRecord:
+        if kind == "bingham":
+            return record(scale, VECTOR_GRID)
+        rows = accumulator.shape[0]
+        grid = grid_exponent(accumulator.grid, spread(kind, scale, accumulator.size, rows))
+        if kind == "wishart" and grid < wishart_grid(scale, rows):
+            raise AssertionError("rows are prepared too finely for Wishart noise: a defect")
+        return record(scale, grid)
+
     unit = record(1.0, None)
-    if kind == "gaussian":
+    if kind == "gaussian":  # the sampler's error is part of what the budget was made from
         assert budget.mu is not None
-        scale = unit.sensitivity() / budget.mu
-    else:
-        assert budget.epsilon is not None
-        scale = unit.epsilon() / budget.epsilon  # the loss is inversely proportional to the scale
-    scale = math.nextafter(scale, math.inf)
-    if kind == "bingham":
-        return record(scale, None)
-    return record(scale, grid_exponent(accumulator.grid, scale))
+        return on_grid(math.nextafter(unit.sensitivity() / budget.mu, math.inf))
+    assert budget.epsilon is not None
+    # the loss is inversely proportional to the scale; what the sampler's error adds comes on top
+    error = on_grid(unit.epsilon() / budget.epsilon).sampling_error().log_ratio
+    left = budget.epsilon - 4.0 * error
+    if left < 0.5 * budget.epsilon:
+        raise delta_below_resolution(0.0)
+    return on_grid(math.nextafter(unit.epsilon() / left, math.inf))
 
 
 def release_sum(accumulator: Accumulator, record: ReleaseRecord, source: RandomSource) -> Release:

@@ -42,7 +42,8 @@ class RowRule:
     precision : {"single", "double"}
         Arithmetic and with it the rounding of entries: to multiples of 2**-9 or 2**-18.
     extra_bits : int
-        Finer rounding, for statistics that do not multiply entries by one another; at most 2.
+        Finer rounding, for statistics that do not multiply entries by one another (at most 2), or
+        coarser (negative), for noise that must live on a coarser grid.
     """
 
     centre: NDArray[np.float64] | None = None
@@ -163,6 +164,10 @@ class NonFiniteEntry(DataError):
         self.row, self.column, self.value = row, column, value
 
 
+# Times that a row which rounding made too long is shortened; one or two do.
+_MENDS = 8
+
+
 def integer_rows(
     rows: FloatArray,
     factors: NDArray[np.float64],
@@ -180,16 +185,18 @@ def integer_rows(
     np.rint(rounded, out=rounded)
     squares = np.vecdot(rounded, rounded)
     long = np.flatnonzero(squares > limit)
-    for attempt in range(8):
+    for attempt in range(_MENDS):
         if long.size == 0:
-            break
-        if attempt < 7:  # shorten by what the rounding added, and a little more
+            return rounded, squares
+        if attempt < _MENDS - 1:  # shorten by what the rounding added, and a little more
             narrow[long] *= np.sqrt(limit / squares[long]) * (1.0 - 0.5 / radius)
             rounded[long] = np.rint(rows[long] * narrow[long, None])
         else:  # rounding towards zero from half the length is shorter for certain
             rounded[long] = np.trunc(rows[long] * (narrow[long, None] * 0.5))
         squares[long] = np.vecdot(rounded[long], rounded[long])
         long = long[squares[long] > limit]
+    if long.size:
+        raise AssertionError("a prepared row is longer than its bound: a defect")
     return rounded, squares
 
 

@@ -63,7 +63,11 @@ def symmetric_from_triangle(
 def wishart_difference(
     size: int, *, scale: float, grid: int, source: RandomSource
 ) -> NDArray[np.int64]:
-    """``scale (G G' - H H')`` with G, H standard Gaussian, size x (size + 1) (privacy.md 9)."""
+    """``scale (G G' - H H')`` with G, H standard Gaussian, size x (size + 1) (privacy.md 9).
+
+    Computed in double precision: the grid must be far coarser than its rounding
+    (:func:`eigenveil.noise.grid.wishart_grid`).
+    """
     difference = _gram(size, source)
     difference -= _gram(size, source)
     difference *= math.ldexp(scale, -grid)
@@ -71,21 +75,22 @@ def wishart_difference(
 
 
 def vector(size: int, *, scale: float, grid: int, source: RandomSource) -> NDArray[np.int64]:
-    """A vector of density exp(-||z||_2 / scale): Gamma(size) radius, uniform direction."""
-    z = _vector(size, source)
-    z *= math.ldexp(scale, -grid)
-    return np.rint(z).astype(np.int64)
+    """A vector of density exp(-||z||_2 / scale).
+
+    It is a Gaussian vector whose standard deviation is itself random: ``scale`` times the root of a
+    chi-square variable with ``size + 1`` degrees of freedom. So its coordinates come from the
+    lattice sampler, and no common factor is left in them to be found.
+    """
+    sigma = scale * _chi(size + 1, source)
+    return gaussian((size,), sigma=sigma, grid=grid, source=source)
 
 
 def vector_symmetric(
     size: int, *, scale: float, grid: int, source: RandomSource
 ) -> NDArray[np.int64]:
     """The same over the isometric coordinates of a symmetric matrix."""
-    z = _vector(size * (size + 1) // 2, source)
-    z *= math.ldexp(scale, -grid)
-    z[size:] /= math.sqrt(2.0)
-    rounded = np.rint(z).astype(np.int64)
-    return symmetric_from_triangle(rounded[:size], rounded[size:])
+    sigma = scale * _chi(size * (size + 1) // 2 + 1, source)
+    return isometric_symmetric(size, sigma=sigma, grid=grid, source=source)
 
 
 def standard_normal(size: int, source: RandomSource) -> NDArray[np.float64]:
@@ -105,8 +110,7 @@ def _gram(size: int, source: RandomSource) -> NDArray[np.float64]:
     return g @ g.T
 
 
-def _vector(size: int, source: RandomSource) -> NDArray[np.float64]:
-    direction = standard_normal(size, source)
-    radius = -math.fsum(np.log(open_uniform(size, source)).tolist())  # Gamma(size, 1)
-    direction *= radius / math.sqrt(float(direction @ direction))
-    return direction
+def _chi(degrees: int, source: RandomSource) -> float:
+    """Root of a chi-square variable: the length of a standard normal vector."""
+    z = standard_normal(degrees, source)
+    return math.sqrt(float(z @ z))

@@ -5,33 +5,59 @@ from __future__ import annotations
 import math
 
 from eigenveil.errors import PrivacyError
+from eigenveil.privacy.releases import NoiseKind
 
 # Grid steps in one noise scale: 2**26 makes the rounded and the discrete Gaussian the same to a
-# factor of exp(2**-49).
+# factor of exp(2**-48).
 _STEPS_A_SCALE = 26
-_LARGEST_SCALE = 2.0**20
+# A coordinate's noise in rows' largest contributions; also keeps every value within 64 bits.
+_LARGEST_SPREAD = 2.0**19
 
 
-def grid_exponent(statistic_grid: int, scale: float) -> int:
+def spread(kind: NoiseKind, scale: float, size: int, rows: int) -> float:
+    """Typical size of one coordinate's noise, for ``size`` coordinates in ``rows`` rows.
+
+    Vector noise has ``scale sqrt(size)`` a coordinate, a Wishart difference of D x D
+    ``scale sqrt(2 D)``.
+    """
+    match kind:
+        case "vector":
+            return scale * math.sqrt(size + 1)
+        case "wishart":
+            return scale * math.sqrt(2 * rows)
+        case _:
+            return scale
+
+
+def grid_exponent(statistic_grid: int, noise_spread: float) -> int:
     """Exponent of the coarsest grid that holds the statistic exactly and is fine for the noise.
 
     Parameters
     ----------
     statistic_grid : int
         The statistic is an integer multiple of ``2**statistic_grid``.
-    scale : float
-        Scale of the noise, in units of one row's largest contribution.
+    noise_spread : float
+        Size of a coordinate's noise, in units of one row's largest contribution.
 
     Raises
     ------
     PrivacyError
-        When the noise is that of a million rows: no result could come of it.
+        When the noise is that of half a million rows: no result could come of it.
     """
-    if scale > _LARGEST_SCALE:
+    if noise_spread > _LARGEST_SPREAD:
         raise PrivacyError(
-            f"The noise of one release would be {scale:.3g} times a row's largest contribution; "
-            "nothing could be seen in it.",
+            f"The noise of one release would be {noise_spread:.3g} times a row's largest "
+            "contribution; nothing could be seen in it.",
             hint="Give a larger epsilon or delta, or a larger share of the budget to this step.",
             code="hopeless-noise",
         )
-    return min(statistic_grid, math.floor(math.log2(scale)) - _STEPS_A_SCALE)
+    return min(statistic_grid, math.floor(math.log2(noise_spread)) - _STEPS_A_SCALE)
+
+
+def wishart_grid(scale: float, rows: int) -> int:
+    """Exponent of the finest grid on which a Wishart difference may be released.
+
+    Its diagonal is known to be a multiple of the double-precision rounding of ``scale D``; a grid
+    2**20 times coarser leaves nothing of that to see (docs/proofs/wishart-difference.md).
+    """
+    return math.ceil(math.log2(scale * rows)) - 52 + 20

@@ -70,9 +70,8 @@ class SeededSource:
     secure = False
 
     def __init__(self, seed: int | np.random.Generator) -> None:
-        rng = np.random.default_rng(seed)
-        self._bits = rng.bit_generator
+        self._rng = np.random.default_rng(seed)
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """The next ``count`` words of the seeded generator."""
-        return np.asarray(self._bits.random_raw(count), dtype=np.uint64)
+        return self._rng.integers(0, 2**64, size=count, dtype=np.uint64)

@@ -22,6 +22,8 @@ from eigenveil.privacy.releases import ReleaseRecord, SamplingError
 
 # Grid of the privacy-loss distributions: pessimistic rounding, so coarser only costs accuracy.
 _PLD_INTERVAL = 1e-4
+# A chance that counts as none in a pure guarantee: no sampler that ends in bounded time avoids one.
+NEGLIGIBLE = 2.0**-80
 
 
 def total_mu(mus: Iterable[float]) -> float:
@@ -60,7 +62,10 @@ def compose(
     )
     mu = total_mu(mus)
     if not mus:
-        epsilon, out_delta, how = pure, 0.0, "adding up pure epsilons"
+        if not (math.isfinite(error.log_ratio) and error.distance <= NEGLIGIBLE):
+            raise delta_below_resolution(0.0)
+        epsilon, out_delta = pure + 2 * error.log_ratio, 0.0
+        how = "adding up pure epsilons"
     else:
         epsilon, out_delta = _epsilon_with_error(mu, pure, delta, error), delta
         how = (

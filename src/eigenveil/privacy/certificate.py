@@ -19,9 +19,10 @@ WHAT_IT_CANNOT_SHOW = (
     "is the word of the software that ran"
 )
 DOUBLE_PRECISION = (
-    "pure-epsilon noise is computed in double precision and then rounded to the release grid; the "
-    "proof is for ideal arithmetic"
+    "noise computed in double precision is rounded to a far coarser grid; the proof is for ideal "
+    "arithmetic"
 )
+PURE_SAMPLING = "a pure guarantee leaves out events of total chance below 2**-80"
 
 
 class Claim(BaseModel):
@@ -59,7 +60,9 @@ class Certificate(BaseModel):
         if self.noise_source == "seeded" and SEEDED not in reasons:
             reasons.insert(0, SEEDED)
         kinds = {record.noise.kind for record in self.releases}
-        caveats = [DOUBLE_PRECISION] if kinds & {"wishart", "vector", "bingham"} else []
+        caveats = [DOUBLE_PRECISION] if kinds & {"wishart", "bingham"} else []
+        if self.wish.delta == 0 and kinds & {"laplace", "vector"}:
+            caveats.append(PURE_SAMPLING)
         return compose(
             self.releases,
             delta=self.wish.delta,

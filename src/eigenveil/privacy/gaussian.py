@@ -69,7 +69,12 @@ def mu_of_epsilon(epsilon: float, delta: float) -> float:
         return _LARGEST_MU
     root = float(
         brentq(
-            lambda m: delta_of_mu(m, epsilon) - delta, 1e-12, _LARGEST_MU, xtol=1e-15, rtol=1e-14
+            lambda m: delta_of_mu(m, epsilon) - delta,
+            1e-12,
+            _LARGEST_MU,
+            xtol=1e-15,
+            rtol=1e-14,
+            maxiter=1000,
         )
     )
     return _step_until(root, lambda m: delta_of_mu(m, epsilon) <= delta, upwards=False)

@@ -88,13 +88,19 @@ class ReleaseRecord(BaseModel):
 
     def sampling_error(self) -> SamplingError:
         """How far the noise that is drawn is from the noise that is proved."""
-        if self.noise.kind != "gaussian":
-            return SamplingError(0.0, 0.0)
-        if self.noise.grid is None:
+        noise = self.noise
+        if noise.grid is None:
             return SamplingError(math.inf, math.inf)
-        return gaussian_sampling_error(
-            self.noise.size, steps_a_scale=math.ldexp(self.noise.scale, -self.noise.grid)
-        )
+        steps = math.ldexp(noise.scale, -noise.grid)
+        match noise.kind:
+            case "gaussian" | "laplace":
+                return lattice_error(noise.size, steps_a_scale=steps)
+            case "vector":
+                return lattice_error(noise.size, steps_a_scale=steps * math.sqrt(noise.size) / 2)
+            case "wishart":
+                return _wishart_error(noise.size, steps)
+            case "bingham":  # ideal arithmetic is assumed, and said in a caveat
+                return SamplingError(0.0, 0.0)
 
 
 class SamplingError(NamedTuple):
@@ -115,15 +121,27 @@ class SamplingError(NamedTuple):
         return (1.0 + math.exp(min(epsilon, 700.0))) * self.distance if self.distance else 0.0
 
 
-def gaussian_sampling_error(size: int, *, steps_a_scale: float) -> SamplingError:
-    """Of ``size`` Gaussian coordinates on a grid with this many steps in a standard deviation.
+def lattice_error(size: int, *, steps_a_scale: float) -> SamplingError:
+    """Of ``size`` coordinates on a grid with this many steps in a noise scale.
 
-    Per coordinate: a factor ``exp(2**-45)`` for the arithmetic and ``8 / steps**2`` between the
+    Per coordinate: a factor ``exp(2**-44)`` for the arithmetic and ``16 / steps**2`` between the
     Gaussian on the grid and the rounded Gaussian; ``2**-120`` for table rounding and the cut tail.
     """
     if steps_a_scale < 1024:
         return SamplingError(math.inf, math.inf)
-    return SamplingError(size * (2.0**-45 + 8.0 / steps_a_scale**2), size * 2.0**-120)
+    return SamplingError(size * (2.0**-44 + 16.0 / steps_a_scale**2), size * 2.0**-120)
+
+
+def _wishart_error(size: int, steps_a_scale: float) -> SamplingError:
+    """Of a Wishart difference computed in double precision and then rounded to the grid.
+
+    Its diagonal lies on a lattice of ``kappa = scale 2**(log2 D - 52)`` before rounding, which
+    costs about ``D kappa**2 / 6`` in grid steps (docs/proofs/wishart-difference.md); ten times
+    that is counted.
+    """
+    rows = (math.isqrt(8 * size + 1) - 1) // 2
+    kappa = steps_a_scale * rows * 2.0**-52
+    return SamplingError(2.0 * rows * kappa**2, 0.0)
 
 
 _NOISE_OF_STATISTIC: dict[Statistic, tuple[NoiseKind, ...]] = {

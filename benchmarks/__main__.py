@@ -1,0 +1,27 @@
+"""Run every benchmark, or the named ones (utility, speed), and write docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from benchmarks import speed, utility
+from benchmarks.report import Report
+
+PARTS = {"speed": speed.run, "utility": utility.run}
+
+
+def main(names: list[str]) -> None:
+    """Measure and report."""
+    report = Report()
+    for name in names or list(PARTS):
+        PARTS[name](report)
+    if not names:
+        target = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(report.markdown(), encoding="utf-8")
+        print(f"written to {target}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,70 @@
+"""How each format is written: by its own library, and not by what is tested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet
+import scipy.sparse
+from numpy.typing import NDArray
+
+from eigenveil.moments.source import RowSource
+
+NAMES = ("alpha", "beta", "gamma")
+
+Saver = Callable[[Path, NDArray, Sequence[str]], None]
+
+
+def _table(array: NDArray, names: Sequence[str]) -> pa.Table:
+    return pa.Table.from_arrays([pa.array(column) for column in array.T], list(names))
+
+
+def _tsv(path: Path, array: NDArray, names: Sequence[str]) -> None:
+    options = pa.csv.WriteOptions(delimiter="\t")
+    with pa.output_stream(str(path), compression="detect") as file:
+        pa.csv.write_csv(_table(array, names), file, options)
+
+
+def _csv(path: Path, array: NDArray, names: Sequence[str]) -> None:
+    with pa.output_stream(str(path), compression="detect") as file:
+        pa.csv.write_csv(_table(array, names), file)
+
+
+NAMED: dict[str, Saver] = {
+    "rows.csv": _csv,
+    "rows.csv.gz": _csv,
+    "rows.tsv": _tsv,
+    "rows.tsv.gz": _tsv,
+    "rows.parquet": lambda path, array, names: pa.parquet.write_table(
+        _table(array, names), path, row_group_size=7
+    ),
+    "rows.arrow": lambda path, array, names: pa.feather.write_feather(
+        _table(array, names), str(path), compression="uncompressed"
+    ),
+    "rows.feather": lambda path, array, names: pa.feather.write_feather(
+        _table(array, names), str(path), compression="lz4", chunksize=5
+    ),
+    "ROWS.IPC": lambda path, array, names: pa.feather.write_feather(
+        _table(array, names), str(path)
+    ),
+}
+NAMELESS: dict[str, Saver] = {
+    "c.npy": lambda path, array, _: np.save(path, np.ascontiguousarray(array)),
+    "fortran.npy": lambda path, array, _: np.save(path, np.asfortranarray(array)),
+    "stored.npz": lambda path, array, _: np.savez(path, X=array, y=np.arange(3)),
+    "packed.npz": lambda path, array, _: np.savez_compressed(path, scores=array, y=np.arange(3)),
+    "fortran.npz": lambda path, array, _: np.savez_compressed(path, X=np.asfortranarray(array)),
+    "csr.npz": lambda path, array, _: scipy.sparse.save_npz(path, scipy.sparse.csr_array(array)),
+    "csc.npz": lambda path, array, _: scipy.sparse.save_npz(path, scipy.sparse.csc_matrix(array)),
+    "coo.npz": lambda path, array, _: scipy.sparse.save_npz(path, scipy.sparse.coo_array(array)),
+}
+
+
+def values(rows: RowSource) -> NDArray:
+    """All rows of a source as one array."""
+    return np.concatenate([block.values for block in rows.blocks()])

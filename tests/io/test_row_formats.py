@@ -1,0 +1,298 @@
+"""The same rows whatever the format, the block size and the order of columns in the file."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from row_formats import NAMED, NAMELESS, NAMES, values
+
+from eigenveil.io import open_rows
+from eigenveil.moments.accumulators import RowSum
+from eigenveil.moments.engine import accumulate
+from eigenveil.moments.rows import RowRule
+
+ALL = NAMED | NAMELESS
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_format_gives_the_same_doubles(name, matrix, tmp_path):
+    ALL[name](tmp_path / name, matrix, NAMES)
+    rows = open_rows([tmp_path / name])
+    assert rows.features == 3
+    assert rows.names == (NAMES if name in NAMED else None)
+    assert not rows.single
+    got = values(rows)
+    assert got.dtype == np.float64
+    np.testing.assert_array_equal(got, matrix)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_blocks_are_of_one_size_and_count_within_the_file(name, matrix, tmp_path, small_blocks):
+    ALL[name](tmp_path / name, matrix, NAMES)
+    blocks = list(open_rows([tmp_path / name]).blocks())
+    assert [b.values.shape for b in blocks] == [(16, 3), (16, 3), (8, 3)]
+    assert [b.first_row for b in blocks] == [0, 16, 32]
+    assert {b.origin for b in blocks} == {str(tmp_path / name)}
+    assert all(b.values.flags.c_contiguous for b in blocks)
+    np.testing.assert_array_equal(np.concatenate([b.values for b in blocks]), matrix)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_rows_can_be_read_again_and_by_two_at_once(name, matrix, tmp_path, small_blocks):
+    ALL[name](tmp_path / name, matrix, NAMES)
+    rows = open_rows([tmp_path / name])
+    next(rows.blocks())  # one left unfinished disturbs nothing
+    for one, other in zip(rows.blocks(), rows.blocks(), strict=True):
+        np.testing.assert_array_equal(one.values, other.values)
+    np.testing.assert_array_equal(values(rows), matrix)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_blocks_stay_as_they_are_while_others_are_read(name, matrix, tmp_path, small_blocks):
+    # workers hold several at a time
+    ALL[name](tmp_path / name, matrix, NAMES)
+    blocks = list(open_rows([tmp_path / name]).blocks())
+    np.testing.assert_array_equal(np.concatenate([b.values for b in blocks]), matrix)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_order_of_columns_in_the_file_does_not_matter(name, matrix, tmp_path):
+    first, second = tmp_path / "first.parquet", tmp_path / name
+    NAMED["rows.parquet"](first, matrix, NAMES)
+    NAMED[name](second, matrix[:, [2, 0, 1]], ["gamma", "alpha", "beta"])
+    rows = open_rows([first, second])
+    assert rows.names == NAMES
+    np.testing.assert_array_equal(values(rows), np.concatenate([matrix, matrix]))
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_columns_are_chosen_in_the_order_asked_for(name, matrix, tmp_path):
+    NAMED[name](tmp_path / name, matrix, NAMES)
+    rows = open_rows([tmp_path / name], columns=["gamma", "alpha"])
+    assert rows.names == ("gamma", "alpha")
+    np.testing.assert_array_equal(values(rows), matrix[:, [2, 0]])
+    rows = open_rows([tmp_path / name], exclude=["beta"])
+    assert rows.names == ("alpha", "gamma")
+    np.testing.assert_array_equal(values(rows), matrix[:, [0, 2]])
+
+
+def test_formats_mix_where_columns_agree(matrix, tmp_path):
+    for name, save in ALL.items():
+        save(tmp_path / name, matrix, NAMES)
+    rows = open_rows([tmp_path / name for name in ALL])
+    assert rows.names == NAMES
+    np.testing.assert_array_equal(values(rows), np.tile(matrix, (len(ALL), 1)))
+
+
+def test_names_come_from_the_first_file_that_has_them(matrix, tmp_path):
+    NAMELESS["c.npy"](tmp_path / "a.npy", matrix, NAMES)
+    NAMED["rows.csv"](tmp_path / "b.csv", matrix, NAMES)
+    assert open_rows([tmp_path / "a.npy", tmp_path / "b.csv"]).names == NAMES
+
+
+def test_sums_are_identical_whatever_the_format(matrix, tmp_path):
+    sums = []
+    for name, save in ALL.items():
+        save(tmp_path / name, matrix, NAMES)
+        total = RowSum(RowRule(bound=1.0), features=3, count_weight=0.0)
+        assert accumulate(open_rows([tmp_path / name]), [total]) == 40
+        sums.append(tuple(total.integers()))
+    assert len(set(sums)) == 1
+
+
+SMALL = [np.float32, np.float16, np.int8, np.uint8, np.int16, np.uint16, np.bool_]
+LARGE = [np.float64, np.int32, np.uint32, np.int64, np.uint64]
+
+
+@pytest.mark.parametrize("kind", SMALL + LARGE)
+@pytest.mark.parametrize("name", ["c.npy", "packed.npz", "rows.parquet", "rows.feather"])
+def test_single_where_single_precision_holds_every_entry(kind, name, tmp_path):
+    array = np.array([[0, 1, 1], [1, 0, 1]]).astype(kind)
+    ALL[name](tmp_path / name, array, NAMES)
+    rows = open_rows([tmp_path / name])
+    assert rows.single == (kind in SMALL)
+    got = values(rows)
+    assert got.dtype == (np.float32 if kind in SMALL else np.float64)
+    np.testing.assert_array_equal(got, array.astype(float))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int8, np.float64, np.int64])
+@pytest.mark.parametrize("name", ["csr.npz", "csc.npz", "coo.npz"])
+def test_single_of_sparse_files(kind, name, tmp_path):
+    array = np.array([[0, 1, 1], [100, 0, 1]]).astype(kind)
+    NAMELESS[name](tmp_path / name, array, NAMES)
+    rows = open_rows([tmp_path / name])
+    assert rows.single == (kind in SMALL)
+    np.testing.assert_array_equal(values(rows), array)
+
+
+def test_single_only_if_every_wanted_column_of_every_file_is(tmp_path):
+    narrow, wide = tmp_path / "narrow.parquet", tmp_path / "wide.parquet"
+    columns = {"a": np.float32([0.1]), "b": np.float32([0.2])}
+    pa.parquet.write_table(pa.table(columns), narrow)
+    pa.parquet.write_table(pa.table(columns | {"b": np.array([0.2])}), wide)
+    assert open_rows([narrow]).single
+    assert not open_rows([wide]).single
+    assert open_rows([wide], columns=["a"]).single
+    mixed = open_rows([narrow, wide])
+    assert not mixed.single
+    assert {b.values.dtype for b in mixed.blocks()} == {np.dtype(float)}
+
+
+def test_text_is_never_single(text):
+    assert not open_rows([text("t.csv", "a,b\ntrue,1\nfalse,2\n")]).single
+
+
+def test_whole_numbers_and_decimals_are_rounded_as_text_is(tmp_path, text):
+    written = ["9007199254740993", "-123456789.01", "0.07", "99999999999999.99"]
+    exact = [Decimal(number) for number in written]
+    pa.parquet.write_table(
+        pa.table({"a": pa.array(exact, pa.decimal128(20, 2))}), tmp_path / "d.parquet"
+    )
+    got = values(open_rows([tmp_path / "d.parquet"]))[:, 0]
+    assert got.tolist() == [float(number) for number in written]
+    text_rows = open_rows([text("t.csv", "a\n" + "\n".join(written))])
+    np.testing.assert_array_equal(values(text_rows)[:, 0], got)
+    np.save(tmp_path / "i.npy", np.array([[9007199254740993]]))
+    assert values(open_rows([tmp_path / "i.npy"]))[0, 0] == float(9007199254740993)
+
+
+def test_truth_values_and_nulls(tmp_path, text):
+    pl.DataFrame(
+        {"a": [1, None, 3], "b": [True, False, None], "c": [None, 2.5, 3.5]}
+    ).write_parquet(tmp_path / "n.parquet")
+    wanted = np.array([[1, 1, np.nan], [np.nan, 0, 2.5], [3, np.nan, 3.5]])
+    np.testing.assert_array_equal(values(open_rows([tmp_path / "n.parquet"])), wanted)
+    path = text("n.csv", "a,b,c\n1,true,\nNA,false,2.5\n3,,3.5\n")
+    np.testing.assert_array_equal(values(open_rows([path])), wanted)
+
+
+def test_byte_order_of_arrays_does_not_matter(matrix, tmp_path):
+    np.save(tmp_path / "big.npy", matrix.astype(">f8"))
+    np.savez(tmp_path / "big.npz", matrix.astype(">f8"))
+    np.testing.assert_array_equal(values(open_rows([tmp_path / "big.npy"])), matrix)
+    np.testing.assert_array_equal(values(open_rows([tmp_path / "big.npz"])), matrix)
+
+
+def test_row_labels_of_pandas_are_no_columns(tmp_path):
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0]}).iloc[[2, 0, 1]]
+    frame.to_parquet(tmp_path / "p.parquet")
+    frame.to_csv(tmp_path / "p.csv")
+    rows = open_rows([tmp_path / "p.parquet", tmp_path / "p.csv"])
+    assert rows.names == ("a", "b")
+    assert values(rows).tolist() == [[3, 6], [1, 4], [2, 5]] * 2
+    labels = open_rows([tmp_path / "p.parquet"], columns=["__index_level_0__"])
+    assert values(labels).tolist() == [[2], [0], [1]]
+
+
+def test_names_with_dots_and_common_beginnings(tmp_path):
+    table = pa.table({"a.b": [1.0], "a": [2.0], "a.b.c": [3.0]})
+    pa.parquet.write_table(table, tmp_path / "dots.parquet")
+    rows = open_rows([tmp_path / "dots.parquet"], columns=["a", "a.b"])
+    assert values(rows).tolist() == [[2.0, 1.0]]
+
+
+def test_text_of_other_programs(text, tmp_path):
+    path = tmp_path / "excel.csv"
+    path.write_bytes(
+        b'\xef\xbb\xbf"a",b,note\r\n"1.5", 2 ,"two\r\nlines, one ""cell"""\r\n3,4e2,\r\n'
+    )
+    assert values(open_rows([path], exclude=["note"])).tolist() == [[1.5, 2], [3, 400]]
+
+
+def test_text_that_looks_like_whole_numbers_at_first(text, monkeypatch):
+    monkeypatch.setattr("eigenveil.io.text._READ_BYTES", 64)
+    path = text("t.csv", "a,b,c\n" + "1,,7\n" * 50 + "2.5,0.25,inf\n")
+    got = values(open_rows([path]))
+    assert got.shape == (51, 3)
+    assert got[-1].tolist() == [2.5, 0.25, np.inf]
+
+
+def test_long_lines_of_text_are_read_whole(text, monkeypatch):
+    # a line is longer than what is read at a time: the header's, the first, and one further on
+    monkeypatch.setattr("eigenveil.io.text._READ_BYTES", 32)
+    lines = [f"{i},{'x' * (700 if i == 60 else 3)},{i / 2}" for i in range(100)]
+    path = text("t.csv", f"a,{'n' * 100},b\n" + "\n".join(lines))
+    got = values(open_rows([path], columns=["a", "b"]))
+    np.testing.assert_array_equal(got, np.c_[np.arange(100), np.arange(100) / 2])
+
+
+def test_many_small_row_groups_make_full_blocks(tmp_path):
+    array = np.arange(3000.0).reshape(1500, 2)
+    table = pa.table({"a": array[:, 0], "b": array[:, 1]})
+    pa.parquet.write_table(table, tmp_path / "small.parquet", row_group_size=3)
+    with (
+        pa.OSFile(str(tmp_path / "small.arrow"), "wb") as sink,
+        pa.ipc.new_file(sink, table.schema) as out,
+    ):
+        out.write_table(table, max_chunksize=1)
+    for name in ("small.parquet", "small.arrow"):
+        rows = open_rows([tmp_path / name])
+        assert [b.values.shape for b in rows.blocks()] == [(1500, 2)]
+        np.testing.assert_array_equal(values(rows), array)
+
+
+def test_a_huge_record_batch_makes_no_huge_block(tmp_path):
+    table = pa.table({"a": np.arange(200_000)})
+    with (
+        pa.OSFile(str(tmp_path / "h.arrow"), "wb") as sink,
+        pa.ipc.new_file(sink, table.schema) as out,
+    ):
+        out.write_table(table)
+    sizes = [b.values.shape[0] for b in open_rows([tmp_path / "h.arrow"]).blocks()]
+    assert sizes == [65536, 65536, 65536, 3392]
+
+
+def test_few_of_many_columns_of_an_arrow_file(matrix, tmp_path):
+    wide = np.tile(matrix, 4)
+    NAMED["rows.feather"](tmp_path / "w.feather", wide, [f"c{i}" for i in range(12)])
+    rows = open_rows([tmp_path / "w.feather"], columns=["c10", "c2"])
+    np.testing.assert_array_equal(values(rows), wide[:, [10, 2]])
+
+
+def test_an_array_in_memory_is_never_made(tmp_path, monkeypatch):
+    # 400 MB, were it not stored as a hole
+    array = np.lib.format.open_memmap(tmp_path / "h.npy", "w+", np.float64, (500_000, 100))
+    array[-1, -1] = 1.0
+    del array
+    last = None
+    for block in open_rows([tmp_path / "h.npy"]).blocks():
+        assert not block.values.flags.owndata
+        last = block
+    assert last is not None
+    assert last.values[-1, -1] == 1.0
+
+
+def test_entries_at_one_place_of_a_sparse_matrix_add_up(tmp_path):
+    parts = {
+        "indices": np.int32([1, 1, 0]),
+        "indptr": np.int32([0, 2, 3]),
+        "data": np.int8([100, 100, 1]),
+    }
+    np.savez(tmp_path / "twice.npz", format=b"csr", shape=np.array([2, 2]), **parts)
+    assert values(open_rows([tmp_path / "twice.npz"])).tolist() == [[0, 200], [1, 0]]
+
+
+def test_one_path_need_not_be_in_a_list(matrix, tmp_path):
+    np.save(tmp_path / "m.npy", matrix)
+    assert open_rows(tmp_path / "m.npy").features == 3
+    assert open_rows(str(tmp_path / "m.npy")).features == 3
+
+
+def test_files_without_rows_beside_one_with_rows(matrix, tmp_path, text):
+    empty = text("empty.csv", "beta,alpha,gamma\n")
+    NAMED["rows.parquet"](tmp_path / "none.parquet", matrix[:0], NAMES)
+    NAMED["rows.parquet"](tmp_path / "some.parquet", matrix, NAMES)
+    np.save(tmp_path / "none.npy", matrix[:0])
+    paths: list[Path] = [tmp_path / name for name in ("none.parquet", "none.npy", "some.parquet")]
+    rows = open_rows([empty, *paths])
+    assert rows.names == ("beta", "alpha", "gamma")
+    np.testing.assert_array_equal(values(rows), matrix[:, [1, 0, 2]])

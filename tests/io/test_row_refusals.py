@@ -1,0 +1,279 @@
+"""Every refusal names the file and the column, and none quotes the data."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import gzip
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+import scipy.sparse
+from row_formats import NAMED, NAMELESS, NAMES, values
+
+from eigenveil.errors import DataError
+from eigenveil.io import open_rows
+from eigenveil.moments.accumulators import NormHistogram
+from eigenveil.moments.engine import accumulate
+
+
+def refusal(paths, **options) -> DataError:
+    with pytest.raises(DataError) as caught:
+        values(open_rows(paths, **options))
+    return caught.value
+
+
+WORDS = {
+    "text": ["secret", "words"],
+    "day": [datetime.date(2020, 1, 1), datetime.date(2020, 1, 2)],
+    "list": [[1.0], [2.0]],
+    "nothing": pa.nulls(2),
+}
+
+
+@pytest.mark.parametrize("kind", WORDS)
+@pytest.mark.parametrize("name", ["t.parquet", "t.feather"])
+def test_a_column_that_is_not_numeric(kind, name, tmp_path):
+    path = tmp_path / name
+    table = pa.table({"good": [1.0, 2.0], "bad": WORDS[kind]})
+    if name.endswith("parquet"):
+        pa.parquet.write_table(table, path)
+    else:
+        pa.feather.write_feather(table, str(path))
+    for options in ({}, {"columns": ["good", "bad"]}):
+        error = refusal([path], **options)
+        assert str(path) in error.message
+        assert "'bad'" in error.message
+        assert "--exclude" in error.hint
+        assert "--columns" in error.hint
+        assert error.code == "not-numeric"
+    for options in ({"columns": ["good"]}, {"exclude": ["bad"]}):
+        assert values(open_rows([path], **options)).tolist() == [[1.0], [2.0]]
+
+
+@pytest.mark.parametrize("content", ["1,secret\n2,3\n", "1,2020-01-01\n2,3\n", "1,12:30\n2,3\n"])
+def test_a_text_column_that_is_not_numeric(content, text):
+    path = text("t.csv", "good,bad\n" + content)
+    for options in ({}, {"columns": ["bad"]}):
+        error = refusal([path], **options)
+        assert error.message == f"{path}: column 'bad' is not a number at row 0."
+        assert "--exclude" in error.hint
+    assert values(open_rows([path], exclude=["bad"])).tolist() == [[1.0], [2.0]]
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz"])
+def test_a_cell_that_is_not_a_number_deep_in_the_file(ending, tmp_path, monkeypatch):
+    monkeypatch.setattr("eigenveil.io.text._READ_BYTES", 256)
+    path = tmp_path / f"t.{ending}"
+    content = "a,b\n" + "1,2\n" * 200 + "3,secret\n" + "1,2\n" * 50
+    path.write_bytes(gzip.compress(content.encode()) if ending == "csv.gz" else content.encode())
+    rows = open_rows([path])
+    with pytest.raises(DataError) as caught:
+        values(rows)
+    assert caught.value.message == f"{path}: column 'b' is not a number at row 200."
+    assert values(open_rows([path], columns=["a"])).shape == (251, 1)
+
+
+def test_a_cell_that_is_not_a_truth_value(text, monkeypatch):
+    monkeypatch.setattr("eigenveil.io.text._READ_BYTES", 64)
+    path = text("t.csv", "a\n" + "true\n" * 30 + "0.5\n")
+    assert refusal([path]).message == f"{path}: column 'a' is not true or false at row 30."
+
+
+def test_a_line_of_another_length(text):
+    path = text("t.csv", "a,b\n1,2\n3,4\nsecret\n")
+    error = refusal([path])
+    assert error.message == f"{path} cannot be read at row 2: 1 columns instead of 2."
+
+
+def test_a_quote_that_never_ends(text, monkeypatch):
+    monkeypatch.setattr("eigenveil.io.text._READ_BYTES", 64)
+    monkeypatch.setattr("eigenveil.io.text._MOST_READ_BYTES", 256)
+    path = text("t.csv", 'a,b\n1,"2\n' + "3,4\n" * 300)
+    error = refusal([path])
+    assert str(path) in error.message
+    assert "a quote never ends" in error.message
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_column_that_is_missing(name, matrix, tmp_path):
+    first, second = tmp_path / "first.parquet", tmp_path / name
+    NAMED["rows.parquet"](first, matrix, NAMES)
+    NAMED[name](second, matrix[:, :2], NAMES[:2])
+    for paths, options in (
+        ([first, second], {}),
+        ([first, second], {"columns": ["gamma"]}),
+        ([second], {"columns": ["alpha", "gamma"]}),
+    ):
+        error = refusal(paths, **options)
+        assert error.message == f"{second} has no column 'gamma'."
+        assert error.hint == "Its columns are 'alpha', 'beta'."
+        assert error.code == "missing-column"
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_column_too_many(name, matrix, tmp_path):
+    first, second = tmp_path / "first.parquet", tmp_path / name
+    NAMED["rows.parquet"](first, matrix[:, :2], NAMES[:2])
+    NAMED[name](second, matrix, NAMES)
+    error = refusal([first, second])
+    assert str(second) in error.message
+    assert "'gamma'" in error.message
+    assert error.code == "extra-column"
+    both = np.concatenate([matrix, matrix])[:, :2]
+    for options in ({"columns": NAMES[:2]}, {"exclude": ["gamma"]}):
+        np.testing.assert_array_equal(values(open_rows([first, second], **options)), both)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_two_columns_of_one_name(name, matrix, tmp_path):
+    NAMED[name](tmp_path / name, matrix, ["a", "b", "a"])
+    for options in ({}, {"columns": ["b"]}):
+        error = refusal([tmp_path / name], **options)
+        assert error.message == f"{tmp_path / name} has more than one column 'a'."
+
+
+def test_a_wish_that_cannot_be_met(matrix, tmp_path):
+    path = tmp_path / "t.csv"
+    NAMED["rows.csv"](path, matrix, NAMES)
+    assert "'alpah'" in refusal([path], exclude=["alpah"]).message
+    assert str(path) in refusal([path], exclude=["alpah"]).message
+    assert "'beta'" in refusal([path], columns=["beta", "alpha", "beta"]).message
+    for options in (
+        {"columns": []},
+        {"exclude": NAMES},
+        {"columns": ["beta"], "exclude": ["beta"]},
+    ):
+        error = refusal([path], **options)
+        assert error.code == "no-columns"
+        assert str(path) in error.message
+
+
+def test_names_cannot_be_wished_of_files_without(matrix, tmp_path):
+    np.save(tmp_path / "m.npy", matrix)
+    for options in ({"columns": ["a"]}, {"exclude": ["a"]}):
+        error = refusal([tmp_path / "m.npy"], **options)
+        assert error.code == "no-names"
+        assert str(tmp_path / "m.npy") in error.message
+
+
+@pytest.mark.parametrize("first", ["a.csv", "a.npy"])
+def test_widths_that_differ(first, matrix, tmp_path):
+    (NAMED["rows.csv"] if first == "a.csv" else NAMELESS["c.npy"])(tmp_path / first, matrix, NAMES)
+    np.save(tmp_path / "b.npy", matrix[:, :2])
+    error = refusal([tmp_path / first, tmp_path / "b.npy"])
+    assert error.message == f"{tmp_path / 'b.npy'} has 2 columns and {tmp_path / first} 3."
+
+
+@pytest.mark.parametrize("name", NAMED | NAMELESS)
+def test_no_rows(name, matrix, tmp_path):
+    (NAMED | NAMELESS)[name](tmp_path / name, matrix[:0], NAMES)
+    error = refusal([tmp_path / name])
+    assert error.message == f"No rows in {tmp_path / name}."
+
+
+@pytest.mark.parametrize("name", NAMED | NAMELESS)
+def test_an_empty_file(name, tmp_path):
+    (tmp_path / name).touch()
+    assert refusal([tmp_path / name]).message.startswith(f"{tmp_path / name} cannot be read: ")
+
+
+@pytest.mark.parametrize("name", [n for n in NAMED | NAMELESS if n not in ("rows.csv", "rows.tsv")])
+def test_a_file_of_another_format(name, tmp_path):
+    (tmp_path / name).write_text("These are words, and no rows.\n" * 20)
+    error = refusal([tmp_path / name])
+    assert str(tmp_path / name) in error.message
+    assert "\n" not in error.message
+    assert error.code == "unreadable"
+
+
+@pytest.mark.parametrize("name", [n for n in NAMED | NAMELESS if n not in ("rows.csv", "rows.tsv")])
+def test_a_file_cut_short(name, matrix, tmp_path):
+    path = tmp_path / name
+    (NAMED | NAMELESS)[name](path, np.tile(matrix, (50, 1)), NAMES)
+    whole = path.read_bytes()
+    for share in (0.02, 0.3, 0.6, 0.95):
+        path.write_bytes(whole[: int(share * len(whole))])
+        error = refusal([path])
+        assert str(path) in error.message
+        assert error.code == "unreadable"
+
+
+@pytest.mark.parametrize("name", NAMED | NAMELESS)
+def test_damage_anywhere_is_a_data_error_or_none(name, matrix, tmp_path):
+    path = tmp_path / name
+    (NAMED | NAMELESS)[name](path, matrix, NAMES)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(11)
+    for _ in range(25):
+        damaged = bytearray(whole)
+        for place in rng.integers(0, min(len(whole), 400), size=3):
+            damaged[int(place) * int(rng.choice([1, -1]))] = int(rng.integers(256))
+        path.write_bytes(damaged)
+        with contextlib.suppress(DataError):
+            values(open_rows([path]))
+
+
+def test_an_index_out_of_range_in_a_sparse_file(tmp_path):
+    path = tmp_path / "s.npz"
+    scipy.sparse.save_npz(path, scipy.sparse.csr_array(np.eye(3)))
+    with np.load(path) as stored:
+        parts = dict(stored)
+    for indices in ([0, 1, 10**6], [0, 1, -5]):
+        np.savez(path, **(parts | {"indices": np.int32(indices)}))
+        assert str(path) in refusal([path]).message
+    np.savez(path, **(parts | {"indptr": np.int32([0, 2, 1, 3])}))
+    assert str(path) in refusal([path]).message
+
+
+@pytest.mark.parametrize(
+    ("arrays", "told"),
+    [
+        ({"a": np.eye(2), "b": np.eye(3)}, ["2 numeric", "'a'", "(3, 3)"]),
+        ({"a": np.arange(3), "b": np.array([["x"]])}, ["0 numeric", "'a'", "'b'"]),
+        ({}, ["0 numeric", "nothing"]),
+        ({"X": np.arange(3), "b": np.eye(2)}, ["int64 of shape (3,)"]),
+    ],
+)
+def test_an_archive_that_leaves_no_choice(arrays, told, tmp_path):
+    np.savez(tmp_path / "a.npz", **arrays)
+    error = refusal([tmp_path / "a.npz"])
+    assert all(part in error.message for part in [str(tmp_path / "a.npz"), *told])
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.arange(4.0), np.ones((2, 2, 2)), np.eye(2) * 1j, np.array([["a"]]), np.ones((3, 0)),
+     np.array([[None]]), np.zeros(2, [("a", float)])],
+)  # fmt: skip
+def test_an_array_that_is_no_matrix_of_numbers(array, tmp_path):
+    np.save(tmp_path / "a.npy", array, allow_pickle=True)
+    error = refusal([tmp_path / "a.npy"])
+    assert str(tmp_path / "a.npy") in error.message
+    assert error.code == "not-numeric"
+
+
+@pytest.mark.parametrize("name", NAMED | NAMELESS)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_an_entry_that_is_not_finite_is_located(name, value, matrix, tmp_path, small_blocks):
+    first, path = tmp_path / "first.parquet", tmp_path / name
+    NAMED["rows.parquet"](first, matrix, NAMES)
+    matrix[29, 1] = value
+    (NAMED | NAMELESS)[name](path, matrix, NAMES)
+    rows = open_rows([first, path])
+    histogram = NormHistogram(None, precision="double", with_count=True)
+    with pytest.raises(DataError) as caught:
+        accumulate(rows, [histogram])
+    assert caught.value.message == f"{path}: row 29, column 'beta' is {value}."
+    assert caught.value.code == "not-finite"
+
+
+def test_a_null_is_located(tmp_path):
+    path = tmp_path / "n.parquet"
+    pa.parquet.write_table(pa.table({"a": [1, 2, 3], "b": [True, True, None]}), path)
+    histogram = NormHistogram(None, precision="double", with_count=True)
+    with pytest.raises(DataError, match=r"n\.parquet: row 2, column 'b' is nan\."):
+        accumulate(open_rows([path]), [histogram])

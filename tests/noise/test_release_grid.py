@@ -1,0 +1,109 @@
+"""The grid of released values, and what noise alone shows in a spectrum."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from statistics_tools import OFF_BY_30_PERCENT
+
+from eigenveil.errors import PrivacyError
+from eigenveil.noise import draws
+from eigenveil.noise.edges import spectral_edge
+from eigenveil.noise.grid import grid_exponent, spread
+from eigenveil.noise.source import SecureSource
+from eigenveil.privacy.releases import Noise
+
+STEPS = 2.0**26  # in the noise of one coordinate
+LARGEST = 2.0**19
+
+
+@given(st.integers(-40, 0), st.floats(1e-9, LARGEST))
+def test_grid_is_the_coarsest_that_holds_the_statistic_and_is_fine_for_the_noise(own, noise):
+    grid = grid_exponent(own, noise)
+    steps = math.ldexp(noise, -grid)
+    assert grid <= own, "the statistic stays on the grid"
+    assert steps >= STEPS * (1 - 1e-15)
+    if grid < own:
+        assert steps / 2 < STEPS
+    assert grid_exponent(own, noise / 2) <= grid
+
+
+@given(st.integers(-40, 0), st.floats(LARGEST, 1e300, exclude_min=True))
+def test_noise_of_half_a_million_rows_is_refused(own, noise):
+    with pytest.raises(PrivacyError) as caught:
+        grid_exponent(own, noise)
+    assert caught.value.code == "hopeless-noise"
+
+
+DRAWS = {
+    "gaussian": lambda **k: draws.isometric_symmetric(30, sigma=k.pop("scale"), **k),
+    "wishart": lambda **k: draws.wishart_difference(30, **k),
+    "vector": lambda **k: draws.vector_symmetric(30, **k),
+}
+
+
+@pytest.mark.parametrize("kind", DRAWS)
+def test_spread_is_the_size_of_an_entry(kind):
+    """The root of the mean square off the diagonal, of 20 matrices, is within a third."""
+    claimed = spread(kind, 0.7, 30 * 31 // 2, 30) * (math.sqrt(0.5) if kind != "wishart" else 1.0)
+    off = np.tril_indices(30, -1)
+    source = SecureSource()
+    seen = [DRAWS[kind](scale=0.7, grid=-30, source=source)[off] * 2.0**-30 for _ in range(20)]
+    assert np.sqrt(np.mean(np.square(seen))) == pytest.approx(claimed, rel=0.33)
+
+
+@pytest.mark.parametrize("kind", DRAWS)
+def test_the_largest_noise_stays_in_64_bits(kind):
+    """At the finest grid of a statistic in double precision, 2**-36."""
+    scale = LARGEST / spread(kind, 1.0, 30 * 31 // 2, 30)
+    drawn = DRAWS[kind](scale=scale, grid=-36, source=SecureSource())
+    assert np.abs(drawn.astype(float)).max() < 2.0**60
+
+
+def mean_edge(draw, matrices):
+    source = SecureSource()
+    drawn = (draw(source) * 2.0**-30 for _ in range(matrices))
+    return np.mean([math.sqrt(np.linalg.eigvalsh(noise.T @ noise)[-1]) for noise in drawn])
+
+
+CASES = {
+    "gaussian, symmetric": (
+        (250, 250, 250 * 251 // 2, "gaussian"),
+        lambda s: draws.isometric_symmetric(250, sigma=1.0, grid=-30, source=s),
+    ),
+    "gaussian, tall": (
+        (400, 50, 400 * 50, "gaussian"),
+        lambda s: draws.gaussian((400, 50), sigma=1.0, grid=-30, source=s),
+    ),
+    "wishart": (
+        (250, 250, 250 * 251 // 2, "wishart"),
+        lambda s: draws.wishart_difference(250, scale=1.0, grid=-30, source=s),
+    ),
+    "vector, symmetric": (
+        (250, 250, 250 * 251 // 2, "vector"),
+        lambda s: draws.vector_symmetric(250, scale=1.0, grid=-30, source=s),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_spectral_edge_is_what_noise_alone_shows(case):
+    """The mean of 12 spectral norms, each of which is spread by less than 2% (measured; Gaussian: by
+    one sigma at most, a norm being 1-Lipschitz): a tenth is more than six deviations of the mean,
+    also after the 2% by which the limit is not yet reached."""
+    (rows, columns, size, kind), draw = CASES[case]
+    edge = spectral_edge(Noise(kind=kind, scale=1.0, size=size, grid=-30), rows, columns)
+    mean = mean_edge(draw, 12)
+    assert mean == pytest.approx(edge, rel=0.1)
+    for factor in OFF_BY_30_PERCENT:
+        assert mean != pytest.approx(factor * edge, rel=0.1)
+
+
+def test_edge_scales_with_the_noise():
+    for kind in ("gaussian", "wishart", "vector"):
+        one, three = (
+            spectral_edge(Noise(kind=kind, scale=s, size=55, grid=-30), 10, 10) for s in (1.0, 3.0)
+        )
+        assert three == pytest.approx(3 * one)
