@@ -1,7 +1,7 @@
 """Every mechanism stays under its claim on worst-case neighbours; broken ones are caught.
 
-The audits run the real path: rows, accumulator, calibrated record, noise on the grid. Each bound is
-wrong with chance at most 1e-8, so this file raises a false alarm less than once in ten million runs.
+The audits run the real path: rows, accumulator, calibrated record, noise on the grid. Each bound
+is wrong with chance at most 1e-8, so this file raises a false alarm less than once in 1e6 runs.
 """
 
 import math

@@ -92,8 +92,9 @@ def worst(contribution, norm, count_weight, adjacency):
         return norm(contribution(in_ball(z[:D])) - contribution(in_ball(z[D:])))
 
     rows = 1 if adjacency == "add-remove" else 2
-    axes = [s * v for v in (*BASIS.T, BASIS[:, 0] * 0.03 + BASIS[:, 2]) for s in (1, -1)]
-    starts = [np.concatenate(pair) * 1.01 for pair in product(axes, repeat=rows)]
+    first, _, outside = BASIS.T
+    axes = [s * v for v in (*BASIS.T, 0.03 * first + outside, 0.03 * first - outside) for s in (1, -1)]
+    starts = [np.concatenate(pair) for pair in product(axes, repeat=rows)]
     starts += list(np.random.default_rng().standard_normal((30, rows * D)))
     best = max(starts, key=change)
     found = [change(best)]

@@ -14,6 +14,20 @@ from eigenveil.cli.results import MODEL
 from eigenveil.errors import DataError, OutputError
 from eigenveil.estimators.pca import PrivatePCA
 from eigenveil.io import open_rows, write_table
+from eigenveil.moments.source import RowSource
+
+
+def _open_for(model: PrivatePCA, files: list[str]) -> RowSource:
+    """The model's columns by name; by position where the files have no names."""
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        return open_rows(files)
+    try:
+        return open_rows(files, columns=[str(name) for name in names])
+    except DataError as error:
+        if error.code != "no-names":
+            raise
+        return open_rows(files)
 
 
 def transform(
@@ -30,8 +44,7 @@ def transform(
             f"{out} exists.", hint="Choose another --out, or say --overwrite.", code="output-exists"
         )
     model = PrivatePCA.load(result / MODEL)
-    names = getattr(model, "feature_names_in_", None)
-    rows = open_rows(files, columns=None if names is None else [str(n) for n in names])
+    rows = _open_for(model, files)
     if rows.features != model.n_features_in_:
         raise DataError(
             f"The files have {rows.features} columns, the model {model.n_features_in_}.",

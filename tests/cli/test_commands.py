@@ -1,0 +1,199 @@
+"""The command line as a new user meets it: what it writes, says, and refuses."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.datasets import load_digits
+
+from eigenveil import PrivatePCA
+from eigenveil.cli.app import main
+
+NAMES = [f"p{i}" for i in range(16)]
+
+
+@pytest.fixture
+def rows(tmp_path):
+    path = tmp_path / "rows.parquet"
+    data = load_digits().data[:, 16:32]
+    pq.write_table(pa.table(list(data.T), names=NAMES), path)
+    return path
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*words):
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return call
+
+
+@pytest.fixture
+def result(rows, tmp_path, run):
+    folder = tmp_path / "result"
+    status, _, _ = run("fit", rows, "-k", 3, "--epsilon", 2, "--out", folder, "--quiet")
+    assert status == 0
+    return folder
+
+
+def test_fit_writes_a_whole_result(result):
+    assert {path.name for path in result.iterdir()} == {
+        "model.npz",
+        "certificate.json",
+        "components.csv",
+        "scree.png",
+        "scree.svg",
+        "projection.png",
+    }
+    assert PrivatePCA.load(result / "model.npz").guarantee_.certified
+
+
+def test_fit_says_what_it_did_and_what_next(rows, tmp_path, run):
+    status, out, err = run("fit", rows, "-k", 3, "--out", tmp_path / "r")
+    assert status == 0
+    for words in ("PC3", "guarantee:", "one row more or less", "second moment", "next: eigenveil"):
+        assert words in out
+    assert "1,797 rows" in err
+
+
+def test_json_is_one_object(rows, tmp_path, run):
+    status, out, err = run("fit", rows, "-k", 3, "--out", tmp_path / "r", "--json")
+    found = json.loads(out)
+    assert status == 0
+    assert err == ""
+    assert len(found["components"]) == 3
+    assert found["guarantee"]["certified"] is True
+
+
+def test_show_and_certify(result, run):
+    status, out, _ = run("show", result)
+    assert status == 0
+    assert "PC1" in out
+    status, out, _ = run("certify", result)
+    assert status == 0
+    assert out.startswith("HOLDS")
+    status, out, _ = run("certify", result, "--json")
+    assert json.loads(out)["holds"] is True
+
+
+def test_certify_sees_noise_that_was_made_smaller(result, run):
+    path = result / "certificate.json"
+    text = json.loads(path.read_text())
+    text["releases"][2]["noise"]["scale"] /= 2
+    path.write_text(json.dumps(text))
+    status, out, _ = run("certify", result)
+    assert status == 8
+    assert "DOES NOT HOLD" in out
+
+
+def test_certify_does_not_certify_seeded_noise(rows, tmp_path, run):
+    run("fit", rows, "--out", tmp_path / "r", "--seed", 1, "--quiet")
+    status, out, _ = run("certify", tmp_path / "r")
+    assert status == 8
+    assert "seed" in out
+
+
+def test_transform_reads_columns_by_name(result, tmp_path, run):
+    data = load_digits().data[:50, 16:32]
+    backwards = tmp_path / "new.csv"
+    np.savetxt(backwards, data[:, ::-1], delimiter=",", header=",".join(NAMES[::-1]), comments="")
+    status, out, _ = run("transform", result, backwards, "--out", tmp_path / "scores.parquet")
+    assert status == 0
+    assert "50 rows" in out
+    scores = pq.read_table(tmp_path / "scores.parquet")
+    model = PrivatePCA.load(result / "model.npz")
+    expected = (data - model.mean_) @ model.components_.T
+    assert scores.column_names == ["PC1", "PC2", "PC3"]
+    assert np.allclose(np.column_stack([scores[c] for c in scores.column_names]), expected)
+
+
+def test_plan_needs_no_data(run):
+    shape = ("--rows", 5000, "--features", 60, "--components", 5)
+    status, out, _ = run("plan", *shape, "--spectrum", "power:1.0", "--json")
+    assert status == 0
+    found = {entry["mechanism"]: entry for entry in json.loads(out)}
+    assert found["gaussian"]["captured_energy"] > found["vector"]["captured_energy"]
+    assert found["sketch"]["message_bytes"] == 8 * 60 * 20
+    status, out, _ = run("plan", *shape, "--delta", 0)
+    assert status == 0
+    assert "wishart" in out
+
+
+def test_usage_errors_are_short(run):
+    for words in (("fit",), ("fit", "a.csv", "--out", "r", "--epsilon", "much"), ("nothing",)):
+        status, out, err = run(*words)
+        assert status == 2
+        assert "Traceback" not in out + err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("--epsilon", 0), 4, "epsilon = 0"),
+        (("--delta", 2), 4, "delta = 2"),
+        (("--delta", 0, "--mechanism", "gaussian"), 4, "wishart"),
+        (("-k", 99), 3, "n_components = 99"),
+        (("--mechanism", "magic"), 3, "mechanism"),
+        (("--columns", "p1,zz"), 3, "'zz'"),
+        (("--budget-split", "moment"), 3, "step=share"),
+        (("--center", "nowhere.npy"), 3, "nowhere.npy"),
+        (("--row-norm", "long"), 3, "row_norm"),
+        (("--epsilon", 0.001), 4, "spent:"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_and_nothing_is_left(
+    words, status, said, rows, tmp_path, run
+):
+    folder = tmp_path / "out" / "result"
+    folder.parent.mkdir()
+    code, out, err = run("fit", rows, *words, "--out", folder)
+    assert code == status
+    assert out == ""
+    assert err.startswith("error: ") or "error: " in err
+    assert said in err
+    assert "hint: " in err
+    assert "Traceback" not in err
+    assert list(folder.parent.iterdir()) == []
+
+
+def test_rows_that_are_not_finite_are_located(tmp_path, run):
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b\n" + "1,2\n" * 5 + "3,nan\n" + "1,2\n" * 5)
+    status, _, err = run("fit", path, "-k", 1, "--out", tmp_path / "r")
+    assert status == 3
+    assert "rows.csv: row 5, column 'b' is nan" in err
+    assert "spent" not in err
+
+
+def test_an_existing_folder_is_kept(rows, result, tmp_path, run):
+    before = (result / "certificate.json").read_text()
+    status, _, err = run("fit", rows, "--out", result)
+    assert status == 7
+    assert "exists" in err
+    assert (result / "certificate.json").read_text() == before
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "mine.txt").write_text("keep")
+    status, _, err = run("fit", rows, "--out", other, "--overwrite")
+    assert status == 7
+    assert (other / "mine.txt").read_text() == "keep"
+    status, _, _ = run("fit", rows, "--out", result, "--overwrite", "--quiet")
+    assert status == 0
+
+
+def test_a_damaged_certificate_is_refused(result, run):
+    (result / "certificate.json").write_text('{"format": "other"}')
+    status, _, err = run("certify", result)
+    assert status == 3
+    assert "certificate" in err
+
+
+def test_debug_shows_the_traceback(run, capsys):
+    status, _, err = run("show", "nowhere", "--debug")
+    assert status == 7
+    assert "Traceback" in err
