@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import sys
 import traceback
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -20,9 +21,21 @@ app = typer.Typer(
     help="Differentially private PCA of data that cannot be pooled. --debug anywhere on the line "
     "shows the traceback of an error.",
     no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"eigenveil {importlib.metadata.version('eigenveil')}")
+        raise typer.Exit
+
+
 for _command in (fit, transform, show, certify, plan):
     app.command()(_command)
 

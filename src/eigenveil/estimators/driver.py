@@ -10,7 +10,7 @@ from eigenveil.estimators.pipeline import Answers, Ask, Factors, Round
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.exponential import release_vectors
-from eigenveil.moments.release import Release, release_sum
+from eigenveil.moments.release import Release
 from eigenveil.moments.source import RowSource
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.releases import ReleaseRecord
@@ -90,4 +90,4 @@ def _teller(progress: RoundProgress, label: str) -> Callable[[int], None]:
 def _release(ask: Ask, source: RandomSource) -> Release:
     if ask.record.noise.kind == "bingham":
         return release_vectors(ask.accumulator, ask.record, source)
-    return release_sum(ask.accumulator, ask.record, source)
+    return ask.accumulator.release(ask.record, source)

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.moments.exact import ExactSum, gram_parts, product_parts
+from eigenveil.moments.release import Release, release_sum
 from eigenveil.moments.rows import DTYPE, Block, FloatArray, Precision, RowRule, integer_rows
-from eigenveil.privacy.releases import Statistic
+from eigenveil.noise.source import RandomSource
+from eigenveil.privacy.releases import ReleaseRecord, Statistic
 
 Layout = Literal["vector", "matrix", "symmetric"]
 
@@ -69,6 +71,10 @@ class Accumulator(ABC):
     @abstractmethod
     def integers(self) -> NDArray[np.int64]:
         """The sum, in units of ``2**grid``, as a new array."""
+
+    def release(self, record: ReleaseRecord, source: RandomSource) -> Release:
+        """The sum with the recorded noise. Each call draws anew: a release happens once."""
+        return release_sum(self, record, source)
 
 
 # Quarter octaves from 2**-40 to 2**40, with one bin below (zero rows too) and one above.

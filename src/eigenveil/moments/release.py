@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.moments.accumulators import Accumulator
 from eigenveil.noise import draws
 from eigenveil.noise.grid import grid_exponent, spread, wishart_grid
 from eigenveil.noise.source import RandomSource
@@ -16,6 +16,9 @@ from eigenveil.privacy.accountant import delta_below_resolution
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import Noise, NoiseKind, ReleaseRecord
+
+if TYPE_CHECKING:
+    from eigenveil.moments.accumulators import Accumulator
 
 # Directions are released rounded to this: fine enough for any use, and far coarser than the
 # arithmetic they were drawn in, which would otherwise give the rows' eigenvectors away.
