@@ -1,6 +1,18 @@
 """Lets the tests import :mod:`statistics_tools`, which lies beside this file."""
 
+import os
+
+import pytest
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 settings.register_profile("eigenveil", deadline=None, database=None)
 settings.load_profile("eigenveil")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread_each_where_workers_share_the_processors():
+    """With ``pytest -n`` the libraries' idle threads would spin in each other's way."""
+    limit = 1 if "PYTEST_XDIST_WORKER" in os.environ else None
+    with threadpool_limits(limit):
+        yield

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +18,7 @@ from eigenveil.errors import DataError, OutputError, PrivacyError
 from eigenveil.estimators.driver import RoundProgress, Run, run_rounds
 from eigenveil.estimators.pipeline import private_pca
 from eigenveil.estimators.settings import Plan, make_plan
+from eigenveil.files import replacing
 from eigenveil.moments.rows import row_norms
 from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.moments.sparse import SparseRows
@@ -324,20 +324,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             "certificate": self.certificate_.model_dump(mode="json"),
         }
         arrays = {name: getattr(self, name) for name in _ARRAYS}
-        target = Path(path)
-        try:
-            handle, scratch = tempfile.mkstemp(dir=target.parent or ".", suffix=".part")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    np.savez_compressed(file, header=np.array(json.dumps(header)), **arrays)
-                Path(scratch).replace(target)
-            except BaseException:
-                Path(scratch).unlink()
-                raise
-        except OSError as error:
-            raise OutputError(
-                f"{target}: {error.strerror or error}.", hint="Choose a folder that can be written."
-            ) from None
+        with replacing(Path(path)) as scratch, scratch.open("wb") as file:
+            np.savez_compressed(file, header=np.array(json.dumps(header)), **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

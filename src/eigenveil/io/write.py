@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -16,6 +14,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from eigenveil.errors import OutputError
+from eigenveil.files import replacing
 
 
 def write_table(path: str | Path, array: NDArray[np.floating[Any]], names: Sequence[str]) -> None:
@@ -39,19 +38,8 @@ def write_table(path: str | Path, array: NDArray[np.floating[Any]], names: Seque
         )
     if array.ndim != 2 or array.shape[1] != len(names):
         raise ValueError(f"array of shape {array.shape} with {len(names)} names")
-    try:
-        handle, scratch = tempfile.mkstemp(dir=target.parent, suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                write(file, array, names)
-            Path(scratch).replace(target)
-        except BaseException:
-            Path(scratch).unlink()
-            raise
-    except OSError as error:
-        raise OutputError(
-            f"{target}: {error.strerror or error}.", hint="Choose a folder that can be written."
-        ) from None
+    with replacing(target) as scratch, scratch.open("wb") as file:
+        write(file, array, names)
 
 
 def _table(array: NDArray[Any], names: Sequence[str]) -> Any:

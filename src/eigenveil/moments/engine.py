@@ -35,7 +35,7 @@ def accumulate(
         Naming file, row and column of an entry that is not finite.
     """
     values = sum(a.size for a in accumulators)
-    workers = min(_MOST_WORKERS, len(os.sched_getaffinity(0)))
+    workers = min(_MOST_WORKERS, _processors())
     if values > _MOST_VALUES_FOR_WORKERS:
         workers = 1
     sets: list[Sequence[Accumulator]] = [accumulators]
@@ -43,11 +43,12 @@ def accumulate(
     blocks = iter(rows.blocks())
     lock = threading.Lock()
     read = 0
+    failed = False  # one worker's error ends the others' work
 
     def next_block() -> Block | None:
         nonlocal read
         with lock:
-            block = next(blocks, None)
+            block = None if failed else next(blocks, None)
             if block is not None:
                 read += block.values.shape[0]
                 if progress is not None:
@@ -55,11 +56,13 @@ def accumulate(
             return block
 
     def work(mine: Sequence[Accumulator]) -> None:
+        nonlocal failed
         while (block := next_block()) is not None:
             try:
                 for accumulator in mine:
                     accumulator.update(block)
             except NonFiniteEntry as error:
+                failed = True
                 raise _located(error, block, rows) from None
         for accumulator in mine:
             accumulator.settle()
@@ -67,13 +70,22 @@ def accumulate(
     if workers == 1:
         work(accumulators)
         return read
-    with single_threaded_blas(), ThreadPoolExecutor(workers) as pool:
-        for future in [pool.submit(work, mine) for mine in sets]:
-            future.result()
-    for other in sets[1:]:
-        for mine, theirs in zip(accumulators, other, strict=True):
+    with single_threaded_blas(), ThreadPoolExecutor(workers - 1) as pool:
+        others = [pool.submit(work, mine) for mine in sets[1:]]
+        work(accumulators)
+        for other in others:
+            other.result()
+    for copies in sets[1:]:
+        for mine, theirs in zip(accumulators, copies, strict=True):
             mine.merge(theirs)
     return read
+
+
+def _processors() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _located(error: NonFiniteEntry, block: Block, rows: RowSource) -> DataError:

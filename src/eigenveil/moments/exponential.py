@@ -7,6 +7,8 @@ the record counts them.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
@@ -40,15 +42,23 @@ def sequential_bingham(
 ) -> NDArray[np.float64]:
     """Orthonormal rows, each of density ``exp(u' exponent u)`` given the ones before."""
     size = exponent.shape[0]
-    rest = np.eye(size)  # orthonormal columns: a basis of what is left
+    basis = np.eye(size)  # orthonormal columns that span what is left
+    seen = np.array(exponent)  # the exponent in that basis
     vectors = np.empty((count, size))
     for index in range(count):
-        seen = rest.T @ exponent @ rest
-        energies, axes = scipy.linalg.eigh(seen, overwrite_a=True, check_finite=False)
-        coordinates = axes @ bingham_vector(energies, source)
-        vectors[index] = rest @ coordinates
-        if index + 1 < count:
-            # complete the drawn direction to a basis; its other columns span what is left
-            full, _ = np.linalg.qr(coordinates[:, None], mode="complete")
-            rest = rest @ full[:, 1:]
+        energies, axes = scipy.linalg.eigh(seen, check_finite=False)
+        direction = axes @ bingham_vector(energies, source)
+        vectors[index] = basis @ direction
+        # the reflection that swaps the direction with the first axis turns the other axes into a
+        # basis of what is left
+        mirror = direction.copy()
+        mirror[0] += math.copysign(1.0, direction[0])
+        mirror /= np.linalg.norm(mirror)
+        seen = _reflected(_reflected(seen, mirror).T, mirror)[1:, 1:]
+        basis = _reflected(basis, mirror)[:, 1:]
     return vectors
+
+
+def _reflected(matrix: NDArray[np.float64], mirror: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The matrix times the reflection ``I - 2 mirror mirror'``."""
+    return np.asarray(matrix - np.outer(matrix @ (2.0 * mirror), mirror))

@@ -135,7 +135,8 @@ def row_norms(rows: FloatArray) -> NDArray[np.float64]:
     DataError
         Naming the first entry that is not a finite number, as (row, column) of the block.
     """
-    squares = np.vecdot(rows, rows)
+    with np.errstate(over="ignore"):  # such rows are looked at again
+        squares = np.vecdot(rows, rows)
     norms = np.sqrt(squares, dtype=np.float64)
     # below this a squared norm has lost digits to underflow; above the largest it is infinite
     doubtful = ~np.isfinite(norms) | (norms < 1e-15)
@@ -191,8 +192,8 @@ def integer_rows(
         if attempt < _MENDS - 1:  # shorten by what the rounding added, and a little more
             narrow[long] *= np.sqrt(limit / squares[long]) * (1.0 - 0.5 / radius)
             rounded[long] = np.rint(rows[long] * narrow[long, None])
-        else:  # rounding towards zero from half the length is shorter for certain
-            rounded[long] = np.trunc(rows[long] * (narrow[long, None] * 0.5))
+        else:  # rounding towards zero is shorter for certain
+            rounded[long] = np.trunc(rows[long] * narrow[long, None])
         squares[long] = np.vecdot(rounded[long], rounded[long])
         long = long[squares[long] > limit]
     if long.size:

@@ -145,7 +145,7 @@ def read_certificate(path: Path) -> Certificate:
         When it is absent, or not a certificate (the field is named).
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes()
     except OSError as error:
         raise OutputError(
             f"{path}: {error.strerror or error}.",

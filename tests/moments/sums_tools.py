@@ -1,0 +1,83 @@
+"""Rows of every nasty kind, and the five sums over them."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+from eigenveil.moments.accumulators import (
+    ComponentEnergy,
+    NormHistogram,
+    RowSum,
+    SecondMoment,
+    Sketch,
+)
+from eigenveil.moments.rows import DTYPE, Block, RowRule
+
+COUNT_WEIGHT = 0.25
+
+
+def nasty_rows(count, features, seed, precision="double"):
+    """Rows of very different lengths and shapes, as finite entries of the arithmetic."""
+    rng = np.random.default_rng(seed)
+    dtype = DTYPE[precision]
+    large, tiny = (1e300, 1e-310) if precision == "double" else (3e38, 1e-44)
+    rows = rng.standard_normal((count, features)) * 10.0 ** rng.integers(-6, 7, (count, 1))
+    for row, kind in zip(rows, rng.integers(0, 12, count), strict=True):
+        match kind:
+            case 0:
+                row[:] = 0.0
+            case 1:
+                row[:] = large * rng.choice([-1, 1], features)
+            case 2:
+                row[:] = tiny
+            case 3:
+                row[:] = 0.0
+                row[rng.integers(features)] = rng.choice([1.0, -7.5, large, tiny])
+            case 4:
+                row[:] = -3.25
+            case 5:
+                row[:] = rng.choice([0.0, 1.0], features)
+            case 6:
+                row[0] = large
+            case 7:
+                row[:] = float(np.finfo(np.float32).max) * rng.choice([-1, 1], features)
+    return rows.astype(dtype)
+
+
+def random_basis(features, columns):
+    """The same for every call: merged sums must have one basis."""
+    rng = np.random.default_rng(features)
+    return np.linalg.qr(rng.standard_normal((features, columns)))[0]
+
+
+def make(kind, features, precision="double", centre=None, bound=0.0):
+    """An empty sum of each kind."""
+    rule = RowRule(centre=centre, bound=bound, precision=precision)
+    few = min(features, 3)
+    match kind:
+        case "histogram":
+            return NormHistogram(centre, precision=precision, with_count=True)
+        case "row sum":
+            finer = RowRule(centre=centre, bound=bound, precision=precision, extra_bits=2)
+            return RowSum(finer, features=features, count_weight=COUNT_WEIGHT)
+        case "second moment":
+            return SecondMoment(rule, features=features)
+        case "sketch":
+            return Sketch(rule, random_basis(features, few), clip=0.5)
+        case "energy":
+            components = random_basis(features, few).T
+            return ComponentEnergy(rule, components, count_weight=COUNT_WEIGHT)
+
+
+KINDS = ("histogram", "row sum", "second moment", "sketch", "energy")
+PRECISIONS = ("single", "double")
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def total(accumulator, rows):
+    """The sum over rows given as one block, as Python integers."""
+    accumulator.update(Block(rows))
+    return python(accumulator)
+
+
+def python(accumulator):
+    return accumulator.integers().astype(object)

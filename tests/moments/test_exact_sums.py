@@ -1,0 +1,170 @@
+"""Sums against Python's integers, where floats would round and where they would overflow."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sums_tools import COUNT_WEIGHT, KINDS, PRECISIONS, SEEDS, make, nasty_rows, python, total
+
+from eigenveil.errors import DataError
+from eigenveil.moments.accumulators import BINS, bin_upper_edges
+from eigenveil.moments.exact import ExactSum, gram_parts, product_parts
+from eigenveil.moments.rows import Block, RowRule
+
+every_precision = pytest.mark.parametrize("precision", PRECISIONS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@every_precision
+@given(seed=SEEDS)
+def test_a_sum_is_the_sum_of_its_rows(kind, precision, seed):
+    """Each row alone, added up as Python integers."""
+    rows = nasty_rows(40, 6, seed, precision)
+    alone = [total(make(kind, 6, precision), row[None]) for row in rows]
+    assert np.array_equal(total(make(kind, 6, precision), rows), sum(alone))
+
+
+@every_precision
+@given(seed=SEEDS)
+def test_what_one_row_adds_is_what_the_statistic_says(precision, seed):
+    row = nasty_rows(1, 6, seed, precision)
+    q, _ = RowRule(precision=precision)(Block(row))
+    q = q[0].astype(object)
+    assert np.array_equal(total(make("second moment", 6, precision), row), np.outer(q, q))
+    fine, _ = RowRule(precision=precision, extra_bits=2)(Block(row))
+    sum_ = total(make("row sum", 6, precision), row)
+    assert np.array_equal(sum_[:-1], fine[0].astype(object))
+    assert sum_[-1] == COUNT_WEIGHT * 2 ** RowRule(precision=precision, extra_bits=2).bits
+    histogram = total(make("histogram", 6, precision), row)
+    norm = float(np.linalg.norm(row[0].astype(np.longdouble)))
+    assert histogram.sum() == 2
+    assert histogram[-1] == 1
+    place = int(np.flatnonzero(histogram[:-1])[0])
+    edges = bin_upper_edges()
+    assert norm <= edges[place] * (1 + 1e-6)
+    assert place == 0 or norm >= edges[place - 1] * (1 - 1e-6)
+
+
+def test_norm_bins_hold_their_edges():
+    edges = bin_upper_edges()
+    assert edges.size == BINS
+    assert edges[0] == 2.0**-40
+    assert np.isinf(edges[-1])
+    for place in (0, 7, 160, BINS - 2):
+        norms = edges[place] * np.array([1 - 1e-9, 1 + 1e-9])
+        found = [total(make("histogram", 1), np.array([[n]]))[:-1].argmax() for n in norms]
+        assert found == [place, place + 1]
+
+
+def object_gram(rows):
+    whole = rows.astype(object)
+    return whole.T @ whole
+
+
+@pytest.mark.parametrize("signs", [(1,), (1, -1)], ids=["one sign", "mixed signs"])
+def test_one_feature_with_all_energy_is_summed_without_rounding(signs):
+    """Single precision holds 64 such squares: the rows must be halved again and again."""
+    rng = np.random.default_rng()
+    rows = np.zeros((5000, 3), dtype=np.float32)
+    rows[:, 0] = 511 * rng.choice(signs, 5000)
+    rows[:, 1] = rng.integers(-20, 21, 5000)
+    rows[::2, 2] = 31 * rng.choice(signs, 2500)
+    parts = list(gram_parts(rows, 2.0**24))
+    assert len(parts) > 64
+    assert sum(count for _, count in parts) == 5000
+    exact = object_gram(rows)
+    assert np.array_equal(sum(part.astype(object) for part, _ in parts), exact)
+    # the mutant, one product in single precision, rounds (unless the library sums in a luckier way)
+    running = np.float32(0)
+    for square in rows[:, 0] ** 2:
+        running += square
+    assert int(running) != exact[0, 0]
+    moment = make("second moment", 3, "single")
+    for part in np.split(rows, 7 * [0] + [3000]):
+        moment.update(Block(part))
+    assert moment.integers()[0, 0] == 5000 * 4**9 or abs(int(moment.integers()[0, 0])) <= 5000 * 4**9
+
+
+@every_precision
+def test_unit_rows_along_one_axis_add_up_exactly(precision):
+    for sign in (1.0, -1.0):
+        rows = np.zeros((20_000, 4), dtype=np.float64)
+        rows[:, 2] = 5.0 * sign
+        one = total(make("second moment", 4, precision), rows[:1])
+        assert one[2, 2] >= 0.99 * 4 ** RowRule(precision=precision).bits
+        assert np.array_equal(total(make("second moment", 4, precision), rows), 20_000 * one)
+        row = total(make("row sum", 4, precision), rows[:1])
+        assert np.array_equal(total(make("row sum", 4, precision), rows), 20_000 * row)
+        seen = total(make("sketch", 4, precision), rows[:1])
+        assert np.array_equal(total(make("sketch", 4, precision), rows), 20_000 * seen)
+        energy = total(make("energy", 4, precision), rows[:1])
+        assert np.array_equal(total(make("energy", 4, precision), rows), 20_000 * energy)
+
+
+@given(seed=SEEDS, size=st.integers(1, 400))
+def test_products_of_two_matrices_are_exact(seed, size):
+    rng = np.random.default_rng(seed)
+    left = rng.integers(-512, 513, (size, 3)).astype(np.float32)
+    right = rng.integers(-512, 513, (size, 2)).astype(np.float32)
+    parts = list(product_parts(left, right, 2.0**24))
+    assert sum(count for _, count in parts) == size
+    exact = left.astype(object).T @ right.astype(object)
+    assert np.array_equal(sum(part.astype(object) for part, _ in parts), exact)
+
+
+def test_parts_of_no_rows_are_nothing():
+    empty = np.zeros((0, 3), dtype=np.float32)
+    assert [count for _, count in gram_parts(empty, 2.0**24)] == [0]
+    assert [count for _, count in product_parts(empty, empty, 2.0**24)] == [0]
+
+
+TERM = 2.0**40
+
+
+@given(st.lists(st.tuples(st.integers(1, 3000), SEEDS), max_size=30), st.integers(0, 30))
+def test_sums_beyond_the_floats_move_to_integers(additions, cut):
+    """Terms of 2^40: 2^13 rows fill a float. Near the largest they can be, with odd low digits."""
+    one, other = (ExactSum((3,), largest_term=TERM) for _ in range(2))
+    exact = np.zeros(3, dtype=object)
+    for index, (rows, seed) in enumerate(additions):
+        rng = np.random.default_rng(seed)
+        values = [int(v) for v in rng.integers(-(2**40), 2**40 + 1, 3)]
+        part = np.array([v * rows if rows * abs(v) < 2**53 else v for v in values], dtype=float)
+        (one if index < cut else other).add(part, rows)
+        exact += [int(p) for p in part]
+    theirs = other.integers()
+    one.merge(other)
+    assert np.array_equal(one.integers().astype(object), exact)
+    assert np.array_equal(other.integers(), theirs)
+
+
+def test_the_largest_sums_are_exact_and_larger_ones_refused():
+    sum_ = ExactSum((1,), largest_term=TERM)
+    rows = 2**13
+    for _ in range(2**9):  # 2^62 in all
+        sum_.add(np.array([float(2**53 - 1)]), rows)
+    assert int(sum_.integers()[0]) == 2**9 * (2**53 - 1)
+    with pytest.raises(DataError) as caught:
+        sum_.add(np.array([1.0]), 1)
+    assert caught.value.code == "too-many-rows"
+    half = ExactSum((1,), largest_term=TERM)
+    half.add(np.array([1.0]), 2**21)
+    more = ExactSum((1,), largest_term=TERM)
+    more.add(np.array([1.0]), 2**21 + 1)
+    with pytest.raises(DataError):
+        half.merge(more)
+
+
+def test_float_sums_alone_would_round():
+    """The mutant: never settling."""
+    values = [float(2**53 - 1)] * 3
+    sum_ = ExactSum((1,), largest_term=TERM)
+    for value in values:
+        sum_.add(np.array([value]), 2**13)
+    exact = sum(int(v) for v in values)
+    assert int(sum_.integers()[0]) == exact
+    assert int(sum(values)) != exact
+
+
+def test_python_integers_are_what_is_compared():
+    assert python(make("histogram", 2)).dtype == object

@@ -1,0 +1,154 @@
+"""All five sums are monoids, bit for bit: no split, order, merge or thread changes an integer."""
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sums_tools import KINDS, PRECISIONS, SEEDS, make, nasty_rows, python
+
+from eigenveil.errors import DataError
+from eigenveil.moments.accumulators import SecondMoment
+from eigenveil.moments.engine import accumulate
+from eigenveil.moments.rows import Block
+from eigenveil.moments.source import ArrayRows
+
+D = 5
+every_kind = pytest.mark.parametrize("kind", KINDS)
+every_precision = pytest.mark.parametrize("precision", PRECISIONS)
+
+
+def summed(kind, precision, *blocks):
+    accumulator = make(kind, D, precision)
+    for rows in blocks:
+        accumulator.update(Block(rows))
+    return accumulator
+
+
+def same(one, other):
+    return np.array_equal(one.integers(), other.integers())
+
+
+@st.composite
+def split_rows(draw, precision, most=60):
+    """Rows, and the same rows cut into blocks."""
+    count = draw(st.integers(0, most))
+    rows = nasty_rows(count, D, draw(SEEDS), precision)
+    cuts = sorted(draw(st.lists(st.integers(0, count), max_size=6)))
+    return rows, np.split(rows, cuts)
+
+
+@every_kind
+@every_precision
+@given(data=st.data())
+def test_any_blocks_in_any_order_give_the_same_integers(kind, precision, data):
+    rows, blocks = data.draw(split_rows(precision))
+    whole = summed(kind, precision, rows)
+    assert same(whole, summed(kind, precision, *data.draw(st.permutations(blocks))))
+    shuffled = rows[np.random.default_rng(data.draw(SEEDS)).permutation(len(rows))]
+    assert same(whole, summed(kind, precision, shuffled))
+
+
+@every_kind
+@every_precision
+@given(data=st.data())
+def test_merge_is_associative_and_commutative_with_fresh_as_identity(kind, precision, data):
+    parts = [data.draw(split_rows(precision, 20))[0] for _ in range(3)]
+    whole = summed(kind, precision, *parts)
+
+    def parted():
+        return [summed(kind, precision, rows) for rows in parts]
+
+    a, b, c = parted()
+    b.merge(c)
+    a.merge(b)
+    assert same(a, whole)
+    assert same(b, summed(kind, precision, *parts[1:])), "what is merged is left unchanged"
+    a, b, c = parted()
+    c.merge(a)
+    c.merge(b)
+    assert same(c, whole)
+    empty = whole.fresh()
+    assert not empty.integers().any()
+    empty.merge(whole)
+    whole.merge(whole.fresh())
+    assert same(empty, whole)
+    # and a sum goes on after it has been merged and read
+    whole.update(Block(parts[0]))
+    assert same(whole, summed(kind, precision, *parts, parts[0]))
+
+
+@every_kind
+@given(data=st.data())
+def test_reading_and_settling_change_nothing(kind, data):
+    rows, blocks = data.draw(split_rows("double"))
+    accumulator = make(kind, D)
+    for block in blocks:
+        accumulator.update(Block(block))
+        accumulator.settle()
+        accumulator.integers()[...] = 7  # a copy
+    assert same(accumulator, summed(kind, "double", rows))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+@every_precision
+@settings(max_examples=10)
+@given(seed=SEEDS, rows_a_block=st.integers(1, 200))
+def test_any_number_of_threads_gives_the_same_integers(threads, precision, seed, rows_a_block):
+    rows = nasty_rows(500, D, seed, precision)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "sched_getaffinity", lambda _: set(range(threads)))
+        sums = [make(kind, D, precision) for kind in KINDS]
+        told = []
+        source = ArrayRows(rows, rows_a_block=rows_a_block)
+        assert accumulate(source, sums, progress=told.append) == 500 == sum(told)
+    for kind, parallel in zip(KINDS, sums, strict=True):
+        assert same(parallel, summed(kind, precision, rows))
+
+
+@every_kind
+def test_sums_with_a_centre_are_order_free_too(kind):
+    rows = np.random.default_rng().standard_normal((700, D)) + 3
+    centre = rows.mean(axis=0)
+    sums = [make(kind, D, centre=centre, bound=1.5) for _ in range(2)]
+    sums[0].update(Block(rows))
+    for row in rows[::-1]:
+        sums[1].update(Block(row[None]))
+    assert same(*sums)
+
+
+def test_more_rows_than_wait_for_a_product():
+    rows = np.random.default_rng().standard_normal((9000, 3))
+    one, other = (make("second moment", 3) for _ in range(2))
+    one.update(Block(rows))
+    for part in np.split(rows, [1, 4095, 4096, 4097, 8500]):
+        other.update(Block(part))
+    assert same(one, other)
+    assert same(one, other), "reading twice"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("other", KINDS)
+def test_sums_of_different_kinds_do_not_merge(kind, other):
+    mine = make(kind, D)
+    for theirs in [make(other, D)] if kind != other else [make(kind, D + 1)]:
+        if kind == other == "histogram":
+            continue
+        before = python(mine)
+        with pytest.raises(DataError) as caught:
+            mine.merge(theirs)
+        assert caught.value.code == "merge-mismatch"
+        assert np.array_equal(python(mine), before)
+
+
+def test_sums_on_different_grids_do_not_merge():
+    for kind in ("row sum", "second moment", "sketch"):
+        with pytest.raises(DataError):
+            make(kind, D, "single").merge(make(kind, D, "double"))
+
+
+def test_an_empty_moment_holds_no_matrix():
+    moment = make("second moment", 5000)
+    assert isinstance(moment, SecondMoment)
+    assert moment._sum is None

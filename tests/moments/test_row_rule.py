@@ -1,0 +1,132 @@
+"""Prepared rows: integer vectors no longer than the bound, each a function of its row alone."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sums_tools import PRECISIONS, SEEDS, nasty_rows
+
+from eigenveil.errors import DataError
+from eigenveil.moments.rows import DTYPE, Block, NonFiniteEntry, RowRule, integer_rows, row_norms
+
+WIDTHS = (1, 3, 7, 61, 64, 785)
+
+
+def prepared(rule, rows):
+    """Prepared rows and their squared norms as Python integers; every promise of integers checked."""
+    q, squares = rule(Block(rows))
+    whole = q.astype(object)
+    exact = [sum(int(entry) ** 2 for entry in row) for row in whole]
+    assert np.all(q == np.rint(q))
+    assert [int(s) for s in squares] == exact, "the squared norms are exact"
+    return q, exact
+
+
+ENTRIES = {
+    "double": st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from([0.0, 1e300, -1e300, 1e-310, 5e-324, 1.0, float(np.finfo(np.float32).max)]),
+    "single": st.floats(width=32, allow_nan=False, allow_infinity=False)
+    | st.sampled_from([0.0, float(np.finfo(np.float32).max), float(np.float32(1e-45)), 1.0]),
+}
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@given(data=st.data())
+def test_no_prepared_row_is_longer_than_the_bound(precision, data):
+    features = data.draw(st.integers(1, 12))
+    entry = ENTRIES[precision]
+    row = arrays(DTYPE[precision], features, elements=entry) | entry.map(
+        lambda v: np.full(features, v, DTYPE[precision])
+    )
+    rows = np.stack(data.draw(st.lists(row, min_size=1, max_size=4)))
+    bound = data.draw(st.sampled_from([0.0, 1.0, 1e-300, 1e300]) | st.floats(1e-5, 1e5))
+    rule = RowRule(
+        bound=bound, precision=precision, extra_bits=data.draw(st.sampled_from([0, 1, 2, -4]))
+    )
+    q, squares = prepared(rule, rows)
+    assert max(squares) <= 4**rule.bits
+    zero = ~rows.any(axis=1)
+    assert not q[zero].any(), "a zero row stays zero"
+
+
+@pytest.mark.parametrize("features", WIDTHS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@given(seed=SEEDS)
+def test_prepared_rows_are_close_to_the_rows(features, precision, seed):
+    rows = nasty_rows(20, features, seed, precision)
+    for bound in (0.0, 10.0):
+        rule = RowRule(bound=bound, precision=precision)
+        q, squares = prepared(rule, rows)
+        wide = rows.astype(float)
+        largest = np.maximum(np.abs(wide).max(axis=1, initial=0.0), 1e-323)[:, None]
+        lengths = (largest * np.linalg.norm(wide / largest, axis=1)[:, None]).clip(1e-323)
+        with np.errstate(over="ignore", under="ignore"):
+            ideal = wide / largest / np.maximum(lengths / largest, bound / largest)
+        step = 2.0**-rule.bits
+        rounding = math.sqrt(features) * step / 2  # once, and as much again where it is mended
+        margin = features * step**2 / 24 + step  # the public factor
+        error = np.linalg.norm(q * step - ideal, axis=1)
+        normal = lengths[:, 0] > 1e-300 if precision == "double" else lengths[:, 0] > 1e-36
+        assert np.all(error[normal] <= 2 * rounding + 3 * margin + 1e-6)
+
+
+@pytest.mark.parametrize("features", WIDTHS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("centred", [False, True])
+@given(seed=SEEDS)
+def test_a_row_does_not_depend_on_its_place_or_its_neighbours(features, precision, centred, seed):
+    rows = nasty_rows(33, features, seed, precision)
+    if centred:
+        rows = np.clip(rows, -1e30, 1e30)  # a centre moves no finite entry beyond the range
+    centre = np.random.default_rng(seed).standard_normal(features) if centred else None
+    for bound in (0.0, 2.5):
+        rule = RowRule(centre=centre, bound=bound, precision=precision)
+        whole, squares = rule(Block(rows))
+        alone = [rule(Block(rows[i : i + 1])) for i in range(len(rows))]
+        assert np.array_equal(whole, np.concatenate([q for q, _ in alone]))
+        assert np.array_equal(squares, np.concatenate([s for _, s in alone]))
+        for part in (slice(None, None, -1), slice(5, None), slice(1, 20, 3)):
+            assert np.array_equal(rule(Block(rows[part]))[0], whole[part])
+        assert np.array_equal(rule(Block(np.asfortranarray(rows)))[0], whole)
+        out = np.full_like(whole, np.nan)
+        assert np.array_equal(rule(Block(rows), out=out)[0], whole)
+        assert np.array_equal(out, whole)
+
+
+def test_a_block_is_left_unchanged():
+    rows = nasty_rows(50, 7, 1)
+    before = rows.copy()
+    RowRule(bound=1.0)(Block(rows))
+    assert np.array_equal(rows, before)
+
+
+def test_rounding_alone_would_make_rows_too_long():
+    """The mutant: rounding to the grid without mending."""
+    rows = np.random.default_rng().standard_normal((2000, 64))
+    q = np.rint(rows / np.linalg.norm(rows, axis=1)[:, None] * 2**9)
+    assert np.sum(np.sum(q * q, axis=1) > 4**9) > 100
+    mended, squares = integer_rows(rows, 2**9 / np.linalg.norm(rows, axis=1), 2.0**9)
+    assert squares.max() <= 4**9
+    assert np.array_equal(np.sum(mended**2, axis=1), squares)
+
+
+@given(SEEDS)
+def test_norms_are_right_beyond_the_range_of_squares(seed):
+    for precision in PRECISIONS:
+        rows = nasty_rows(30, 5, seed, precision)
+        assert np.allclose(row_norms(rows), [math.hypot(*map(float, row)) for row in rows], rtol=1e-6)
+
+
+@given(st.integers(0, 6), st.integers(0, 3), st.sampled_from([np.nan, np.inf, -np.inf]), SEEDS)
+def test_an_entry_that_is_no_number_is_located(row, column, value, seed):
+    for precision in PRECISIONS:
+        rows = nasty_rows(7, 4, seed, precision)
+        rows[row, column] = value
+        with pytest.raises(NonFiniteEntry) as caught:
+            RowRule(precision=precision)(Block(rows))
+        assert (caught.value.row, caught.value.column) == (row, column)
+        assert caught.value.code == "not-finite"
+        assert isinstance(caught.value, DataError)

@@ -1,0 +1,139 @@
+"""Records hold what a guarantee follows from, and nothing unproved."""
+
+import math
+from itertools import product
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from releases_tools import release
+from scipy import stats
+
+from eigenveil.privacy.guarantee import ADJACENCIES
+from eigenveil.privacy.releases import PROOFS, Noise, NoiseKind, ReleaseRecord, Statistic
+
+PROVED = {
+    ("norm-histogram", "gaussian"),
+    ("norm-histogram", "laplace"),
+    ("row-sum", "gaussian"),
+    ("row-sum", "vector"),
+    ("second-moment", "gaussian"),
+    ("second-moment", "wishart"),
+    ("second-moment", "vector"),
+    ("sketch", "gaussian"),
+    ("sketch", "vector"),
+    ("component-energy", "gaussian"),
+    ("component-energy", "laplace"),
+    ("bingham-vectors", "bingham"),
+}
+
+
+def record(**changes):
+    noise = {"kind": "gaussian", "scale": 2.0, "size": 5, "grid": -30} | changes.pop("noise", {})
+    fields = {"name": "a", "statistic": "row-sum", "adjacency": "add-remove"} | changes
+    return ReleaseRecord(noise=Noise(**noise), **fields)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "kind"), list(product(get_args(Statistic), get_args(NoiseKind)))
+)
+def test_only_proved_pairs_can_be_recorded(statistic, kind):
+    if (statistic, kind) in PROVED:
+        assert record(statistic=statistic, noise={"kind": kind}).sensitivity() > 0
+    else:
+        with pytest.raises(ValidationError, match="proved for"):
+            record(statistic=statistic, noise={"kind": kind})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"noise": {"scale": 0.0}},
+        {"noise": {"scale": -1.0}},
+        {"noise": {"scale": math.inf}},
+        {"noise": {"scale": math.nan}},
+        {"noise": {"size": 0}},
+        {"noise": {"kind": "cauchy"}},
+        {"noise": {"grid": 0.5}},
+        {"clip": 0.0},
+        {"gain": -1.0},
+        {"gain": math.nan},
+        {"count_weight": -0.1},
+        {"draws": 0},
+        {"adjacency": "both"},
+        {"statistic": "mean"},
+        {"surprise": 1},
+    ],
+)
+def test_senseless_records_are_refused(changes):
+    with pytest.raises(ValidationError):
+        record(**changes)
+
+
+@given(
+    st.sampled_from(sorted(PROVED)),
+    st.sampled_from(ADJACENCIES),
+    st.floats(1e-300, 1e300),
+    st.integers(-1074, 1023) | st.none(),
+    st.floats(1e-9, 1e9),
+    st.integers(1, 50),
+)
+def test_json_keeps_every_digit(pair, adjacency, scale, grid, gain, draws):
+    statistic, kind = pair
+    made = record(
+        statistic=statistic,
+        adjacency=adjacency,
+        noise={"kind": kind, "scale": scale, "grid": grid},
+        gain=gain,
+        draws=draws,
+    )
+    assert ReleaseRecord.model_validate_json(made.model_dump_json()) == made
+
+
+def test_records_cannot_be_changed():
+    with pytest.raises(ValidationError):
+        record().noise = Noise(kind="gaussian", scale=9.0, size=1)
+
+
+@pytest.mark.parametrize("kind", get_args(NoiseKind))
+def test_the_loss_falls_with_the_scale_and_is_larger_when_a_row_is_replaced(kind):
+    losses = {}
+    for adjacency, loss in product(ADJACENCIES, (0.5, 1.0)):
+        made = release(kind, loss, adjacency=adjacency)
+        back = made.mu() if kind == "gaussian" else made.epsilon()
+        assert loss * (1 - 1e-15) <= back * (1 + 1e-15)
+        assert back <= loss
+        losses[adjacency, loss] = made.noise.scale
+    assert losses["add-remove", 0.5] == pytest.approx(2 * losses["add-remove", 1.0])
+    assert losses["replace-one", 1.0] >= losses["add-remove", 1.0]
+
+
+def test_every_draw_of_the_exponential_mechanism_is_paid():
+    one = record(statistic="bingham-vectors", noise={"kind": "bingham"})
+    assert one.model_copy(update={"draws": 7}).epsilon() == pytest.approx(7 * one.epsilon())
+
+
+@pytest.mark.parametrize("kind", get_args(NoiseKind))
+def test_every_kind_of_noise_has_a_proof(kind):
+    proof = Path(__file__).parents[2] / "docs" / "proofs" / PROOFS[kind]
+    assert proof.is_file()
+    assert "proof" in proof.read_text(encoding="utf-8").lower()
+
+
+def test_the_grid_has_a_proof():
+    assert (Path(__file__).parents[2] / "docs" / "proofs" / "release-grid.md").is_file()
+
+
+@pytest.mark.parametrize("size", [1, 2, 10, 100, 1000])
+def test_vector_noise_is_finer_than_its_error_bound_assumes(size):
+    """Its Gaussian has a random scale: a small one must be as rare as the record says."""
+    made = release("vector", 1.0, size=size)
+    error = made.sampling_error()
+    steps = math.ldexp(made.noise.scale, -made.noise.grid)
+    # the number of steps in a scale at which the lattice sampler's bound is the one recorded
+    arithmetic = size * 2.0**-44
+    assumed = math.sqrt(16 * size / (error.log_ratio - arithmetic)) if error.log_ratio else 0.0
+    assert stats.chi(size + 1).cdf(assumed / steps) <= max(error.distance, 2.0**-80)
