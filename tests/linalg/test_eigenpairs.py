@@ -120,9 +120,7 @@ def test_signs_are_fixed_once_and_whatever_they_were(components, data):
     fixed = fix_signs(components)
     assert np.array_equal(fix_signs(fixed), fixed)
     assert np.array_equal(np.abs(fixed), np.abs(components))
-    flips = data.draw(
-        arrays(np.float64, len(components), elements=st.sampled_from([-1.0, 1.0]))
-    )
+    flips = data.draw(arrays(np.float64, len(components), elements=st.sampled_from([-1.0, 1.0])))
     assert np.array_equal(fix_signs(components * flips[:, None]), fixed)
     if fixed.size:
         largest = np.take_along_axis(fixed, np.abs(fixed).argmax(axis=1)[:, None], axis=1)

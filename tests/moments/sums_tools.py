@@ -49,9 +49,9 @@ def random_basis(features, columns):
     return np.linalg.qr(rng.standard_normal((features, columns)))[0]
 
 
-def make(kind, features, precision="double", centre=None, bound=0.0):
+def make(kind, features, precision="double", centre=None, bound=0.0, extra_bits=0):
     """An empty sum of each kind."""
-    rule = RowRule(centre=centre, bound=bound, precision=precision)
+    rule = RowRule(centre=centre, bound=bound, precision=precision, extra_bits=extra_bits)
     few = min(features, 3)
     match kind:
         case "histogram":

@@ -82,7 +82,9 @@ def test_one_feature_with_all_energy_is_summed_without_rounding(signs):
     moment = make("second moment", 3, "single")
     for part in np.split(rows, 7 * [0] + [3000]):
         moment.update(Block(part))
-    assert moment.integers()[0, 0] == 5000 * 4**9 or abs(int(moment.integers()[0, 0])) <= 5000 * 4**9
+    assert (
+        moment.integers()[0, 0] == 5000 * 4**9 or abs(int(moment.integers()[0, 0])) <= 5000 * 4**9
+    )
 
 
 @every_precision

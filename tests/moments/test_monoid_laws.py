@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from sums_tools import KINDS, PRECISIONS, SEEDS, make, nasty_rows, python
 
 from eigenveil.errors import DataError
-from eigenveil.moments.accumulators import SecondMoment
+from eigenveil.moments.accumulators import RowSum, SecondMoment
 from eigenveil.moments.engine import accumulate
-from eigenveil.moments.rows import Block
+from eigenveil.moments.rows import Block, RowRule
 from eigenveil.moments.source import ArrayRows
 
 D = 5
@@ -128,24 +128,44 @@ def test_more_rows_than_wait_for_a_product():
     assert same(one, other), "reading twice"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("other", KINDS)
+def refuses(mine, theirs):
+    before = python(mine)
+    with pytest.raises(DataError) as caught:
+        mine.merge(theirs)
+    assert caught.value.code == "merge-mismatch"
+    assert np.array_equal(python(mine), before)
+
+
+@pytest.mark.parametrize(("kind", "other"), [(a, b) for a in KINDS for b in KINDS if a != b])
 def test_sums_of_different_kinds_do_not_merge(kind, other):
-    mine = make(kind, D)
-    for theirs in [make(other, D)] if kind != other else [make(kind, D + 1)]:
-        if kind == other == "histogram":
-            continue
-        before = python(mine)
-        with pytest.raises(DataError) as caught:
-            mine.merge(theirs)
-        assert caught.value.code == "merge-mismatch"
-        assert np.array_equal(python(mine), before)
+    for features in (4, D):  # at 4 the sizes of two kinds agree
+        refuses(make(kind, features), make(other, features))
 
 
-def test_sums_on_different_grids_do_not_merge():
-    for kind in ("row sum", "second moment", "sketch"):
-        with pytest.raises(DataError):
-            make(kind, D, "single").merge(make(kind, D, "double"))
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "histogram"])
+def test_sums_of_other_sizes_or_grids_do_not_merge(kind):
+    refuses(make(kind, D), make(kind, D + 1))
+    if kind != "energy":  # whose grid is the same in both precisions
+        refuses(make(kind, D, "single"), make(kind, D, "double"))
+
+
+PREPARED_OTHERWISE = {
+    "bound": lambda kind: make(kind, D, bound=2.0),
+    "centre": lambda kind: make(kind, D, centre=np.ones(D)),
+}
+
+
+@pytest.mark.xfail(strict=True, reason="merge compares sizes and grids, not bound or centre")
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "histogram"])
+@pytest.mark.parametrize("otherwise", PREPARED_OTHERWISE)
+def test_sums_of_rows_prepared_otherwise_do_not_merge(kind, otherwise):
+    refuses(make(kind, D), PREPARED_OTHERWISE[otherwise](kind))
+
+
+@pytest.mark.xfail(strict=True, reason="merge compares sizes, not the weight of the count")
+def test_sums_of_another_count_weight_do_not_merge():
+    rule = RowRule()
+    refuses(*(RowSum(rule, features=D, count_weight=w) for w in (0.25, 1.0)))
 
 
 def test_an_empty_moment_holds_no_matrix():

@@ -103,6 +103,16 @@ def test_a_block_is_left_unchanged():
     assert np.array_equal(rows, before)
 
 
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_rows_of_equal_entries_keep_their_length(precision):
+    """Rounding moves all entries of a binary row the same way: the hardest rows to mend."""
+    rows = np.tri(784, dtype=DTYPE[precision])  # 1 to 784 ones
+    rule = RowRule(precision=precision)
+    _, squares = prepared(rule, rows)
+    assert max(squares) <= 4**rule.bits
+    assert math.sqrt(min(squares)) / 2**rule.bits > 1 - 28 * 2.0**-rule.bits
+
+
 def test_rounding_alone_would_make_rows_too_long():
     """The mutant: rounding to the grid without mending."""
     rows = np.random.default_rng().standard_normal((2000, 64))
@@ -117,7 +127,9 @@ def test_rounding_alone_would_make_rows_too_long():
 def test_norms_are_right_beyond_the_range_of_squares(seed):
     for precision in PRECISIONS:
         rows = nasty_rows(30, 5, seed, precision)
-        assert np.allclose(row_norms(rows), [math.hypot(*map(float, row)) for row in rows], rtol=1e-6)
+        assert np.allclose(
+            row_norms(rows), [math.hypot(*map(float, row)) for row in rows], rtol=1e-6
+        )
 
 
 @given(st.integers(0, 6), st.integers(0, 3), st.sampled_from([np.nan, np.inf, -np.inf]), SEEDS)

@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+
+from eigenveil.noise import draws
+from eigenveil.noise.source import SecureSource
 from statistics_tools import (
     FALSE_ALARM,
     OFF_BY_30_PERCENT,
@@ -12,9 +15,6 @@ from statistics_tools import (
     svec,
     together,
 )
-
-from eigenveil.noise import draws
-from eigenveil.noise.source import SecureSource
 
 GRID = -26
 

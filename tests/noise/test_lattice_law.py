@@ -6,12 +6,12 @@ from functools import lru_cache
 import mpmath
 import numpy as np
 import pytest
-from statistics_tools import FALSE_ALARM, REJECTED, chi_square, mutant
 
 from eigenveil.noise import lattice
 from eigenveil.noise.lattice import lattice_noise
 from eigenveil.noise.source import SecureSource, SeededSource
 from eigenveil.privacy.releases import lattice_error
+from statistics_tools import FALSE_ALARM, REJECTED, chi_square, mutant
 
 # of one coordinate, without what the grid adds: docs/proofs/release-grid.md
 LOG_RATIO, DISTANCE = lattice_error(1, steps_a_scale=2.0**60)

@@ -6,10 +6,10 @@ import pickle
 
 import numpy as np
 import pytest
-from statistics_tools import FALSE_ALARM, REJECTED, chi_square, together
 
 from eigenveil.noise import source as module
 from eigenveil.noise.source import SecureSource, SeededSource
+from statistics_tools import FALSE_ALARM, REJECTED, chi_square, together
 
 
 def uniform(words):
@@ -21,7 +21,9 @@ def uniform(words):
     return together(
         chi_square(np.bincount(octets, minlength=256), np.ones(256)),
         [chi_square([count, n - count], [1, 1]) for count in ones],
-        chi_square(np.bincount(16 * (pairs[:, 0] >> 4) + (pairs[:, 1] >> 4), minlength=256), [1] * 256),
+        chi_square(
+            np.bincount(16 * (pairs[:, 0] >> 4) + (pairs[:, 1] >> 4), minlength=256), [1] * 256
+        ),
     )
 
 

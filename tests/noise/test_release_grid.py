@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from statistics_tools import OFF_BY_30_PERCENT
 
 from eigenveil.errors import PrivacyError
 from eigenveil.noise import draws
 from eigenveil.noise.edges import spectral_edge
-from eigenveil.noise.grid import grid_exponent, spread
+from eigenveil.noise.grid import grid_exponent, spread, wishart_grid
 from eigenveil.noise.source import SecureSource
 from eigenveil.privacy.releases import Noise
+from statistics_tools import OFF_BY_30_PERCENT
 
 STEPS = 2.0**26  # in the noise of one coordinate
 LARGEST = 2.0**19
@@ -60,6 +60,13 @@ def test_the_largest_noise_stays_in_64_bits(kind):
     scale = LARGEST / spread(kind, 1.0, 30 * 31 // 2, 30)
     drawn = DRAWS[kind](scale=scale, grid=-36, source=SecureSource())
     assert np.abs(drawn.astype(float)).max() < 2.0**60
+
+
+@given(st.floats(1e-6, 2.0**19), st.integers(1, 5000))
+def test_a_wishart_grid_hides_the_rounding_of_its_diagonal(scale, rows):
+    """The diagonal of G G' is near D: a multiple of 2^(log2 D - 52) in double precision."""
+    rounding = scale * 2.0 ** (math.floor(math.log2(rows)) - 52)
+    assert rounding / math.ldexp(1.0, wishart_grid(scale, rows)) <= 2.0**-20
 
 
 def mean_edge(draw, matrices):

@@ -5,6 +5,9 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+
+from eigenveil.noise import draws
+from eigenveil.noise.source import SecureSource
 from statistics_tools import (
     FALSE_ALARM,
     OFF_BY_30_PERCENT,
@@ -14,9 +17,6 @@ from statistics_tools import (
     svec,
     together,
 )
-
-from eigenveil.noise import draws
-from eigenveil.noise.source import SecureSource
 
 GRID = -30
 
@@ -81,6 +81,20 @@ def test_another_scale_is_rejected(factor):
 def test_another_number_of_degrees_is_rejected(draw, degrees):
     wrong = mutant(draw, " + 1, source)", f"{degrees}, source)")
     assert law(vectors(20_000, 3 if draw is draws.vector else 2, draw=wrong)) < REJECTED
+
+
+@pytest.mark.parametrize("smallest", [0.0, 0.01, 0.3, 1.0, 3.0])
+def test_refusing_small_scales_costs_no_privacy(smallest):
+    """The mixture over Gaussian scales is exp(-r), and falls no faster where small ones raise."""
+    sigma = np.geomspace(max(smallest, 1e-4), 60, 200_001)
+    r = np.linspace(0.05, 30, 60)
+    slope = []
+    for radius in r:
+        weight = np.exp(radius - (radius / sigma) ** 2 / 2 - sigma**2 / 2)
+        slope.append(radius * np.trapezoid(weight / sigma**2, sigma) / np.trapezoid(weight, sigma))
+    assert max(slope) < 1 + 1e-6
+    if smallest == 0:
+        assert min(slope) > 1 - 1e-6
 
 
 def gaussian(size, *, scale, grid, source):

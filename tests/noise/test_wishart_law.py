@@ -5,6 +5,9 @@ import math
 import numpy as np
 import pytest
 from scipy import special, stats
+
+from eigenveil.noise import draws
+from eigenveil.noise.source import SecureSource
 from statistics_tools import (
     FALSE_ALARM,
     OFF_BY_30_PERCENT,
@@ -13,9 +16,6 @@ from statistics_tools import (
     kolmogorov,
     together,
 )
-
-from eigenveil.noise import draws
-from eigenveil.noise.source import SecureSource
 
 GRID = -30
 

@@ -19,9 +19,7 @@ def release(kind, loss, *, adjacency="add-remove", size=100, name="a release"):
     def at(scale):
         grid = math.floor(math.log2(scale)) - 26
         noise = Noise(kind=kind, scale=scale, size=size, grid=grid)
-        return ReleaseRecord(
-            name=name, statistic=STATISTIC[kind], adjacency=adjacency, noise=noise
-        )
+        return ReleaseRecord(name=name, statistic=STATISTIC[kind], adjacency=adjacency, noise=noise)
 
     unit = at(1.0).mu() if kind == "gaussian" else at(1.0).epsilon()
     return at(math.nextafter(unit / loss, math.inf))

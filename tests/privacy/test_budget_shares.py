@@ -61,7 +61,9 @@ def test_mixed_shares_spend_the_wish_and_not_more(epsilon, delta):
 
 def test_without_the_sampling_error_the_shares_would_spend_more():
     shares = {"moment": 1.0}
-    honest = split_budget(shares, epsilon=1.0, delta=1e-6, error=lattice_error(100, steps_a_scale=2e3))
+    honest = split_budget(
+        shares, epsilon=1.0, delta=1e-6, error=lattice_error(100, steps_a_scale=2e3)
+    )
     careless = split_budget(shares, epsilon=1.0, delta=1e-6)
     assert honest["moment"].mu < careless["moment"].mu
 

@@ -27,7 +27,9 @@ def test_gaussian_releases_compose_exactly(mus, log_delta):
     assert exact * (1 - 1e-12) <= guarantee.epsilon <= exact + 1e-9 * (1 + exact)
 
 
-@given(st.lists(st.sampled_from(["laplace", "vector", "wishart", "bingham"]), min_size=1), st.data())
+@given(
+    st.lists(st.sampled_from(["laplace", "vector", "wishart", "bingham"]), min_size=1), st.data()
+)
 def test_pure_releases_add_up(kinds, data):
     losses = [data.draw(st.floats(0.01, 2)) for _ in kinds]
     records = [release(kind, loss) for kind, loss in zip(kinds, losses, strict=True)]

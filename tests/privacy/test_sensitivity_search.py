@@ -93,7 +93,9 @@ def worst(contribution, norm, count_weight, adjacency):
 
     rows = 1 if adjacency == "add-remove" else 2
     first, _, outside = BASIS.T
-    axes = [s * v for v in (*BASIS.T, 0.03 * first + outside, 0.03 * first - outside) for s in (1, -1)]
+    axes = [
+        s * v for v in (*BASIS.T, 0.03 * first + outside, 0.03 * first - outside) for s in (1, -1)
+    ]
     starts = [np.concatenate(pair) for pair in product(axes, repeat=rows)]
     starts += list(np.random.default_rng().standard_normal((30, rows * D)))
     best = max(starts, key=change)

@@ -326,7 +326,8 @@ class Sketch(Accumulator):
         _same_kind(
             self,
             other,
-            self.grid == other.grid
+            type(other) is type(self)
+            and self.grid == other.grid
             and self.clip == other.clip
             and np.array_equal(self.basis, other.basis),
         )
@@ -406,7 +407,9 @@ class ComponentEnergy(Accumulator):
         _same_kind(
             self,
             other,
-            self.size == other.size and np.array_equal(self.components, other.components),
+            type(other) is type(self)
+            and self.size == other.size
+            and np.array_equal(self.components, other.components),
         )
         self._sum.merge(other._sum)
         self._rows += other._rows

@@ -149,7 +149,9 @@ def row_norms(rows: FloatArray) -> NDArray[np.float64]:
             raise NonFiniteEntry(int(where[row]), int(column), float(some[row, column]))
         largest = np.max(np.abs(some), axis=1, initial=0.0)
         scaled = some / np.where(largest > 0, largest, 1.0)[:, None]
-        norms[where] = largest * np.sqrt(np.vecdot(scaled, scaled))
+        with np.errstate(over="ignore"):  # a norm may be larger than any number
+            exact = largest * np.sqrt(np.vecdot(scaled, scaled))
+        norms[where] = np.minimum(exact, np.finfo(np.float64).max)
     return np.asarray(norms)
 
 

@@ -1,0 +1,144 @@
+"""From an exact sum to a release: the right scale, on the grid, and nothing but noise added."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from sums_tools import KINDS, make, python
+
+from eigenveil.moments.release import calibrated_record, release_sum
+from eigenveil.moments.rows import Block
+from eigenveil.noise.source import SecureSource, SeededSource
+from eigenveil.privacy.budget import StepBudget
+from statistics_tools import (
+    FALSE_ALARM,
+    OFF_BY_30_PERCENT,
+    REJECTED,
+    gaussian_variance,
+    kolmogorov,
+    svec,
+    uncorrelated,
+)
+
+D = 20
+NOISES = [
+    ("histogram", "gaussian"),
+    ("histogram", "laplace"),
+    ("row sum", "gaussian"),
+    ("row sum", "vector"),
+    ("second moment", "gaussian"),
+    ("second moment", "wishart"),
+    ("second moment", "vector"),
+    ("sketch", "gaussian"),
+    ("sketch", "vector"),
+    ("energy", "gaussian"),
+    ("energy", "laplace"),
+]
+every_noise = pytest.mark.parametrize(("kind", "noise"), NOISES)
+
+
+def filled(kind, features=D, rows=300, precision="single"):
+    accumulator = make(kind, features, precision)
+    accumulator.update(Block(np.random.default_rng().standard_normal((rows, features)) + 0.5))
+    return accumulator
+
+
+def record_of(accumulator, noise, loss=0.5, adjacency="add-remove"):
+    budget = StepBudget(mu=loss) if noise == "gaussian" else StepBudget(epsilon=loss)
+    return calibrated_record(accumulator, name="a", adjacency=adjacency, kind=noise, budget=budget)
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
+@every_noise
+@given(loss=st.floats(0.01, 10))
+def test_a_record_spends_the_budget_and_not_more(kind, noise, adjacency, loss):
+    record = record_of(make(kind, D, "single"), noise, loss, adjacency)
+    if noise == "gaussian":
+        spent = record.mu()
+    else:  # what the sampler's error costs is in it
+        spent = record.epsilon() + 2 * record.sampling_error().log_ratio
+    assert loss * (1 - 1e-6) <= spent <= loss
+    assert record.sampling_error().log_ratio < 1e-6 * loss
+
+
+def noise_of(accumulator, record, source=None):
+    """Released values less the exact sum, without rounding, and their coordinates on the grid."""
+    grid = record.noise.grid
+    release = release_sum(accumulator, record, source or SecureSource())
+    assert release.record == record
+    unit = Fraction(2) ** grid
+    steps = [Fraction(float(v)) / unit for v in release.values.ravel()]
+    assert all(step.denominator == 1 for step in steps), "released values are on the grid"
+    shift = accumulator.grid - grid
+    assert shift >= 0, "the grid holds the exact sum"
+    exact = python(accumulator).ravel()
+    added = [int(step) - (int(e) << shift) for step, e in zip(steps, exact, strict=True)]
+    return np.array([math.ldexp(float(a), grid) for a in added]).reshape(release.values.shape)
+
+
+@every_noise
+def test_what_is_added_to_the_exact_sum_is_noise_of_the_recorded_size(kind, noise):
+    """Root mean square of 30 releases in isometric coordinates, within 12%: eight deviations or more
+    for vector noise, whose radius makes the coordinates of one release hang together."""
+    accumulator = filled(kind)
+    record = record_of(accumulator, noise)
+    drawn = np.array([noise_of(accumulator, record) for _ in range(30)])
+    if kind == "second moment":
+        assert np.array_equal(drawn, np.swapaxes(drawn, 1, 2))
+        drawn = svec(drawn)
+    drawn = drawn.reshape(30, -1)
+    scale, size = record.noise.scale, record.noise.size
+    assert drawn.shape[1] == size
+    expected = {
+        "gaussian": scale,
+        "laplace": scale * math.sqrt(2),
+        "vector": scale * math.sqrt(size + 1),
+        "wishart": 2 * scale * math.sqrt(D + 1),
+    }[noise]
+    seen = float(np.sqrt(np.mean(drawn**2)))
+    few = 0.4 if size < 50 else 0.12
+    assert seen == pytest.approx(expected, rel=few)
+    assert np.abs(drawn.mean(axis=0)).max() < 6.5 * expected / math.sqrt(30) * 1.5
+
+
+def test_gaussian_noise_of_a_moment_is_isometric_and_fresh_each_time():
+    accumulator = filled("second moment", 6)
+    record = record_of(accumulator, "gaussian")
+    drawn = svec(np.array([noise_of(accumulator, record) for _ in range(1500)]))
+    sigma = record.noise.scale
+    assert drawn.size * np.min(gaussian_variance(drawn, sigma**2)) > FALSE_ALARM
+    assert np.min(uncorrelated(drawn)) * 210 > FALSE_ALARM
+    assert np.min(uncorrelated(np.stack([drawn[:-1, 0], drawn[1:, 0]], axis=1))) > FALSE_ALARM
+    for factor in OFF_BY_30_PERCENT:
+        assert np.min(gaussian_variance(drawn, (factor * sigma) ** 2)) < REJECTED
+
+
+def test_laplace_noise_of_a_histogram_has_its_law():
+    accumulator = filled("histogram")
+    record = record_of(accumulator, "laplace")
+    drawn = np.concatenate([noise_of(accumulator, record) for _ in range(30)])
+    assert kolmogorov(drawn, stats.laplace(scale=record.noise.scale).cdf) > FALSE_ALARM
+    for factor in OFF_BY_30_PERCENT:
+        law = stats.laplace(scale=factor * record.noise.scale)
+        assert kolmogorov(drawn, law.cdf) < REJECTED
+
+
+@every_noise
+def test_a_release_leaves_the_sum_as_it_was_and_a_seed_repeats_it(kind, noise):
+    accumulator = filled(kind)
+    record = record_of(accumulator, noise)
+    before = python(accumulator)
+    one, two = (release_sum(accumulator, record, SeededSource(5)).values for _ in range(2))
+    assert np.array_equal(one, two)
+    assert not np.array_equal(one, release_sum(accumulator, record, SecureSource()).values)
+    assert np.array_equal(python(accumulator), before)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_value_of_the_rows_is_in_a_record(kind):
+    one, other = (record_of(filled(kind), "gaussian") for _ in range(2))
+    assert one == other
