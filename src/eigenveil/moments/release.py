@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.errors import PrivacyError
 from eigenveil.noise import draws
 from eigenveil.noise.grid import grid_exponent, spread, wishart_grid
 from eigenveil.noise.source import RandomSource
-from eigenveil.privacy.accountant import delta_below_resolution
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import Noise, NoiseKind, ReleaseRecord
@@ -59,8 +59,10 @@ def calibrated_record(
             return record(scale, VECTOR_GRID)
         rows = accumulator.shape[0]
         grid = grid_exponent(accumulator.grid, spread(kind, scale, accumulator.size, rows))
-        if kind == "wishart" and grid < wishart_grid(scale, rows):
-            raise AssertionError("rows are prepared too finely for Wishart noise: a defect")
+        if kind == "wishart":
+            grid = min(accumulator.grid, max(grid, wishart_grid(scale, rows)))
+            if grid < wishart_grid(scale, rows):
+                raise AssertionError("rows are prepared too finely for Wishart noise: a defect")
         return record(scale, grid)
 
     unit = record(1.0, None)
@@ -72,7 +74,12 @@ def calibrated_record(
     error = on_grid(unit.epsilon() / budget.epsilon).sampling_error().log_ratio
     left = budget.epsilon - 4.0 * error
     if left < 0.5 * budget.epsilon:
-        raise delta_below_resolution(0.0)
+        raise PrivacyError(
+            f"{name}: epsilon = {budget.epsilon:.3g} is less than what the arithmetic of "
+            f"{accumulator.size} values of {kind} noise can promise.",
+            hint="Give a larger epsilon, or a delta above 0.",
+            code="epsilon-below-resolution",
+        )
     return on_grid(math.nextafter(unit.epsilon() / left, math.inf))
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from eigenveil.errors import PrivacyError
-from eigenveil.noise.draws import open_uniform, standard_normal
+from eigenveil.noise.draws import log_uniform, standard_normal
 from eigenveil.noise.source import RandomSource
 
 _MOST_VALUES_A_BATCH = 1 << 20
@@ -47,7 +47,7 @@ def bingham_vector(energies: NDArray[np.float64], source: RandomSource) -> NDArr
         u = y / np.linalg.norm(y, axis=1, keepdims=True)
         squares = u * u
         log_keep = -(squares @ a) + (q / 2) * np.log(squares @ omega) - log_m
-        kept = np.flatnonzero(np.log(open_uniform(batch, source)) < log_keep)
+        kept = np.flatnonzero(log_uniform(batch, source) < log_keep)
         if kept.size:
             return np.asarray(u[kept[0]])
     raise RuntimeError("the Bingham sampler rejects far more than its bound: a defect")

@@ -15,6 +15,8 @@ from eigenveil.noise.lattice import lattice_noise
 from eigenveil.noise.source import RandomSource
 
 _NORMAL_SCALE = 2.0**40
+# Grid steps in a standard deviation, at the least.
+_COARSEST = 1024.0
 
 
 def gaussian(
@@ -81,7 +83,7 @@ def vector(size: int, *, scale: float, grid: int, source: RandomSource) -> NDArr
     chi-square variable with ``size + 1`` degrees of freedom. So its coordinates come from the
     lattice sampler, and no common factor is left in them to be found.
     """
-    sigma = scale * _chi(size + 1, source)
+    sigma = _mixed_sigma(size, scale, grid, source)
     return gaussian((size,), sigma=sigma, grid=grid, source=source)
 
 
@@ -89,7 +91,7 @@ def vector_symmetric(
     size: int, *, scale: float, grid: int, source: RandomSource
 ) -> NDArray[np.int64]:
     """The same over the isometric coordinates of a symmetric matrix."""
-    sigma = scale * _chi(size * (size + 1) // 2 + 1, source)
+    sigma = _mixed_sigma(size * (size + 1) // 2, scale, grid, source)
     return isometric_symmetric(size, sigma=sigma, grid=grid, source=source)
 
 
@@ -101,8 +103,15 @@ def standard_normal(size: int, source: RandomSource) -> NDArray[np.float64]:
 
 
 def open_uniform(size: int, source: RandomSource) -> NDArray[np.float64]:
-    """Uniform deviates strictly between 0 and 1."""
+    """Uniform deviates strictly between 0 and 1, to 2**-52."""
     return ((source.words(size) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+
+def log_uniform(size: int, source: RandomSource) -> NDArray[np.float64]:
+    """Logarithms of uniform deviates, right down to chances of 2**-106."""
+    high = (source.words(size) >> np.uint64(11)).astype(np.float64)
+    low = (source.words(size) >> np.uint64(11)).astype(np.float64) + 0.5
+    return np.log(high * 2.0**-53 + low * 2.0**-106)
 
 
 def _gram(size: int, source: RandomSource) -> NDArray[np.float64]:
@@ -110,7 +119,16 @@ def _gram(size: int, source: RandomSource) -> NDArray[np.float64]:
     return g @ g.T
 
 
-def _chi(degrees: int, source: RandomSource) -> float:
-    """Root of a chi-square variable: the length of a standard normal vector."""
-    z = standard_normal(degrees, source)
-    return math.sqrt(float(z @ z))
+def _mixed_sigma(size: int, scale: float, grid: int, source: RandomSource) -> float:
+    """Standard deviation of a vector of density exp(-||z||_2 / scale), drawn.
+
+    ``scale`` times the root of a chi-square variable with ``size + 1`` degrees of freedom; drawn
+    again in the rare case (2**-32 for one coordinate, less for more) that the lattice is too coarse
+    for it, which keeps the guarantee exactly (docs/proofs/vector.md).
+    """
+    for _ in range(100):
+        z = standard_normal(size + 1, source)
+        sigma = scale * math.sqrt(float(z @ z))
+        if math.ldexp(sigma, -grid) >= 2.0 * _COARSEST:
+            return sigma
+    raise RuntimeError("the randomness source gives only small numbers: it is broken")

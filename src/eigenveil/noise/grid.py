@@ -11,7 +11,7 @@ from eigenveil.privacy.releases import NoiseKind
 # factor of exp(2**-48).
 _STEPS_A_SCALE = 26
 # A coordinate's noise in rows' largest contributions; also keeps every value within 64 bits.
-_LARGEST_SPREAD = 2.0**19
+_LARGEST_SPREAD = 2.0**16
 
 
 def spread(kind: NoiseKind, scale: float, size: int, rows: int) -> float:
@@ -42,7 +42,7 @@ def grid_exponent(statistic_grid: int, noise_spread: float) -> int:
     Raises
     ------
     PrivacyError
-        When the noise is that of half a million rows: no result could come of it.
+        When the noise is that of 65536 rows: no result could come of it.
     """
     if noise_spread > _LARGEST_SPREAD:
         raise PrivacyError(
@@ -58,6 +58,6 @@ def wishart_grid(scale: float, rows: int) -> int:
     """Exponent of the finest grid on which a Wishart difference may be released.
 
     Its diagonal is known to be a multiple of the double-precision rounding of ``scale D``; a grid
-    2**20 times coarser leaves nothing of that to see (docs/proofs/wishart-difference.md).
+    2**22 times coarser leaves next to nothing of that to see (docs/proofs/wishart-difference.md).
     """
-    return math.ceil(math.log2(scale * rows)) - 52 + 20
+    return math.ceil(math.log2(scale * rows)) - 52 + 22

@@ -24,6 +24,8 @@ Power = Literal[1, 2]
 _TAIL: dict[Power, float] = {1: 90.0, 2: 13.5}
 # Cells a scale, at least: more cells, fewer rejections, a larger table (at most 4096 slots).
 _CELLS_A_SCALE: dict[Power, int] = {1: 16, 2: 32}
+# Widths for which there are tables; the more, the fewer rejections.
+_WIDTHS_AN_OCTAVE = 32
 # Of the word that places a point: bit 63 is the sign, bits 51 to 62 the slot, the rest the point.
 _SLOT_SHIFT = 51
 # A slot's chance has 126 bits: 63 are compared first, the others only where those are equal.
@@ -43,8 +45,8 @@ def lattice_noise(
         In lattice units; at least 1024, so that the grid is far finer than the noise, and at most
         ``2**56``, so that no value leaves 64 bits.
     """
-    if not 1024.0 <= scale <= 2.0**56:
-        raise ValueError(f"scale = {scale!r} lattice units is outside [1024, 2**56]")
+    if not 1024.0 <= scale < 2.0**56:
+        raise ValueError(f"scale = {scale!r} lattice units is outside [1024, 2**56)")
     out = np.empty(size, dtype=np.int64)
     filled = 0
     # Every pass keeps each candidate with probability above 0.95, so the expected number of passes
@@ -63,20 +65,27 @@ def lattice_noise(
 def _candidates(count: int, scale: float, power: Power, source: RandomSource) -> NDArray[np.int64]:
     width_bits = math.floor(math.log2(scale / _CELLS_A_SCALE[power]))
     width = math.ldexp(1.0, width_bits) / scale  # of a cell, in scales
+    # tables are made for few widths, so that a new scale seldom needs a new one: the next smaller
+    # width puts the step function a little above the density, and acceptance makes up for it
+    step = math.floor(math.log2(width) * _WIDTHS_AN_OCTAVE)
+    table = _alias_table(step, power)
+    table_width = _table_width(step)
     # one word each for: the slot's chance; sign, slot and point in the cell (from the top, the
     # middle and the low bits); the acceptance
     words = source.words(3 * count)
     place = words[count : 2 * count].view(np.int64)
-    table = _alias_table(width, power)
     slot = (place >> np.int64(_SLOT_SHIFT)) & np.int64(table.other.size - 1)
     cell = np.where(_keeps_itself(words[:count], slot, table, source), slot, table.other[slot])
     negative = place >> np.int64(63)  # -1 or 0
     offset = place & np.int64((1 << width_bits) - 1)
-    # how far below the density at the cell's inner edge this point lies, as a positive exponent;
-    # the negative side holds -1, -2, ..., so that zero is not counted twice
+    # how far the density at this point lies below the step function, as a positive exponent; the
+    # negative side holds -1, -2, ..., so that zero is not counted twice
     t = (offset - negative) * (1.0 / scale)
     if power == 2:
         t *= t * 0.5 + cell * width
+        t += (cell * cell) * (0.5 * (width - table_width) * (width + table_width))
+    else:
+        t += cell * (width - table_width)
     np.negative(t, out=t)
     np.exp(t, out=t)
     t *= 2.0**53
@@ -110,14 +119,18 @@ def _keeps_itself(
     return keeps
 
 
-@lru_cache(maxsize=16)
-def _alias_table(width: float, power: Power) -> _AliasTable:
+def _table_width(step: int) -> float:
+    return float(2.0 ** (step / _WIDTHS_AN_OCTAVE))
+
+
+@lru_cache(maxsize=64)
+def _alias_table(step: int, power: Power) -> _AliasTable:
     """The table of the cells' chances, over a power-of-two number of slots.
 
     Built in integers, so that nothing but the last rounding of a chance (to 2**-126) and that of
-    ``exp`` is inexact.
+    ``exp`` is inexact. Cells are ``_table_width(step)`` wide.
     """
-    edges = np.arange(0.0, _TAIL[power], width)
+    edges = np.arange(0.0, _TAIL[power], _table_width(step))
     slots = 1 << math.ceil(math.log2(edges.size))
     weight = [int(w) for w in np.ldexp(np.exp(-(edges**power) / power), 300).tolist()]
     weight += [0] * (slots - len(weight))

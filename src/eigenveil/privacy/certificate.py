@@ -20,7 +20,7 @@ WHAT_IT_CANNOT_SHOW = (
 )
 DOUBLE_PRECISION = (
     "noise computed in double precision is rounded to a far coarser grid; the proof is for ideal "
-    "arithmetic"
+    "arithmetic, and what its rounding could show is modelled, not proved"
 )
 PURE_SAMPLING = "a pure guarantee leaves out events of total chance below 2**-80"
 
@@ -61,7 +61,7 @@ class Certificate(BaseModel):
             reasons.insert(0, SEEDED)
         kinds = {record.noise.kind for record in self.releases}
         caveats = [DOUBLE_PRECISION] if kinds & {"wishart", "bingham"} else []
-        if self.wish.delta == 0 and kinds & {"laplace", "vector"}:
+        if self.wish.delta == 0:
             caveats.append(PURE_SAMPLING)
         return compose(
             self.releases,

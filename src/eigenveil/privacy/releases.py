@@ -95,8 +95,8 @@ class ReleaseRecord(BaseModel):
         match noise.kind:
             case "gaussian" | "laplace":
                 return lattice_error(noise.size, steps_a_scale=steps)
-            case "vector":
-                return lattice_error(noise.size, steps_a_scale=steps * math.sqrt(noise.size) / 2)
+            case "vector":  # the mixed-in normals count too; on the lattice it is exact otherwise
+                return lattice_error(2 * noise.size + 1, steps_a_scale=math.inf)
             case "wishart":
                 return _wishart_error(noise.size, steps)
             case "bingham":  # ideal arithmetic is assumed, and said in a caveat
@@ -135,13 +135,13 @@ def lattice_error(size: int, *, steps_a_scale: float) -> SamplingError:
 def _wishart_error(size: int, steps_a_scale: float) -> SamplingError:
     """Of a Wishart difference computed in double precision and then rounded to the grid.
 
-    Its diagonal lies on a lattice of ``kappa = scale 2**(log2 D - 52)`` before rounding, which
-    costs about ``D kappa**2 / 6`` in grid steps (docs/proofs/wishart-difference.md); ten times
-    that is counted.
+    Its diagonal lies on a lattice of ``kappa = scale 2**(log2 D - 52)`` before rounding. Modelled
+    as independent combs, their log-ratio stays below ``32 sqrt(D) kappa`` but for a chance of
+    2**-80 (docs/proofs/wishart-difference.md, which says what is modelled and not proved).
     """
     rows = (math.isqrt(8 * size + 1) - 1) // 2
     kappa = steps_a_scale * rows * 2.0**-52
-    return SamplingError(2.0 * rows * kappa**2, 0.0)
+    return SamplingError(32.0 * math.sqrt(rows) * kappa, 2.0**-81)
 
 
 _NOISE_OF_STATISTIC: dict[Statistic, tuple[NoiseKind, ...]] = {
