@@ -71,11 +71,6 @@ def second_moment():
     return SecondMoment(RULE, features=D)
 
 
-def coarse_second_moment():
-    """On the coarser grid that Wishart noise needs."""
-    return SecondMoment(RowRule(bound=1.0, extra_bits=-6), features=D)
-
-
 def row_sum():
     return RowSum(RULE, features=D, count_weight=0.25)
 
@@ -98,8 +93,8 @@ OTHER_AXIS = np.array([0.0, 5.0])
 SOUND = [
     (second_moment, "gaussian", "add-remove", [V, U], [V], 0.55),
     (second_moment, "gaussian", "replace-one", [V, U], [V, V], 0.55),
-    (coarse_second_moment, "wishart", "add-remove", [V, U], [V], 0.1),
-    (coarse_second_moment, "wishart", "replace-one", [V, U], [V, V], 0.1),
+    (second_moment, "wishart", "add-remove", [V, U], [V], 0.1),
+    (second_moment, "wishart", "replace-one", [V, U], [V, V], 0.1),
     (second_moment, "vector", "add-remove", [V, U], [V], 0.1),
     (second_moment, "vector", "replace-one", [V, U], [V, V], 0.1),
     (row_sum, "gaussian", "add-remove", [V, U], [V], 0.55),

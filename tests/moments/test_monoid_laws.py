@@ -155,14 +155,12 @@ PREPARED_OTHERWISE = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="merge compares sizes and grids, not bound or centre")
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "histogram"])
 @pytest.mark.parametrize("otherwise", PREPARED_OTHERWISE)
 def test_sums_of_rows_prepared_otherwise_do_not_merge(kind, otherwise):
     refuses(make(kind, D), PREPARED_OTHERWISE[otherwise](kind))
 
 
-@pytest.mark.xfail(strict=True, reason="merge compares sizes, not the weight of the count")
 def test_sums_of_another_count_weight_do_not_merge():
     rule = RowRule()
     refuses(*(RowSum(rule, features=D, count_weight=w) for w in (0.25, 1.0)))

@@ -18,9 +18,10 @@ from statistics_tools import (
     FALSE_ALARM,
     OFF_BY_30_PERCENT,
     REJECTED,
-    gaussian_variance,
+    isotropic,
     kolmogorov,
     svec,
+    together,
     uncorrelated,
 )
 
@@ -54,15 +55,15 @@ def record_of(accumulator, noise, loss=0.5, adjacency="add-remove"):
 
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
 @every_noise
-@given(loss=st.floats(0.01, 10))
+@given(loss=st.floats(0.5, 10))
 def test_a_record_spends_the_budget_and_not_more(kind, noise, adjacency, loss):
     record = record_of(make(kind, D, "single"), noise, loss, adjacency)
     if noise == "gaussian":
         spent = record.mu()
     else:  # what the sampler's error costs is in it
         spent = record.epsilon() + 2 * record.sampling_error().log_ratio
-    assert loss * (1 - 1e-6) <= spent <= loss
-    assert record.sampling_error().log_ratio < 1e-6 * loss
+    assert loss * (1 - 1e-4) <= spent <= loss
+    assert record.sampling_error().log_ratio < 1e-4
 
 
 def noise_of(accumulator, record, source=None):
@@ -82,27 +83,28 @@ def noise_of(accumulator, record, source=None):
 
 @every_noise
 def test_what_is_added_to_the_exact_sum_is_noise_of_the_recorded_size(kind, noise):
-    """Root mean square of 30 releases in isometric coordinates, within 12%: eight deviations or more
-    for vector noise, whose radius makes the coordinates of one release hang together."""
+    """Root mean square and mean of 6400 isometric coordinates.
+
+    In the worst case (vector noise: the coordinates of a release share one radius) their deviation
+    is 1/80 of the expected size, so that 13% is ten of them, and a scale 30% off 13 further.
+    """
     accumulator = filled(kind)
     record = record_of(accumulator, noise)
-    drawn = np.array([noise_of(accumulator, record) for _ in range(30)])
+    scale, size = record.noise.scale, record.noise.size
+    count = math.ceil(6400 / size)
+    drawn = np.array([noise_of(accumulator, record) for _ in range(count)])
     if kind == "second moment":
         assert np.array_equal(drawn, np.swapaxes(drawn, 1, 2))
         drawn = svec(drawn)
-    drawn = drawn.reshape(30, -1)
-    scale, size = record.noise.scale, record.noise.size
-    assert drawn.shape[1] == size
+    assert drawn.size == count * size
     expected = {
         "gaussian": scale,
         "laplace": scale * math.sqrt(2),
         "vector": scale * math.sqrt(size + 1),
         "wishart": 2 * scale * math.sqrt(D + 1),
     }[noise]
-    seen = float(np.sqrt(np.mean(drawn**2)))
-    few = 0.4 if size < 50 else 0.12
-    assert seen == pytest.approx(expected, rel=few)
-    assert np.abs(drawn.mean(axis=0)).max() < 6.5 * expected / math.sqrt(30) * 1.5
+    assert float(np.sqrt(np.mean(drawn**2))) == pytest.approx(expected, rel=0.13)
+    assert abs(float(np.mean(drawn))) < 0.13 * expected
 
 
 def test_gaussian_noise_of_a_moment_is_isometric_and_fresh_each_time():
@@ -110,11 +112,10 @@ def test_gaussian_noise_of_a_moment_is_isometric_and_fresh_each_time():
     record = record_of(accumulator, "gaussian")
     drawn = svec(np.array([noise_of(accumulator, record) for _ in range(1500)]))
     sigma = record.noise.scale
-    assert drawn.size * np.min(gaussian_variance(drawn, sigma**2)) > FALSE_ALARM
-    assert np.min(uncorrelated(drawn)) * 210 > FALSE_ALARM
-    assert np.min(uncorrelated(np.stack([drawn[:-1, 0], drawn[1:, 0]], axis=1))) > FALSE_ALARM
+    successive = np.stack([drawn[0::2, 0], drawn[1::2, 0]], axis=1)
+    assert together(isotropic(drawn, sigma), uncorrelated(successive)) > FALSE_ALARM
     for factor in OFF_BY_30_PERCENT:
-        assert np.min(gaussian_variance(drawn, (factor * sigma) ** 2)) < REJECTED
+        assert isotropic(drawn, factor * sigma) < REJECTED
 
 
 def test_laplace_noise_of_a_histogram_has_its_law():

@@ -16,7 +16,7 @@ WIDTHS = (1, 3, 7, 61, 64, 785)
 
 
 def prepared(rule, rows):
-    """Prepared rows and their squared norms as Python integers; every promise of integers checked."""
+    """Prepared rows and their squared norms, checked to be integers and exact."""
     q, squares = rule(Block(rows))
     whole = q.astype(object)
     exact = [sum(int(entry) ** 2 for entry in row) for row in whole]
@@ -59,7 +59,7 @@ def test_prepared_rows_are_close_to_the_rows(features, precision, seed):
     rows = nasty_rows(20, features, seed, precision)
     for bound in (0.0, 10.0):
         rule = RowRule(bound=bound, precision=precision)
-        q, squares = prepared(rule, rows)
+        q, _ = prepared(rule, rows)
         wide = rows.astype(float)
         largest = np.maximum(np.abs(wide).max(axis=1, initial=0.0), 1e-323)[:, None]
         lengths = (largest * np.linalg.norm(wide / largest, axis=1)[:, None]).clip(1e-323)

@@ -31,7 +31,7 @@ def empty_sum(kind, noise, precision, adjacency="add-remove", bound=0.0):
     if kind == "histogram" and adjacency == "replace-one":  # the number of rows is public
         return NormHistogram(None, precision=precision, with_count=False)
     # Wishart noise lives on a coarser grid than rows in double precision
-    extra_bits = -4 if (noise, precision) == ("wishart", "double") else 0
+    extra_bits = -8 if (noise, precision) == ("wishart", "double") else 0
     return make(kind, D, precision, bound=bound, extra_bits=extra_bits)
 
 
@@ -118,7 +118,7 @@ def test_the_worst_rows_nearly_reach_it(kind, noise, adjacency, precision):
         change = change + second if noise == "wishart" else change - second
         assert kind != "row sum" or change[-1] == 0, "the count does not move"
     record = record_of(sums[0], noise, adjacency)
-    slack = 0.98 if precision == "single" else 0.999
+    slack = 0.98 if precision == "single" or noise == "wishart" else 0.999
     assert moved(change, noise, sums[0].grid) >= slack * claimed(record, noise)
 
 

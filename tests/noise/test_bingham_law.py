@@ -63,7 +63,7 @@ def test_directions_on_the_sphere():
 def test_mutants_are_rejected():
     assert circle((0.0, 2.0), 6000, divides) < REJECTED
     assert sphere((0.0, 1.0, 2.0), 10_000, divides) < REJECTED
-    assert circle((0.0, 2.0), 6000, no_rejection) < REJECTED
+    assert circle((0.0, 2.0), 12_000, no_rejection) < REJECTED
 
 
 @pytest.mark.parametrize("factor", [0.7, 1.3])
@@ -71,7 +71,7 @@ def test_another_exponent_is_rejected(factor):
     def draw(energies, source):
         return bingham_vector(factor * energies, source)
 
-    assert circle((0.0, 2.0), 6000, draw) < REJECTED
+    assert circle((0.0, 2.0), 12_000, draw) < REJECTED
 
 
 def test_one_dimension_is_a_fair_sign():

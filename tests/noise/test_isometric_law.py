@@ -11,7 +11,6 @@ from statistics_tools import (
     REJECTED,
     gaussian_variance,
     isotropic,
-    mutant,
     svec,
     together,
 )
@@ -25,8 +24,10 @@ def matrices(count, size, *, sigma=1.0, draw=draws.isometric_symmetric):
     return np.ldexp(np.array(drawn).astype(float), GRID)
 
 
-# as in the papers: every entry of the triangle N(0, sigma^2)
-same_everywhere = mutant(draws.isometric_symmetric, "sigma / math.sqrt(2.0)", "sigma")
+def same_everywhere(size, *, sigma, grid, source):
+    """As in the papers: every entry of the triangle N(0, sigma^2)."""
+    z = draws.gaussian((size * (size + 1) // 2,), sigma=sigma, grid=grid, source=source)
+    return draws.symmetric_from_triangle(z[:size], z[size:])
 
 
 def rotated(noise):

@@ -13,23 +13,11 @@ from statistics_tools import (
     OFF_BY_30_PERCENT,
     REJECTED,
     kolmogorov,
-    mutant,
     svec,
     together,
 )
 
 GRID = -30
-
-
-@pytest.fixture
-def _quick_gaussian(monkeypatch):
-    """The same law without a table for every scale, which takes longer than all else."""
-
-    def gaussian(shape, *, sigma, grid, source):
-        z = draws.standard_normal(math.prod(shape), source)
-        return np.rint(z * math.ldexp(sigma, -grid)).astype(np.int64).reshape(shape)
-
-    monkeypatch.setattr(draws, "gaussian", gaussian)
 
 
 def vectors(count, size, *, scale=1.0, draw=draws.vector):
@@ -63,24 +51,30 @@ def test_radius_has_the_gamma_law_of_the_dimension():
         assert kolmogorov(radius, stats.gamma(60, scale=factor).cdf) < REJECTED
 
 
-@pytest.mark.usefixtures("_quick_gaussian")
 def test_radius_and_direction_follow_their_laws():
     assert law(vectors(20_000, 3)) > FALSE_ALARM
     assert law(vectors(20_000, 2, draw=draws.vector_symmetric)) > FALSE_ALARM
 
 
-@pytest.mark.usefixtures("_quick_gaussian")
 @pytest.mark.parametrize("factor", OFF_BY_30_PERCENT)
 def test_another_scale_is_rejected(factor):
     assert law(vectors(5000, 3, scale=factor)) < REJECTED
 
 
-@pytest.mark.usefixtures("_quick_gaussian")
-@pytest.mark.parametrize("draw", [draws.vector, draws.vector_symmetric])
-@pytest.mark.parametrize("degrees", ["", " + 2"])
-def test_another_number_of_degrees_is_rejected(draw, degrees):
-    wrong = mutant(draw, " + 1, source)", f"{degrees}, source)")
-    assert law(vectors(20_000, 3 if draw is draws.vector else 2, draw=wrong)) < REJECTED
+@pytest.mark.parametrize(("draw", "size"), [(draws.vector, 3), (draws.vector_symmetric, 2)])
+@pytest.mark.parametrize("more", [-1, 1])
+def test_another_number_of_degrees_is_rejected(draw, size, more, monkeypatch):
+    """The normals behind the random scale, one fewer or one more."""
+    normal = draws.standard_normal
+    monkeypatch.setattr(draws, "standard_normal", lambda n, source: normal(n + more, source))
+    assert law(vectors(20_000, size, draw=draw)) < REJECTED
+
+
+def test_a_scale_too_small_for_the_grid_is_drawn_again():
+    """At a thousandth of the usual number of steps, every seventh scale is; none raises."""
+    z = vectors(2000, 1, scale=4096 * 2.0**GRID)
+    assert np.all(np.isfinite(z))
+    assert np.abs(z).max() < 100 * 4096 * 2.0**GRID
 
 
 @pytest.mark.parametrize("smallest", [0.0, 0.01, 0.3, 1.0, 3.0])
@@ -116,7 +110,6 @@ def same_everywhere(size, *, scale, grid, source):
     return draws.symmetric_from_triangle(z[:size].copy(), z[size:].copy())
 
 
-@pytest.mark.usefixtures("_quick_gaussian")
 @pytest.mark.parametrize(("wrong", "size"), [(gaussian, 3), (cube, 6), (same_everywhere, 2)])
 def test_mutants_are_rejected(wrong, size):
     assert law(vectors(20_000, size, draw=wrong)) < REJECTED
@@ -139,3 +132,12 @@ def test_uniform_deviates_never_reach_their_ends():
 
     low, high = draws.open_uniform(2, Extreme())
     assert 0 < low < high < 1
+    low, high = draws.log_uniform(2, Extreme())
+    assert math.log(2.0**-108) < low < high <= 0
+
+
+def test_logarithms_of_uniform_deviates_are_exponential():
+    log_u = draws.log_uniform(100_000, SecureSource())
+    assert kolmogorov(-log_u, stats.expon.cdf) > FALSE_ALARM
+    for factor in OFF_BY_30_PERCENT:
+        assert kolmogorov(-factor * log_u, stats.expon.cdf) < REJECTED

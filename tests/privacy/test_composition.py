@@ -28,14 +28,17 @@ def test_gaussian_releases_compose_exactly(mus, log_delta):
 
 
 @given(
-    st.lists(st.sampled_from(["laplace", "vector", "wishart", "bingham"]), min_size=1), st.data()
+    st.lists(st.sampled_from(["laplace", "vector", "wishart", "bingham"]), min_size=1, unique=True),
+    st.data(),
 )
 def test_pure_releases_add_up(kinds, data):
     losses = [data.draw(st.floats(0.01, 2)) for _ in kinds]
     records = [release(kind, loss) for kind, loss in zip(kinds, losses, strict=True)]
     guarantee = compose(records, delta=0.0, adjacency="add-remove")
     assert (guarantee.delta, guarantee.mu) == (0.0, None)
-    assert guarantee.epsilon == pytest.approx(math.fsum(losses), rel=1e-8)
+    errors = math.fsum(record.sampling_error().log_ratio for record in records)
+    assert errors < 1e-4
+    assert guarantee.epsilon == pytest.approx(math.fsum(losses) + 2 * errors, rel=1e-12)
 
 
 def test_a_mixture_agrees_with_a_direct_composition():
@@ -66,9 +69,8 @@ def test_order_does_not_matter_and_more_costs_more():
     assert compose(MIXED, delta=1e-6, adjacency="add-remove").epsilon > one.epsilon
 
 
-@pytest.mark.parametrize("mu", [0.1, 0.8])
-def test_what_is_left_beside_gaussian_releases_fits_and_is_not_wasteful(mu):
-    delta = 1e-5
+def test_what_is_left_beside_gaussian_releases_fits_and_is_not_wasteful():
+    mu, delta = 0.3, 1e-5
     epsilon = epsilon_of_mu(mu, delta) + 0.8
     left = pure_epsilon_beside(mu, epsilon=epsilon, delta=delta)
     records = [release("gaussian", mu), release("laplace", left * (1 - 1e-9))]

@@ -1,4 +1,4 @@
-"""Gaussian differential privacy and (epsilon, delta): exact both ways, rounded to the private side."""
+"""Gaussian differential privacy and (epsilon, delta): exact both ways, on the private side."""
 
 import math
 

@@ -31,7 +31,7 @@ from eigenveil.moments.accumulators import (
 from eigenveil.moments.release import Release, calibrated_record
 from eigenveil.moments.rows import BITS, Precision, RowRule
 from eigenveil.noise.edges import spectral_edge
-from eigenveil.noise.grid import wishart_grid
+from eigenveil.noise.grid import wishart_unit
 from eigenveil.privacy import sensitivity
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.releases import ReleaseRecord
@@ -308,7 +308,7 @@ def _coarser(state: _State, precision: Precision) -> int:
         return 0
     assert epsilon is not None
     scale = sensitivity.wishart_trace(state.plan.adjacency) / (2.0 * epsilon)
-    finest = wishart_grid(2.0 * scale, state.plan.features)
+    finest = wishart_unit(2.0 * scale)
     return min(0, max(1, -finest // 2) - BITS[precision])
 
 

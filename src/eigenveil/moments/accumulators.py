@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,10 @@ class Accumulator(ABC):
     def parameters(self) -> dict[str, float]:
         """What its sensitivity depends on beyond its name."""
         return {}
+
+    @abstractmethod
+    def kind(self) -> tuple[Any, ...]:
+        """Everything that two sums must share to be merged."""
 
     @abstractmethod
     def fresh(self) -> Self:
@@ -115,6 +119,10 @@ class NormHistogram(Accumulator):
         """Bins, and the count."""
         return self._counts.shape
 
+    def kind(self) -> tuple[Any, ...]:
+        """What it is a sum of."""
+        return (self._centre, self._precision, self._with_count)
+
     def fresh(self) -> Self:
         """An empty histogram of the same kind."""
         return type(self)(self._centre, precision=self._precision, with_count=self._with_count)
@@ -131,7 +139,7 @@ class NormHistogram(Accumulator):
 
     def merge(self, other: Self) -> None:
         """Add another histogram's rows."""
-        _same_kind(self, other, self.size == other.size)
+        _check_same_kind(self, other)
         self._counts += other._counts
 
     def integers(self) -> NDArray[np.int64]:
@@ -165,6 +173,10 @@ class RowSum(Accumulator):
         """Features, and the count if it has a weight."""
         return (self._features + (self._count_weight > 0),)
 
+    def kind(self) -> tuple[Any, ...]:
+        """What it is a sum of."""
+        return (*self.rule.kind(), self._features, self._count_weight)
+
     def fresh(self) -> Self:
         """An empty sum of the same kind."""
         return type(self)(self.rule, features=self._features, count_weight=self._count_weight)
@@ -180,7 +192,7 @@ class RowSum(Accumulator):
 
     def merge(self, other: Self) -> None:
         """Add another sum's rows."""
-        _same_kind(self, other, self.grid == other.grid and self.size == other.size)
+        _check_same_kind(self, other)
         self._sum.merge(other._sum)
         self._rows += other._rows
 
@@ -224,6 +236,10 @@ class SecondMoment(Accumulator):
         """D x D."""
         return (self._features, self._features)
 
+    def kind(self) -> tuple[Any, ...]:
+        """What it is a sum of."""
+        return (*self.rule.kind(), self._features)
+
     def fresh(self) -> Self:
         """An empty moment of the same kind."""
         return type(self)(self.rule, features=self._features)
@@ -246,7 +262,7 @@ class SecondMoment(Accumulator):
 
     def merge(self, other: Self) -> None:
         """Add another moment's rows."""
-        _same_kind(self, other, (self.grid, self.size) == (other.grid, other.size))
+        _check_same_kind(self, other)
         other.settle()
         if other._sum is not None:
             self._total().merge(other._sum)
@@ -304,6 +320,10 @@ class Sketch(Accumulator):
         """D x R."""
         return self.basis.shape
 
+    def kind(self) -> tuple[Any, ...]:
+        """What it is a sum of."""
+        return (*self.rule.kind(), self.clip, self.basis)
+
     def fresh(self) -> Self:
         """An empty sketch with the same basis."""
         return type(self)(self.rule, self.basis, clip=self.clip)
@@ -323,14 +343,7 @@ class Sketch(Accumulator):
 
     def merge(self, other: Self) -> None:
         """Add another sketch's rows."""
-        _same_kind(
-            self,
-            other,
-            type(other) is type(self)
-            and self.grid == other.grid
-            and self.clip == other.clip
-            and np.array_equal(self.basis, other.basis),
-        )
+        _check_same_kind(self, other)
         self._sum.merge(other._sum)
 
     def integers(self) -> NDArray[np.int64]:
@@ -383,6 +396,10 @@ class ComponentEnergy(Accumulator):
         """Components, the rest, and the count if it has a weight."""
         return (self.components.shape[0] + 1 + (self._count_weight > 0),)
 
+    def kind(self) -> tuple[Any, ...]:
+        """What it is a sum of."""
+        return (*self.rule.kind(), self._count_weight, self.components)
+
     def fresh(self) -> Self:
         """An empty accumulator with the same components."""
         return type(self)(self.rule, self.components, count_weight=self._count_weight)
@@ -404,13 +421,7 @@ class ComponentEnergy(Accumulator):
 
     def merge(self, other: Self) -> None:
         """Add another accumulator's rows."""
-        _same_kind(
-            self,
-            other,
-            type(other) is type(self)
-            and self.size == other.size
-            and np.array_equal(self.components, other.components),
-        )
+        _check_same_kind(self, other)
         self._sum.merge(other._sum)
         self._rows += other._rows
 
@@ -432,8 +443,13 @@ def _integer_basis(basis: NDArray[np.float64], rule: RowRule) -> FloatArray:
     return np.asarray(np.rint(np.ldexp(basis, bits)).astype(DTYPE[rule.precision]))
 
 
-def _same_kind(mine: object, other: object, alike: bool) -> None:
-    if type(mine) is not type(other) or not alike:
+def _check_same_kind(mine: Accumulator, other: Accumulator) -> None:
+    # array_equal also compares numbers, names and None
+    alike = type(mine) is type(other) and all(
+        np.array_equal(first, second)
+        for first, second in zip(mine.kind(), other.kind(), strict=True)
+    )
+    if not alike:
         raise DataError(
             f"A {type(other).__name__} of another kind cannot be merged into this "
             f"{type(mine).__name__}.",

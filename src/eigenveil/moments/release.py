@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import PrivacyError
 from eigenveil.noise import draws
-from eigenveil.noise.grid import grid_exponent, spread, wishart_grid
+from eigenveil.noise.grid import grid_exponent, spread, wishart_unit
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.guarantee import Adjacency
@@ -60,8 +60,8 @@ def calibrated_record(
         rows = accumulator.shape[0]
         grid = grid_exponent(accumulator.grid, spread(kind, scale, accumulator.size, rows))
         if kind == "wishart":
-            grid = min(accumulator.grid, max(grid, wishart_grid(scale, rows)))
-            if grid < wishart_grid(scale, rows):
+            grid = min(accumulator.grid, max(grid, wishart_unit(scale)))
+            if grid < wishart_unit(scale):
                 raise AssertionError("rows are prepared too finely for Wishart noise: a defect")
         return record(scale, grid)
 

@@ -51,6 +51,10 @@ class RowRule:
     precision: Precision = "double"
     extra_bits: int = 0
 
+    def kind(self) -> tuple[Any, ...]:
+        """Everything that decides what a row becomes."""
+        return (self.centre, self.bound, self.precision, self.extra_bits)
+
     @property
     def bits(self) -> int:
         """Prepared entries are integer multiples of ``2**-bits``."""

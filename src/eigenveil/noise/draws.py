@@ -11,10 +11,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.noise.grid import wishart_unit
 from eigenveil.noise.lattice import lattice_noise
 from eigenveil.noise.source import RandomSource
+from eigenveil.privacy.releases import WISHART_SMOOTHING
 
 _NORMAL_SCALE = 2.0**40
+_LIMB_BITS = 18
 # Grid steps in a standard deviation, at the least.
 _COARSEST = 1024.0
 
@@ -67,13 +70,22 @@ def wishart_difference(
 ) -> NDArray[np.int64]:
     """``scale (G G' - H H')`` with G, H standard Gaussian, size x (size + 1) (privacy.md 9).
 
-    Computed in double precision: the grid must be far coarser than its rounding
-    (:func:`eigenveil.noise.grid.wishart_grid`).
+    In integers throughout: G and H are drawn on a lattice of some 2**50 steps a deviation and
+    multiplied exactly, isometric Gaussian noise of a 64th of an entry's deviation hides what their
+    lattice could show, and the sum is rounded down to the grid, which must not be finer than
+    :func:`eigenveil.noise.grid.wishart_unit` (docs/proofs/wishart-difference.md).
     """
-    difference = _gram(size, source)
-    difference -= _gram(size, source)
-    difference *= math.ldexp(scale, -grid)
-    return np.rint(difference).astype(np.int64)
+    unit = wishart_unit(scale)  # products are kept to multiples of 2**unit
+    if grid < unit:
+        raise ValueError(f"a grid of 2**{grid} is finer than the noise's own, 2**{unit}")
+    # in lattice steps: 2**50 or a little more; a product of two entries is 2**54 times finer than
+    # the unit
+    deviation = math.sqrt(math.ldexp(scale, 3 * _LIMB_BITS - unit))
+    total = _exact_gram(size, deviation, source)
+    total -= _exact_gram(size, deviation, source)
+    smoothing = scale * math.sqrt(2.0 * (size + 1)) / WISHART_SMOOTHING
+    total += isometric_symmetric(size, sigma=smoothing, grid=unit, source=source)
+    return total >> (grid - unit)
 
 
 def vector(size: int, *, scale: float, grid: int, source: RandomSource) -> NDArray[np.int64]:
@@ -114,9 +126,31 @@ def log_uniform(size: int, source: RandomSource) -> NDArray[np.float64]:
     return np.log(high * 2.0**-53 + low * 2.0**-106)
 
 
-def _gram(size: int, source: RandomSource) -> NDArray[np.float64]:
-    g = standard_normal(size * (size + 1), source).reshape(size, size + 1)
-    return g @ g.T
+def _exact_gram(size: int, deviation: float, source: RandomSource) -> NDArray[np.int64]:
+    """``G G'`` of an integer matrix, rounded down to multiples of 2**54, in that unit.
+
+    Entries are split into three limbs of 18 bits, whose products add up exactly in double
+    precision; only that of the two lowest limbs, below a 2**18th of the unit, is left out.
+    """
+    g = lattice_noise(size * (size + 1), scale=deviation, power=2, source=source)
+    half = 1 << (_LIMB_BITS - 1)
+    low = ((g + half) & (2 * half - 1)) - half
+    rest = (g - low) >> _LIMB_BITS
+    middle = ((rest + half) & (2 * half - 1)) - half
+    limbs = [(rest - middle) >> _LIMB_BITS, middle, low]
+    a, b, c = (limb.astype(np.float64).reshape(size, size + 1) for limb in limbs)
+
+    def both(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.int64]:
+        product = (left @ right.T).astype(np.int64)
+        return np.asarray(product + product.T)
+
+    # carries from the lowest products upwards; flooring twice is flooring once
+    total = both(b, c) >> _LIMB_BITS
+    total += both(a, c) + (b @ b.T).astype(np.int64)
+    total >>= _LIMB_BITS
+    total += both(a, b)
+    total += (a @ a.T).astype(np.int64) << _LIMB_BITS
+    return total
 
 
 def _mixed_sigma(size: int, scale: float, grid: int, source: RandomSource) -> float:

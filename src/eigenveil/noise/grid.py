@@ -54,10 +54,6 @@ def grid_exponent(statistic_grid: int, noise_spread: float) -> int:
     return min(statistic_grid, math.floor(math.log2(noise_spread)) - _STEPS_A_SCALE)
 
 
-def wishart_grid(scale: float, rows: int) -> int:
-    """Exponent of the finest grid on which a Wishart difference may be released.
-
-    Its diagonal is known to be a multiple of the double-precision rounding of ``scale D``; a grid
-    2**22 times coarser leaves next to nothing of that to see (docs/proofs/wishart-difference.md).
-    """
-    return math.ceil(math.log2(scale * rows)) - 52 + 22
+def wishart_unit(scale: float) -> int:
+    """Exponent of the finest grid on which a Wishart difference of this scale is computed."""
+    return math.floor(math.log2(scale)) - 46

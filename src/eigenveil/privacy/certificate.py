@@ -19,8 +19,8 @@ WHAT_IT_CANNOT_SHOW = (
     "is the word of the software that ran"
 )
 DOUBLE_PRECISION = (
-    "noise computed in double precision is rounded to a far coarser grid; the proof is for ideal "
-    "arithmetic, and what its rounding could show is modelled, not proved"
+    "directions are computed in double precision and rounded to a far coarser grid; the proof is "
+    "for ideal arithmetic"
 )
 PURE_SAMPLING = "a pure guarantee leaves out events of total chance below 2**-80"
 
@@ -60,7 +60,7 @@ class Certificate(BaseModel):
         if self.noise_source == "seeded" and SEEDED not in reasons:
             reasons.insert(0, SEEDED)
         kinds = {record.noise.kind for record in self.releases}
-        caveats = [DOUBLE_PRECISION] if kinds & {"wishart", "bingham"} else []
+        caveats = [DOUBLE_PRECISION] if "bingham" in kinds else []
         if self.wish.delta == 0:
             caveats.append(PURE_SAMPLING)
         return compose(

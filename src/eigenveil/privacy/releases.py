@@ -98,7 +98,7 @@ class ReleaseRecord(BaseModel):
             case "vector":  # the mixed-in normals count too; on the lattice it is exact otherwise
                 return lattice_error(2 * noise.size + 1, steps_a_scale=math.inf)
             case "wishart":
-                return _wishart_error(noise.size, steps)
+                return _wishart_error(noise.size)
             case "bingham":  # ideal arithmetic is assumed, and said in a caveat
                 return SamplingError(0.0, 0.0)
 
@@ -132,16 +132,26 @@ def lattice_error(size: int, *, steps_a_scale: float) -> SamplingError:
     return SamplingError(size * (2.0**-44 + 16.0 / steps_a_scale**2), size * 2.0**-120)
 
 
-def _wishart_error(size: int, steps_a_scale: float) -> SamplingError:
-    """Of a Wishart difference computed in double precision and then rounded to the grid.
+# A Wishart difference's deviation over that of the Gaussian noise added to hide its lattice.
+WISHART_SMOOTHING = 64.0
 
-    Its diagonal lies on a lattice of ``kappa = scale 2**(log2 D - 52)`` before rounding. Modelled
-    as independent combs, their log-ratio stays below ``32 sqrt(D) kappa`` but for a chance of
-    2**-80 (docs/proofs/wishart-difference.md, which says what is modelled and not proved).
+
+def _wishart_error(size: int) -> SamplingError:
+    """Of a Wishart difference drawn on a lattice and smoothed (docs/proofs/wishart-difference.md).
+
+    In units of the product's rounding, an entry has deviation ``2**46 sqrt(2 (D + 1))`` and differs
+    from that of continuous G and H by at most ``e``; beside Gaussian noise of a 64th of that
+    deviation (off the diagonal 2**0.5 less) this costs a log-ratio of 13.5 e / noise, an entry.
     """
     rows = (math.isqrt(8 * size + 1) - 1) // 2
-    kappa = steps_a_scale * rows * 2.0**-52
-    return SamplingError(32.0 * math.sqrt(rows) * kappa, 2.0**-81)
+    longest = math.sqrt(rows + 1) + 14.0  # rows of G, in deviations, but for a chance of 2**-130
+    # rounding half a step in each of two factors, twice (G and H), then flooring
+    off = 2.0 * 2.0 * 0.5 * 2.0**0.5 * longest * math.sqrt(rows + 1) * 2.0 ** (50 - 54) + 4.0
+    noise = 2.0**46 * math.sqrt(2.0 * (rows + 1)) / WISHART_SMOOTHING / math.sqrt(2.0)
+    drawn = lattice_error(2 * rows * (rows + 1) + size, steps_a_scale=2.0**40)
+    return SamplingError(
+        size * (13.5 * off / noise + off**2 / noise**2) + drawn.log_ratio, drawn.distance
+    )
 
 
 _NOISE_OF_STATISTIC: dict[Statistic, tuple[NoiseKind, ...]] = {
