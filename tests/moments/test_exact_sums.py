@@ -2,12 +2,22 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from sums_tools import COUNT_WEIGHT, KINDS, PRECISIONS, SEEDS, make, nasty_rows, python, total
+from sums_tools import (
+    COUNT_WEIGHT,
+    KINDS,
+    PRECISIONS,
+    SEEDS,
+    make,
+    nasty_rows,
+    python,
+    random_basis,
+    total,
+)
 
 from eigenveil.errors import DataError
-from eigenveil.moments.accumulators import BINS, bin_upper_edges
+from eigenveil.moments.accumulators import BINS, Sketch, bin_upper_edges
 from eigenveil.moments.exact import ExactSum, gram_parts, product_parts
 from eigenveil.moments.rows import Block, RowRule
 
@@ -22,6 +32,22 @@ def test_a_sum_is_the_sum_of_its_rows(kind, precision, seed):
     rows = nasty_rows(40, 6, seed, precision)
     alone = [total(make(kind, 6, precision), row[None]) for row in rows]
     assert np.array_equal(total(make(kind, 6, precision), rows), sum(alone))
+
+
+@every_precision
+@pytest.mark.parametrize("columns", [1, 7, 33, 64])
+@settings(max_examples=10)
+@given(seed=SEEDS)
+def test_a_sketch_of_a_row_does_not_depend_on_its_neighbours(columns, precision, seed):
+    """The squares of its projection are not exact: they must round alike wherever it stands."""
+    rows = nasty_rows(30, 65, seed, precision)
+
+    def sketch():
+        return Sketch(RowRule(precision=precision), random_basis(65, columns), clip=0.4)
+
+    alone = [total(sketch(), row[None]) for row in rows]
+    assert np.array_equal(total(sketch(), rows), sum(alone))
+    assert np.array_equal(total(sketch(), rows[::-1]), sum(alone))
 
 
 @every_precision

@@ -151,7 +151,7 @@ def test_exponential_mechanism_loses_what_is_claimed(adjacency):
     claimed = record("bingham-vectors", "bingham", adjacency).epsilon()
     rng, losses = np.random.default_rng(), []
     data = [np.diag([0.0, 1e4])]  # next to such data a row along the weak axis is seen best
-    data += [np.diag([0.0, s]) for s in rng.exponential(20, 20)]
+    data += [np.diag([0.0, s]) for s in rng.exponential(20, 6)]
     for base in data:
         rows = [in_ball(z) for z in rng.standard_normal((4, 2)) * 3] + [np.eye(2)[0], np.eye(2)[1]]
         for x, y in product(rows, repeat=2):

@@ -30,15 +30,15 @@ def leading_eigenpairs(
     scale = float(np.max(np.abs(matrix), initial=0.0)) or 1.0
     single = np.asarray(matrix * (1.0 / scale), dtype=np.float32, order="F")
     with small_matrix_threads(size):
-        if size >= _LANCZOS_FROM and count < size // 25:
+        if size >= _LANCZOS_FROM and count <= size // 12:
             start = np.random.default_rng(0).standard_normal((size,))  # public; any will do
             _, rough = scipy.sparse.linalg.eigsh(
                 single,
                 count,
                 which="LA",
                 v0=start.astype(np.float32),
-                ncv=min(size, max(3 * count, 60)),
-                tol=1e-5,
+                ncv=min(size, 2 * count + 20),
+                tol=1e-4,
             )
         else:
             _, rough = scipy.linalg.eigh(

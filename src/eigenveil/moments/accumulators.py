@@ -409,13 +409,13 @@ class ComponentEnergy(Accumulator):
         rows, lengths = self.rule(block)
         bits = self.rule.bits
         # exact integers, so that a row's projections do not depend on its neighbours in the block
-        along = (rows @ self._basis).astype(np.float64)
-        along *= 2.0 ** (self._BITS - bits - self._shift)
-        np.rint(along, out=along)
-        squares = np.multiply(along, along, out=along)
+        projected = rows @ self._basis
+        projected *= projected.dtype.type(2.0 ** (self._BITS - bits - self._shift))
+        along = np.rint(projected, out=projected).astype(np.float64)
+        energies = np.vecdot(along, along)
         whole = np.rint(lengths.astype(np.float64) * 4.0 ** (self._BITS - bits))
-        rest = np.maximum(0.0, whole - squares.sum(axis=1))
-        part = np.append(squares.sum(axis=0), rest.sum())
+        rest = np.maximum(0.0, whole - energies)
+        part = np.append(np.einsum("ij,ij->j", along, along), rest.sum())
         self._sum.add(part, rows.shape[0])
         self._rows += rows.shape[0]
 
