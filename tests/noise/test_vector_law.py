@@ -52,8 +52,8 @@ def test_radius_has_the_gamma_law_of_the_dimension():
 
 
 def test_radius_and_direction_follow_their_laws():
-    assert law(vectors(20_000, 3)) > FALSE_ALARM
-    assert law(vectors(20_000, 2, draw=draws.vector_symmetric)) > FALSE_ALARM
+    assert law(vectors(10_000, 3)) > FALSE_ALARM
+    assert law(vectors(10_000, 2, draw=draws.vector_symmetric)) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("factor", OFF_BY_30_PERCENT)
@@ -67,7 +67,7 @@ def test_another_number_of_degrees_is_rejected(draw, size, more, monkeypatch):
     """The normals behind the random scale, one fewer or one more."""
     normal = draws.standard_normal
     monkeypatch.setattr(draws, "standard_normal", lambda n, source: normal(n + more, source))
-    assert law(vectors(20_000, size, draw=draw)) < REJECTED
+    assert law(vectors(6000, size, draw=draw)) < REJECTED
 
 
 def test_a_scale_too_small_for_the_grid_is_drawn_again():

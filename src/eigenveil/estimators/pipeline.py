@@ -41,6 +41,8 @@ from eigenveil.privacy.releases import ReleaseRecord
 _COUNT_WEIGHT = 0.25
 _CENTRE_QUANTILE = 0.90
 _ENERGY_QUANTILE = 0.99
+# Relative error that eigenvalues of shortened rows are taken to have as variances of rows.
+_EIGENVALUE_ERROR = 0.2
 _CENTRED_SCALE = "scale of centred rows"
 # Rounding to 2**-9 is invisible when it keeps all but this share of a unit row's energy, and what
 # it can hide of one feature is below this part of the noise's edge.
@@ -413,6 +415,9 @@ def _variances(
         k = plan.n_components
         unit = bound * bound / state.rows
         along, total = values[:k] * unit, float(np.sum(values[: k + 1])) * unit
+        kept = scale.mean_energy(row_bound) if scale is not None else 1.0
+        deviation = answers["explained variance"].record.noise.scale * unit
+        along = _with_eigenvalues(along, total, deviation, found, state.rows * kept)
     else:
         # prepared rows are all there is: their energy, in units of the bound
         assert found.strengths is not None
@@ -445,6 +450,32 @@ def _variances(
         usable=np.asarray(usable),
         row_bound=row_bound,
     )
+
+
+def _with_eigenvalues(
+    along: NDArray[np.float64],
+    total: float,
+    deviation: float,
+    found: _Found,
+    energy: float,
+) -> NDArray[np.float64]:
+    """Released variances, averaged with what the released eigenvalues say of them.
+
+    An eigenvalue under noise of edge 2 s stands for a signal theta with ``theta + s^2/theta`` (its
+    eigenvector keeping ``theta - s^2/theta`` of it), in rows' energy. That is far less noisy than
+    the release of the variances, but it is of shortened rows: a fifth of it counts as its error, so
+    that the release prevails where it is good.
+    """
+    if found.total is None or found.strengths is None or total <= 0:
+        return along
+    s = found.edge / 2
+    above = np.maximum(found.strengths, found.edge)
+    theta = (above + np.sqrt(above**2 - found.edge**2)) / 2
+    shares = np.maximum(0.0, theta - s * s / theta) / energy
+    other = np.minimum(1.0, shares) * total
+    error = np.hypot(_EIGENVALUE_ERROR * other, s / energy * total)
+    weight = error**2 / (error**2 + deviation**2)
+    return np.asarray(weight * along + (1.0 - weight) * other)
 
 
 def _descending(values: NDArray[np.float64]) -> NDArray[np.float64]:
