@@ -16,7 +16,10 @@ from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.linalg.subspace import captured_energy
 from eigenveil.privacy import classic_sigma
 
-RUNS = 5
+
+def runs(rows: NDArray[Any]) -> int:
+    """Runs to average: more where a single one says less and costs less."""
+    return 5 if rows.size > 2_000_000 else 30
 
 
 def energy(rows: NDArray[Any], components: int, *, exact_centre: bool, **options: Any) -> float:
@@ -24,7 +27,7 @@ def energy(rows: NDArray[Any], components: int, *, exact_centre: bool, **options
     moment = second_moment(rows)
     data = rows - rows.mean(axis=0) if exact_centre else rows
     found = []
-    for _ in range(RUNS):
+    for _ in range(runs(rows)):
         try:
             model = PrivatePCA(components, **options).fit(data)
         except PrivacyError:
@@ -40,7 +43,7 @@ def published_energy(rows: NDArray[Any], components: int, *, epsilon: float, del
     largest = float(np.linalg.norm(rows - rows.mean(axis=0), axis=1).max())
     sigma = classic_sigma(1.0, epsilon, delta, reproduction=True)
     found = []
-    for _ in range(RUNS):
+    for _ in range(runs(rows)):
         upper = np.triu(rng.normal(0.0, sigma, moment.shape))
         noisy = moment / largest**2 + upper + np.triu(upper, 1).T
         found.append(captured_energy(moment, leading_eigenpairs(noisy, components)[1]))

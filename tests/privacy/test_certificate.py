@@ -12,12 +12,15 @@ from eigenveil.privacy.certificate import (
     Claim,
     check,
     make_certificate,
+    plan_hash,
     read_certificate,
 )
 from eigenveil.privacy.releases import PROOFS
 
+PLAN = {"features": 3, "n_components": 2}
+MOMENT = release("gaussian", 0.4).model_copy(update={"statistic": "second-moment"})
 RUNS = {
-    "gaussian": ([release("gaussian", 0.3), release("gaussian", 0.4)], 1e-6),
+    "gaussian": ([release("gaussian", 0.3), MOMENT], 1e-6),
     "pure": ([release("laplace", 0.2), release("wishart", 0.5), release("vector", 0.1)], 0.0),
     "mixed": ([release("gaussian", 0.3), release("wishart", 0.2)], 1e-6),
     "drawn": ([release("bingham", 0.5)], 0.0),
@@ -29,8 +32,8 @@ def certificate(run="gaussian", *, secure=True, reasons=(), adjacency="add-remov
     epsilon = compose(releases, delta=delta, adjacency="add-remove").epsilon * 1.0001
     return make_certificate(
         software="eigenveil test",
-        plan={"features": 3},
-        plan_hash="0" * 64,
+        plan=PLAN,
+        plan_hash=plan_hash(PLAN),
         secure=secure,
         wish=Claim(epsilon=epsilon, delta=delta, adjacency=adjacency),
         releases=list(releases),
@@ -139,3 +142,26 @@ def test_an_unproved_release_in_the_file_is_refused(tmp_path):
     path.write_text(json.dumps(forged))
     with pytest.raises(DataError, match="proved for"):
         read_certificate(path)
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda c: c["releases"].clear(),
+        lambda c: c["releases"].pop(),
+        lambda c: c["releases"][1]["noise"].update(size=1),
+        lambda c: c["plan"].update(features=2),
+        lambda c: c["releases"][0]["noise"].update(grid=None),
+        lambda c: c["wish"].update(delta=0.0),
+    ],
+    ids=["emptied", "moment left out", "fewer values", "another plan", "no grid", "no delta"],
+)
+def test_a_certificate_that_is_not_whole_does_not_hold(forge, tmp_path):
+    path = tmp_path / "certificate.json"
+    certificate().write(path)
+    forged = json.loads(path.read_text())
+    forge(forged)
+    path.write_text(json.dumps(forged))
+    verdict = check(read_certificate(path))
+    assert not verdict.holds
+    assert verdict.word == "DOES NOT HOLD"

@@ -26,7 +26,7 @@ def certify(
             {
                 "holds": verdict.holds,
                 "explanation": verdict.explanation,
-                "guarantee": verdict.guarantee.as_dict(),
+                "guarantee": None if verdict.guarantee is None else verdict.guarantee.as_dict(),
                 "proofs": list(certificate.proofs),
             }
         )
@@ -34,7 +34,8 @@ def certify(
         screen = console(quiet=quiet)
         screen.print(f"[bold]{verdict.word}[/bold]")
         screen.print(verdict.explanation)
-        screen.print(f"claim: {verdict.guarantee}")
+        if verdict.guarantee is not None:
+            screen.print(f"claim: {verdict.guarantee}")
         screen.print(f"releases: {', '.join(r.name for r in certificate.releases)}")
         screen.print(f"proofs: {', '.join('docs/proofs/' + name for name in certificate.proofs)}")
         screen.print(f"note: {WHAT_IT_CANNOT_SHOW}.")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from typing import Literal, get_args
 
@@ -14,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.noise.bingham import check_feasible
 from eigenveil.privacy.budget import StepBudget, split_budget
+from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.gaussian import check_delta, check_epsilon
 from eigenveil.privacy.guarantee import ADJACENCIES, Adjacency
 from eigenveil.privacy.releases import NoiseKind, lattice_error
@@ -63,8 +62,7 @@ class Plan(BaseModel):
     @property
     def hash(self) -> str:
         """SHA-256 of the plan's canonical JSON."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return plan_hash(self.model_dump(mode="json"))
 
     @property
     def pure(self) -> bool:

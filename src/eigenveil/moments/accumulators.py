@@ -166,7 +166,12 @@ class RowSum(Accumulator):
     @property
     def parameters(self) -> dict[str, float]:
         """The count's weight."""
-        return {"count_weight": self._count_weight}
+        return {"count_weight": math.ldexp(self._count_unit, -self.rule.bits)}
+
+    @property
+    def _count_unit(self) -> int:
+        """What one row adds to the count, on the grid."""
+        return round(math.ldexp(self._count_weight, self.rule.bits))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -201,8 +206,7 @@ class RowSum(Accumulator):
         total = self._sum.integers()
         if self._count_weight == 0:
             return total
-        one = round(math.ldexp(self._count_weight, self.rule.bits))
-        return np.append(total, self._rows * one)
+        return np.append(total, self._rows * self._count_unit)
 
 
 # Prepared rows that wait for a product: adding a product to the sum costs as much as 50 rows of it.

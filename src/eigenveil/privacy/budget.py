@@ -10,8 +10,9 @@ from eigenveil.privacy.accountant import delta_below_resolution, pure_epsilon_be
 from eigenveil.privacy.gaussian import check_delta, check_epsilon, mu_of_epsilon
 from eigenveil.privacy.releases import SamplingError
 
-# A hair of the budget, so that the rounding of the noise scales can never overspend it.
-_MARGIN = 1.0 - 1e-12
+# A hair of the budget, so that rounding, of the noise scales and of the conversion from delta, can
+# never overspend it.
+_MARGIN = 1.0 - 1e-10
 # A larger wish is met with this one's noise, a small part of a single row: nothing is gained
 # beyond, and the sampler's own error could no longer be covered.
 LARGEST_EPSILON = 40.0

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from eigenveil.errors import DataError, OutputError
+from eigenveil.errors import DataError, OutputError, PrivacyError
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.guarantee import Adjacency, Guarantee
 from eigenveil.privacy.releases import PROOFS, ReleaseRecord
 
 SEEDED = "noise from a seeded generator: anyone with the seed can remove it"
+_MOMENTS = {"second-moment", "sketch", "bingham-vectors"}
 WHAT_IT_CANNOT_SHOW = (
     "the certificate is computed from the recorded noise parameters; that this noise was drawn "
     "is the word of the software that ran"
@@ -82,7 +85,7 @@ class Verdict:
 
     holds: bool
     word: str
-    guarantee: Guarantee
+    guarantee: Guarantee | None
     explanation: str
 
 
@@ -110,8 +113,16 @@ def make_certificate(
 
 
 def check(certificate: Certificate) -> Verdict:
-    """Recompute the guarantee and compare it with the wish."""
-    guarantee = certificate.guarantee()
+    """Recompute the guarantee and compare it with the wish.
+
+    The records must be whole: the plan is the one that was hashed, a second moment was released in
+    some form, and every release has as many values as a fit of that shape makes.
+    """
+    try:
+        _check_whole(certificate)
+        guarantee = certificate.guarantee()
+    except PrivacyError as error:
+        return Verdict(False, "DOES NOT HOLD", None, str(error))
     wish = certificate.wish
     within = guarantee.epsilon <= wish.epsilon and guarantee.delta <= wish.delta
     numbers = (
@@ -134,6 +145,36 @@ def check(certificate: Certificate) -> Verdict:
             f"The numbers hold ({numbers}), but the run is not certified: {why}.",
         )
     return Verdict(True, "HOLDS", guarantee, f"The guarantee holds: {numbers}.")
+
+
+def plan_hash(plan: dict[str, Any]) -> str:
+    """SHA-256 of a plan's canonical JSON."""
+    text = json.dumps(plan, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _check_whole(certificate: Certificate) -> None:
+    plan = certificate.plan
+    if plan_hash(plan) != certificate.plan_hash:
+        raise PrivacyError("The plan is not the one whose hash is recorded.")
+    if not {r.statistic for r in certificate.releases} & _MOMENTS:
+        raise PrivacyError("No release of a second moment is recorded, which every fit makes.")
+    features, components = int(plan["features"]), int(plan["n_components"])
+    triangle = features * (features + 1) // 2
+    fewest = {
+        "norm-histogram": 2,
+        "row-sum": features,
+        "second-moment": triangle,
+        "bingham-vectors": triangle,
+        "sketch": features * components,
+        "component-energy": components + 1,
+    }
+    for record in certificate.releases:
+        if record.noise.size < fewest[record.statistic]:
+            raise PrivacyError(
+                f"Release {record.name!r} is recorded with {record.noise.size} values, fewer than "
+                f"the {fewest[record.statistic]} that a fit of this shape releases."
+            )
 
 
 def read_certificate(path: Path) -> Certificate:

@@ -8,6 +8,7 @@ mu-GDP with ``mu = Delta / sigma``; releases compose as the root of the sum of s
 from __future__ import annotations
 
 import math
+import numbers
 
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
@@ -67,12 +68,21 @@ def mu_of_epsilon(epsilon: float, delta: float) -> float:
         )
     if delta_of_mu(_LARGEST_MU, epsilon) <= delta:
         return _LARGEST_MU
+    low = 1e-12
+    while delta_of_mu(low, epsilon) > delta:
+        low /= 1e6
+        if low < 1e-100:
+            raise PrivacyError(
+                f"epsilon = {epsilon:g} and delta = {delta:g} are too small for any release.",
+                hint="Give a larger epsilon or delta.",
+                code="hopeless-noise",
+            )
     root = float(
         brentq(
             lambda m: delta_of_mu(m, epsilon) - delta,
-            1e-12,
+            low,
             _LARGEST_MU,
-            xtol=1e-15,
+            xtol=1e-3 * low,
             rtol=1e-14,
             maxiter=1000,
         )
@@ -98,7 +108,7 @@ def classic_sigma(sensitivity: float, epsilon: float, delta: float, *, reproduct
 
 def check_epsilon(epsilon: float) -> None:
     """Refuse an epsilon that is not a positive finite number."""
-    if not (isinstance(epsilon, int | float) and math.isfinite(epsilon) and epsilon > 0):
+    if not (_is_number(epsilon) and math.isfinite(epsilon) and epsilon > 0):
         raise PrivacyError(
             f"epsilon = {epsilon!r} is not a positive finite number.",
             hint="Give epsilon > 0; 0.1 to 4 are usual.",
@@ -108,12 +118,16 @@ def check_epsilon(epsilon: float) -> None:
 
 def check_delta(delta: float) -> None:
     """Refuse a delta outside [0, 1)."""
-    if not (isinstance(delta, int | float) and 0 <= delta < 1):
+    if not (_is_number(delta) and 0 <= delta < 1):
         raise PrivacyError(
             f"delta = {delta!r} is not in [0, 1).",
             hint="Give 0 <= delta < 1, well below one over the number of rows; 1e-6 is usual.",
             code="bad-delta",
         )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def _step_until(value: float, holds: object, *, upwards: bool) -> float:

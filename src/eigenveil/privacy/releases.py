@@ -106,8 +106,7 @@ class ReleaseRecord(BaseModel):
 class SamplingError(NamedTuple):
     """Bounds on drawn against proved noise, over all coordinates (docs/proofs/release-grid.md).
 
-    Outside a set of probability ``distance`` the two probabilities of every value differ by a
-    factor of at most ``exp(log_ratio)``.
+    Every event has ``P~(S) <= exp(log_ratio) P(S) + distance``, and the same the other way.
     """
 
     log_ratio: float
