@@ -13,7 +13,7 @@ from __future__ import annotations
 from eigenveil.estimators.scale import NormScale
 
 # (r at most, clip at this quantile of the norms); unit rows beyond the last
-_STEPS = ((0.008, 0.95), (0.03, 0.90), (0.09, 0.50))
+_STEPS = ((0.008, 0.95), (0.03, 0.90), (0.06, 0.50))
 
 
 def choose_bound(scale: NormScale, *, edge: float, components: int) -> float:
