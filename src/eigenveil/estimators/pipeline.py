@@ -400,6 +400,7 @@ def _variances(
     """Explained variance in the data's units, from a release of its own where it has a share."""
     plan, components = state.plan, found.components
     mean = state.centre if state.centre is not None else np.zeros(plan.features)
+    kept = scale.mean_energy(row_bound) if scale is not None else 1.0  # of a row, when prepared
     if "variance" in state.budgets:
         bound = plan.row_bound
         if bound is None:
@@ -415,7 +416,6 @@ def _variances(
         k = plan.n_components
         unit = bound * bound / state.rows
         along, total = values[:k] * unit, float(np.sum(values[: k + 1])) * unit
-        kept = scale.mean_energy(row_bound) if scale is not None else 1.0
         deviation = answers["explained variance"].record.noise.scale * unit
         along = _with_eigenvalues(along, total, deviation, found, state.rows * kept)
     else:
@@ -431,9 +431,7 @@ def _variances(
     # what shows without any signal, as the energy of an average prepared row: the moment's noise,
     # and the noise of the mean, which all rows share as a direction
     floor = found.edge * (1.0 + plan.features ** (-2 / 3)) / state.rows
-    kept = 1.0
     if scale is not None:
-        kept = scale.mean_energy(row_bound)
         floor += scale.share_of_offset(state.centre_error, row_bound)
     if found.strengths is None:
         usable = np.ones(plan.n_components, dtype=bool)
