@@ -34,7 +34,7 @@ from eigenveil.noise.edges import spectral_edge
 from eigenveil.noise.grid import wishart_unit
 from eigenveil.privacy import sensitivity
 from eigenveil.privacy.budget import StepBudget
-from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.privacy.releases import ALONE, ReleaseRecord, Sharing
 
 # The count rides along with a sum of rows at this weight where no histogram has released it: it
 # makes the noise of the sum 3% larger and is itself known to four noise deviations.
@@ -92,6 +92,7 @@ class _State:
     plan: Plan
     budgets: dict[Step, StepBudget]
     stored_single: bool
+    sharing: Mapping[Step, Sharing]
     centre: NDArray[np.float64] | None = None
     centre_error: float = 0.0  # expected squared norm of the released mean's noise
     rows: float | None = None
@@ -107,6 +108,7 @@ class _State:
             kind=self.plan.kind(step),
             budget=self.budgets[step].scaled(share),
             draws_count=draws,
+            sharing=self.sharing.get(step, ALONE),
         )
         return Ask(accumulator, record)
 
@@ -134,6 +136,7 @@ def private_pca(
     public_centre: NDArray[np.float64] | None = None,
     max_norm: float | None = None,
     budgets: Mapping[Step, StepBudget] | None = None,
+    sharing: Mapping[Step, Sharing] | None = None,
 ) -> Generator[Round, Answers, Factors]:
     """The rounds of a fit.
 
@@ -148,13 +151,15 @@ def private_pca(
         The exact largest norm, for ``row_norm="max"`` (reproductions only).
     budgets : mapping, optional
         In place of the plan's own; for predictions on synthetic rows.
+    sharing : mapping, optional
+        How the parties of a study share the noise of a step.
 
     Raises
     ------
     PrivacyError
         When a released histogram shows too few rows for its quantiles to be found.
     """
-    state = _State(plan, dict(budgets or plan.budgets()), stored_single)
+    state = _State(plan, dict(budgets or plan.budgets()), stored_single, dict(sharing or {}))
     state.rows = None if plan.rows is None else float(plan.rows)
     scale: NormScale | None = None
 
@@ -310,7 +315,7 @@ def _coarser(state: _State, precision: Precision) -> int:
         return 0
     assert epsilon is not None
     scale = sensitivity.wishart_trace(state.plan.adjacency) / (2.0 * epsilon)
-    finest = wishart_unit(2.0 * scale)
+    finest = wishart_unit(2.0 * scale) + state.sharing.get("moment", ALONE).weight_bits
     return min(0, max(1, -finest // 2) - BITS[precision])
 
 

@@ -58,6 +58,7 @@ class Plan(BaseModel):
     sketch_size: int
     power_rounds: int
     rows: int | None = None
+    noise_draws: int = 1
 
     @property
     def hash(self) -> str:
@@ -87,7 +88,9 @@ class Plan(BaseModel):
             epsilon=self.epsilon,
             delta=self.delta,
             pure_steps=pure,
-            error=lattice_error(self.released_values(), steps_a_scale=2.0**26),
+            error=lattice_error(
+                self.released_values(), steps_a_scale=2.0**26, draws=self.noise_draws
+            ),
         )
         return {step: budgets[step] for step in self.shares}
 
@@ -117,6 +120,7 @@ def make_plan(
     budget_split: dict[str, float] | None,
     sketch_size: int | None,
     power_rounds: int | None = None,
+    noise_draws: int = 1,
 ) -> Plan:
     """Check every parameter and settle every choice.
 
@@ -180,6 +184,7 @@ def make_plan(
         sketch_size=min(features, sketch_size),
         power_rounds=power_rounds or POWER_ROUNDS,
         rows=rows if adjacency == "replace-one" else None,
+        noise_draws=noise_draws,
     )
     shares = _shares(plan, budget_split)
     return plan.model_copy(update={"shares": shares})

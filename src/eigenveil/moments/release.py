@@ -15,7 +15,7 @@ from eigenveil.noise.grid import grid_exponent, spread, wishart_unit
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.guarantee import Adjacency
-from eigenveil.privacy.releases import Noise, NoiseKind, ReleaseRecord
+from eigenveil.privacy.releases import ALONE, Noise, NoiseKind, ReleaseRecord, Sharing
 
 if TYPE_CHECKING:
     from eigenveil.moments.accumulators import Accumulator
@@ -41,16 +41,29 @@ def calibrated_record(
     kind: NoiseKind,
     budget: StepBudget,
     draws_count: int = 1,
+    sharing: Sharing = ALONE,
 ) -> ReleaseRecord:
-    """The record of a release that spends exactly ``budget``; nothing is drawn."""
+    """The record of a release that spends exactly ``budget``; nothing is drawn.
+
+    ``sharing`` says how many parties draw the noise together and how their rows are weighted.
+    """
+    statistic_grid = accumulator.grid - sharing.weight_bits
 
     def record(scale: float, grid: int | None) -> ReleaseRecord:
         return ReleaseRecord(
             name=name,
             statistic="bingham-vectors" if kind == "bingham" else accumulator.statistic,
             adjacency=adjacency,
-            noise=Noise(kind=kind, scale=scale, size=accumulator.size, grid=grid),
+            noise=Noise(
+                kind=kind,
+                scale=scale,
+                size=accumulator.size,
+                grid=grid,
+                shares=sharing.shares,
+                masks=sharing.masks,
+            ),
             draws=draws_count,
+            exposure=sharing.exposure,
             **accumulator.parameters,
         )
 
@@ -58,9 +71,9 @@ def calibrated_record(
         if kind == "bingham":
             return record(scale, VECTOR_GRID)
         rows = accumulator.shape[0]
-        grid = grid_exponent(accumulator.grid, spread(kind, scale, accumulator.size, rows))
+        grid = grid_exponent(statistic_grid, spread(kind, scale, accumulator.size, rows))
         if kind == "wishart":
-            grid = min(accumulator.grid, max(grid, wishart_unit(scale)))
+            grid = min(statistic_grid, max(grid, wishart_unit(scale)))
             if grid < wishart_unit(scale):
                 raise AssertionError("rows are prepared too finely for Wishart noise: a defect")
         return record(scale, grid)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from eigenveil.errors import PrivacyError
 from eigenveil.privacy.gaussian import (
@@ -26,6 +27,58 @@ _PLD_INTERVAL = 1e-4
 NEGLIGIBLE = 2.0**-80
 
 
+@dataclass(frozen=True)
+class Loss:
+    """What releases cost together: losses add up, adaptively as well.
+
+    ``mu_squared`` of the Gaussian releases, ``pure`` epsilons of the others, and the bounds on how
+    far drawn noise is from proved noise.
+    """
+
+    mu_squared: float = 0.0
+    pure: float = 0.0
+    log_ratio: float = 0.0
+    distance: float = 0.0
+
+    @classmethod
+    def of(cls, record: ReleaseRecord) -> Loss:
+        """The loss of one release."""
+        error = record.sampling_error()
+        gaussian = record.noise.kind == "gaussian"
+        return cls(
+            mu_squared=record.mu() ** 2 if gaussian else 0.0,
+            pure=0.0 if gaussian else record.epsilon(),
+            log_ratio=error.log_ratio,
+            distance=error.distance,
+        )
+
+    @classmethod
+    def total(cls, losses: Iterable[Loss]) -> Loss:
+        """The sum, in an order that changes nothing."""
+        parts = list(losses)
+        return cls(
+            mu_squared=math.fsum(p.mu_squared for p in parts),
+            pure=math.fsum(p.pure for p in parts),
+            log_ratio=math.fsum(p.log_ratio for p in parts),
+            distance=math.fsum(p.distance for p in parts),
+        )
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon at this delta.
+
+        Raises
+        ------
+        PrivacyError
+            When no finite epsilon follows.
+        """
+        error = SamplingError(self.log_ratio, self.distance)
+        if self.mu_squared > 0:
+            return _epsilon_with_error(math.sqrt(self.mu_squared), self.pure, delta, error)
+        if not (math.isfinite(error.log_ratio) and error.distance <= NEGLIGIBLE):
+            raise delta_below_resolution(0.0)
+        return self.pure + 2 * error.log_ratio
+
+
 def total_mu(mus: Iterable[float]) -> float:
     """Composition of Gaussian releases, adaptive or not."""
     return math.sqrt(math.fsum(mu * mu for mu in mus))
@@ -36,6 +89,7 @@ def compose(
     *,
     delta: float,
     adjacency: Adjacency,
+    view: str = "outsider",
     caveats: Sequence[str] = (),
     reasons_not_certified: Sequence[str] = (),
 ) -> Guarantee:
@@ -54,30 +108,21 @@ def compose(
                 f"the guarantee under {adjacency}.",
                 hint="Compose only releases with one adjacency.",
             )
-    mus = [r.mu() for r in records if r.noise.kind == "gaussian"]
-    pure = math.fsum(r.epsilon() for r in records if r.noise.kind != "gaussian")
-    errors = [r.sampling_error() for r in records]
-    error = SamplingError(
-        math.fsum(e.log_ratio for e in errors), math.fsum(e.distance for e in errors)
-    )
-    mu = total_mu(mus)
-    if not mus:
-        if not (math.isfinite(error.log_ratio) and error.distance <= NEGLIGIBLE):
-            raise delta_below_resolution(0.0)
-        epsilon, out_delta = pure + 2 * error.log_ratio, 0.0
+    loss = Loss.total(Loss.of(record) for record in records)
+    epsilon = loss.epsilon(delta)
+    gaussian = loss.mu_squared > 0
+    if not gaussian:
         how = "adding up pure epsilons"
+    elif loss.pure == 0:
+        how = "exact Gaussian-DP composition and conversion"
     else:
-        epsilon, out_delta = _epsilon_with_error(mu, pure, delta, error), delta
-        how = (
-            "exact Gaussian-DP composition and conversion"
-            if pure == 0
-            else "privacy-loss distributions (dp-accounting, pessimistic)"
-        )
+        how = "privacy-loss distributions (dp-accounting, pessimistic)"
     return Guarantee(
         epsilon=epsilon,
-        delta=out_delta,
-        mu=mu if mus and pure == 0 else None,
+        delta=delta if gaussian else 0.0,
+        mu=math.sqrt(loss.mu_squared) if gaussian and loss.pure == 0 else None,
         adjacency=adjacency,
+        view=view,
         calculation=how,
         certified=not reasons_not_certified,
         caveats=(*reasons_not_certified, *caveats),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -44,6 +45,40 @@ class Noise(BaseModel):
     scale: float = Field(gt=0, allow_inf_nan=False)
     size: int = Field(gt=0, description="number of independent coordinates")
     grid: int | None = Field(default=None, description="exponent of the release grid")
+    shares: int = Field(
+        default=1,
+        gt=0,
+        description="independent equal parts, drawn by as many parties, that make the noise",
+    )
+    masks: int = Field(
+        default=0, ge=0, description="Gaussian masks that the adversary sees beside the noise"
+    )
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How parties share the noise of a release; by default one party draws all of it.
+
+    Attributes
+    ----------
+    shares : int
+        The noise is the sum of this many equal parts, one a party; any further party that draws a
+        part too makes the noise larger than recorded.
+    masks : int
+        Gaussian masks that the adversary sees beside the noise.
+    exposure : float
+        Mu of the adversary's view over that of the noisy sum alone (docs/proofs/views.md).
+    weight_bits : int
+        Rows count with public weights that are multiples of ``2**-weight_bits``.
+    """
+
+    shares: int = 1
+    masks: int = 0
+    exposure: float = 1.0
+    weight_bits: int = 0
+
+
+ALONE = Sharing()
 
 
 class ReleaseRecord(BaseModel):
@@ -59,6 +94,15 @@ class ReleaseRecord(BaseModel):
     gain: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     count_weight: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     draws: int = Field(default=1, gt=0, description="sequential draws of the bingham mechanism")
+    weight: float = Field(
+        default=1.0, gt=0, le=1, description="factor on every row of the data set that is protected"
+    )
+    exposure: float = Field(
+        default=1.0,
+        ge=1,
+        allow_inf_nan=False,
+        description="mu of what the adversary sees over that of the noisy sum alone (views.md)",
+    )
 
     @model_validator(mode="after")
     def _noise_fits_statistic(self) -> ReleaseRecord:
@@ -72,12 +116,12 @@ class ReleaseRecord(BaseModel):
 
     def sensitivity(self) -> float:
         """How far the statistic moves between neighbours, in the norm its noise is made for."""
-        return _SENSITIVITY[self.noise.kind](self)
+        return self.weight * _SENSITIVITY[self.noise.kind](self)
 
     def mu(self) -> float:
         """The Gaussian-DP loss, for Gaussian noise."""
         assert self.noise.kind == "gaussian"
-        return self.sensitivity() / self.noise.scale
+        return self.exposure * self.sensitivity() / self.noise.scale
 
     def epsilon(self) -> float:
         """The pure loss, for every other noise."""
@@ -94,7 +138,9 @@ class ReleaseRecord(BaseModel):
         steps = math.ldexp(noise.scale, -noise.grid)
         match noise.kind:
             case "gaussian" | "laplace":
-                return lattice_error(noise.size, steps_a_scale=steps)
+                return lattice_error(
+                    noise.size, steps_a_scale=steps, draws=noise.shares + noise.masks
+                )
             case "vector":  # the mixed-in normals count too; on the lattice it is exact otherwise
                 return lattice_error(2 * noise.size + 1, steps_a_scale=math.inf)
             case "wishart":
@@ -120,15 +166,18 @@ class SamplingError(NamedTuple):
         return (1.0 + math.exp(min(epsilon, 700.0))) * self.distance if self.distance else 0.0
 
 
-def lattice_error(size: int, *, steps_a_scale: float) -> SamplingError:
+def lattice_error(size: int, *, steps_a_scale: float, draws: int = 1) -> SamplingError:
     """Of ``size`` coordinates on a grid with this many steps in a noise scale.
 
     Per coordinate: a factor ``exp(2**-44)`` for the arithmetic and ``16 / steps**2`` between the
     Gaussian on the grid and the rounded Gaussian; ``2**-120`` for table rounding and the cut tail.
+    The arithmetic and the tail count for each of the ``draws`` whose sum a coordinate is.
     """
-    if steps_a_scale < 1024:
+    if steps_a_scale < 1024 * math.sqrt(draws):
         return SamplingError(math.inf, math.inf)
-    return SamplingError(size * (2.0**-44 + 16.0 / steps_a_scale**2), size * 2.0**-120)
+    return SamplingError(
+        size * (draws * 2.0**-44 + 16.0 / steps_a_scale**2), draws * size * 2.0**-120
+    )
 
 
 # A Wishart difference's deviation over that of the Gaussian noise added to hide its lattice.

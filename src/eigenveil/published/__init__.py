@@ -1,0 +1,1 @@
+"""The papers' algorithms exactly as published: for reproduction, never certified."""

@@ -1,0 +1,1 @@
+"""Transports: they only carry messages."""
