@@ -14,6 +14,7 @@ from eigenveil.moments.release import calibrated_record, release_sum
 from eigenveil.moments.rows import Block
 from eigenveil.noise.source import SecureSource, SeededSource
 from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.releases import Sharing
 from statistics_tools import (
     FALSE_ALARM,
     OFF_BY_30_PERCENT,
@@ -48,16 +49,23 @@ def filled(kind, features=D, rows=300, precision="single"):
     return accumulator
 
 
-def record_of(accumulator, noise, loss=0.5, adjacency="add-remove"):
+def record_of(accumulator, noise, loss=0.5, adjacency="add-remove", shares=1):
     budget = StepBudget(mu=loss) if noise == "gaussian" else StepBudget(epsilon=loss)
-    return calibrated_record(accumulator, name="a", adjacency=adjacency, kind=noise, budget=budget)
+    return calibrated_record(
+        accumulator,
+        name="a",
+        adjacency=adjacency,
+        kind=noise,
+        budget=budget,
+        sharing=Sharing(shares=shares),
+    )
 
 
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
 @every_noise
-@given(loss=st.floats(0.5, 10))
-def test_a_record_spends_the_budget_and_not_more(kind, noise, adjacency, loss):
-    record = record_of(make(kind, D, "single"), noise, loss, adjacency)
+@given(loss=st.floats(0.5, 10), shares=st.sampled_from([1, 2, 100]))
+def test_a_record_spends_the_budget_and_not_more(kind, noise, adjacency, loss, shares):
+    record = record_of(make(kind, D, "single"), noise, loss, adjacency, shares)
     if noise == "gaussian":
         spent = record.mu()
     else:  # what the sampler's error costs is in it

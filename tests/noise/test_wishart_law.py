@@ -48,13 +48,14 @@ def gamma_difference_cdf(shape):
     return lambda x: np.where(x >= 0, 1 - upper(np.abs(x)), upper(np.abs(x)))
 
 
-def law(noise):
+def law(noise, columns=None):
     """p-value of the entries' laws at unit scale.
 
-    With n columns a diagonal entry is the difference of two chi-squares with n degrees of freedom,
-    an off-diagonal one that of two Gamma(n); entries that share no row are independent.
+    With n columns (one more than rows, unless given) a diagonal entry is the difference of two
+    chi-squares with n degrees of freedom, an off-diagonal one that of two Gamma(n); entries that
+    share no row are independent.
     """
-    n = noise.shape[1] + 1
+    n = columns or noise.shape[1] + 1
     diagonal = np.diagonal(noise, axis1=1, axis2=2).ravel()
     off = np.diagonal(noise[:, 1::2, ::2], axis1=1, axis2=2).ravel()
     return together(
@@ -129,13 +130,13 @@ def test_a_row_more_is_hidden_by_the_difference_but_not_by_the_one_sided_noise()
     assert proven_loss(one, two + row) > 1.1
 
 
-@pytest.mark.parametrize("size", [1, 2, 7])
+@pytest.mark.parametrize("shape", [(1, 2), (2, 3), (7, 8), (7, 1)])
 @pytest.mark.parametrize("deviation", [2.0**50, 2.0**50.49])
-def test_gram_of_integers_is_exact(size, deviation):
+def test_gram_of_integers_is_exact(shape, deviation):
     """Against Python's own integers: rounded down to multiples of 2**54, nothing lost."""
-    product = draws._exact_gram(size, deviation, SeededSource(5))
-    g = lattice_noise(size * (size + 1), scale=deviation, power=2, source=SeededSource(5))
-    g = g.astype(object).reshape(size, size + 1)
+    product = draws._exact_gram(shape, deviation, SeededSource(5))
+    g = lattice_noise(math.prod(shape), scale=deviation, power=2, source=SeededSource(5))
+    g = g.astype(object).reshape(shape)
     # the one product of limbs that is left out is below 2**-17 of the unit
     assert np.all(abs((g @ g.T) - (product.astype(object) << 54)) < (1 << 54) + (1 << 37))
 
@@ -143,7 +144,7 @@ def test_gram_of_integers_is_exact(size, deviation):
 def test_gram_of_many_rows_is_exact_in_every_limb():
     """300 rows, compared with Python's own integers on a corner."""
     size = 300
-    product = draws._exact_gram(size, 2.0**50, SeededSource(6))
+    product = draws._exact_gram((size, size + 1), 2.0**50, SeededSource(6))
     g = lattice_noise(size * (size + 1), scale=2.0**50, power=2, source=SeededSource(6))
     g = g.astype(object).reshape(size, size + 1)
     exact = (g[:20] @ g[:20].T) >> 54

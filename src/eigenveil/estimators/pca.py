@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import os
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from eigenveil.errors import DataError, OutputError, PrivacyError
-from eigenveil.estimators.driver import RoundProgress, Run, run_rounds
+from eigenveil.errors import DataError, PrivacyError
+from eigenveil.estimators.driver import RoundProgress, run_rounds
+from eigenveil.estimators.fitted import FittedPCA, noise_source, public_centre
 from eigenveil.estimators.pipeline import private_pca
-from eigenveil.estimators.settings import Plan, make_plan
-from eigenveil.files import replacing
+from eigenveil.estimators.settings import make_plan
 from eigenveil.moments.rows import row_norms
 from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.moments.sparse import SparseRows
-from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
 from eigenveil.privacy.accountant import compose
-from eigenveil.privacy.certificate import Certificate, Claim, make_certificate
+from eigenveil.privacy.certificate import Claim, make_certificate
 
 LARGEST_NORM = "rows were divided by the largest norm found, which is not private"
-_MODEL_FORMAT = "eigenveil-model-1"
-_ARRAYS = (
-    "components_",
-    "mean_",
-    "explained_variance_",
-    "explained_variance_ratio_",
-    "usable_",
-)
-_NUMBERS = ("n_samples_", "noise_floor_", "total_variance_", "row_bound_")
 
 
-class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class PrivatePCA(FittedPCA):
     """Differentially private principal component analysis.
 
     Nothing about the rows has to be known beforehand, and everything the fitted estimator holds may
@@ -205,7 +191,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 f"noise = {self.noise!r} is not 'secure'.",
                 hint="Use noise='secure'; give random_state for a reproducible, uncertified run.",
             )
-        centre = self._public_centre(rows.features)
+        centre = public_centre(self.center, rows.features)
         plan = make_plan(
             features=rows.features,
             rows=count,
@@ -221,7 +207,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             sketch_size=self.sketch_size,
             power_rounds=self.power_rounds,
         )
-        source = self._noise_source()
+        source = noise_source(self.random_state)
         reasons = [LARGEST_NORM] if plan.row_norm == "max" else []
         rounds = private_pca(
             plan,
@@ -235,138 +221,17 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             if error.released:
                 error.spent = compose(error.released, delta=plan.delta, adjacency=plan.adjacency)
             raise
-        self._keep(plan, run, secure=source.secure, reasons=reasons)
-        return self
-
-    def _public_centre(self, features: int) -> NDArray[np.float64] | None:
-        if isinstance(self.center, bool | np.bool_):
-            return None
-        centre = np.asarray(self.center, dtype=np.float64)
-        if centre.shape != (features,) or not np.isfinite(centre).all():
-            raise DataError(
-                f"center has shape {centre.shape} or entries that are not finite; the rows have "
-                f"{features} features.",
-                hint="Give True, False, or one finite number a feature.",
-            )
-        return centre
-
-    def _noise_source(self) -> RandomSource:
-        if self.random_state is None:
-            return SecureSource()
-        if isinstance(self.random_state, np.random.RandomState):
-            return SeededSource(int(self.random_state.randint(2**31)))
-        return SeededSource(self.random_state)
-
-    def _keep(self, plan: Plan, run: Run, *, secure: bool, reasons: list[str]) -> None:
-        factors = run.factors
-        self.plan_ = plan
-        self.components_ = factors.components
-        self.mean_ = factors.mean
-        self.explained_variance_ = factors.explained_variance
-        self.explained_variance_ratio_ = factors.explained_variance_ratio
-        self.total_variance_ = factors.total_variance
-        self.noise_floor_ = factors.noise_floor
-        self.usable_ = factors.usable
-        self.n_samples_ = factors.rows
-        self.row_bound_ = factors.row_bound
-        self.n_components_ = plan.n_components
-        self.certificate_ = make_certificate(
+        certificate = make_certificate(
             software=f"eigenveil {version('eigenveil')}",
             plan=plan.model_dump(mode="json"),
             plan_hash=plan.hash,
-            secure=secure,
+            secure=source.secure,
             wish=Claim(epsilon=plan.epsilon, delta=plan.delta, adjacency=plan.adjacency),
             releases=run.records,
             reasons_not_certified=reasons,
         )
-        self.guarantee_ = self.certificate_.guarantee()
-
-    def transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
-        """Scores of the rows of ``X`` along the components, shape (n_samples, n_components)."""
-        check_is_fitted(self)
-        array = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
-        )
-        components = self.components_.astype(array.dtype, copy=False)
-        offset = (self.mean_ @ self.components_.T).astype(array.dtype, copy=False)
-        return np.asarray(array @ components.T - offset)
-
-    def inverse_transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
-        """Rows in the original space of scores ``X``, shape (n_samples, n_features)."""
-        check_is_fitted(self)
-        scores = np.asarray(X)
-        if scores.ndim != 2 or scores.shape[1] != self.components_.shape[0]:
-            raise DataError(
-                f"Scores of shape {scores.shape} do not have {self.components_.shape[0]} columns.",
-                hint="Give what transform returned.",
-            )
-        return np.asarray(scores @ self.components_ + self.mean_)
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to one file (numpy's format with JSON inside, no pickle)."""
-        check_is_fitted(self)
-        parameters = self.get_params()
-        parameters["random_state"] = None
-        if not isinstance(self.center, bool):
-            parameters["center"] = np.asarray(self.center, dtype=float).tolist()
-        names = getattr(self, "feature_names_in_", None)
-        header = {
-            "format": _MODEL_FORMAT,
-            "parameters": parameters,
-            "features": self.n_features_in_,
-            "names": None if names is None else [str(name) for name in names],
-            "numbers": {name: float(getattr(self, name)) for name in _NUMBERS},
-            "plan": self.plan_.model_dump(mode="json"),
-            "certificate": self.certificate_.model_dump(mode="json"),
-        }
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        with replacing(Path(path)) as scratch, scratch.open("wb") as file:
-            np.savez_compressed(file, header=np.array(json.dumps(header)), **arrays)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read an estimator that :meth:`save` wrote."""
-        try:
-            with np.load(path, allow_pickle=False) as stored:
-                header = json.loads(str(stored["header"][()]))
-                arrays = {name: stored[name] for name in _ARRAYS}
-            if header["format"] != _MODEL_FORMAT:
-                raise KeyError(header["format"])
-            model = cls(**header["parameters"])
-            if isinstance(model.center, list):
-                model.center = np.array(model.center)
-            for name, array in arrays.items():
-                setattr(model, name, array)
-            for name, number in header["numbers"].items():
-                setattr(model, name, number)
-            model.plan_ = Plan.model_validate(header["plan"])
-            model.certificate_ = Certificate.model_validate(header["certificate"])
-        except FileNotFoundError:
-            raise OutputError(
-                f"{path} does not exist.", hint="Give the result folder that 'eigenveil fit' wrote."
-            ) from None
-        except (KeyError, ValueError, OSError) as error:
-            raise DataError(
-                f"{path} is not a saved eigenveil model ({error}).",
-                hint="Give a file that PrivatePCA.save wrote.",
-            ) from None
-        model.n_features_in_ = header["features"]
-        if header["names"] is not None:
-            model.feature_names_in_ = np.array(header["names"], dtype=object)
-        model.n_components_ = model.plan_.n_components
-        model.guarantee_ = model.certificate_.guarantee()
-        return model
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.input_tags.sparse = True
-        tags.non_deterministic = self.random_state is None
-        return tags
+        self._keep(plan, run.factors, certificate)
+        return self
 
 
 def _largest_norm(rows: RowSource, centre: NDArray[np.float64] | None) -> float:

@@ -355,8 +355,10 @@ def _components(state: _State, bound: float, beside: Round) -> Generator[Round, 
             moment = SecondMoment(rule, features=plan.features)
             answers = yield (state.ask("moment", "second moment", moment), *beside)
             release = answers["second moment"]
-            total = float(np.trace(release.values))
             values, components = leading_eigenpairs(release.values, k)
+            if release.edge is not None:  # cut-off eigenvalues: their sum is not the rows' energy
+                return _Found(components, values, release.edge, answers)
+            total = float(np.trace(release.values))
             edge = spectral_edge(release.record.noise, plan.features, plan.features)
             return _Found(components, values, edge, answers, total)
 

@@ -9,7 +9,7 @@ grows with the features as random-matrix theory says.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,16 +17,20 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.driver import run_rounds
-from eigenveil.estimators.pipeline import private_pca
+from eigenveil.estimators.pipeline import Answers, Factors, Round, private_pca
 from eigenveil.estimators.settings import Plan, Step
 from eigenveil.linalg.subspace import captured_energy
+from eigenveil.moments.rows import FloatArray
 from eigenveil.moments.source import ArrayRows, block_rows
-from eigenveil.noise.source import SeededSource
+from eigenveil.noise.source import RandomSource, SeededSource
 from eigenveil.privacy.budget import StepBudget
 
 _MOST_ROWS = 20_000
 _MOST_FEATURES = 800
 _MOST_FEATURES_BINGHAM = 300
+
+# Runs the rounds of a fit on synthetic rows.
+Drive = Callable[[Generator[Round, Answers, Factors], FloatArray, RandomSource], Factors]
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,8 @@ def predict(
     rows: int,
     mean_norm: float = 0.0,
     seed: int = 0,
+    louder: Mapping[Step, float] | None = None,
+    drive: Drive | None = None,
 ) -> Prediction:
     """Run the plan on synthetic rows; deterministic for a seed.
 
@@ -117,10 +123,16 @@ def predict(
     mean_norm : float
         Norm of the rows' mean, in units of the root mean square norm of a centred row. A far-off
         mean costs more noise to remove.
+    louder : mapping of step to float, optional
+        Factors on the noise of steps, for parties that draw more together than one curator would.
+    drive : callable, optional
+        Runs the rounds, for parties that answer them each in its own way.
     """
     note, energy = "", None
     try:
-        energy = _simulate(plan, spectrum, rows, mean_norm, seed)
+        energy = _simulate(
+            plan, spectrum, rows, mean_norm, seed, louder or {}, drive or _of_all_rows
+        )
     except PrivacyError as error:
         note = error.message
     except _NotPredictedError as reason:
@@ -167,8 +179,20 @@ class _NotPredictedError(Exception):
     """No prediction, and why."""
 
 
+def _of_all_rows(
+    rounds: Generator[Round, Answers, Factors], rows: FloatArray, source: RandomSource
+) -> Factors:
+    return run_rounds(rounds, ArrayRows(rows), source).factors
+
+
 def _simulate(
-    plan: Plan, spectrum: NDArray[np.float64], rows: int, mean_norm: float, seed: int
+    plan: Plan,
+    spectrum: NDArray[np.float64],
+    rows: int,
+    mean_norm: float,
+    seed: int,
+    louder: Mapping[Step, float],
+    drive: Drive,
 ) -> float:
     if plan.mechanism == "bingham" and plan.features > _MOST_FEATURES_BINGHAM:
         raise _NotPredictedError(f"not simulated beyond {_MOST_FEATURES_BINGHAM} features")
@@ -193,18 +217,19 @@ def _simulate(
     if plan.centred == "private":
         direction = rng.standard_normal(features)
         synthetic += (mean_norm * direction / np.linalg.norm(direction)).astype(np.float32)
+    budgets = _scaled_budgets(plan, rows / drawn, features)
     rounds = private_pca(
         small,
         stored_single=True,
         public_centre=np.zeros(features) if plan.centred == "public" else None,
         max_norm=None if plan.row_norm != "max" else float(np.linalg.norm(synthetic, axis=1).max()),
-        budgets=_scaled_budgets(plan, rows / drawn, features),
+        budgets={step: _times(b, 1.0 / louder.get(step, 1.0)) for step, b in budgets.items()},
     )
-    run = run_rounds(rounds, ArrayRows(synthetic), SeededSource(rng))
-    return captured_energy(exact, run.factors.components)
+    factors = drive(rounds, synthetic, SeededSource(rng))
+    return captured_energy(exact, factors.components)
 
 
-def _scaled_budgets(plan: Plan, more_rows: float, features: int) -> Mapping[Step, StepBudget]:
+def _scaled_budgets(plan: Plan, more_rows: float, features: int) -> dict[Step, StepBudget]:
     """Budgets under which fewer rows and features meet noise of the same relative size."""
     budgets = {step: _times(b, more_rows) for step, b in plan.budgets().items()}
     fewer = features / plan.features

@@ -75,3 +75,12 @@ def left_singular(
     """The leading singular values and left singular vectors (as rows) of a tall (D, R) matrix."""
     u, s, _ = scipy.linalg.svd(matrix, full_matrices=False, check_finite=False)
     return s[:count], fix_signs(np.ascontiguousarray(u[:, :count].T))
+
+
+def truncated_root(matrix: NDArray[np.float64], rank: int) -> NDArray[np.float64]:
+    """The (D, rank) matrix P with ``P P'`` the best positive approximation of a symmetric matrix.
+
+    The leading eigenpairs by value, negative eigenvalues at zero (algorithms.md, DPdisPCA).
+    """
+    values, vectors = leading_eigenpairs(matrix, rank)
+    return np.asarray(vectors.T * np.sqrt(np.maximum(values, 0.0)))

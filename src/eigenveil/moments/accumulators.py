@@ -111,7 +111,7 @@ class NormHistogram(Accumulator):
         precision: Precision,
         with_count: bool,
     ) -> None:
-        self._centre, self._precision, self._with_count = centre, precision, with_count
+        self.centre, self.precision, self.with_count = centre, precision, with_count
         self._counts = np.zeros(BINS + with_count, dtype=np.int64)
 
     @property
@@ -121,20 +121,20 @@ class NormHistogram(Accumulator):
 
     def kind(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        return (self._centre, self._precision, self._with_count)
+        return (self.centre, self.precision, self.with_count)
 
     def fresh(self) -> Self:
         """An empty histogram of the same kind."""
-        return type(self)(self._centre, precision=self._precision, with_count=self._with_count)
+        return type(self)(self.centre, precision=self.precision, with_count=self.with_count)
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
-        _, norms = block.residuals(self._centre, self._precision)
+        _, norms = block.residuals(self.centre, self.precision)
         with np.errstate(divide="ignore"):
             octave = np.ceil(OCTAVE_PARTS * (np.log2(norms) - LOWEST_OCTAVE))
         index = np.clip(octave, 0, BINS - 1).astype(np.intp)
         self._counts[:BINS] += np.bincount(index, minlength=BINS)
-        if self._with_count:
+        if self.with_count:
             self._counts[BINS] += norms.size
 
     def merge(self, other: Self) -> None:
@@ -154,7 +154,7 @@ class RowSum(Accumulator):
     layout: Layout = "vector"
 
     def __init__(self, rule: RowRule, *, features: int, count_weight: float) -> None:
-        self.rule, self._features, self._count_weight = rule, features, count_weight
+        self.rule, self.features, self.count_weight = rule, features, count_weight
         self._sum = ExactSum((features,), largest_term=math.ldexp(1.0, rule.bits))
         self._rows = 0
 
@@ -171,20 +171,20 @@ class RowSum(Accumulator):
     @property
     def _count_unit(self) -> int:
         """What one row adds to the count, on the grid."""
-        return round(math.ldexp(self._count_weight, self.rule.bits))
+        return round(math.ldexp(self.count_weight, self.rule.bits))
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Features, and the count if it has a weight."""
-        return (self._features + (self._count_weight > 0),)
+        return (self.features + (self.count_weight > 0),)
 
     def kind(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        return (*self.rule.kind(), self._features, self._count_weight)
+        return (*self.rule.kind(), self.features, self.count_weight)
 
     def fresh(self) -> Self:
         """An empty sum of the same kind."""
-        return type(self)(self.rule, features=self._features, count_weight=self._count_weight)
+        return type(self)(self.rule, features=self.features, count_weight=self.count_weight)
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
@@ -204,7 +204,7 @@ class RowSum(Accumulator):
     def integers(self) -> NDArray[np.int64]:
         """The sum, then the weighted count."""
         total = self._sum.integers()
-        if self._count_weight == 0:
+        if self.count_weight == 0:
             return total
         return np.append(total, self._rows * self._count_unit)
 
@@ -220,7 +220,7 @@ class SecondMoment(Accumulator):
     layout: Layout = "symmetric"
 
     def __init__(self, rule: RowRule, *, features: int) -> None:
-        self.rule, self._features = rule, features
+        self.rule, self.features = rule, features
         self._sum: ExactSum | None = None  # made at the first row: D x D is large
         self._waiting: FloatArray | None = None
         self._waiting_rows = 0
@@ -233,20 +233,20 @@ class SecondMoment(Accumulator):
     @property
     def size(self) -> int:
         """Entries of the triangle."""
-        return self._features * (self._features + 1) // 2
+        return self.features * (self.features + 1) // 2
 
     @property
     def shape(self) -> tuple[int, ...]:
         """D x D."""
-        return (self._features, self._features)
+        return (self.features, self.features)
 
     def kind(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        return (*self.rule.kind(), self._features)
+        return (*self.rule.kind(), self.features)
 
     def fresh(self) -> Self:
         """An empty moment of the same kind."""
-        return type(self)(self.rule, features=self._features)
+        return type(self)(self.rule, features=self.features)
 
     def update(self, block: Block) -> None:
         """Add a block of rows.
@@ -259,7 +259,7 @@ class SecondMoment(Accumulator):
             self.settle()
             if self._waiting is None or count > self._waiting.shape[0]:
                 dtype = DTYPE[self.rule.precision]
-                self._waiting = np.empty((max(count, _ROWS_A_PRODUCT), self._features), dtype)
+                self._waiting = np.empty((max(count, _ROWS_A_PRODUCT), self.features), dtype)
         end = self._waiting_rows + count
         self.rule(block, out=self._waiting[self._waiting_rows : end])
         self._waiting_rows = end
@@ -287,7 +287,7 @@ class SecondMoment(Accumulator):
     def _total(self) -> ExactSum:
         if self._sum is None:
             self._sum = ExactSum(
-                (self._features, self._features),
+                (self.features, self.features),
                 largest_term=math.ldexp(1.0, 2 * self.rule.bits),
             )
         return self._sum
@@ -370,7 +370,7 @@ class ComponentEnergy(Accumulator):
     def __init__(
         self, rule: RowRule, components: NDArray[np.float64], *, count_weight: float
     ) -> None:
-        self.rule, self.components, self._count_weight = rule, components, count_weight
+        self.rule, self.components, self.count_weight = rule, components, count_weight
         self._basis = _integer_basis(components.T, rule)
         rounded = np.ldexp(self._basis.astype(np.float64), -self._shift)
         spectral = math.sqrt(float(np.linalg.eigvalsh(rounded.T @ rounded)[-1]))
@@ -393,20 +393,20 @@ class ComponentEnergy(Accumulator):
     @property
     def parameters(self) -> dict[str, float]:
         """The gain and the count's weight."""
-        return {"gain": self._gain, "count_weight": self._count_weight}
+        return {"gain": self._gain, "count_weight": self.count_weight}
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Components, the rest, and the count if it has a weight."""
-        return (self.components.shape[0] + 1 + (self._count_weight > 0),)
+        return (self.components.shape[0] + 1 + (self.count_weight > 0),)
 
     def kind(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        return (*self.rule.kind(), self._count_weight, self.components)
+        return (*self.rule.kind(), self.count_weight, self.components)
 
     def fresh(self) -> Self:
         """An empty accumulator with the same components."""
-        return type(self)(self.rule, self.components, count_weight=self._count_weight)
+        return type(self)(self.rule, self.components, count_weight=self.count_weight)
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
@@ -432,9 +432,9 @@ class ComponentEnergy(Accumulator):
     def integers(self) -> NDArray[np.int64]:
         """Energies along the components, the rest, then the weighted count."""
         total = self._sum.integers()
-        if self._count_weight == 0:
+        if self.count_weight == 0:
             return total
-        return np.append(total, self._rows * round(math.ldexp(self._count_weight, -self.grid)))
+        return np.append(total, self._rows * round(math.ldexp(self.count_weight, -self.grid)))
 
 
 def _basis_bits(precision: Precision) -> int:

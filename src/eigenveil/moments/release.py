@@ -18,7 +18,7 @@ from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import ALONE, Noise, NoiseKind, ReleaseRecord, Sharing
 
 if TYPE_CHECKING:
-    from eigenveil.moments.accumulators import Accumulator
+    from eigenveil.moments.accumulators import Accumulator, Layout
 
 # Directions are released rounded to this: fine enough for any use, and far coarser than the
 # arithmetic they were drawn in, which would otherwise give the rows' eigenvectors away.
@@ -27,10 +27,14 @@ VECTOR_GRID = -20
 
 @dataclass(frozen=True)
 class Release:
-    """Noisy values and what was spent on them. Whatever is computed from one is free."""
+    """Noisy values and what was spent on them. Whatever is computed from one is free.
+
+    ``edge`` is the largest eigenvalue that noise alone shows, where the record does not tell it.
+    """
 
     record: ReleaseRecord
     values: NDArray[np.float64]
+    edge: float | None = None
 
 
 def calibrated_record(
@@ -81,7 +85,7 @@ def calibrated_record(
     unit = record(1.0, None)
     if kind == "gaussian":  # the sampler's error is part of what the budget was made from
         assert budget.mu is not None
-        return on_grid(math.nextafter(unit.sensitivity() / budget.mu, math.inf))
+        return on_grid(math.nextafter(unit.mu() / budget.mu, math.inf))
     assert budget.epsilon is not None
     # the loss is inversely proportional to the scale; what the sampler's error adds comes on top
     error = on_grid(unit.epsilon() / budget.epsilon).sampling_error().log_ratio
@@ -98,43 +102,80 @@ def calibrated_record(
 
 def release_sum(accumulator: Accumulator, record: ReleaseRecord, source: RandomSource) -> Release:
     """Add the recorded noise to the exact sum."""
+    return release_of(record, noisy_integers(accumulator, record, source))
+
+
+def release_of(record: ReleaseRecord, integers: NDArray[np.int64]) -> Release:
+    """The release whose values are these multiples of its grid."""
+    assert record.noise.grid is not None
+    unit = math.ldexp(1.0, record.noise.grid)
+    return Release(record=record, values=np.multiply(integers, unit, dtype=np.float64))
+
+
+def noisy_integers(
+    accumulator: Accumulator, record: ReleaseRecord, source: RandomSource, *, weight_bits: int = 0
+) -> NDArray[np.int64]:
+    """The exact sum times the recorded weight and one share of the noise, in units of the grid.
+
+    The weight is a multiple of ``2**-weight_bits``.
+    """
     grid = record.noise.grid
     assert grid is not None
     total = accumulator.integers()
-    total <<= accumulator.grid - grid
+    total <<= accumulator.grid - weight_bits - grid
+    total *= round(math.ldexp(record.weight, weight_bits))
     total += noise_integers(accumulator, record, source)
-    return Release(
-        record=record, values=np.multiply(total, math.ldexp(1.0, grid), dtype=np.float64)
-    )
+    return total
+
+
+def coordinates(layout: Layout, integers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The independent entries, shape (size,): the lower triangle where it is symmetric."""
+    if layout != "symmetric":
+        return integers.ravel()
+    return np.asarray(integers[np.tri(integers.shape[0], dtype=bool)])
+
+
+def from_coordinates(
+    layout: Layout, shape: tuple[int, ...], entries: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The whole array with these independent entries."""
+    if layout != "symmetric":
+        return entries.reshape(shape)
+    whole = np.zeros(shape, dtype=np.int64)
+    whole[np.tri(shape[0], dtype=bool)] = entries
+    return np.asarray(whole + np.tril(whole, -1).T)
 
 
 def noise_integers(
     accumulator: Accumulator, record: ReleaseRecord, source: RandomSource
 ) -> NDArray[np.int64]:
-    """Noise of the recorded kind in the accumulator's coordinates, in units of the grid."""
+    """One share of the recorded noise in the accumulator's coordinates, in units of the grid.
+
+    The sum of any ``record.noise.shares`` of them is the noise; where that is 1, it is all of it.
+    """
     noise, grid = record.noise, record.noise.grid
     assert grid is not None
-    total_shape = accumulator.shape
+    shape, scale, shares = accumulator.shape, noise.scale, noise.shares
     symmetric = accumulator.layout == "symmetric"
+    sigma = scale / math.sqrt(shares)  # of a share of Gaussian noise
     match noise.kind:
         case "gaussian" if symmetric:
-            return draws.isometric_symmetric(
-                total_shape[0], sigma=noise.scale, grid=grid, source=source
-            )
+            return draws.isometric_symmetric(shape[0], sigma=sigma, grid=grid, source=source)
         case "gaussian":
-            return draws.gaussian(total_shape, sigma=noise.scale, grid=grid, source=source)
+            return draws.gaussian(shape, sigma=sigma, grid=grid, source=source)
         case "laplace":
-            return draws.laplace(total_shape, scale=noise.scale, grid=grid, source=source)
+            return draws.laplace(shape, scale=scale, grid=grid, source=source, shares=shares)
         case "wishart":
             return draws.wishart_difference(
-                total_shape[0], scale=noise.scale, grid=grid, source=source
+                shape[0], scale=scale, grid=grid, source=source, shares=shares
             )
         case "vector" if symmetric:
             return draws.vector_symmetric(
-                total_shape[0], scale=noise.scale, grid=grid, source=source
+                shape[0], scale=scale, grid=grid, source=source, shares=shares
             )
         case "vector":
-            flat = draws.vector(math.prod(total_shape), scale=noise.scale, grid=grid, source=source)
-            return flat.reshape(total_shape)
+            size = math.prod(shape)
+            flat = draws.vector(size, scale=scale, grid=grid, source=source, shares=shares)
+            return flat.reshape(shape)
         case "bingham":
             raise AssertionError("bingham vectors are drawn, not added")

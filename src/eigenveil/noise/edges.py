@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from eigenveil.privacy.releases import Noise
 
 # Upper edge of the free difference of two Marchenko-Pastur laws of ratio 1.
@@ -25,3 +27,19 @@ def spectral_edge(noise: Noise, rows: int, columns: int) -> float:
         case _:
             sigma = noise.scale
     return sigma * (math.sqrt(2 * rows) if symmetric else math.sqrt(rows) + math.sqrt(columns))
+
+
+def truncated_edge(noise: Noise, features: int, rank: int, parties: int) -> float:
+    """Largest eigenvalue of a sum of noise matrices, each cut off to its ``rank`` largest.
+
+    Each has a semicircle's upper eigenvalues in independent directions: their mean everywhere, and
+    twice the root of ``parties`` times their variance on top (free central limit).
+    """
+    edge = spectral_edge(noise, features, features)
+    middles = (np.arange(rank) + 0.5) / features  # shares of the eigenvalues that are above
+    grid = np.linspace(-1.0, 1.0, 20001)
+    above = 0.5 - (grid * np.sqrt(1 - grid**2) + np.arcsin(grid)) / np.pi
+    kept = edge * np.maximum(0.0, np.interp(middles, above[::-1], grid[::-1]))
+    mean, square = float(np.sum(kept)) / features, float(np.sum(kept**2)) / features
+    free = parties * mean + 2.0 * math.sqrt(parties * max(0.0, square - mean * mean))
+    return max(free, edge) if parties > 1 else edge

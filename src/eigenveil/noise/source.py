@@ -64,6 +64,22 @@ class SecureSource:
         raise TypeError("A secure noise source cannot be pickled or copied.")
 
 
+class KeyedSource:
+    """The words that everybody with the same 32-byte key draws: for masks, never for noise."""
+
+    secure = True
+
+    def __init__(self, key: bytes) -> None:
+        # every key is used for one stream only, so it may start at zero
+        self._stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """The next ``count`` words of the key's stream; at most 2**35 in all."""
+        return np.frombuffer(self._stream.update(bytes(8 * count)), dtype="<u8").astype(
+            np.uint64, copy=False
+        )
+
+
 class SeededSource:
     """Reproducible words, for tests and reproductions; results made with it are not certified."""
 

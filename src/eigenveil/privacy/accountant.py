@@ -25,6 +25,8 @@ from eigenveil.privacy.releases import ReleaseRecord, SamplingError
 _PLD_INTERVAL = 1e-4
 # A chance that counts as none in a pure guarantee: no sampler that ends in bounded time avoids one.
 NEGLIGIBLE = 2.0**-80
+# Sums of the same numbers in another order differ by less.
+_ROUNDING = 1.0 + 1e-12
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,14 @@ class Loss:
             pure=math.fsum(p.pure for p in parts),
             log_ratio=math.fsum(p.log_ratio for p in parts),
             distance=math.fsum(p.distance for p in parts),
+        )
+
+    def covers(self, other: Loss) -> bool:
+        """Whether what ``other`` costs is within this, whatever delta it is counted at."""
+        return (
+            other.mu_squared <= self.mu_squared * _ROUNDING
+            and other.pure + 2 * other.log_ratio <= (self.pure + 2 * self.log_ratio) * _ROUNDING
+            and other.distance <= self.distance * _ROUNDING
         )
 
     def epsilon(self, delta: float) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from eigenveil.errors import DataError, OutputError, PrivacyError
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.guarantee import Adjacency, Guarantee
 from eigenveil.privacy.releases import PROOFS, ReleaseRecord
+from eigenveil.privacy.views import Federation, guarantees
 
 SEEDED = "noise from a seeded generator: anyone with the seed can remove it"
 _MOMENTS = {"second-moment", "sketch", "bingham-vectors"}
@@ -36,7 +38,7 @@ class Claim(BaseModel):
     epsilon: float
     delta: float
     adjacency: Adjacency
-    view: Literal["outsider"] = "outsider"
+    view: str = "outsider"
 
 
 class Certificate(BaseModel):
@@ -56,9 +58,24 @@ class Certificate(BaseModel):
     releases: tuple[ReleaseRecord, ...]
     reasons_not_certified: tuple[str, ...] = ()
     proofs: tuple[str, ...] = ()
+    federation: Federation | None = None
+    study: dict[str, Any] | None = None
 
     def guarantee(self) -> Guarantee:
-        """The guarantee, recomputed from the records alone."""
+        """The guarantee against the adversary of the wish, recomputed from the records alone.
+
+        Raises
+        ------
+        PrivacyError
+            When the run has no such adversary, or the records do not fit together.
+        """
+        found = self.guarantees()
+        if self.wish.view not in found:
+            raise PrivacyError(f"The run makes no claim against {self.wish.view!r}.")
+        return found[self.wish.view]
+
+    def guarantees(self) -> dict[str, Guarantee]:
+        """The guarantee against each adversary, by its view."""
         reasons = list(self.reasons_not_certified)
         if self.noise_source == "seeded" and SEEDED not in reasons:
             reasons.insert(0, SEEDED)
@@ -66,13 +83,15 @@ class Certificate(BaseModel):
         caveats = [DOUBLE_PRECISION] if "bingham" in kinds else []
         if self.wish.delta == 0:
             caveats.append(PURE_SAMPLING)
-        return compose(
-            self.releases,
-            delta=self.wish.delta,
-            adjacency=self.wish.adjacency,
-            caveats=caveats,
-            reasons_not_certified=reasons,
-        )
+        known: dict[str, Any] = {
+            "delta": self.wish.delta,
+            "adjacency": self.wish.adjacency,
+            "caveats": caveats,
+            "reasons_not_certified": reasons,
+        }
+        if self.federation is not None:
+            return guarantees(self.releases, self.federation, **known)
+        return {"outsider": compose(self.releases, **known)}
 
     def write(self, path: Path) -> None:
         """Write as JSON."""
@@ -87,6 +106,7 @@ class Verdict:
     word: str
     guarantee: Guarantee | None
     explanation: str
+    views: Mapping[str, Guarantee] = field(default_factory=dict)
 
 
 def make_certificate(
@@ -98,8 +118,13 @@ def make_certificate(
     wish: Claim,
     releases: list[ReleaseRecord],
     reasons_not_certified: list[str],
+    federation: Federation | None = None,
+    study: dict[str, Any] | None = None,
 ) -> Certificate:
-    """The certificate of a run."""
+    """The certificate of a run, of a federation's with its ``study``."""
+    proofs = {PROOFS[r.noise.kind] for r in releases} | {"release-grid.md"}
+    if federation is not None:
+        proofs |= {"views.md", "shares.md"}
     return Certificate(
         software=software,
         plan=plan,
@@ -108,7 +133,9 @@ def make_certificate(
         wish=wish,
         releases=tuple(releases),
         reasons_not_certified=tuple(reasons_not_certified),
-        proofs=tuple(sorted({PROOFS[r.noise.kind] for r in releases} | {"release-grid.md"})),
+        proofs=tuple(sorted(proofs)),
+        federation=federation,
+        study=study,
     )
 
 
@@ -120,31 +147,29 @@ def check(certificate: Certificate) -> Verdict:
     """
     try:
         _check_whole(certificate)
+        views = certificate.guarantees()
         guarantee = certificate.guarantee()
     except PrivacyError as error:
         return Verdict(False, "DOES NOT HOLD", None, str(error))
-    wish = certificate.wish
-    within = guarantee.epsilon <= wish.epsilon and guarantee.delta <= wish.delta
+    word, explanation = _compared(guarantee, certificate.wish)
+    return Verdict(word == "HOLDS", word, guarantee, explanation, views)
+
+
+def _compared(guarantee: Guarantee, wish: Claim) -> tuple[str, str]:
+    """The verdict's word and what explains it."""
     numbers = (
         f"recomputed epsilon = {guarantee.epsilon:.9g} at delta = {guarantee.delta:.3g}, "
         f"wished epsilon = {wish.epsilon:.9g} at delta = {wish.delta:.3g}"
     )
-    if not within:
-        return Verdict(
-            False,
-            "DOES NOT HOLD",
-            guarantee,
-            f"The recorded noise does not give the claim: {numbers}.",
-        )
+    if guarantee.epsilon > wish.epsilon or guarantee.delta > wish.delta:
+        return "DOES NOT HOLD", f"The recorded noise does not give the claim: {numbers}."
     if not guarantee.certified:
         why = "; ".join(guarantee.caveats)
-        return Verdict(
-            False,
+        return (
             "NOT CERTIFIED",
-            guarantee,
             f"The numbers hold ({numbers}), but the run is not certified: {why}.",
         )
-    return Verdict(True, "HOLDS", guarantee, f"The guarantee holds: {numbers}.")
+    return "HOLDS", f"The guarantee holds: {numbers}."
 
 
 def plan_hash(plan: dict[str, Any]) -> str:

@@ -14,6 +14,13 @@ _NEIGHBOURS = {
 }
 _VIEWS = {
     "outsider": "anyone who sees the released result",
+    "site": "another site of the study, which sees the result and knows its own noise",
+    "aggregator": "the aggregator, who sees every message and follows the protocol",
+    "helper": "the noise helper, who knows every mask and sees the result",
+}
+_JOINT_VIEWS = {
+    "aggregator": "the aggregator together with {}, who pool what they see and follow the protocol",
+    "helper": "the noise helper together with {}, who know every mask and see the result",
 }
 
 
@@ -52,9 +59,7 @@ class Guarantee:
         bound = f"({self.epsilon:.6g}, {self.delta:.3g})-differentially private"
         if self.mu is not None:
             bound += f" (mu = {self.mu:.6g})"
-        sentence = (
-            f"{bound} for {_NEIGHBOURS[self.adjacency]}, against {_VIEWS.get(self.view, self.view)}"
-        )
+        sentence = f"{bound} for {_NEIGHBOURS[self.adjacency]}, against {_who_sees(self.view)}"
         if self.calculation:
             sentence += f", by {self.calculation}"
         if self.certified:
@@ -64,3 +69,12 @@ class Guarantee:
     def as_dict(self) -> dict[str, Any]:
         """The guarantee as plain JSON values."""
         return {**asdict(self), "caveats": list(self.caveats)}
+
+
+def _who_sees(view: str) -> str:
+    """The adversary of a view such as ``"aggregator with 2 sites"``, in words."""
+    who, joint, rest = view.partition(" with ")
+    count = rest.removesuffix(" sites")
+    if not (joint and who in _JOINT_VIEWS and count.isdecimal()):
+        return _VIEWS.get(view, view)
+    return _JOINT_VIEWS[who].format(f"{count} site" if count == "1" else f"{count} sites")

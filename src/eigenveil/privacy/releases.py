@@ -137,14 +137,18 @@ class ReleaseRecord(BaseModel):
             return SamplingError(math.inf, math.inf)
         steps = math.ldexp(noise.scale, -noise.grid)
         match noise.kind:
+            case "laplace" if noise.shares > 1:
+                return _laplace_shares_error(noise.size, noise.shares, steps)
             case "gaussian" | "laplace":
                 return lattice_error(
                     noise.size, steps_a_scale=steps, draws=noise.shares + noise.masks
                 )
+            case "vector" if noise.shares > 1:
+                return _vector_shares_error(noise.size, noise.shares, steps)
             case "vector":  # the mixed-in normals count too; on the lattice it is exact otherwise
                 return lattice_error(2 * noise.size + 1, steps_a_scale=math.inf)
             case "wishart":
-                return _wishart_error(noise.size)
+                return _wishart_error(noise.size, noise.shares, steps)
             case "bingham":  # ideal arithmetic is assumed, and said in a caveat
                 return SamplingError(0.0, 0.0)
 
@@ -166,40 +170,109 @@ class SamplingError(NamedTuple):
         return (1.0 + math.exp(min(epsilon, 700.0))) * self.distance if self.distance else 0.0
 
 
+# Grid steps in the deviation of anything that is drawn, at the least.
+_FEWEST_STEPS = 1024.0
+_UNPROVED = SamplingError(math.inf, math.inf)
+
+
 def lattice_error(size: int, *, steps_a_scale: float, draws: int = 1) -> SamplingError:
     """Of ``size`` coordinates on a grid with this many steps in a noise scale.
 
     Per coordinate: a factor ``exp(2**-44)`` for the arithmetic and ``16 / steps**2`` between the
     Gaussian on the grid and the rounded Gaussian; ``2**-120`` for table rounding and the cut tail.
-    The arithmetic and the tail count for each of the ``draws`` whose sum a coordinate is.
+    The arithmetic and the tail count for each of the ``draws`` whose sum a coordinate is. Each must
+    have 1024 steps in its deviation, off the diagonal of a symmetric matrix too.
     """
-    if steps_a_scale < 1024 * math.sqrt(draws):
-        return SamplingError(math.inf, math.inf)
+    if steps_a_scale < _FEWEST_STEPS * math.sqrt(2 * draws):
+        return _UNPROVED
     return SamplingError(
         size * (draws * 2.0**-44 + 16.0 / steps_a_scale**2), draws * size * 2.0**-120
     )
 
 
-# A Wishart difference's deviation over that of the Gaussian noise added to hide its lattice.
+# A Wishart difference's deviation over that of the Gaussian noise added to hide its lattice, and
+# the variance of Laplace and vector noise over that of the noise added to all shares together.
 WISHART_SMOOTHING = 64.0
+SHARE_SMOOTHING = 2048.0
+# Steps in the spread of noise on a grid that is fine for it: those of ``noise.grid``.
+_STEPS_A_SPREAD = 2.0**26
 
 
-def _wishart_error(size: int) -> SamplingError:
+def _longest(size: int) -> float:
+    """What so many squared deviations together stay below, but for a chance of 2**-131."""
+    return size + 2.0 * math.sqrt(91.0 * size) + 182.0
+
+
+def _hidden_error(size: int, *, off: float, smoothing: float, shares: int) -> float:
+    """Log-ratio of misplaced noise beside lattice Gaussian noise (docs/proofs/shares.md, claim 2).
+
+    Each of ``shares`` parts was rounded to the grid at random without bias, and ``off`` is how far
+    the sum is misplaced beyond that: the length over ``size`` coordinates, in deviations of the
+    Gaussian noise, which has ``smoothing`` grid steps or more.
+    """
+    far = _longest(size)
+    return off * math.sqrt(far) + 0.5 * off * off + shares * far / (8.0 * smoothing * smoothing)
+
+
+def _wishart_error(size: int, shares: int, steps: float) -> SamplingError:
     """Of a Wishart difference drawn on a lattice and smoothed (docs/proofs/wishart-difference.md).
 
-    In units of the product's rounding, an entry has deviation ``2**46 sqrt(2 (D + 1))`` and differs
-    from that of continuous G and H by at most ``e``; beside Gaussian noise of a 64th of that
-    deviation (off the diagonal 2**0.5 less) this costs a log-ratio of 13.5 e / noise, an entry.
+    In units of the product's rounding, an entry has deviation ``2**46 sqrt(2 (D + 1))`` or more and
+    differs from that of continuous G and H by at most ``off``; the smoothing noise has a 64th of
+    that deviation, off the diagonal ``2**0.5`` less.
     """
     rows = (math.isqrt(8 * size + 1) - 1) // 2
-    longest = math.sqrt(rows + 1) + 14.0  # rows of G, in deviations, but for a chance of 2**-130
-    # rounding half a step in each of two factors, twice (G and H), then flooring
-    off = 2.0 * 2.0 * 0.5 * 2.0**0.5 * longest * math.sqrt(rows + 1) * 2.0 ** (50 - 54) + 4.0
-    noise = 2.0**46 * math.sqrt(2.0 * (rows + 1)) / WISHART_SMOOTHING / math.sqrt(2.0)
-    drawn = lattice_error(2 * rows * (rows + 1) + size, steps_a_scale=2.0**40)
-    return SamplingError(
-        size * (13.5 * off / noise + off**2 / noise**2) + drawn.log_ratio, drawn.distance
+    columns = shares * -(-(rows + 1) // shares)
+    spread = steps * math.sqrt(2.0 * (rows + 1))
+    smaller = 1.0 / (WISHART_SMOOTHING * math.sqrt(2.0))
+    if spread < _STEPS_A_SPREAD or spread * smaller < _FEWEST_STEPS * math.sqrt(shares):
+        return _UNPROVED
+    longest = math.sqrt(columns) + 14.0  # rows of G, in deviations, but for a chance of 2**-130
+    # rounding half a step in each of two factors, twice (G and H); every party floors twice
+    off = 2.0 * 2.0 * 0.5 * 2.0**0.5 * longest * math.sqrt(columns) * 2.0 ** (50 - 54) + 2 * shares
+    noise = 2.0**46 * math.sqrt(2.0 * (rows + 1)) * smaller
+    hidden = _hidden_error(
+        size,
+        off=math.sqrt(size) * off / noise,
+        smoothing=_STEPS_A_SPREAD * smaller,
+        shares=shares,
     )
+    drawn = lattice_error(2 * rows * columns + shares * size, steps_a_scale=2.0**50)
+    return SamplingError(hidden + drawn.log_ratio, drawn.distance)
+
+
+def _laplace_shares_error(size: int, shares: int, steps: float) -> SamplingError:
+    """Of Laplace noise made of Gamma variables of shape ``1 / shares`` (docs/proofs/shares.md).
+
+    A Gamma variable is computed to ``relative`` of itself and costs as much as 37 coordinates; the
+    sum of all of them is Gamma(2 size).
+    """
+    smaller = math.sqrt(2.0 / SHARE_SMOOTHING)  # the smoothing noise's deviation over the scale
+    # half as fine as noise.grid makes it will do
+    if steps < _STEPS_A_SPREAD / 2 or steps * smaller < _FEWEST_STEPS * math.sqrt(shares):
+        return _UNPROVED
+    relative = 2.0**-43 + shares * 2.0**-56
+    total = 2.0 * size + math.sqrt(364.0 * size) + 91.0
+    hidden = _hidden_error(
+        size,
+        off=relative * total / smaller,
+        smoothing=_STEPS_A_SPREAD / 2 * smaller,
+        shares=shares,
+    )
+    drawn = lattice_error(76 * shares * size, steps_a_scale=math.inf)
+    return SamplingError(hidden + drawn.log_ratio, drawn.distance)
+
+
+def _vector_shares_error(size: int, shares: int, steps: float) -> SamplingError:
+    """Of vector noise whose variance is a sum of Gamma variables (docs/proofs/shares.md, claim 5).
+
+    Every share draws ``size`` coordinates and a Gamma variable; what the variables' rounding costs
+    is less than four shares more.
+    """
+    smoothing = steps * math.sqrt((size + 1) / SHARE_SMOOTHING)
+    if smoothing < _FEWEST_STEPS * math.sqrt(2 * shares):
+        return _UNPROVED
+    return lattice_error((shares + 4) * (size + 64), steps_a_scale=math.inf)
 
 
 _NOISE_OF_STATISTIC: dict[Statistic, tuple[NoiseKind, ...]] = {

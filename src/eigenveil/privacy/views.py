@@ -1,0 +1,489 @@
+"""What each adversary of a study sees, and what that costs (docs/proofs/views.md; privacy.md 5).
+
+A site sends ``weight * statistic + its share of the noise + mask``; masks vanish from the sum. With
+Gaussian noise and masks a changed row moves what an adversary sees by a Gaussian shift, whose exact
+loss is a Mahalanobis length: it is computed, never argued term by term.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from eigenveil.errors import PrivacyError
+from eigenveil.privacy.accountant import compose
+from eigenveil.privacy.guarantee import Adjacency, Guarantee
+from eigenveil.privacy.releases import ReleaseRecord, Sharing
+
+MaskKind = Literal["none", "modular", "pairwise", "helper"]
+Protocol = Literal["cape", "sketch", "dpdispca", "full", "local"]
+
+# Deviation of a Gaussian mask over that of a site's own noise.
+MASK_RATIO = 2.0**12
+
+_OPEN: tuple[Protocol, ...] = ("dpdispca", "full")
+_MOMENTS = ("second-moment", "sketch", "bingham-vectors")
+_SHARED_PURE = ("laplace", "vector", "wishart")
+CURIOUS_SITE = (
+    "no claim is made against a site that sees the result and knows its own share of the pure "
+    "noise: with collusion = 1 its share would not be counted on"
+)
+
+
+# The exact loss of a Gaussian view
+
+
+def mu_of_view(covariance: ArrayLike, shift: ArrayLike, *, own_variance: float = 0.0) -> float:
+    """Mahalanobis length of the shift, ``sqrt(shift' C^-1 shift)``; proofs/views.md, claim 1.
+
+    Computed in rational arithmetic from the numbers as they are given, so neither masks a million
+    times larger than the noise nor a singular covariance cost a digit.
+
+    Parameters
+    ----------
+    covariance : array of shape (n, n)
+        Symmetric, positive semi-definite; floats, integers or fractions.
+    shift : array of shape (n,)
+        How far the view moves between neighbours.
+    own_variance : float
+        Added to the diagonal, without rounding.
+
+    Returns
+    -------
+    float
+        ``inf`` when the shift leaves the range of a singular covariance: neighbours can then be
+        told apart for certain.
+
+    Raises
+    ------
+    ValueError
+        When ``covariance`` is not a covariance of ``n`` numbers.
+    """
+    moved = [Fraction(value) for value in np.asarray(shift).tolist()]
+    rest = _exact_covariance(covariance, len(moved), own_variance)
+    left = list(range(len(moved)))
+    squared = Fraction(0)
+    while left:
+        pivot = max(left, key=lambda i: rest[i][i])
+        variance = rest[pivot][pivot]
+        if variance <= 0:
+            break
+        left.remove(pivot)
+        squared += moved[pivot] ** 2 / variance
+        for i in left:  # what remains is unexplained by the coordinates taken so far
+            slope = rest[i][pivot] / variance
+            moved[i] -= slope * moved[pivot]
+            for j in left:
+                rest[i][j] -= slope * rest[pivot][j]
+    if any(rest[i][j] for i in left for j in left):
+        raise ValueError("the covariance is not positive semi-definite")
+    return math.inf if any(moved[i] for i in left) else math.sqrt(squared)
+
+
+def _exact_covariance(covariance: ArrayLike, size: int, own: float) -> list[list[Fraction]]:
+    given = np.asarray(covariance)
+    if given.shape != (size, size):
+        raise ValueError(f"a covariance of shape {given.shape} for a shift of length {size}")
+    exact = [[Fraction(value) for value in row] for row in given.tolist()]
+    if any(exact[i][j] != exact[j][i] for i in range(size) for j in range(i)):
+        raise ValueError("the covariance is not symmetric")
+    for i in range(size):
+        exact[i][i] += Fraction(own)
+    return exact
+
+
+def zero_sum_covariance(sites: int, variance: float) -> NDArray[np.object_]:
+    """Of the helper's masks ``x_s - mean(x)``: ``variance * (I - 11'/S)``, exact fractions (S, S).
+
+    Conditioned on the masks of any sites, the others' covariance is that of fewer sites with the
+    same ``variance`` (claim 2).
+    """
+    return _scaled_laplacian(np.ones((sites, sites), dtype=int), Fraction(variance) / sites)
+
+
+def pairwise_covariance(adjacency: ArrayLike, variance: float) -> NDArray[np.object_]:
+    """Of pairwise masks: the graph's Laplacian times ``variance``, exact fractions (S, S).
+
+    ``adjacency[i, j]`` says whether sites i and j share a mask; the diagonal does not matter.
+    Conditioned on the masks of any sites, it is that of the graph without them (claim 2).
+    """
+    return _scaled_laplacian(np.asarray(adjacency).astype(bool).astype(int), Fraction(variance))
+
+
+def _scaled_laplacian(weights: NDArray[Any], variance: Fraction) -> NDArray[np.object_]:
+    links = weights - np.diag(np.diag(weights))
+    laplacian = np.diag(links.sum(axis=1)) - links
+    exact = np.empty(laplacian.shape, dtype=object)
+    exact[...] = [[variance * entry for entry in row] for row in laplacian.tolist()]
+    return exact
+
+
+# CAPE: helper's masks of any size
+
+
+def cape_mu(
+    honest: int, *, noise_variance: float, mask_variance: float, sensitivity: float = 1.0
+) -> float:
+    """Exact mu of the aggregator's view of CAPE messages (privacy.md 5; claim 3).
+
+    Parameters
+    ----------
+    honest : int
+        Sites that took part and do not tell the aggregator what they know.
+    noise_variance, mask_variance : float
+        Of a site's own noise, and of the x_s that masks ``x_s - mean(x)`` are made from.
+    """
+    own = 1.0 / honest / noise_variance
+    hidden = (1.0 - 1.0 / honest) / (mask_variance + noise_variance)
+    return sensitivity * math.sqrt(own + hidden)
+
+
+def published_cape_mu(sites: int, *, colluding: int = 0, claimed_mu: float) -> float:
+    """Mu of the aggregator's view of CAPE as published, which claims ``claimed_mu = Delta/tau``.
+
+    The noise f_s is drawn by the aggregator, who takes it off again. What remains has masks of
+    variance ``tau^2`` (before centring) and own noise ``tau^2 / S`` (claim 3).
+    """
+    honest = sites - colluding
+    if honest < 1:
+        raise ValueError(f"{colluding} of {sites} sites collude: none is left to protect")
+    return cape_mu(honest, noise_variance=1 / sites, mask_variance=1.0, sensitivity=claimed_mu)
+
+
+def sound_noise(mu: float, *, honest: int, mask_variance: float, sensitivity: float = 1.0) -> float:
+    """Smallest deviation of a site's own noise with which CAPE meets ``mu`` (claim 3).
+
+    ``mask_variance`` is as in :func:`cape_mu`; ``math.inf`` stands for modular masks and gives
+    ``sensitivity / (mu * sqrt(honest))``. Rounded to the private side.
+    """
+    alone = (sensitivity / mu) ** 2
+    if math.isinf(mask_variance):
+        return math.nextafter(math.sqrt(alone / honest), math.inf)
+    # g^2 + (v - alone) g - alone v / h = 0, solved without cancellation
+    excess = mask_variance - alone
+    product = alone * mask_variance / honest
+    root = math.hypot(excess, 2.0 * math.sqrt(product))
+    variance = 2.0 * product / (root + excess) if excess > 0 else (root - excess) / 2.0
+    gamma, step = math.sqrt(variance), 0.0
+    while (
+        cape_mu(
+            honest,
+            noise_variance=(gamma + step) ** 2,
+            mask_variance=mask_variance,
+            sensitivity=sensitivity,
+        )
+        > mu
+    ):
+        step = max(math.ulp(gamma), 2.0 * step)
+    return gamma + step
+
+
+# The masks of this product
+
+
+def exposure(
+    kind: MaskKind, *, honest: int, taking_part: int, neighbours: int | None = None
+) -> float:
+    """Mu of the aggregator's view over ``Delta / (gamma sqrt(honest))``, that of the sum alone.
+
+    An upper bound whichever sites are honest; exact but for sparse pairwise masks (claim 4). Sites
+    that are missing count like colluding ones: their masks become known.
+
+    Parameters
+    ----------
+    honest : int
+        Sites whose message arrived and that do not collude.
+    taking_part : int
+        At most this many sites agreed on masks with each other.
+    neighbours : int or None
+        Sites that each site shares masks with, on a ring (``federation.graph``); ``None``: all.
+
+    Returns
+    -------
+    float
+        At least 1, and ``sqrt(honest)`` when a site's message might stand alone; 1 for ``"none"``,
+        where it does and ``honest`` plays no part, because each site draws all of the noise.
+    """
+    if not 1 <= honest <= taking_part:
+        raise ValueError(f"{honest} honest sites of {taking_part} taking part")
+    if kind == "none":
+        return 1.0
+    if kind == "helper":  # zero-sum masks are those of a complete graph, 1/S of its edges' variance
+        connectivity = 1.0
+    elif neighbours is None:
+        connectivity = float(honest)
+    else:
+        missing = taking_part - honest
+        connectivity = _connectivity_left(taking_part, missing, (neighbours + 1) // 2)
+    return math.sqrt(_squared_exposure(kind, honest, connectivity))
+
+
+def mask_draws(
+    kind: MaskKind, *, honest: int, taking_part: int, neighbours: int | None = None
+) -> int:
+    """Gaussian masks that what the aggregator sees is made of; parameters as in `exposure`."""
+    if kind == "helper":
+        return taking_part
+    if kind != "pairwise":
+        return 0
+    pairs = honest * (honest - 1) // 2
+    return pairs if neighbours is None else min(pairs, honest * ((neighbours + 1) // 2))
+
+
+def _squared_exposure(kind: MaskKind, honest: int, connectivity: float) -> float:
+    """Bound where the honest sites' masks have at least this algebraic connectivity."""
+    if kind == "modular":  # the sum and nothing else, or else each message by itself
+        return 1.0 if connectivity > 0 else float(honest)
+    return 1.0 + (honest - 1.0) / (1.0 + MASK_RATIO**2 * connectivity)
+
+
+def _connectivity_left(nodes: int, removed: int, reach: int) -> float:
+    """Lower bound on a ring's second Laplacian eigenvalue once any ``removed`` nodes are gone.
+
+    Fiedler (1973): it falls by at most one a node, and where every cut of n nodes has c edges or
+    more it is at least ``2 c (1 - cos(pi / n))``.
+    """
+    left, full = nodes - removed, 2 * reach >= nodes - 1
+    if full or left == 1:
+        return float(left)
+    by_node = max(0.0, _ring_connectivity(nodes, reach) - removed)
+    ways = max(0, 2 * reach - removed)  # left to get from one node to another
+    return max(by_node, 4.0 * ways * math.sin(math.pi / (2 * left)) ** 2)
+
+
+def _ring_connectivity(nodes: int, reach: int) -> float:
+    """Second Laplacian eigenvalue of a ring whose nodes see ``reach`` others on either side."""
+    angle = np.pi * np.arange(1, nodes // 2 + 1) / nodes
+    eigenvalues = 2 * reach + 1 - np.sin((2 * reach + 1) * angle) / np.sin(angle)
+    return float(np.min(eigenvalues)) - 1e-9  # a margin for rounding
+
+
+# The guarantees of a study
+
+
+class Federation(BaseModel):
+    """What the guarantees of a study with several sites depend on, beside its records.
+
+    Attributes
+    ----------
+    sites : int
+        In the study.
+    taking_part : int
+        Fewest sites whose message entered any release; at least ``sites - dropouts``.
+    collusion, dropouts : int
+        Sites that may collude with the aggregator, and that may be missing.
+    neighbours : int or None
+        Sites that each site shares masks with; ``None``: all others.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    protocol: Protocol
+    masks: MaskKind
+    sites: int = Field(ge=1)
+    taking_part: int = Field(ge=1)
+    collusion: int = Field(default=0, ge=0)
+    dropouts: int = Field(default=0, ge=0)
+    neighbours: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _somebody_is_protected(self) -> Federation:
+        if self.honest < 1:
+            raise ValueError(
+                f"of {self.sites} sites {self.collusion} may collude and {self.dropouts} may be "
+                "missing: none is left to draw the noise"
+            )
+        if not self.sites - self.dropouts <= self.taking_part <= self.sites:
+            raise ValueError(
+                f"{self.taking_part} sites took part, which is not between "
+                f"{self.sites - self.dropouts} and {self.sites}"
+            )
+        return self
+
+    @property
+    def honest(self) -> int:
+        """Sites that are certain to take part and not to collude: so many share the noise."""
+        return self.sites - self.collusion - self.dropouts
+
+    def open_moment(self) -> bool:
+        """Whether each site releases its second moment by itself, with all of the noise."""
+        return self.protocol in _OPEN
+
+    @property
+    def wished_view(self) -> str:
+        """The adversary that the study's wish is about: the aggregator and its accomplices."""
+        return f"aggregator with {self.collusion} sites" if self.collusion else "aggregator"
+
+    def sharing(self, *, weight_bits: int = 0) -> Sharing:
+        """How the sites share the noise of a masked sum of Gaussian noise."""
+        if self.masks == "none":
+            return Sharing(weight_bits=weight_bits)
+        return Sharing(
+            shares=self.honest,
+            masks=_mask_draws_in(self, self.honest),
+            exposure=_exposure_in(self, self.honest),
+            weight_bits=weight_bits,
+        )
+
+
+class _View(NamedTuple):
+    """An adversary: its name, the honest sites' shares in what it sees, and whether it sees all."""
+
+    name: str
+    shares: int
+    messages: bool
+
+
+def guarantees(
+    records: Sequence[ReleaseRecord],
+    federation: Federation,
+    *,
+    delta: float,
+    adjacency: Adjacency,
+    caveats: Sequence[str] = (),
+    reasons_not_certified: Sequence[str] = (),
+) -> dict[str, Guarantee]:
+    """One guarantee per adversary, by the name of its view (claims 5 and 6).
+
+    "outsider" sees the result; "site" too and knows its own share of the noise; "aggregator" sees
+    every message; "aggregator with t sites" knows also what those know; "helper with t sites" knows
+    every mask but sees only the result. Where pure noise is shared among all sites nothing is
+    proved against "site": it is left out, and a caveat says so.
+
+    Raises
+    ------
+    PrivacyError
+        When a record's noise is not shared as the study says, or protects too little of a view.
+    """
+    views = list(_views(federation))
+    claimed = [view for view in views if view.name != "site" or _holds_pure_noise(records, view)]
+    return {
+        view.name: compose(
+            [_seen(record, view, federation) for record in records],
+            delta=delta,
+            adjacency=adjacency,
+            view=view.name,
+            caveats=caveats if claimed == views else (*caveats, CURIOUS_SITE),
+            reasons_not_certified=reasons_not_certified,
+        )
+        for view in claimed
+    }
+
+
+def worst(found: dict[str, Guarantee]) -> Guarantee:
+    """The guarantee with the largest epsilon; of equal ones the first."""
+    return max(found.values(), key=lambda guarantee: guarantee.epsilon)
+
+
+def _views(federation: Federation) -> Iterable[_View]:
+    present, colluding = federation.taking_part, federation.collusion
+    yield _View("outsider", present, messages=False)
+    if federation.sites >= 2:  # a single message cannot be the curious site's own
+        yield _View("site", max(1, present - 1), messages=False)
+    yield _View("aggregator", present, messages=True)
+    if colluding:
+        yield _View(f"aggregator with {colluding} sites", present - colluding, messages=True)
+    if federation.masks == "helper":
+        name = f"helper with {colluding} sites" if colluding else "helper"
+        yield _View(name, present - colluding, messages=False)
+
+
+def _holds_pure_noise(records: Sequence[ReleaseRecord], view: _View) -> bool:
+    pure = (record.noise for record in records if record.noise.kind != "gaussian")
+    return all(noise.shares <= view.shares for noise in pure)
+
+
+def _seen(record: ReleaseRecord, view: _View, federation: Federation) -> ReleaseRecord:
+    """The record of a single release that costs what this view of it costs."""
+    if federation.open_moment() and record.statistic in _MOMENTS:
+        _check_shares(record, 1)
+        summed = federation.protocol == "full" and view.name == "outsider"
+        return _with_shares(record, federation.taking_part) if summed else record
+    if record.noise.kind != "gaussian":
+        _check_pure(record, view, federation)
+        return record  # shares beyond those that are proved only add noise
+    if federation.masks == "none":
+        _check_shares(record, 1)
+        return record
+    _check_shares(record, federation.honest)
+    if not view.messages:
+        return _with_shares(record, view.shares)
+    return _with_shares(
+        record,
+        view.shares,
+        masks=_mask_draws_in(federation, view.shares),
+        exposed=_exposure_in(federation, view.shares),
+    )
+
+
+def _with_shares(
+    record: ReleaseRecord, shares: int, *, masks: int = 0, exposed: float = 1.0
+) -> ReleaseRecord:
+    """Gaussian noise of so many parts like the recorded ones; other noise as it is."""
+    noise = record.noise
+    if noise.kind != "gaussian":
+        return record
+    parts = {"scale": noise.scale * math.sqrt(shares / noise.shares), "shares": shares}
+    return record.model_copy(
+        update={
+            "noise": noise.model_copy(update={**parts, "masks": masks}),
+            "exposure": exposed,
+        }
+    )
+
+
+def _exposure_in(federation: Federation, honest: int) -> float:
+    return exposure(
+        federation.masks,
+        honest=honest,
+        taking_part=federation.sites,
+        neighbours=federation.neighbours,
+    )
+
+
+def _mask_draws_in(federation: Federation, honest: int) -> int:
+    return mask_draws(
+        federation.masks,
+        honest=honest,
+        taking_part=federation.sites,
+        neighbours=federation.neighbours,
+    )
+
+
+def _check_shares(record: ReleaseRecord, shares: int) -> None:
+    if record.noise.shares != shares:
+        raise PrivacyError(
+            f"The noise of release {record.name!r} is recorded in {record.noise.shares} shares, "
+            f"where the study has it drawn in {shares}.",
+            hint="The records and the study must be of one run.",
+            code="shares-do-not-fit",
+        )
+
+
+def _check_pure(record: ReleaseRecord, view: _View, federation: Federation) -> None:
+    """Shared pure noise protects whoever sees the sum of enough shares, and nobody else."""
+    shares = record.noise.shares
+    if shares == 1:  # every site draws all of it: each message is protected by itself
+        return
+    if federation.masks != "modular" or record.noise.kind not in _SHARED_PURE:
+        raise PrivacyError(
+            f"Release {record.name!r} shares {record.noise.kind} noise under "
+            f"{federation.masks} masks, for which nothing is proved.",
+            hint="Share pure noise under modular masks, or share Gaussian noise.",
+            code="pure-noise-not-shared",
+        )
+    whole = _exposure_in(federation, view.shares) == 1.0 or not view.messages
+    if view.shares < shares or not whole:
+        raise PrivacyError(
+            f"Release {record.name!r} has {record.noise.kind} noise in {shares} shares, more than "
+            f"the {view.shares if whole else 1} that hide a row from this view: {view.name}.",
+            hint="The records and the study must be of one run, each site with more neighbours "
+            "than sites may be missing or collude.",
+            code="too-few-shares",
+        )
