@@ -1,1 +1,1 @@
-"""Several sites that keep their rows: studies, roles, masks and the site's ledger. Knows no network."""
+"""Several sites that keep their rows: studies, roles, masks, the site's ledger; no network."""

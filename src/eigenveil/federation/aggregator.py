@@ -1,0 +1,527 @@
+"""The role of the aggregator: a generator of calls, from the first message to the result.
+
+It drives the same rounds as a fit of one data set (:func:`eigenveil.estimators.pipeline
+.private_pca`), but every sum comes from messages: masked integers are added up modulo 2^64 as they
+arrive and forgotten, so memory does not grow with the number of sites.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
+from eigenveil.estimators.pipeline import Answers, Ask, Factors, Round, private_pca
+from eigenveil.estimators.settings import Plan
+from eigenveil.federation import bodies, masks
+from eigenveil.federation.graph import neighbours
+from eigenveil.federation.keys import Context
+from eigenveil.federation.messages import (
+    AGGREGATOR,
+    HELPER,
+    MASK,
+    REFUSED,
+    Message,
+    decode,
+    encode,
+    expect,
+    fingerprint,
+)
+from eigenveil.federation.study import Study
+from eigenveil.federation.sums import Terms, active_sites, fewest_sites, first_difference
+from eigenveil.federation.totals import RoundTotals
+from eigenveil.federation.transport import Call, Replies
+from eigenveil.federation.unmasking import Unmasking
+from eigenveil.moments.describe import describe
+from eigenveil.privacy.releases import ReleaseRecord
+
+Calls = Generator[Call, Replies, None]
+# Bytes of answers that are held at once, at the most.
+_HELD = 1 << 25
+_TRIES = 3
+# Beyond an answer's numbers.
+_HEADER_ROOM = 1 << 16
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished study.
+
+    Attributes
+    ----------
+    factors : Factors
+    plan : Plan
+    records : tuple of ReleaseRecord
+        What was released, as calibrated, in order.
+    columns : tuple of str or None
+        Names of the features.
+    taking_part : int
+        The fewest sites that any release is the sum of.
+    missing : dict
+        Sites that fell out, and why.
+    """
+
+    factors: Factors
+    plan: Plan
+    records: tuple[ReleaseRecord, ...]
+    columns: tuple[str, ...] | None
+    taking_part: int
+    missing: Mapping[str, str]
+
+
+@dataclass
+class _Session:
+    """What the aggregator knows so far."""
+
+    joined: dict[str, bodies.JoinReply] = field(default_factory=dict)
+    columns: tuple[str, ...] | None = None
+    members: list[str] = field(default_factory=list)
+    holders: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Who was named to each site as its neighbours: they hold its shares."""
+    near: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The neighbours with which it makes masks."""
+    helper: str | None = None
+    missing: dict[str, str] = field(default_factory=dict)
+    fewest: int = 0
+    records: list[ReleaseRecord] = field(default_factory=list)
+
+
+class Aggregator:
+    """The role that asks, adds up and factorises.
+
+    Parameters
+    ----------
+    study : Study
+        With ``protocol`` settled.
+    session : str, optional
+        Name of this run; fresh by default. Every run has keys, masks and noise of its own.
+    timeout : float
+        Seconds that a site has for one answer.
+    progress : callable, optional
+        Told ``(what, sites)`` after every answer.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        *,
+        session: str | None = None,
+        timeout: float = 600.0,
+        progress: Callable[[str, int], None] | None = None,
+    ) -> None:
+        self.study = study
+        self.session = session or os.urandom(12).hex()
+        self._hash = study.hash
+        self._timeout = timeout
+        self._tell = progress or _silent
+        self._know = _Session()
+        self._over = False
+
+    def run(self) -> Generator[Call, Replies, Outcome]:
+        """The whole protocol.
+
+        Raises
+        ------
+        ProtocolError
+            Naming the sites that failed, where fewer are left than the study asks for.
+        PrivacyError
+            When the data are too few for the budget; ``released`` says what was released.
+        """
+        know = self._know
+        try:
+            yield from self._join()
+            terms = self._terms()
+            yield from self._agree_on_keys(terms)
+            factors = yield from self._rounds(terms)
+        except PrivacyError as error:
+            error.released = tuple(know.records)
+            yield from self._finish(f"stopped: {error.code}")
+            raise
+        except EigenveilError as error:
+            yield from self._finish(f"failed: {error.code}")
+            raise
+        yield from self._finish("finished")
+        return Outcome(
+            factors, terms.plan, tuple(know.records), know.columns, know.fewest, dict(know.missing)
+        )
+
+    # -- setting up
+
+    def _join(self) -> Calls:
+        know = self._know
+        names = active_sites(self.study)
+        body = bodies.JoinRequest()
+
+        def take(name: str, reply: Message) -> None:
+            know.joined[name] = reply.read(bodies.JoinReply)
+
+        yield from self._ask("join", names, self._same("join", body), take, _SMALL)
+        know.members = [name for name in names if name in know.joined]
+        self._check_left("join")
+        self._check_tables()
+        know.fewest = len(know.members)
+
+    def _check_tables(self) -> None:
+        """All sites have the study's columns; where it has no names for them, the same ones."""
+        whose, columns = "the study", self.study.columns
+        for name, table in self._know.joined.items():
+            if table.features != self.study.width:
+                raise ProtocolError(
+                    f"site {name} has {table.features} columns, the study {self.study.width}.",
+                    hint="All sites must use the columns that the study names.",
+                    code="other-features",
+                )
+            if table.columns is None:
+                continue
+            if columns is None:
+                whose, columns = f"site {name}", table.columns
+            if table.columns != columns or len(columns) != table.features:
+                raise ProtocolError(
+                    f"site {name} has other columns than {whose}: "
+                    f"{first_difference(table.columns, columns)}.",
+                    hint="All sites must use the columns that the study names, in its order.",
+                    code="other-columns",
+                )
+        self._know.columns = columns
+
+    def _terms(self) -> Terms:
+        rows = sum(table.rows or 0 for table in self._know.joined.values())
+        public = rows if self.study.adjacency == "replace-one" else None
+        return Terms(self.study, self.study.plan(self.study.width, public))
+
+    def _agree_on_keys(self, terms: Terms) -> Calls:
+        know = self._know
+        paired = terms.mask_kind in ("modular", "pairwise")
+        know.near = know.holders = {
+            name: neighbours(name, know.members, self.study.degree) if paired else ()
+            for name in know.members
+        }
+        if terms.mask_kind == "helper":
+            yield from self._find_helper()
+        sealed: dict[str, dict[str, str]] = {}
+
+        def request(name: str) -> bytes:
+            body = bodies.KeysRequest(
+                taking_part=len(know.members),
+                neighbours={other: know.joined[other].keys for other in know.near[name]},
+                helper=know.helper,
+                rows=terms.plan.rows,
+            )
+            return self._bytes("keys", body)
+
+        def take(name: str, reply: Message) -> None:
+            found = reply.read(bodies.KeysReply).sealed
+            if self.study.dropouts and set(found) != set(know.near[name]):
+                raise ProtocolError(f"{name}: it did not share with all.", code="malformed")
+            sealed[name] = found
+
+        yield from self._ask("keys", know.members, request, take, _SMALL)
+        self._keep(sealed)
+        self._check_left("keys")
+        if self.study.dropouts:
+            yield from self._pass_shares(sealed)
+
+    def _find_helper(self) -> Calls:
+        def take(name: str, reply: Message) -> None:
+            del name
+            self._know.helper = reply.read(bodies.HelperKey).channel
+
+        body = bodies.JoinRequest()
+        yield from self._ask("join", [HELPER], self._same("join", body), take, _SMALL)
+        if self._know.helper is None:
+            raise ProtocolError(
+                f"The noise helper does not answer: {self._know.missing[HELPER]}.",
+                hint="Start the helper, or choose masks='modular', which need none.",
+                code="no-helper",
+            )
+
+    def _pass_shares(self, sealed: Mapping[str, Mapping[str, str]]) -> Calls:
+        know = self._know
+        know.near = {
+            name: tuple(other for other in know.near[name] if other in sealed)
+            for name in know.members
+        }
+        done: dict[str, bool] = {}
+
+        def request(name: str) -> bytes:
+            mine = {other: sealed[other][name] for other in know.near[name]}
+            return self._bytes("shares", bodies.SharesRequest(sealed=mine))
+
+        def take(name: str, reply: Message) -> None:
+            reply.read(bodies.Done)
+            done[name] = True
+
+        yield from self._ask("shares", know.members, request, take, _SMALL)
+        self._check_left("shares", len(done))
+
+    # -- rounds
+
+    def _rounds(self, terms: Terms) -> Generator[Call, Replies, Factors]:
+        plan = terms.plan
+        rounds = private_pca(
+            plan,
+            stored_single=all(table.single for table in self._know.joined.values()),
+            public_centre=self.study.public_centre,
+            sharing={step: terms.sharing(step) for step in plan.shares},
+        )
+        try:
+            asks = next(rounds)
+            turn = 1
+            while True:
+                answers = yield from self._round(terms, turn, asks)
+                turn += 1
+                asks = rounds.send(answers)
+        except StopIteration as end:
+            factors: Factors = end.value
+            return factors
+
+    def _round(self, terms: Terms, turn: int, asks: Round) -> Generator[Call, Replies, Answers]:
+        know = self._know
+        step = f"round {turn}"
+        totals = RoundTotals(terms, asks)
+        body, arrays = _request(asks, terms.plan.features, turn)
+        told = self._message(step, body, arrays)
+        common, about = encode(told), fingerprint(told)
+        sealed: dict[str, NDArray[np.uint8]] = {}
+        arrived: list[str] = []
+
+        def request(name: str) -> bytes:
+            if name in sealed:
+                return self._bytes(step, body, {**arrays, MASK: sealed[name]})
+            return common
+
+        def take(name: str, reply: Message) -> None:
+            totals.add(reply)
+            arrived.append(name)
+
+        know.records.extend(ask.record for ask in asks)  # from the first request on
+        for batch in _batches(know.members, totals.message_bytes):
+            if terms.mask_kind == "helper" and totals.parts:
+                sealed = yield from self._helpers_masks(turn, about, batch, totals.parts)
+            yield from self._ask(step, batch, request, take, totals.message_bytes + _HEADER_ROOM)
+        self._check_left(step, len(arrived))
+        know.fewest = min(know.fewest, len(arrived))
+        if totals.parts and terms.mask_kind == "modular" and self.study.dropouts:
+            totals.subtract((yield from self._leftover(turn, about, arrived, totals.parts)))
+        return totals.releases(len(arrived))
+
+    def _helpers_masks(
+        self, turn: int, about: str, batch: Sequence[str], parts: Sequence[masks.Part]
+    ) -> Generator[Call, Replies, dict[str, NDArray[np.uint8]]]:
+        know = self._know
+        body = bodies.MasksRequest(
+            turn=turn,
+            about=about,
+            channels={name: know.joined[name].keys.channel for name in batch},
+            parts=tuple(
+                bodies.PartBody(
+                    size=part.size, deviation=part.mask_deviation, triangle=part.triangle
+                )
+                for part in parts
+            ),
+        )
+        size = 8 * masks.total_size(parts) + 16
+        found: dict[str, NDArray[np.uint8]] = {}
+
+        def take(name: str, reply: Message) -> None:
+            del name
+            found.update({site: reply.array(site, dtype="b1", shape=(size,)) for site in batch})
+
+        yield from self._ask(
+            f"masks {turn}",
+            [HELPER],
+            self._same(f"masks {turn}", body),
+            take,
+            len(batch) * (size + 256) + _HEADER_ROOM,
+        )
+        if not found:
+            raise ProtocolError(
+                f"The noise helper failed: {know.missing[HELPER]}.",
+                hint="Start the study again; what was sent is masked and shows nothing.",
+                code="no-helper",
+            )
+        return found
+
+    def _leftover(
+        self, turn: int, about: str, arrived: Sequence[str], parts: Sequence[masks.Part]
+    ) -> Generator[Call, Replies, masks.Integers]:
+        """What masks are left in the sum of those who arrived."""
+        know = self._know
+        work = Unmasking(
+            Context(self._hash, self.session),
+            turn,
+            about,
+            arrived=arrived,
+            holders=know.holders,
+            near=know.near,
+            keys={name: know.joined[name].keys for name in know.near},
+            collusion=self.study.collusion,
+        )
+        step = f"unmask {turn}"
+
+        def request(name: str) -> bytes:
+            own, lost = work.question(name)
+            body = bodies.UnmaskRequest(turn=turn, taking_part=len(arrived), arrived=own, lost=lost)
+            return self._bytes(step, body)
+
+        def take(name: str, reply: Message) -> None:
+            work.take(name, reply.read(bodies.UnmaskReply))
+
+        yield from self._ask(step, arrived, request, take, _SMALL)
+        return work.leftover(parts)
+
+    # -- calls
+
+    def _ask(
+        self,
+        step: str,
+        names: Sequence[str],
+        request: Callable[[str], bytes],
+        take: Callable[[str, Message], None],
+        limit: int,
+        tries: int = _TRIES,
+    ) -> Calls:
+        """Ask each site and take its answer; who fails, after some tries, is missing.
+
+        And stays so: it may answer later steps, but something was done without it.
+        """
+        waiting, failed = list(names), dict[str, str]()
+        for attempt in range(tries):
+            replies, failures = yield Call(
+                step, {name: request(name) for name in waiting}, self._timeout
+            )
+            again = []
+            for name in waiting:
+                error: EigenveilError = failures.get(name) or ProtocolError(
+                    "it did not answer", code="no-answer"
+                )
+                if name in replies:
+                    try:
+                        take(name, self._opened(name, step, replies[name], limit))
+                        failed.pop(name, None)
+                        self._tell(step, 1)
+                        continue
+                    except _Refused as refused:
+                        failed[name] = refused.message
+                        continue  # it has said no: asking again changes nothing
+                    except ProtocolError as wrong:
+                        error = wrong
+                failed[name] = error.message
+                again.append(name)
+            waiting = again
+            if not waiting:
+                break
+            del attempt, replies, failures
+        self._know.missing.update(failed)
+
+    def _opened(self, name: str, step: str, reply: bytes, limit: int) -> Message:
+        message = decode(reply, sender=name, limit=max(limit, _SMALL))
+        if message.step == REFUSED:
+            refusal = message.read(bodies.Refusal)
+            text = "".join(letter for letter in refusal.text if letter.isprintable())
+            raise _Refused(f"{text} ({refusal.code})", code=refusal.code)
+        return expect(message, step=step, study=self._hash, session=self.session)
+
+    def _keep(self, answered: Mapping[str, object]) -> None:
+        self._know.members = [name for name in self._know.members if name in answered]
+        self._know.fewest = min(self._know.fewest, len(self._know.members))
+
+    def _check_left(self, step: str, count: int | None = None) -> None:
+        """Enough sites are left for the noise to be what was promised."""
+        left = len(self._know.members) if count is None else count
+        fewest = fewest_sites(self.study)
+        if left < fewest:
+            gone = "; ".join(f"site {n}: {why}" for n, why in sorted(self._know.missing.items()))
+            raise ProtocolError(
+                f"In step {step!r} {left} of the {fewest} sites are left that the study's noise "
+                f"is made for. {gone}.",
+                hint="Mend these sites and run the study again; nothing more was asked of anyone.",
+                code="too-few-sites",
+            )
+
+    def _finish(self, outcome: str) -> Calls:
+        """Tell everybody that it is over; who does not hear it finds out from the next session."""
+        if self._over:
+            return
+        self._over = True
+        missing = dict(self._know.missing)
+        body = bodies.FinishRequest(outcome=outcome[:200])
+        others = [name for name in active_sites(self.study) if name not in self._know.joined]
+        # those others may have joined without our hearing of it
+        for names, tries in ((list(self._know.joined), _TRIES), (others, 1)):
+            if names:
+                say = self._same("finish", body)
+                yield from self._ask("finish", names, say, _accept, _SMALL, tries)
+        self._know.missing = missing
+
+    def _same(self, step: str, body: BaseModel) -> Callable[[str], bytes]:
+        """The same request for everybody."""
+        payload = self._bytes(step, body)
+
+        def request(name: str) -> bytes:
+            del name
+            return payload
+
+        return request
+
+    def _bytes(
+        self,
+        step: str,
+        body: BaseModel,
+        arrays: Mapping[str, NDArray[np.generic]] | None = None,
+    ) -> bytes:
+        return encode(self._message(step, body, arrays))
+
+    def _message(
+        self,
+        step: str,
+        body: BaseModel,
+        arrays: Mapping[str, NDArray[np.generic]] | None = None,
+    ) -> Message:
+        fields = body.model_dump(mode="json")
+        return Message(step, self._hash, self.session, AGGREGATOR, fields, arrays or {})
+
+
+_SMALL = 1 << 20
+
+
+def _silent(what: str, sites: int) -> None:
+    del what, sites
+
+
+def _accept(name: str, reply: Message) -> None:
+    del name, reply
+
+
+class _Refused(ProtocolError):
+    """A site says no, and why."""
+
+
+def _request(
+    asks: Round, features: int, turn: int
+) -> tuple[bodies.RoundRequest, dict[str, NDArray[np.float64]]]:
+    arrays: dict[str, NDArray[np.float64]] = {}
+    told = []
+    for index, ask in enumerate(asks):
+        description, found = describe(ask.accumulator, features)
+        arrays |= {f"{name} {index}": array for name, array in found.items()}
+        told.append(_ask_body(ask, description))
+    return bodies.RoundRequest(turn=turn, asks=tuple(told)), arrays
+
+
+def _ask_body(ask: Ask, description: object) -> bodies.AskBody:
+    noise = ask.record.noise
+    assert noise.grid is not None
+    return bodies.AskBody.model_validate(
+        {"name": ask.name, "description": description, "scale": noise.scale, "grid": noise.grid}
+    )
+
+
+def _batches(names: Sequence[str], message_bytes: int) -> list[Sequence[str]]:
+    size = max(1, _HELD // max(1, message_bytes))
+    return [names[start : start + size] for start in range(0, len(names), size)]

@@ -1,0 +1,240 @@
+"""What each protocol would give, before any site touches a row: simulated, and counted.
+
+The simulation is that of ``eigenveil plan`` (:mod:`eigenveil.estimators.prediction`) with the noise
+that the sites draw together, all of them taking part and with as many rows each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.estimators.pipeline import Answers, Ask, Factors, Round
+from eigenveil.estimators.prediction import (
+    Drive,
+    memory_bytes,
+    parse_spectrum,
+    predict,
+    released_values,
+)
+from eigenveil.estimators.settings import Plan, Step
+from eigenveil.linalg.eigen import leading_eigenpairs
+from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.moments.accumulators import BINS, SecondMoment
+from eigenveil.moments.engine import accumulate
+from eigenveil.moments.release import Release
+from eigenveil.moments.rows import FloatArray
+from eigenveil.moments.source import ArrayRows
+from eigenveil.noise.source import RandomSource
+
+if TYPE_CHECKING:
+    from eigenveil.federation.study import Study
+
+DEFAULT_SPECTRUM = "power:1.0"
+POOLED = "pooled"
+# Sites of DPdisPCA whose factors are worth simulating: each costs an eigendecomposition.
+_MOST_SITES = 16
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What one protocol would give.
+
+    Attributes
+    ----------
+    protocol : str
+        Of the study's protocols, or "pooled": one fit to all rows, were they in one place.
+    captured_energy : float or None
+        Predicted fraction of the exact subspace's energy; ``None`` where it is not predicted.
+    note : str
+        What to know of the protocol, and why nothing was predicted.
+    message_bytes : int
+        A site's largest message: its second moment.
+    round_bytes : int
+        Numbers that leave a site in all rounds together; headers and keys add a few kilobytes.
+    memory_bytes : int
+        Peak memory of a site beyond its input.
+    """
+
+    protocol: str
+    captured_energy: float | None
+    note: str
+    message_bytes: int
+    round_bytes: int
+    memory_bytes: int
+
+
+def forecast(
+    study: Study,
+    features: int,
+    rows: int | None,
+    spectrum: str | NDArray[np.float64] = DEFAULT_SPECTRUM,
+    seed: int = 0,
+) -> Forecast:
+    """What the study's protocol would give; deterministic for a seed.
+
+    Parameters
+    ----------
+    study : Study
+        With a protocol (``settled()``).
+    rows : int or None
+        Of all sites together; without them nothing is simulated.
+    spectrum : str or array of shape (features,)
+        Eigenvalues of the covariance, as :func:`parse_spectrum` describes them.
+    """
+    plan = study.plan(features, rows)
+    weights = study.row_weights()
+    counted = None if rows is None else rows * math.fsum(weights.values()) / len(weights)
+    if study.protocol == "local" and rows is not None:
+        counted = rows / len(weights) * weights[study.sites[0].name]
+    scene = _scene(study, plan)
+    energy, trouble = _simulated(plan, counted, spectrum, seed, scene)
+    dpdispca = study.protocol == "dpdispca"
+    message = 8 * (features * plan.sketch_size if dpdispca else released_values(plan))
+    alone = study.protocol == "local" or len(study.sites) == 1
+    return Forecast(
+        protocol=study.protocol,
+        captured_energy=energy,
+        note="; ".join(filter(None, (scene.note, trouble))),
+        message_bytes=message,
+        round_bytes=message + 8 * _small_values(plan),
+        memory_bytes=memory_bytes(plan) + (0 if alone else 2 * message),  # a mask, and the sum
+    )
+
+
+def pooled(
+    study: Study,
+    features: int,
+    rows: int | None,
+    spectrum: str | NDArray[np.float64] = DEFAULT_SPECTRUM,
+    seed: int = 0,
+) -> Forecast:
+    """What :class:`~eigenveil.PrivatePCA` would give if all rows were in one place."""
+    plan = study.changed(protocol="local").plan(features, rows)
+    energy, trouble = _simulated(plan, rows, spectrum, seed, _Scene())
+    note = "; ".join(filter(None, ("were all rows in one place", trouble)))
+    return Forecast(POOLED, energy, note, 0, 0, memory_bytes(plan))
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """How the parties' noise differs from that of one curator."""
+
+    louder: Mapping[Step, float] = field(default_factory=dict)
+    drive: Drive | None = None
+    note: str = ""
+
+
+def _scene(study: Study, plan: Plan) -> _Scene:
+    if study.protocol == "local":
+        note = "the first site's rows alone" if len(study.sites) > 1 else ""
+        return _Scene(note=note)
+    louder = noise_factors(study, plan)
+    if study.protocol == "dpdispca":
+        return _each_by_itself(study, plan, louder)
+    note = "every site's whole noise adds up" if study.protocol == "full" else ""
+    return _Scene(louder, note=note)
+
+
+def noise_factors(study: Study, plan: Plan) -> dict[Step, float]:
+    """Deviation of each step's noise, all sites taking part, over that of a single curator.
+
+    Every site draws a share of which the honest sites' suffice: the others' come on top.
+    """
+    sites = len(study.sites)
+    factors: dict[Step, float] = dict.fromkeys(plan.shares, math.sqrt(sites / study.honest))
+    if plan.kind("moment") == "wishart":  # whole columns are shared
+        columns = plan.features + 1
+        factors["moment"] = math.sqrt(sites * math.ceil(columns / study.honest) / columns)
+    if study.protocol == "full":
+        factors["moment"] = math.sqrt(sites)
+    return factors
+
+
+def _simulated(
+    plan: Plan,
+    rows: float | None,
+    spectrum: str | NDArray[np.float64],
+    seed: int,
+    scene: _Scene,
+) -> tuple[float | None, str]:
+    """Captured energy at so many rows of full weight; and if there is none, why."""
+    eigenvalues = parse_spectrum(spectrum, plan.features) if isinstance(spectrum, str) else spectrum
+    if rows is None:
+        return None, ""
+    if rows < plan.n_components:
+        return None, f"{rows:.3g} rows are too few for {plan.n_components} components"
+    found = predict(
+        plan, eigenvalues, rows=round(rows), seed=seed, louder=scene.louder, drive=scene.drive
+    )
+    return found.captured_energy, found.note.rstrip(".")
+
+
+def _small_values(plan: Plan) -> int:
+    """Numbers of the sums beside the second moment; at most, for counts travel with one of them."""
+    histogram = BINS + 1
+    values = 0
+    if plan.row_bound is None:
+        centred_scale = plan.row_norm == "auto" or "variance" in plan.shares
+        values += histogram * ((plan.centred == "private") + centred_scale)
+    if "centre" in plan.shares:
+        values += plan.features + 1
+    if "variance" in plan.shares:
+        values += plan.n_components + 2
+    return values
+
+
+def _each_by_itself(study: Study, plan: Plan, louder: Mapping[Step, float]) -> _Scene:
+    """DPdisPCA: moments released and cut to R eigenpairs by each site, then added up.
+
+    Fewer sites than there are get rows in proportion, so that noise keeps its size against a
+    site's rows; adding up fewer averages out less, so the prediction is then on the low side.
+    """
+    sites = len(study.sites)
+    simulated = min(sites, _MOST_SITES)
+    note = "every site's whole noise, cut to its leading directions"
+    if simulated < sites:
+        note += f"; simulated with {simulated} sites"
+
+    def drive(
+        rounds: Generator[Round, Answers, Factors], rows: FloatArray, source: RandomSource
+    ) -> Factors:
+        everyone = ArrayRows(rows)
+        parts = [ArrayRows(part) for part in np.array_split(rows, simulated)]
+        try:
+            with small_matrix_threads(rows.shape[1]):
+                asks = next(rounds)
+                while True:
+                    asks = rounds.send(
+                        {
+                            ask.name: _sum_of_factors(ask, parts, plan.sketch_size, source)
+                            if isinstance(ask.accumulator, SecondMoment)
+                            else _released(ask, everyone, source)
+                            for ask in asks
+                        }
+                    )
+        except StopIteration as end:
+            factors: Factors = end.value
+            return factors
+
+    return _Scene({**louder, "moment": sites / simulated}, drive, note)
+
+
+def _released(ask: Ask, rows: ArrayRows, source: RandomSource) -> Release:
+    accumulator = ask.accumulator.fresh()
+    accumulate(rows, [accumulator])
+    return accumulator.release(ask.record, source)
+
+
+def _sum_of_factors(ask: Ask, parts: list[ArrayRows], rank: int, source: RandomSource) -> Release:
+    total = np.zeros(ask.accumulator.shape)
+    for part in parts:
+        noisy = _released(ask, part, source).values
+        values, vectors = leading_eigenpairs(noisy, min(rank, total.shape[0]))
+        total += (vectors.T * np.maximum(values, 0.0)) @ vectors
+    return Release(ask.record, total, edge=0.0)

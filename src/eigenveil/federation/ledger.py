@@ -1,0 +1,309 @@
+"""The ledger that every site of a study owns: what may be lost about its rows, and what was.
+
+A session begins by reserving what it may cost. Every release of it is charged, and the charge and
+the answer are durable before the answer leaves; asked again, the same bytes are returned, so no
+noise is drawn twice for one answer. When the session ends, what it did not charge is free again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+from sqlalchemy import insert, select, update
+
+from eigenveil.federation.ledger_books import (
+    Account,
+    BeginBody,
+    Books,
+    Budget,
+    BudgetBody,
+    ChargeBody,
+    SessionKey,
+    Standing,
+)
+from eigenveil.federation.ledger_chain import Entry
+from eigenveil.federation.ledger_refusals import (
+    check_budget,
+    check_charges,
+    check_covered,
+    check_names,
+    check_open,
+    check_reservation,
+    check_same,
+    printable,
+)
+from eigenveil.federation.ledger_rows import (
+    end_session,
+    find_account,
+    rows_of,
+    settle,
+    sha256,
+    store_reply,
+    stored_reply,
+    stored_state,
+    whole_books,
+)
+from eigenveil.federation.ledger_store import Store
+from eigenveil.federation.ledger_tables import ENTRIES, REPLIES, STATES, read_entries
+from eigenveil.federation.ledger_verify import Verification, check
+from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.guarantee import Adjacency
+from eigenveil.privacy.releases import ReleaseRecord
+
+__all__ = ["Account", "Budget", "Entry", "Ledger", "SessionKey", "Standing", "Verification"]
+
+_PAGE = 500
+
+
+class Ledger:
+    """A ledger in an SQLite file, or in a database that SQLAlchemy knows.
+
+    Every method is one transaction (``entries``: one a page); nothing is held between calls.
+    ``set_budget`` and ``begin`` make the ledger where there is none, readable by its owner alone.
+    Any method may raise OutputError or DataError when the ledger is missing, damaged, none, cannot
+    be written, or is held by another process for longer than half a minute.
+
+    Parameters
+    ----------
+    place : path or str
+        A file, or an SQLAlchemy URL (it has ``://``), such as
+        ``postgresql+psycopg://user@host/database``.
+    durable : bool, default=True
+        False only for a simulation's ledger, which is thrown away: a power failure may lose it.
+    """
+
+    def __init__(self, place: str | os.PathLike[str], *, durable: bool = True) -> None:
+        self._store = Store(place, durable=durable)
+
+    @property
+    def name(self) -> str:
+        """The place, without a password."""
+        return self._store.name
+
+    # -- budgets
+
+    def set_budget(self, budget: Budget) -> None:
+        """Set a data set's budget; the latest counts, and may be lower than what is spent.
+
+        Raises
+        ------
+        PrivacyError, DataError
+            When it is no budget.
+        """
+        check_budget(budget)
+        body = BudgetBody(
+            data_set=budget.data_set,
+            adjacency=budget.adjacency,
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+        )
+        with self._store.writing(make=True) as writer:
+            writer.append(body)
+
+    def budget(self, data_set: str, adjacency: Adjacency) -> Budget | None:
+        """The budget that counts, or ``None`` when none was ever set."""
+        with self._store.reading() as connection:
+            books = Books.of(read_entries(connection, ENTRIES.c.kind == "budget"))
+        return books.budgets.get((data_set, adjacency))
+
+    def standings(self) -> list[Standing]:
+        """Where each budget stands, in the order in which they were first set.
+
+        Raises
+        ------
+        BrokenChain
+            When an entry is not what was once written.
+        """
+        books = self._books()
+        return [books.standing(budget) for budget in books.budgets.values()]
+
+    def accounts(self) -> list[Account]:
+        """All sessions, in the order in which they began.
+
+        Raises
+        ------
+        BrokenChain
+            When an entry is not what was once written.
+        """
+        return list(self._books().accounts.values())
+
+    # -- sessions
+
+    def begin(
+        self,
+        key: SessionKey,
+        *,
+        data_set: str,
+        adjacency: Adjacency,
+        reserve: Loss,
+        state: bytes,
+        note: str = "",
+    ) -> bytes:
+        """Begin a session and reserve what it may charge; the state that is stored.
+
+        A session that is open already is as it was: its own stored state is returned. Other open
+        sessions of the same study and data set end as ``replaced``.
+
+        Raises
+        ------
+        BudgetExceeded
+            When the budget does not cover the reservation; for the owner's eyes. Nothing changed.
+        DataError
+            ``no-budget``; ``chain-broken`` when the ledger does not hold.
+        PrivacyError
+            ``bad-reservation`` when the reservation is not finite or negative.
+        ProtocolError
+            ``session-ended``; ``session-asked-differently`` when it is open for another data set.
+        """
+        check_names(key.study, key.session)
+        check_reservation(reserve)
+        with self._store.writing(make=True) as writer:
+            books = whole_books(writer.connection)
+            if (known := books.accounts.get(key)) is not None:
+                check_open(known)
+                check_same(known, data_set, adjacency)
+                return stored_state(writer.connection, key)
+            for account in list(books.accounts.values()):
+                its = account.key.study, account.terms.data_set
+                if account.is_open and its == (key.study, data_set):
+                    books.post(end_session(writer, account.key, "replaced"))
+            check_covered(self.name, books, data_set, adjacency, reserve)
+            writer.append(
+                BeginBody(
+                    study=key.study,
+                    session=key.session,
+                    data_set=data_set,
+                    adjacency=adjacency,
+                    reserve=reserve,
+                    note=printable(note),
+                )
+            )
+            writer.connection.execute(
+                insert(STATES).values(study=key.study, session=key.session, state=state)
+            )
+            return state
+
+    def state(self, key: SessionKey) -> bytes:
+        """The state of an open session.
+
+        Raises
+        ------
+        ProtocolError
+            ``unknown-session`` or ``session-ended``.
+        """
+        with self._store.reading() as connection:
+            check_open(find_account(connection, key))
+            return stored_state(connection, key)
+
+    def commit(
+        self,
+        key: SessionKey,
+        step: str,
+        *,
+        request: bytes,
+        charges: Sequence[ReleaseRecord],
+        make: Callable[[], tuple[bytes, bytes | None]],
+        settles: Sequence[str] = (),
+    ) -> bytes:
+        """The answer to a step: made once, charged and durable before it is returned.
+
+        Parameters
+        ----------
+        request : bytes
+            What was asked; a step is answered again only to the same bytes.
+        charges : sequence of ReleaseRecord
+            What the answer releases.
+        make : callable
+            Returns the answer and the session's new state (``None`` leaves it). Called only when
+            the step has no answer yet and its charges are covered; when it raises, nothing changed.
+            It may read this ledger, not write it.
+        settles : sequence of str
+            Steps that will not be asked again: their answers' bytes are dropped.
+
+        Raises
+        ------
+        BudgetExceeded
+            ``beyond-reservation``, when the session's charges would exceed what it reserved.
+        PrivacyError
+            ``other-adjacency``, when a charge is not under the session's adjacency.
+        ProtocolError
+            ``unknown-session``, ``session-ended``, ``step-asked-differently``, ``already-settled``.
+        """
+        check_names(step)
+        digest = sha256(request)
+        with self._store.writing() as writer:
+            account = find_account(writer.connection, key)
+            check_open(account)
+            stored = stored_reply(writer.connection, key, step, digest)
+            if stored is not None:
+                return stored
+            check_charges(account, charges)
+            reply, state = make()
+            if charges:
+                writer.append(
+                    ChargeBody(
+                        study=key.study,
+                        session=key.session,
+                        step=step,
+                        releases=tuple(charges),
+                        reply=sha256(reply),
+                    )
+                )
+            settle(writer.connection, key, settles)
+            store_reply(writer.connection, key, step, digest, reply)
+            if state is not None:
+                writer.connection.execute(
+                    update(STATES).where(rows_of(STATES, key)).values(state=state)
+                )
+        return reply
+
+    def answered(self, key: SessionKey, step: str) -> bool:
+        """Whether a step has an answer, be it settled, or of a session that has ended."""
+        query = select(REPLIES.c.step).where(rows_of(REPLIES, key), REPLIES.c.step == step)
+        with self._store.reading() as connection:
+            return connection.execute(query).first() is not None
+
+    def end(self, key: SessionKey, outcome: str) -> None:
+        """End a session: its charges stay; reservation, state and answers go. Again: nothing.
+
+        Raises
+        ------
+        ProtocolError
+            ``unknown-session``.
+        """
+        check_names(outcome)
+        with self._store.writing() as writer:
+            if find_account(writer.connection, key).is_open:
+                end_session(writer, key, outcome)
+
+    def end_study(self, study: str, outcome: str = "ended by the owner") -> int:
+        """End all open sessions of a study; how many there were."""
+        with self._store.writing() as writer:
+            books = Books.of(read_entries(writer.connection, ENTRIES.c.study == study))
+            ending = [account.key for account in books.accounts.values() if account.is_open]
+            for key in ending:
+                end_session(writer, key, outcome)
+        return len(ending)
+
+    # -- the chain
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries in order, as they are stored (``verify`` says whether they hold)."""
+        last = 0
+        while page := self._page_after(last):
+            yield from page
+            last = page[-1].number
+
+    def verify(self) -> Verification:
+        """Whether the chain, its head and the tables beside it hold, and where not."""
+        with self._store.reading() as connection:
+            return check(connection)
+
+    def _page_after(self, number: int) -> list[Entry]:
+        with self._store.reading() as connection:
+            return list(read_entries(connection, ENTRIES.c.number > number, limit=_PAGE))
+
+    def _books(self) -> Books:
+        with self._store.reading() as connection:
+            return whole_books(connection)

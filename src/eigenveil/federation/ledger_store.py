@@ -1,0 +1,262 @@
+"""Where a ledger is kept: an SQLite file, or any database that SQLAlchemy knows.
+
+Every call opens a connection, runs one transaction and closes it, so a process that is forked or
+killed leaves nothing behind, and a ledger that is not in use holds no file open.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache, lru_cache
+from pathlib import Path
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from eigenveil.errors import DataError, OutputError
+from eigenveil.federation.ledger_tables import HEAD, Writer, make_tables, read_head
+from eigenveil.federation.ledger_troubles import said
+
+BUSY_SECONDS = 30.0
+_WRITES = "ledger_writes"
+# Of PostgreSQL's locks that an application names: held while the tables are made.
+_MAKING = 0x65767665696C
+
+
+class Store:
+    """The place of a ledger, and transactions there.
+
+    Parameters
+    ----------
+    place : path or str
+        A file, or an SQLAlchemy URL (it has ``://``).
+    durable : bool
+        Whether an SQLite file must survive a power failure.
+
+    Raises
+    ------
+    OutputError
+        When a URL cannot be read.
+    """
+
+    def __init__(self, place: str | os.PathLike[str], *, durable: bool = True) -> None:
+        self._durable = durable
+        name = os.fspath(place)
+        url = _url(name) if "://" in name else None
+        self.name = name if url is None else url.render_as_string(hide_password=True)
+        self.path: Path | None = None
+        if url is None:
+            self.path = Path(name).absolute()  # a later change of folder does not move the ledger
+        elif url.get_backend_name() == "sqlite":
+            self.path = _path(url, self.name).absolute()
+        self._url = str(self.path) if url is None else url.render_as_string(hide_password=False)
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that sees one moment of the ledger.
+
+        Raises
+        ------
+        OutputError, DataError
+            When there is no ledger, it is none, or it cannot be read.
+        """
+        self._check_exists()
+        with self._transaction(writes=False) as connection:
+            self._check_is_ledger(connection)
+            read_head(connection)
+            yield connection
+
+    @contextmanager
+    def writing(self, *, make: bool = False) -> Iterator[Writer]:
+        """A transaction that no other writer runs beside; durable when the block has ended.
+
+        With ``make``, the ledger is made where there is none.
+        """
+        if make:
+            self._make_where_absent()
+        else:
+            self._check_exists()
+        with self._transaction(writes=True) as connection:
+            self._check_is_ledger(connection)
+            yield Writer(connection)
+
+    @contextmanager
+    def _transaction(self, *, writes: bool) -> Iterator[Connection]:
+        try:
+            with self._connection() as connection:
+                connection.execution_options(**{_WRITES: writes})
+                if self.path is None:
+                    # a writer sees what those before it wrote, a reader one moment
+                    connection.execution_options(
+                        isolation_level="READ COMMITTED" if writes else "REPEATABLE READ"
+                    )
+                with connection.begin():
+                    yield connection
+        except SQLAlchemyError as error:
+            raise said(self.name, error) from None
+
+    def _connection(self) -> Connection:
+        if self.path is None:
+            return self._engine().connect()
+        token = _OPENING.set((self.path, self._durable))
+        try:
+            return self._engine().connect()
+        finally:
+            _OPENING.reset(token)
+
+    def _engine(self) -> Engine:
+        if self.path is not None:
+            return _sqlite_engine()
+        try:
+            return _engine(self._url)
+        except (NoSuchModuleError, ImportError) as error:
+            raise OutputError(
+                f"{self.name}: no driver for such a database ({error}).",
+                hint="Install it; for PostgreSQL: pip install 'psycopg[binary]', and a URL that "
+                "begins with postgresql+psycopg://.",
+                code="no-driver",
+            ) from None
+
+    def _check_exists(self) -> None:
+        if self.path is None:
+            return
+        try:
+            is_file = stat.S_ISREG(self.path.stat().st_mode)
+        except FileNotFoundError:
+            raise self._no_ledger() from None
+        except OSError as error:
+            raise _unusable(self.name, error) from None
+        if not is_file:
+            raise OutputError(
+                f"{self.name} is not a file.",
+                hint="Give the ledger's file.",
+                code="not-a-file",
+            )
+
+    def _check_is_ledger(self, connection: Connection) -> None:
+        tables = inspect(connection)
+        if tables.has_table(HEAD.name):
+            return
+        if self.path is not None and tables.get_table_names():
+            raise DataError(
+                f"{self.name} is an SQLite file, but not a ledger.",
+                hint="Give the ledger's file.",
+                code="not-a-ledger",
+            )
+        raise self._no_ledger()
+
+    def _no_ledger(self) -> OutputError:
+        return OutputError(
+            f"{self.name}: there is no ledger.",
+            hint=f"Make one by setting a budget: eigenveil ledger budget {self.name} "
+            "--data-set NAME --epsilon E --delta D.",
+            code="no-ledger",
+        )
+
+    def _make_where_absent(self) -> None:
+        if self.path is not None:
+            self._make_file(self.path)
+            self._check_exists()
+        with self._transaction(writes=True) as connection:
+            if connection.dialect.name == "postgresql":  # its tables have no lock before they exist
+                connection.execute(text(f"SELECT pg_advisory_xact_lock({_MAKING})"))
+            tables = inspect(connection)
+            if not tables.has_table(HEAD.name) and (
+                self.path is None or not tables.get_table_names()
+            ):
+                make_tables(connection)
+
+    def _make_file(self, path: Path) -> None:
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise _unusable(self.name, error) from None
+
+
+# The file that the shared SQLite engine opens next, and whether it must survive a power failure.
+_OPENING: ContextVar[tuple[Path, bool]] = ContextVar("_OPENING")
+
+
+@lru_cache(maxsize=16)  # an engine is large; it holds no connection, so sharing it is free
+def _engine(url: str) -> Engine:
+    engine = create_engine(url, poolclass=NullPool)
+    event.listen(engine, "begin", _begin_elsewhere)
+    return engine
+
+
+@cache
+def _sqlite_engine() -> Engine:
+    """One engine for all files: what it has compiled once serves a thousand ledgers."""
+    engine = create_engine("sqlite://", creator=_open_file, poolclass=NullPool)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _open_file() -> sqlite3.Connection:
+    """A connection that leaves transactions to :func:`_begin_sqlite` and never makes a file."""
+    path, durable = _OPENING.get()
+    connection = sqlite3.connect(
+        f"file:{quote(str(path))}?mode=rw", uri=True, timeout=BUSY_SECONDS, isolation_level=None
+    )
+    try:
+        if durable:
+            # also when power fails just after: FULL leaves out the folder of the journal
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.execute("PRAGMA secure_delete = ON")  # states are secrets: overwritten
+        else:
+            connection.execute("PRAGMA synchronous = OFF")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(_WRITES)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _begin_elsewhere(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql" and connection.get_execution_options().get(_WRITES):
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = {round(1000 * BUSY_SECONDS)}")
+        connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
+
+
+def _url(name: str) -> URL:
+    try:
+        return make_url(name)
+    except (ArgumentError, ValueError):  # its text may hold a password: not shown
+        raise OutputError(
+            "The ledger's place has '://' but is not a database URL.",
+            hint="Give a path, or a URL such as postgresql+psycopg://user@host/database.",
+            code="bad-url",
+        ) from None
+
+
+def _path(url: URL, name: str) -> Path:
+    database = url.database or ":memory:"
+    if database == ":memory:" or database.startswith("file:") or url.query:
+        raise OutputError(
+            f"{name}: a ledger needs a file of its own.",
+            hint="Give the file's path.",
+            code="bad-url",
+        )
+    return Path(database)
+
+
+def _unusable(name: str, error: OSError) -> OutputError:
+    return OutputError(
+        f"{name}: {error.strerror or error}.",
+        hint="Give a file in a folder that exists and that you may write.",
+        code="cannot-write",
+    )

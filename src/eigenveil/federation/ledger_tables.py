@@ -1,0 +1,192 @@
+"""The tables of a ledger: entries are only ever added, by who holds the head.
+
+The head is one row with the number and the hash of the last entry. Locking it makes writers take
+turns. Beside the entries there is only what they need not hold: the states of open sessions and the
+answers that may be asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    DDL,
+    Column,
+    ColumnElement,
+    Connection,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    event,
+    insert,
+    select,
+    update,
+)
+
+from eigenveil.errors import DataError
+from eigenveil.federation.ledger_books import Body
+from eigenveil.federation.ledger_chain import FIRST, Entry, canonical, opened, seal
+
+FORMAT = "eigenveil-ledger-1"
+LONGEST_NAME = 200
+
+metadata = MetaData()
+
+HEAD = Table(
+    "ledger_head",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("format", String(40), nullable=False),
+    Column("count", Integer, nullable=False),
+    Column("hash", String(64), nullable=False),
+)
+
+ENTRIES = Table(
+    "ledger_entries",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("time", String(40), nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("previous", String(64), nullable=False),
+    Column("hash", String(64), nullable=False),
+    # of the body, to find a session's entries by
+    Column("study", String(LONGEST_NAME)),
+    Column("session", String(LONGEST_NAME)),
+    Index("ledger_entries_of_session", "study", "session"),
+)
+
+
+def _session_key() -> tuple[Column[str], Column[str]]:
+    return (
+        Column("study", String(LONGEST_NAME), primary_key=True),
+        Column("session", String(LONGEST_NAME), primary_key=True),
+    )
+
+
+STATES = Table(
+    "ledger_states", metadata, *_session_key(), Column("state", LargeBinary, nullable=False)
+)
+
+# ``reply`` goes once it is settled or the session has ended; the digests (SHA-256, hex) stay
+REPLIES = Table(
+    "ledger_replies",
+    metadata,
+    *_session_key(),
+    Column("step", String(LONGEST_NAME), primary_key=True),
+    Column("request_hash", String(64), nullable=False),
+    Column("reply_hash", String(64), nullable=False),
+    Column("reply", LargeBinary),
+)
+
+_NEVER = "entries of a ledger are never changed"
+_REFUSALS = {
+    "sqlite": [
+        f"CREATE TRIGGER ledger_entries_no_{verb} BEFORE {verb} ON ledger_entries "
+        f"BEGIN SELECT RAISE(ABORT, '{_NEVER}'); END"
+        for verb in ("UPDATE", "DELETE")
+    ],
+    "postgresql": [
+        "CREATE OR REPLACE FUNCTION ledger_entries_refuse() RETURNS trigger LANGUAGE plpgsql "
+        f"AS $$ BEGIN RAISE EXCEPTION '{_NEVER}'; END $$",
+        "CREATE TRIGGER ledger_entries_no_change BEFORE UPDATE OR DELETE OR TRUNCATE "
+        "ON ledger_entries FOR EACH STATEMENT EXECUTE FUNCTION ledger_entries_refuse()",
+    ],
+}
+for _dialect, _statements in _REFUSALS.items():
+    for _statement in _statements:
+        event.listen(
+            ENTRIES,
+            "after_create",
+            DDL(_statement).execute_if(dialect=_dialect),  # type: ignore[no-untyped-call]
+        )
+
+
+@dataclass(frozen=True)
+class Head:
+    """Number and hash of the last entry; 0 and 64 zeros of an empty ledger."""
+
+    count: int
+    hash: str
+
+
+def make_tables(connection: Connection) -> None:
+    """Make an empty ledger."""
+    metadata.create_all(connection)
+    connection.execute(insert(HEAD).values(id=1, format=FORMAT, count=0, hash=FIRST))
+
+
+def read_head(connection: Connection, *, lock: bool = False) -> Head:
+    """The head; with ``lock``, no other transaction has it before this one ends.
+
+    Raises
+    ------
+    DataError
+        When there is none, or it is of another format.
+    """
+    query = select(HEAD.c.format, HEAD.c.count, HEAD.c.hash).where(HEAD.c.id == 1)
+    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+    if row is None or not isinstance(row.count, int):
+        raise DataError(
+            "The ledger has lost its head.",
+            hint="It was changed by something else than eigenveil; go back to a copy that holds.",
+            code="ledger-damaged",
+        )
+    if row.format != FORMAT:
+        raise DataError(
+            f"The ledger's format is {row.format!r}, this version of eigenveil reads {FORMAT!r}.",
+            hint="Use the version that wrote it.",
+            code="other-format",
+        )
+    return Head(row.count, row.hash)
+
+
+def read_entries(
+    connection: Connection, *where: ColumnElement[bool], limit: int | None = None
+) -> Iterator[Entry]:
+    """Entries in order, as they are stored."""
+    c = ENTRIES.c
+    columns = (c.number, c.time, c.kind, c.body, c.previous, c.hash)
+    query = select(*columns).where(*where).order_by(c.number).limit(limit)
+    for row in connection.execute(query):
+        yield opened(*row)
+
+
+class Writer:
+    """The one who may write: holds the head's lock until the transaction ends."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.head = read_head(connection, lock=True)
+
+    def append(self, body: Body) -> Entry:
+        """Add an entry that says ``body``."""
+        plain = body.plain()
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        entry = seal(self.head.count + 1, now, body.kind, plain, self.head.hash)
+        self.connection.execute(insert(ENTRIES).values(_row(entry)))
+        self.head = Head(entry.number, entry.hash)
+        self.connection.execute(
+            update(HEAD).where(HEAD.c.id == 1).values(count=entry.number, hash=entry.hash)
+        )
+        return entry
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    return {
+        "number": entry.number,
+        "time": entry.time,
+        "kind": entry.kind,
+        "body": canonical(entry.body),
+        "previous": entry.previous,
+        "hash": entry.hash,
+        "study": entry.body.get("study"),
+        "session": entry.body.get("session"),
+    }

@@ -1,0 +1,127 @@
+"""Masks that vanish from the sum over sites: one interface, three makers (privacy.md 5).
+
+A mask is an array of integers modulo 2^64, added to a message's integers. Pairs of neighbours
+expand a key they share and add it on one side, subtract it on the other. Modular masks are uniform:
+the aggregator learns the sum and nothing else. Gaussian masks leave a little that
+:func:`eigenveil.privacy.views.exposure` accounts for exactly. The trusted helper's zero-sum
+Gaussian masks are those of CAPE (paper 001, algorithm 3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.noise.lattice import lattice_noise
+from eigenveil.noise.source import KeyedSource
+
+Integers = NDArray[np.uint64]
+# A Gaussian mask is drawn on a lattice with at most this many steps a deviation, some thousand
+# times finer than the noise that it hides.
+_MASK_STEPS = 50
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of a round's sums: how many integers, and of what kind its Gaussian masks are.
+
+    Attributes
+    ----------
+    size : int
+    mask_deviation : float
+        In grid steps; 0 where masks are modular.
+    triangle : int
+        Rows of a symmetric matrix whose lower triangle this is: its masks are isometric, like its
+        noise; 0 for any other sum.
+    """
+
+    size: int
+    mask_deviation: float = 0.0
+    triangle: int = 0
+
+
+Stream = Callable[[KeyedSource, Sequence[Part]], Integers]
+
+
+def uniform(source: KeyedSource, parts: Sequence[Part]) -> Integers:
+    """Uniform integers for all parts of a round, one after the other."""
+    return source.words(total_size(parts))
+
+
+def gaussian(source: KeyedSource, parts: Sequence[Part]) -> Integers:
+    """Gaussian integers of each part's deviation."""
+    drawn = [_gaussian_part(source, part) for part in parts]
+    return np.concatenate(drawn).view(np.uint64)
+
+
+def pairwise_mask(
+    pairs: Iterable[tuple[bytes, bool]], parts: Sequence[Part], stream: Stream
+) -> Integers:
+    """Sum of the streams of shared keys; ``(key, adds)`` says on which side the site stands."""
+    total = np.zeros(total_size(parts), dtype=np.uint64)
+    for key, adds in pairs:
+        mask = stream(KeyedSource(key), parts)
+        if adds:
+            total += mask
+        else:
+            total -= mask
+    return total
+
+
+def self_mask(key: bytes, parts: Sequence[Part]) -> Integers:
+    """The mask that is taken off once a site's message has arrived."""
+    return uniform(KeyedSource(key), parts)
+
+
+class ZeroSum:
+    """The trusted helper's masks: ``x_s - mean(x)``, x_s Gaussian, exactly zero in sum.
+
+    On integers ``e_s = S w_s - sum(w)``: each mask can be made again at any time, and nothing but
+    the sum of the w is held, whatever the number of sites.
+    """
+
+    def __init__(self, keys: Sequence[bytes], parts: Sequence[Part]) -> None:
+        self._keys = keys
+        count = len(keys)
+        self._parts = [replace(p, mask_deviation=p.mask_deviation / count) for p in parts]
+        self._total = np.zeros(total_size(parts), dtype=np.uint64)
+        for key in keys:
+            self._total += gaussian(KeyedSource(key), self._parts)
+
+    def mask(self, place: int) -> Integers:
+        """The mask of the site at this place."""
+        drawn = gaussian(KeyedSource(self._keys[place]), self._parts)
+        return np.asarray(drawn * np.uint64(len(self._keys)) - self._total)
+
+
+STREAMS: dict[str, Stream] = {"modular": uniform, "pairwise": gaussian}
+
+
+def total_size(parts: Sequence[Part]) -> int:
+    """Integers of a round."""
+    return sum(part.size for part in parts)
+
+
+def split(values: NDArray[Any], parts: Sequence[Part]) -> list[NDArray[Any]]:
+    """The parts of a round's integers."""
+    return np.split(values, np.cumsum([part.size for part in parts])[:-1])
+
+
+def _gaussian_part(source: KeyedSource, part: Part) -> NDArray[np.int64]:
+    if not part.triangle:
+        return _lattice(source, part.size, part.mask_deviation)
+    drawn = _lattice(source, part.size, part.mask_deviation / math.sqrt(2.0))
+    row = np.arange(part.triangle)
+    drawn[row * (row + 3) // 2] = _lattice(source, part.triangle, part.mask_deviation)
+    return drawn
+
+
+def _lattice(source: KeyedSource, size: int, deviation: float) -> NDArray[np.int64]:
+    coarser = max(0, math.ceil(math.log2(deviation)) - _MASK_STEPS)
+    scale = math.ldexp(deviation, -coarser)
+    return lattice_noise(size, scale=scale, power=2, source=source) << coarser

@@ -1,0 +1,230 @@
+"""Messages between roles: a JSON header and raw arrays; nothing that arrives is ever executed.
+
+``EVM1``, the header's length (4 bytes, little-endian), the header, then the arrays one after the
+other. A header names study, session, sender and step, so that a message of another study, session
+or round, or one that was seen before, is recognised; a decoder says no more about what arrived than
+which rule it broke.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from eigenveil.errors import ProtocolError
+
+MAGIC = b"EVM1"
+_LARGEST_HEADER = 1 << 24
+_DTYPES: dict[str, np.dtype[Any]] = {
+    "u8": np.dtype("<u8"),
+    "f8": np.dtype("<f8"),
+    "b1": np.dtype("u1"),
+}
+_DTYPE_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+
+AGGREGATOR, HELPER = "aggregator", "helper"
+REFUSED = "refused"
+# The array of a round's request that differs from site to site: the helper's mask, sealed.
+MASK = "mask"
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+class _ArrayHead(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    dtype: Literal["u8", "f8", "b1"]
+    shape: tuple[Annotated[int, Field(ge=0, lt=1 << 31)], ...] = Field(max_length=2)
+
+
+class _Header(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    step: str
+    study: str
+    session: str
+    sender: str
+    body: dict[str, Any]
+    arrays: tuple[_ArrayHead, ...] = ()
+
+
+@dataclass(frozen=True)
+class Message:
+    """What one role tells another.
+
+    ``step`` names what it is about (for example ``round 2``), ``sender`` the role that made it.
+    """
+
+    step: str
+    study: str
+    session: str
+    sender: str
+    body: Mapping[str, Any]
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def read(self, model: type[Body]) -> Body:
+        """The body as ``model``.
+
+        Raises
+        ------
+        ProtocolError
+            When a field is missing, unknown or of the wrong kind.
+        """
+        try:
+            return model.model_validate(self.body)
+        except ValidationError as error:
+            where = ".".join(str(part) for part in error.errors()[0]["loc"])[:80]
+            raise _malformed(self.sender, f"field {where!r} of its {self.step!r}") from None
+
+    def array(self, name: str, *, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        """The named array.
+
+        Raises
+        ------
+        ProtocolError
+            When it is absent, of another type or shape, or has entries that are not finite.
+        """
+        found = self.arrays.get(name)
+        if found is None or found.dtype != _DTYPES[dtype] or found.shape != shape:
+            raise _malformed(self.sender, f"array {name!r} of its {self.step!r}")
+        if dtype == "f8" and not np.isfinite(found).all():
+            raise ProtocolError(
+                f"{self.sender}: array {name!r} of its {self.step!r} has values that are not "
+                "finite.",
+                hint="The message is refused; check the software of that party.",
+                code="non-finite",
+            )
+        return found
+
+
+def encode(message: Message) -> bytes:
+    """The bytes of a message."""
+    arrays = {name: _packed(array) for name, array in message.arrays.items()}
+    header = _Header(
+        step=message.step,
+        study=message.study,
+        session=message.session,
+        sender=message.sender,
+        body=dict(message.body),
+        arrays=tuple(
+            _ArrayHead(name=name, dtype=_DTYPE_NAMES[array.dtype], shape=array.shape)
+            for name, array in arrays.items()
+        ),
+    )
+    text = header.model_dump_json().encode()
+    parts: list[Any] = [MAGIC, len(text).to_bytes(4, "little"), text]
+    parts += [array.data.cast("B") for array in arrays.values() if array.size]
+    return b"".join(parts)
+
+
+def decode(data: bytes, *, sender: str, limit: int) -> Message:
+    """The message in ``data``; arrays are read-only views of it.
+
+    Parameters
+    ----------
+    sender : str
+        From whom it came: the message must say the same.
+    limit : int
+        Most bytes that this step can have.
+
+    Raises
+    ------
+    ProtocolError
+        ``too-large``, ``malformed`` or ``wrong-sender``, naming the sender.
+    """
+    if len(data) > limit:
+        raise ProtocolError(
+            f"{sender}: a message of {len(data)} bytes is larger than the {limit} that this step "
+            "can have.",
+            hint="The message is refused; check that all parties have the same study file.",
+            code="too-large",
+        )
+    size = int.from_bytes(data[4:8], "little")
+    if data[:4] != MAGIC or size > min(_LARGEST_HEADER, len(data) - 8):
+        raise _malformed(sender, "message")
+    try:
+        found = json.loads(bytes(data[8 : 8 + size]))
+        json.dumps(found, ensure_ascii=False).encode()  # escapes can make text that is none
+        header = _Header.model_validate(found)
+    except (ValidationError, ValueError, RecursionError):
+        raise _malformed(sender, "header") from None
+    if header.sender != sender:
+        raise ProtocolError(
+            f"{sender}: its message says that another party sent it.",
+            hint="The message is refused.",
+            code="wrong-sender",
+        )
+    return Message(
+        step=header.step,
+        study=header.study,
+        session=header.session,
+        sender=header.sender,
+        body=header.body,
+        arrays=_unpacked(data, 8 + size, header),
+    )
+
+
+def expect(message: Message, *, step: str, study: str, session: str) -> Message:
+    """The message, if it belongs here.
+
+    Raises
+    ------
+    ProtocolError
+        When it is of another study, session or step (a replayed one, for example).
+    """
+    for what, found, wanted in (
+        ("study", message.study, study),
+        ("session", message.session, session),
+        ("step", message.step, step),
+    ):
+        if found != wanted:
+            raise ProtocolError(
+                f"{message.sender}: a message of another {what} arrived in step {step!r}.",
+                hint="It is refused; check that all parties have the same study file and session.",
+                code=f"other-{what}",
+            )
+    return message
+
+
+def fingerprint(message: Message) -> str:
+    """SHA-256, in hex, of what a message says to all its receivers alike."""
+    arrays = {name: array for name, array in message.arrays.items() if name != MASK}
+    return hashlib.sha256(encode(replace(message, arrays=arrays))).hexdigest()
+
+
+def _unpacked(data: bytes, start: int, header: _Header) -> dict[str, NDArray[Any]]:
+    arrays: dict[str, NDArray[Any]] = {}
+    for head in header.arrays:
+        dtype, count = _DTYPES[head.dtype], math.prod(head.shape)
+        if head.name in arrays or start + count * dtype.itemsize > len(data):
+            raise _malformed(header.sender, "array")
+        arrays[head.name] = np.frombuffer(data, dtype, count, start).reshape(head.shape)
+        start += count * dtype.itemsize
+    if start != len(data):
+        raise _malformed(header.sender, "end of a message")
+    return arrays
+
+
+def _packed(array: NDArray[Any]) -> NDArray[Any]:
+    """The array in the byte order and types of a message."""
+    if array.dtype == np.int64:
+        array = array.view(np.uint64)
+    packed = np.ascontiguousarray(array)
+    return packed.astype(packed.dtype.newbyteorder("<"), copy=False)
+
+
+def _malformed(sender: str, what: str) -> ProtocolError:
+    return ProtocolError(
+        f"{sender}: the {what} is malformed.",
+        hint="The message is refused; check that all parties run the same version.",
+        code="malformed",
+    )

@@ -1,0 +1,458 @@
+"""The role of a site: it answers messages about its own rows, and its ledger remembers everything.
+
+Between two messages nothing is held in memory that matters: keys, state and answers are in the
+ledger, so a site that is killed and started again goes on where it was. An answer is stored with
+its charge in one transaction before it is returned; asked again, the same bytes are sent. What is
+asked is checked against the study: a site runs its own software only, works out sensitivities
+itself, and never spends more than the study's wish, whoever asks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyError, ProtocolError
+from eigenveil.federation import bodies, masks
+from eigenveil.federation.hiding import Hiding, State
+from eigenveil.federation.keys import Context, SiteKeys
+from eigenveil.federation.ledger import Ledger, SessionKey
+from eigenveil.federation.ledger_books import within
+from eigenveil.federation.messages import AGGREGATOR, REFUSED, Message, decode, encode, expect
+from eigenveil.federation.study import Study
+from eigenveil.federation.sums import Terms, active_sites, fewest_sites, first_difference
+from eigenveil.linalg.eigen import truncated_root
+from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.moments.accumulators import Accumulator
+from eigenveil.moments.describe import rebuild
+from eigenveil.moments.engine import accumulate
+from eigenveil.moments.release import coordinates, noisy_integers, release_of
+from eigenveil.moments.source import RowSource
+from eigenveil.noise.source import RandomSource, SecureSource
+from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.releases import ReleaseRecord
+
+# Steps of which there is one a round; any other step is answered once.
+_EVERY_ROUND = ("round", "unmask")
+# Requests carry at most a basis and a centre a sum, and the helper's masks.
+_SMALL = 1 << 22
+_LARGEST_SUM = 2.0**61
+_OWN_LOG = "its owner finds the reason in the site's own log"
+
+
+class Site:
+    """One site of a study.
+
+    Parameters
+    ----------
+    name : str
+        Its name in the study.
+    study : Study
+        As the site's owner agreed to it; ``protocol`` is settled.
+    rows : RowSource
+        Its rows, with the study's columns.
+    ledger : Ledger
+        Its own; must hold a budget for ``data_set`` under the study's adjacency.
+    data_set : str
+        The rows' name in the ledger.
+    source : RandomSource, optional
+        Of its noise; operating-system entropy by default.
+
+    Attributes
+    ----------
+    trouble : EigenveilError or None
+        Why a message was refused last, in full: for the owner's eyes.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        study: Study,
+        rows: RowSource,
+        ledger: Ledger,
+        data_set: str = "default",
+        source: RandomSource | None = None,
+    ) -> None:
+        self.name, self.study, self.rows = name, study, rows
+        self.ledger, self.data_set = ledger, data_set
+        self._source = source or SecureSource()
+        self._hash = study.hash
+        self._last_terms: Terms | None = None
+        self.trouble: EigenveilError | None = None
+        if rows.features != study.width:
+            raise DataError(
+                f"site {name}: its rows have {rows.features} features, the study has "
+                f"{study.width}.",
+                hint="Give the columns that the study names, in its order.",
+                code="other-features",
+            )
+        if None not in (study.columns, rows.names) and study.columns != tuple(rows.names or ()):
+            raise DataError(
+                f"site {name}: its rows have other columns than the study: "
+                f"{first_difference(rows.names or (), study.columns or ())}.",
+                hint="Give the columns that the study names, in its order.",
+                code="other-columns",
+            )
+
+    def handle(self, request: bytes) -> bytes:
+        """The answer to a message from the aggregator.
+
+        Never raises a package error: the aggregator is told a code and a sentence that says nothing
+        about rows, the owner finds the whole in ``trouble``.
+        """
+        step, session = REFUSED, ""
+        try:
+            message = decode(request, sender=AGGREGATOR, limit=self._limit())
+            session = message.session
+            expect(message, step=message.step, study=self._hash, session=session)
+            kind = message.step.partition(" ")[0]
+            answer = self._answers().get(kind if kind in _EVERY_ROUND else message.step)
+            if answer is None:
+                raise ProtocolError(f"No such step: {message.step[:40]!r}.", code="unknown-step")
+            return answer(message, request)
+        except EigenveilError as error:
+            self.trouble = error
+            code, text = _public_text(error)
+            refusal = bodies.Refusal(code=code, text=text[:500])
+            return encode(Message(step, self._hash, session, self.name, refusal.fields()))
+
+    def _answers(self) -> dict[str, Callable[[Message, bytes], bytes]]:
+        return {
+            "join": self._join,
+            "keys": self._keys,
+            "shares": self._shares,
+            "round": self._round,
+            "unmask": self._unmask,
+            "finish": self._finish,
+        }
+
+    def _limit(self) -> int:
+        """Most bytes of a request: bases of all features, or the helper's masks."""
+        d = self.rows.features
+        return _SMALL + 8 * d * (2 * d + 4)
+
+    # -- the steps of a session, in order
+
+    def _join(self, message: Message, request: bytes) -> bytes:
+        message.read(bodies.JoinRequest)
+        rows = None
+        if self.study.adjacency == "replace-one":
+            rows = sum(block.values.shape[0] for block in self.rows.blocks())
+        terms = self._terms(rows)
+        if self.name not in terms.names:
+            raise ProtocolError(f"{self.name} does not take part in this study.", code="not-a-site")
+        stored = self.ledger.begin(
+            self._key(message),
+            data_set=self.data_set,
+            adjacency=self.study.adjacency,
+            reserve=terms.reservation(self.name),
+            state=State(master=SiteKeys.new_master().hex()).stored(),
+            note=self.study.name,
+        )
+        state = State.model_validate_json(stored)
+        reply = bodies.JoinReply(
+            columns=None if self.rows.names is None else tuple(self.rows.names),
+            features=self.rows.features,
+            single=self.rows.single,
+            rows=rows,
+            keys=self._hiding(message, state).public_keys(),
+        )
+        return self._commit(message, request, lambda: (self._reply(message, reply), None))
+
+    def _keys(self, message: Message, request: bytes) -> bytes:
+        body = message.read(bodies.KeysRequest)
+        if not self.ledger.answered(self._key(message), message.step):
+            self._check_neighbours(message, body)
+
+        def make() -> tuple[bytes, bytes]:
+            state = self._state(message).model_copy(
+                update={
+                    "lost": len(self._terms(body.rows).names) - body.taking_part,
+                    "neighbours": body.neighbours,
+                    "helper": body.helper,
+                    "rows": body.rows,
+                    "ready": not self.study.dropouts,
+                }
+            )
+            sealed: dict[str, str] = {}
+            if self.study.dropouts:
+                sealed, kept = self._hiding(message, state).shared_secrets()
+                state = state.model_copy(update={"held": {self.name: kept}})
+            return self._reply(message, bodies.KeysReply(sealed=sealed)), state.stored()
+
+        return self._commit(message, request, make)
+
+    def _shares(self, message: Message, request: bytes) -> bytes:
+        body = message.read(bodies.SharesRequest)
+
+        def make() -> tuple[bytes, bytes]:
+            state = self._state(message)
+            if not state.held:
+                raise ProtocolError("Shares came before the keys.", code="out-of-order")
+            held = {**state.held, **self._hiding(message, state).opened(body.sealed)}
+            # who did not share could not be made up for later: no masks are made with it
+            kept = {name: keys for name, keys in state.neighbours.items() if name in held}
+            lost = state.lost + len(state.neighbours) - len(kept)
+            self._check_lost(lost)
+            changed = state.model_copy(
+                update={"held": held, "neighbours": kept, "lost": lost, "ready": True}
+            )
+            return self._reply(message, bodies.Done()), changed.stored()
+
+        return self._commit(message, request, make)
+
+    def _round(self, message: Message, request: bytes) -> bytes:
+        body = message.read(bodies.RoundRequest)
+        if self.ledger.answered(self._key(message), message.step):
+            return self._commit(message, request, _never)
+        state = self._state(message)
+        self._check_turn(message, body, state)
+        terms = self._terms(state.rows)
+        sums = [self._sum(message, index, ask, terms) for index, ask in enumerate(body.asks)]
+        self._check_within(sums, terms)
+        with small_matrix_threads(self.rows.features):
+            count = accumulate(self.rows, [each.accumulator for each in sums])
+        self._check_count(count, sums, terms)
+
+        def make() -> tuple[bytes, bytes]:
+            arrays = self._noisy(sums, terms)
+            hidden = [index for index, each in enumerate(sums) if not each.is_open]
+            parts = [terms.part(sums[i].accumulator, sums[i].record) for i in hidden]
+            if parts:
+                mask = self._hiding(message, state).mask(body.turn, parts, message)
+                for index, part in zip(hidden, masks.split(mask, parts), strict=True):
+                    arrays[f"sum {index}"] += part
+            reply = Message(message.step, self._hash, message.session, self.name, {}, arrays)
+            return encode(reply), state.model_copy(update={"turn": body.turn}).stored()
+
+        return self._commit(
+            message,
+            request,
+            make,
+            charges=[each.record for each in sums],
+            settles=[f"round {turn}" for turn in range(1, body.turn)],
+        )
+
+    def _unmask(self, message: Message, request: bytes) -> bytes:
+        body = message.read(bodies.UnmaskRequest)
+        if self.ledger.answered(self._key(message), message.step):
+            return self._commit(message, request, _never)
+        state = self._state(message)
+        self._check_survivors(message, body, state)
+        hiding = self._hiding(message, state)
+        reply = bodies.UnmaskReply(
+            own={name: hiding.revealed(name, body.turn, own=True) for name in body.arrived},
+            pair={name: hiding.revealed(name, body.turn, own=False) for name in body.lost},
+        )
+        # the ledger refuses a second, different question about the same round
+        return self._commit(message, request, lambda: (self._reply(message, reply), None))
+
+    def _finish(self, message: Message, request: bytes) -> bytes:
+        del request
+        body = message.read(bodies.FinishRequest)
+        try:
+            self.ledger.end(self._key(message), body.outcome)
+        except ProtocolError as error:
+            if error.code != "unknown-session":  # it never began here: there is nothing to end
+                raise
+        return self._reply(message, bodies.Done())
+
+    # -- sums
+
+    def _sum(self, message: Message, index: int, ask: bodies.AskBody, terms: Terms) -> _Sum:
+        if ask.description.features != self.rows.features:
+            raise ProtocolError(
+                f"A sum over {ask.description.features} features was asked for.", code="bad-ask"
+            )
+        if ask.description.precision == "single" and not self.rows.single:
+            raise ProtocolError("These rows are not stored in single precision.", code="bad-ask")
+        arrays = {
+            name: message.array(f"{name} {index}", dtype="f8", shape=shape)
+            for name, shape in ask.description.shapes().items()
+        }
+        accumulator = rebuild(ask.description, arrays)
+        weight = terms.weight(self.name)
+        record = terms.record(ask.name, accumulator, scale=ask.scale, grid=ask.grid, weight=weight)
+        if not math.isfinite(record.sampling_error().log_ratio):
+            raise ProtocolError(f"{ask.name}: its grid is too coarse.", code="bad-ask")
+        return _Sum(accumulator, record, terms.is_open(terms.step_of(accumulator.statistic)))
+
+    def _noisy(self, sums: Sequence[_Sum], terms: Terms) -> dict[str, NDArray[Any]]:
+        """The arrays of a round's answer before masking: noise is drawn here, once."""
+        arrays: dict[str, NDArray[Any]] = {}
+        for index, each in enumerate(sums):
+            try:
+                integers = noisy_integers(
+                    each.accumulator, each.record, self._source, weight_bits=terms.weight_bits
+                )
+            except ValueError:  # outside what the sampler can draw
+                raise ProtocolError(
+                    f"{each.record.name}: its noise cannot be drawn.", code="bad-ask"
+                ) from None
+            if each.is_open and self.study.protocol == "dpdispca":
+                values = release_of(each.record, integers).values
+                arrays[f"factor {index}"] = truncated_root(values, terms.plan.sketch_size)
+            else:
+                entries = coordinates(each.accumulator.layout, integers)
+                arrays[f"sum {index}"] = entries.view(np.uint64)
+        return arrays
+
+    def _check_count(self, count: int, sums: Sequence[_Sum], terms: Terms) -> None:
+        if count == 0:
+            raise DataError(
+                f"site {self.name} has no rows.", hint="Give files with rows.", code="no-rows"
+            )
+        finest = min(each.record.noise.grid or 0 for each in sums)
+        if count * len(terms.names) * math.ldexp(1.0, -finest) > _LARGEST_SUM:
+            raise DataError(
+                f"site {self.name} has more rows than one sum can hold.",
+                hint="Split the data into several studies, or fit a sample.",
+                code="too-many-rows",
+            )
+
+    # -- checks: nothing rests on the word of who asks
+
+    def _check_neighbours(self, message: Message, body: bodies.KeysRequest) -> None:
+        """Enough other sites of the study to hide among, each with keys of its own."""
+        self._check_taking_part(body.taking_part)
+        terms = self._terms(body.rows)
+        paired = terms.mask_kind in ("modular", "pairwise")
+        enough = min(self.study.degree, body.taking_part - 1) if paired else 0
+        most = body.taking_part - 1 if paired else 0
+        named = set(body.neighbours)
+        if not named <= {*terms.names} - {self.name} or not enough <= len(named) <= most:
+            raise ProtocolError(
+                f"{len(named)} neighbours were named, not {enough} sites of the study.",
+                code="too-few-sites",
+            )
+        own = self._hiding(message, self._state(message)).public_keys()
+        keys = [key for other in (own, *body.neighbours.values()) for key in other.every()]
+        if len(set(keys)) < len(keys):  # masks made with the same key could cancel
+            raise ProtocolError("Two sites have the same key.", code="bad-key")
+
+    def _check_taking_part(self, count: int) -> None:
+        fewest = fewest_sites(self.study)
+        if not fewest <= count <= len(active_sites(self.study)):
+            raise ProtocolError(
+                f"{count} sites take part; the noise of this study is made for at least {fewest}.",
+                code="too-few-sites",
+            )
+
+    def _check_within(self, sums: Sequence[_Sum], terms: Terms) -> None:
+        """Nothing about rows may show in why too much is refused: so before they are read."""
+        if not within(terms.reservation(self.name), Loss.total(Loss.of(s.record) for s in sums)):
+            raise BudgetExceeded(
+                f"site {self.name}: a round asks for less noise than the study has.",
+                hint="It was refused; check that all parties have the same study file.",
+                code="beyond-reservation",
+            )
+
+    def _check_turn(self, message: Message, body: bodies.RoundRequest, state: State) -> None:
+        if message.step != f"round {body.turn}" or body.turn <= state.turn:
+            raise ProtocolError(
+                f"Round {body.turn} was asked for after round {state.turn}.",
+                hint="Rounds go forward; no round is answered twice.",
+                code="other-round",
+            )
+        if not state.ready:
+            raise ProtocolError("A round came before the keys were agreed.", code="out-of-order")
+
+    def _check_survivors(self, message: Message, body: bodies.UnmaskRequest, state: State) -> None:
+        """Never unmask too few, or a round that this site did not answer last."""
+        if message.step != f"unmask {body.turn}":
+            raise ProtocolError("A step and its round do not agree.", code="malformed")
+        self._check_taking_part(body.taking_part)
+        named = [*body.arrived, *body.lost]
+        if len(set(named)) != len(named) or not set(named) <= set(state.held):
+            raise ProtocolError("Unmasking names a site twice, or a stranger.", code="bad-unmask")
+        if self.name not in body.arrived or body.turn != state.turn:
+            raise ProtocolError("Unmasking of a round this site did not answer.", code="bad-unmask")
+        self._check_lost(state.lost + len(body.lost))
+
+    def _check_lost(self, count: int) -> None:
+        if count > self.study.dropouts:
+            raise ProtocolError(
+                f"{count} sites are lost, more than the {self.study.dropouts} that the study "
+                "allows.",
+                code="too-few-sites",
+            )
+
+    # -- what the ledger remembers
+
+    def _state(self, message: Message) -> State:
+        return State.model_validate_json(self.ledger.state(self._key(message)))
+
+    def _hiding(self, message: Message, state: State) -> Hiding:
+        return Hiding(
+            name=self.name,
+            state=state,
+            context=Context(self._hash, message.session),
+            kind=self._terms(state.rows).mask_kind,
+            collusion=self.study.collusion,
+            dropouts=self.study.dropouts,
+        )
+
+    def _key(self, message: Message) -> SessionKey:
+        return SessionKey(self._hash, message.session)
+
+    def _terms(self, rows: int | None) -> Terms:
+        if self._last_terms is None or self._last_terms.plan.rows != rows:
+            self._last_terms = Terms(self.study, self.study.plan(self.rows.features, rows))
+        return self._last_terms
+
+    def _reply(self, message: Message, body: BaseModel) -> bytes:
+        fields = body.model_dump(mode="json")
+        return encode(Message(message.step, self._hash, message.session, self.name, fields))
+
+    def _commit(
+        self,
+        message: Message,
+        request: bytes,
+        make: Callable[[], tuple[bytes, bytes | None]],
+        *,
+        charges: Sequence[ReleaseRecord] = (),
+        settles: Sequence[str] = (),
+    ) -> bytes:
+        return self.ledger.commit(
+            self._key(message),
+            message.step,
+            request=request,
+            charges=charges,
+            make=make,
+            settles=settles,
+        )
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """A sum of a round, and whether the site releases it by itself."""
+
+    accumulator: Accumulator
+    record: ReleaseRecord
+    is_open: bool
+
+
+def _never() -> tuple[bytes, bytes | None]:
+    raise AssertionError("an answer that is stored was made again: a defect")
+
+
+def _public_text(error: EigenveilError) -> tuple[str, str]:
+    """Code and sentence for the aggregator: nothing that depends on rows or on the budget."""
+    match error:
+        case ProtocolError():
+            return error.code, error.message
+        case BudgetExceeded():
+            return "budget", "its budget does not cover this study"
+        case PrivacyError():
+            return "privacy", "it cannot give the wished guarantee"
+        case DataError():
+            return "data", f"its rows cannot be used as they are; {_OWN_LOG}"
+        case _:
+            return "trouble", f"it cannot answer; {_OWN_LOG}"

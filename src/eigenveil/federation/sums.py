@@ -1,0 +1,191 @@
+"""What aggregator and sites must agree on about a round's sums: who draws what, masks, sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+from eigenveil.errors import ProtocolError
+from eigenveil.estimators.settings import Plan, Step
+from eigenveil.federation import masks
+from eigenveil.federation.study import WEIGHT_BITS, Study
+from eigenveil.moments.accumulators import Accumulator
+from eigenveil.noise.grid import grid_exponent, spread
+from eigenveil.privacy.accountant import NEGLIGIBLE, Loss
+from eigenveil.privacy.releases import (
+    Noise,
+    ReleaseRecord,
+    Sharing,
+    Statistic,
+    lattice_error,
+)
+from eigenveil.privacy.views import MASK_RATIO, Federation, MaskKind, Protocol
+
+_STEPS: dict[Statistic, Step] = {
+    "norm-histogram": "scale",
+    "row-sum": "centre",
+    "second-moment": "moment",
+    "sketch": "moment",
+    "component-energy": "variance",
+}
+# Of a pure session's reservation, for events that no sampler avoids; what is charged is far less.
+_PURE_DISTANCE = NEGLIGIBLE / 16
+
+
+def active_sites(study: Study) -> tuple[str, ...]:
+    """Sites that take part: the first alone where the protocol is local."""
+    names = tuple(site.name for site in study.sites)
+    return names[:1] if study.protocol == "local" else names
+
+
+def fewest_sites(study: Study) -> int:
+    """Sites that must be left for the noise to be what was promised."""
+    return study.fewest_sites if len(active_sites(study)) > 1 else 1
+
+
+def first_difference(found: Sequence[str], wanted: Sequence[str]) -> str:
+    """Where two lists of columns part, in words."""
+    for index, (one, other) in enumerate(zip(found, wanted, strict=False)):
+        if one != other:
+            return f"column {index + 1} is {one!r}, not {other!r}"
+    return "their numbers differ"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How the sums of a study are shared, weighted and masked."""
+
+    study: Study
+    plan: Plan
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Sites that take part."""
+        return active_sites(self.study)
+
+    @property
+    def mask_kind(self) -> MaskKind:
+        """Masks of the sums; none where there is nobody to hide among."""
+        return self.study.masks if len(self.names) > 1 else "none"
+
+    @property
+    def weight_bits(self) -> int:
+        """Bits of the sites' weights; 0 when all are 1."""
+        weights = self.study.weights()
+        whole = 1 << WEIGHT_BITS
+        return WEIGHT_BITS if any(weights[name] != whole for name in self.names) else 0
+
+    def weight(self, name: str) -> float:
+        """Factor on every row of a site."""
+        return math.ldexp(self.study.weights()[name], -WEIGHT_BITS)
+
+    def is_open(self, step: Step) -> bool:
+        """Whether each site releases this step's sum by itself, with noise of its own."""
+        return step == "moment" and self.study.protocol in ("full", "dpdispca")
+
+    def federation(self, taking_part: int) -> Federation:
+        """What the guarantees depend on, for a run in which so many sites took part."""
+        alone, degree = len(self.names) == 1, self.study.degree
+        return Federation(
+            protocol=cast("Protocol", self.study.protocol),  # settled: never "auto"
+            masks=self.mask_kind,
+            sites=len(self.names),
+            taking_part=taking_part,
+            collusion=0 if alone else self.study.collusion,
+            dropouts=0 if alone else self.study.dropouts,
+            neighbours=degree if 0 < degree < len(self.names) - 1 else None,
+        )
+
+    def sharing(self, step: Step) -> Sharing:
+        """How a step's noise is shared."""
+        if self.is_open(step):
+            return Sharing(weight_bits=self.weight_bits)
+        return self._sharing
+
+    @cached_property
+    def _sharing(self) -> Sharing:
+        most = len(self.names)
+        return self.federation(most).sharing(weight_bits=self.weight_bits)
+
+    def step_of(self, statistic: Statistic) -> Step:
+        """The plan's step that releases a statistic.
+
+        Raises
+        ------
+        ProtocolError
+            When the plan has no such step.
+        """
+        step = _STEPS.get(statistic)
+        sketched = self.plan.mechanism == "sketch"
+        wrong_moment = step == "moment" and (statistic == "sketch") != sketched
+        if step is None or wrong_moment or step not in self.plan.shares:
+            raise ProtocolError(
+                f"A {statistic} was asked for, which the study's plan does not release.",
+                hint="It is refused; check that all parties have the same study file.",
+                code="not-in-plan",
+            )
+        return step
+
+    def record(
+        self, name: str, accumulator: Accumulator, *, scale: float, grid: int, weight: float
+    ) -> ReleaseRecord:
+        """The record of a sum with this noise, its sensitivity worked out from the sum itself."""
+        step = self.step_of(accumulator.statistic)
+        sharing, kind = self.sharing(step), self.plan.kind(step)
+        coarsest = accumulator.grid - sharing.weight_bits
+        noise_spread = spread(kind, scale, accumulator.size, accumulator.shape[0])
+        # finer than it need be, it would show how many rows it takes to leave 64 bits
+        if not grid_exponent(coarsest, noise_spread) <= grid <= coarsest:
+            raise ProtocolError(
+                f"{name}: a grid of 2**{grid} does not fit the sum and its noise.",
+                hint="It is refused; check that all parties run the same version.",
+                code="bad-ask",
+            )
+        return ReleaseRecord(
+            name=name,
+            statistic=accumulator.statistic,
+            adjacency=self.study.adjacency,
+            noise=Noise(
+                kind=kind,
+                scale=scale,
+                size=accumulator.size,
+                grid=grid,
+                shares=sharing.shares,
+                masks=sharing.masks,
+            ),
+            exposure=sharing.exposure,
+            weight=weight,
+            **accumulator.parameters,
+        )
+
+    def part(self, accumulator: Accumulator, record: ReleaseRecord) -> masks.Part:
+        """What a sum's masks are made for."""
+        deviation = 0.0
+        if self.mask_kind in ("pairwise", "helper"):
+            assert record.noise.grid is not None
+            share = record.noise.scale / math.sqrt(record.noise.shares)
+            deviation = MASK_RATIO * math.ldexp(share, -record.noise.grid)
+        symmetric = accumulator.layout == "symmetric"
+        return masks.Part(
+            accumulator.size, deviation, triangle=accumulator.shape[0] if symmetric else 0
+        )
+
+    def reservation(self, name: str) -> Loss:
+        """The most that a session can cost a site."""
+        budgets = list(self.plan.budgets().values())
+        weight = self.weight(name)
+        # a pure weight is one step below the site's wish: room for the sampler's error, which no
+        # weight makes smaller
+        most = weight if weight == 1.0 else weight + math.ldexp(1.0, -WEIGHT_BITS)
+        error = lattice_error(
+            self.plan.released_values(), steps_a_scale=2.0**26, draws=self.plan.noise_draws
+        )
+        return Loss(
+            mu_squared=math.fsum((b.mu * weight) ** 2 for b in budgets if b.mu is not None),
+            pure=math.fsum(b.epsilon * most for b in budgets if b.epsilon is not None),
+            log_ratio=0.0 if self.plan.pure else error.log_ratio,
+            distance=_PURE_DISTANCE if self.plan.pure else error.distance,
+        )

@@ -1,0 +1,210 @@
+"""Releases of known loss, and a private PostgreSQL server, for the tests of the ledger."""
+
+import itertools
+import math
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from eigenveil.errors import BudgetExceeded
+from eigenveil.federation.ledger import Budget, Ledger, SessionKey
+from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.releases import Noise, ReleaseRecord
+
+DELTA = 1e-6
+ROWS = "rows"
+ADJACENCY = "add-remove"
+
+
+def release(loss, *, kind="gaussian", adjacency=ADJACENCY, name="a release"):
+    """A release whose mu (gaussian) or epsilon (laplace) is ``loss``, or a rounding less."""
+
+    def at(scale):
+        grid = math.floor(math.log2(scale)) - 26
+        noise = Noise(kind=kind, scale=scale, size=10, grid=grid)
+        return ReleaseRecord(
+            name=name, statistic="norm-histogram", adjacency=adjacency, noise=noise
+        )
+
+    unit = at(1.0).mu() if kind == "gaussian" else at(1.0).epsilon()
+    return at(math.nextafter(unit / loss, math.inf))
+
+
+def loss_of(*records):
+    return Loss.total(Loss.of(record) for record in records)
+
+
+def room_for(count, loss, delta=DELTA):
+    """The smallest epsilon of a budget that covers ``count`` such losses."""
+    return Loss.total([loss] * count).epsilon(delta)
+
+
+def budget_of(epsilon, *, data_set=ROWS, adjacency=ADJACENCY, delta=DELTA):
+    return Budget(data_set, adjacency, epsilon, delta)
+
+
+def key_of(session="s1", study="a1"):
+    return SessionKey(study, session)
+
+
+def begin(ledger, key, reserve, *, state=b"state", data_set=ROWS, adjacency=ADJACENCY):
+    return ledger.begin(key, data_set=data_set, adjacency=adjacency, reserve=reserve, state=state)
+
+
+def commit(ledger, key, step="round 1", *, charges=(), reply=b"reply", state=None, **more):
+    more = {"request": b"request", **more}
+    return ledger.commit(key, step, charges=charges, make=lambda: (reply, state), **more)
+
+
+def race(place, worker, many, results):
+    """Sessions that one of several processes could begin: the body of the overspend tests.
+
+    Every other session ends, every other one stays open; neither gives anything back.
+    """
+    ledger, one = Ledger(place), release(0.1)
+    begun = 0
+    for turn in range(many):
+        key = key_of(f"{worker}-{turn}", study=f"{worker}-{turn}")
+        try:
+            begin(ledger, key, loss_of(one))
+        except BudgetExceeded:
+            continue
+        begun += 1
+        commit(ledger, key, charges=[one])
+        if turn % 2:
+            ledger.end(key, "done")
+    results.put(begun)
+
+
+def check_race(context, place, *, budget_for=11, workers=2, many=22):
+    """Exactly as many sessions begin as the budget has room for, whoever comes first."""
+    loss = loss_of(release(0.1))
+    ledger = Ledger(place)
+    ledger.set_budget(budget_of(room_for(budget_for, loss)))
+    results = context.Queue()
+    processes = [
+        context.Process(target=race, args=(place, worker, many, results))
+        for worker in range(workers)
+    ]
+    for process in processes:
+        process.start()
+    begun = [results.get(timeout=120) for _ in processes]
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert sum(begun) == budget_for
+    (standing,) = ledger.standings()
+    assert standing.spent == Loss.total([loss] * budget_for)
+    assert standing.left_epsilon == 0.0
+    assert ledger.verify().holds
+    return begun
+
+
+def fast_folder():
+    """Memory where there is some: most tests are about what a ledger holds, not about disks."""
+    shared = Path("/dev/shm")
+    return shared if shared.is_dir() and os.access(shared, os.W_OK) else None
+
+
+_BIN = [Path(folder) for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
+
+
+def _binary(name):
+    found = [str(folder / name) for folder in _BIN if (folder / name).exists()]
+    return found[0] if found else shutil.which(name)
+
+
+def _other_user():
+    """PostgreSQL does not run as root: whom it can run as instead."""
+    if os.geteuid() != 0:
+        return {}
+    for name in ("postgres", "nobody"):
+        try:
+            user = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    return pytest.skip("PostgreSQL does not run as root, and there is no user 'nobody'")
+
+
+class PostgreSQL:
+    """A server of one's own: one socket in its folder, no network, nobody else."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self._schemas = itertools.count()
+
+    def url(self, *, schema=None):
+        """An SQLAlchemy URL of an empty schema of its own, or of one that exists."""
+        import psycopg
+
+        if schema is None:
+            schema = f"s{next(self._schemas)}"
+            with psycopg.connect(self.dsn, autocommit=True) as connection:
+                connection.execute(f"CREATE SCHEMA {schema}")
+        return (
+            f"postgresql+psycopg://owner@/postgres?host={self.folder}"
+            f"&options=-csearch_path%3D{schema}"
+        )
+
+    def wait(self, seconds=60):
+        """Until it answers."""
+        import psycopg
+
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                return psycopg.connect(self.dsn).close()
+            except psycopg.OperationalError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+
+    @property
+    def dsn(self):
+        return f"host={self.folder} user=owner dbname=postgres"
+
+
+# The server ends when the standard input of this shell does: with the tests, however they end.
+_SERVE = '"$@" & server=$!; read -r _; kill -QUIT $server; wait $server; rm -rf "$PWD"'
+
+
+@contextmanager
+def postgresql_server():
+    """A running server; skips where PostgreSQL or its driver is absent."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    initdb, postgres = _binary("initdb"), _binary("postgres")
+    if initdb is None or postgres is None:
+        pytest.skip("PostgreSQL's initdb and postgres are not installed")
+    user = _other_user()
+    # not in tmp_path: its parents belong to root alone, and a socket's path has at most 107 bytes
+    folder = Path(tempfile.mkdtemp(prefix="eigenveil-pg-", dir="/tmp"))
+    try:
+        if user:
+            os.chown(folder, user["user"], user["group"])
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder, **user}
+        cluster = [initdb, "-D", folder / "data", "-U", "owner", "-A", "trust", "-N"]
+        subprocess.run([*cluster, "-E", "UTF8", "--locale=C"], check=True, **quiet)
+        command = [postgres, "-D", folder / "data", "-k", folder, "-c", "fsync=off"]
+        serving = subprocess.Popen(
+            ["/bin/sh", "-c", _SERVE, "sh", *command, "-c", "listen_addresses="],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+            **quiet,
+        )
+        try:
+            server = PostgreSQL(folder)
+            server.wait()
+            yield server
+        finally:
+            serving.stdin.close()
+            serving.wait(60)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,251 @@
+"""Small studies whose every message a test can see, drop, repeat and change."""
+
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from unittest import mock
+
+import numpy as np
+
+from eigenveil.errors import ProtocolError
+from eigenveil.federation.aggregator import Aggregator
+from eigenveil.federation.helper import Helper
+from eigenveil.federation.ledger import Budget, Ledger, SessionKey
+from eigenveil.federation.messages import AGGREGATOR, HELPER, REFUSED, Message, decode, encode
+from eigenveil.federation.site import Site
+from eigenveil.federation.study import make_study
+from eigenveil.federation.sums import Terms, active_sites
+from eigenveil.federation.totals import RoundTotals
+from eigenveil.moments import release
+from eigenveil.moments.release import coordinates
+from eigenveil.moments.rows import Block
+from eigenveil.moments.source import ArrayRows
+
+DELTA = 1e-5
+LIMIT = 1 << 24
+
+
+def study_of(sites=4, *, features=3, **fields):
+    """A study of so many sites, or of these; it has two rounds, without ``row_bound`` four."""
+    named = [{"name": f"s{i}"} for i in range(sites)] if isinstance(sites, int) else sites
+    if fields.get("row_bound", 1.0) is None:
+        fields = {"budget_split": None, **fields}
+    usual = {
+        "name": "t",
+        "features": features,
+        "components": 2,
+        "epsilon": 20.0,
+        "delta": DELTA,
+        "protocol": "cape",
+        "row_bound": 10.0,
+        "budget_split": {"centre": 0.1, "moment": 0.9},
+        "sites": named,
+    }
+    return make_study(**(usual | fields))
+
+
+def rows_of(study, rows=40):
+    """Rows of every site: of other numbers, about a centre that is not zero."""
+    rng = np.random.default_rng(0)
+    shape = np.linspace(2.0, 0.5, study.width)
+    return {
+        site.name: 0.5 + rng.standard_normal((rows + 3 * i, study.width)) * shape
+        for i, site in enumerate(study.sites)
+    }
+
+
+def wished_budget(study, times=1.0):
+    """The budget that just covers a study."""
+    return Budget("default", study.adjacency, study.epsilon * times, study.delta)
+
+
+class Consortium:
+    """The sites of a study, each with rows and a ledger of its own, and the helper."""
+
+    def __init__(self, study, folder, *, rows=None, times=1.0):
+        self.study, self.folder = study, folder
+        self.rows = rows_of(study) | (rows or {})
+        self.ledgers = {name: Ledger(folder / f"{name}.ledger") for name in active_sites(study)}
+        for ledger in self.ledgers.values():
+            ledger.set_budget(wished_budget(study, times))
+        self.parties = {name: self.site(name) for name in self.ledgers}
+        if Terms(study, study.plan(study.width, None)).mask_kind == "helper":
+            self.parties[HELPER] = Helper(study)
+
+    def site(self, name):
+        """The site as it is when its software has just started."""
+        return Site(
+            name=name,
+            study=self.study,
+            rows=ArrayRows(self.rows[name], origin=f"{name}.csv"),
+            ledger=Ledger(self.folder / f"{name}.ledger"),
+        )
+
+    def restart(self, name):
+        self.parties[name] = self.site(name)
+
+    def account(self, name, session):
+        """A site's account of a session, or None."""
+        found = {a.key: a for a in self.ledgers[name].accounts()}
+        return found.get(SessionKey(self.study.hash, session))
+
+    def charged(self, name, session):
+        """Records that a site was charged for in a session, in order."""
+        account = self.account(name, session)
+        charges = () if account is None else account.charges
+        return [record for _, charge in charges for record in charge.releases]
+
+    def check_books(self, name):
+        """Nothing is spent but what was charged, and nothing reserved once sessions have ended."""
+        ledger = self.ledgers[name]
+        (standing,) = ledger.standings()
+        accounts = ledger.accounts()
+        assert standing.spent == type(standing.spent).total(a.charged() for a in accounts)
+        if not any(a.is_open for a in accounts):
+            assert standing.reserved == type(standing.reserved)()
+        assert ledger.verify().holds
+        return standing
+
+
+@dataclass
+class Wire:
+    """A transport that keeps everything it carried; ``fate`` may decide otherwise for a call.
+
+    ``fate(name, step, request, party)`` gives the answer, None when it is lost, or ``...`` when the
+    call is as any other.
+    """
+
+    parties: dict
+    fate: object = None
+    carried: list = field(default_factory=list)
+
+    def sites(self):
+        return tuple(self.parties)
+
+    def call(self, method, payloads, timeout):
+        replies, failures = {}, {}
+        for name, request in payloads.items():
+            party = self.parties[name]
+            answer = ... if self.fate is None else self.fate(name, method, request, party)
+            if answer is ...:
+                answer = party.handle(request)
+            if answer is None:
+                failures[name] = ProtocolError("it cannot be reached", code="unreachable")
+                continue
+            self.carried.append((name, method, request, answer))
+            replies[name] = answer
+        return replies, failures
+
+    def answers(self, step):
+        """By site, its last answer to a step."""
+        return {n: decode(a, sender=n, limit=LIMIT) for n, s, _, a in self.carried if s == step}
+
+    def refusals(self):
+        """By (site, step), the code and the text of a refusal."""
+        return {
+            (name, step): (told.body["code"], told.body["text"])
+            for name, step, _, answer in self.carried
+            if (told := decode(answer, sender=name, limit=LIMIT)).step == REFUSED
+        }
+
+
+def carry(run, wire):
+    call = next(run)
+    try:
+        while True:
+            call = run.send(wire.call(call.method, call.payloads, call.timeout))
+    except StopIteration as end:
+        return end.value
+
+
+def until(run, wire, step):
+    """Carries a run up to a step; its call, not yet carried."""
+    call = next(run)
+    while call.method != step:
+        call = run.send(wire.call(call.method, call.payloads, call.timeout))
+    return call
+
+
+@dataclass
+class Finished:
+    """A run that ended well, and what it was made of."""
+
+    outcome: object
+    wire: Wire
+    rounds: list
+    session: str
+
+
+def run_study(consortium, *, fate=None, session=None):
+    """The whole study over the wire."""
+    wire = Wire(consortium.parties, fate)
+    aggregator = Aggregator(consortium.study, session=session)
+    with sums_seen() as rounds:
+        outcome = carry(aggregator.run(), wire)
+    return Finished(outcome, wire, rounds, aggregator.session)
+
+
+@contextmanager
+def sums_seen():
+    """Fills a list with what each round's messages added up to: (asks, sums without masks)."""
+    rounds, releases = [], RoundTotals.releases
+
+    def noting(self, arrived):
+        rounds.append((self._asks, [np.array(total) for total in self._sums]))
+        return releases(self, arrived)
+
+    with mock.patch.object(RoundTotals, "releases", noting):
+        yield rounds
+
+
+@contextmanager
+def silence():
+    """No noise at all: sums are then those of the rows, exactly."""
+
+    def none(accumulator, record, source):
+        return np.zeros_like(accumulator.integers())
+
+    with mock.patch.object(release, "noise_integers", none):
+        yield
+
+
+def exact(study, ask, tables):
+    """What one accumulator over these sites' rows holds, weighted, in the message's coordinates."""
+    grid, bits = ask.record.noise.grid, Terms(study, study.plan(study.width, None)).weight_bits
+    weights = study.weights()
+    total = 0
+    for name, rows in tables.items():
+        accumulator = ask.accumulator.fresh()
+        accumulator.update(Block(rows))
+        weight = weights[name] if bits else 1
+        integers = coordinates(accumulator.layout, accumulator.integers())
+        total = total + (integers << (accumulator.grid - bits - grid)) * weight
+    return np.asarray(total).view(np.uint64)
+
+
+def changed(request, *, body=None, arrays=None, **header):
+    """A request with some fields of its body, arrays or header changed."""
+    message = decode(request, sender=AGGREGATOR, limit=LIMIT)
+    if body is not None:
+        message = replace(message, body=json.loads(json.dumps(dict(message.body) | body)))
+    if arrays is not None:
+        message = replace(message, arrays=dict(message.arrays) | arrays)
+    return encode(replace(message, **header))
+
+
+def ask(party, name, request):
+    """A party's answer, decoded."""
+    return decode(party.handle(request), sender=name, limit=LIMIT)
+
+
+def refusal(party, name, request):
+    """The code of a party's refusal."""
+    answer = ask(party, name, request)
+    assert answer.step == REFUSED, f"{name} answered {answer.step!r}"
+    assert not answer.arrays
+    return answer.body["code"]
+
+
+def request_of(study, session, step, body, arrays=None):
+    """A message of the aggregator."""
+    return encode(Message(step, study.hash, session, AGGREGATOR, body.fields(), arrays or {}))

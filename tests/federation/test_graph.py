@@ -1,0 +1,89 @@
+"""Who shares masks with whom: symmetric, of the wished degree, as connected as that allows."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eigenveil.federation.graph import neighbours
+from eigenveil.federation.study import default_neighbours, make_study
+from eigenveil.federation.sums import fewest_sites
+
+
+def graph(count, degree):
+    names = [f"s{i}" for i in range(count)]
+    return {name: neighbours(name, names, degree) for name in names}
+
+
+def connected(near, left):
+    """Whether the sites that are left can all reach one another over each other."""
+    left = set(left)
+    if not left:
+        return True
+    seen, waiting = set(), [next(iter(left))]
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting += left & set(near[name])
+    return seen == left
+
+
+@given(st.integers(1, 40), st.integers(1, 45))
+@settings(max_examples=100)
+def test_neighbours_see_each_other_and_not_themselves(count, degree):
+    near = graph(count, degree)
+    for name, others in near.items():
+        assert name not in others
+        assert len(set(others)) == len(others)
+        assert all(name in near[other] for other in others)
+
+
+@given(st.integers(1, 40), st.integers(1, 45))
+@settings(max_examples=100)
+def test_everybody_has_the_degree_or_sees_all(count, degree):
+    even = degree + degree % 2
+    for others in graph(count, degree).values():
+        assert len(others) == (even if even < count - 1 else count - 1)
+
+
+@given(st.integers(2, 30), st.integers(1, 30), st.randoms())
+@settings(max_examples=50)
+def test_the_graph_does_not_depend_on_who_asks(count, degree, random):
+    names = [f"s{i}" for i in range(count)]
+    random.shuffle(names)
+    near = {name: set(neighbours(name, names, degree)) for name in names}
+    turned = names[1:] + names[:1]  # a ring has no beginning
+    assert near == {name: set(neighbours(name, turned, degree)) for name in names}
+
+
+@pytest.mark.parametrize("count", range(2, 10))
+def test_without_any_few_sites_the_others_stay_connected(count):
+    for degree in range(1, count + 1):
+        near = graph(count, degree)
+        least = min(len(others) for others in near.values())
+        for gone in range(min(least, count)):  # one fewer than the degree, at most
+            for out in itertools.combinations(near, gone):
+                assert connected(near, set(near) - set(out)), (degree, out)
+
+
+def test_as_many_as_the_degree_can_cut_a_site_off():
+    near = graph(9, 4)
+    assert not connected(near, set(near) - set(near["s0"]))
+
+
+@given(st.integers(3, 60), st.integers(0, 4), st.integers(0, 4))
+@settings(max_examples=60)
+def test_the_usual_degree_survives_whoever_may_go(count, collusion, dropouts):
+    degree = min(count - 1, default_neighbours(count, collusion, dropouts))
+    assert degree >= min(count - 1, collusion + dropouts + 1)
+
+
+@pytest.mark.parametrize(("protocol", "fewest"), [("cape", 4), ("full", 4), ("local", 1)])
+def test_a_study_knows_how_many_must_be_left(protocol, fewest):
+    sites = [{"name": f"s{i}"} for i in range(5)]
+    study = make_study(
+        name="t", features=3, components=1, protocol=protocol, dropouts=1, sites=sites
+    )
+    assert fewest_sites(study) == fewest

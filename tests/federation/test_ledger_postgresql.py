@@ -1,0 +1,135 @@
+"""What is PostgreSQL's own; the rest of a ledger's contract runs there in the other tests."""
+
+import multiprocessing
+
+import pytest
+from ledger_tools import (
+    begin,
+    budget_of,
+    check_race,
+    commit,
+    key_of,
+    loss_of,
+    postgresql_server,
+    release,
+)
+
+from eigenveil.errors import OutputError
+from eigenveil.federation import ledger_store
+from eigenveil.federation.ledger import Ledger
+
+psycopg = pytest.importorskip("psycopg")
+ONE = release(0.5)
+
+
+@pytest.fixture(scope="module")
+def server():
+    with postgresql_server() as running:
+        yield running
+
+
+@pytest.fixture
+def url(server):
+    return server.url()
+
+
+@pytest.fixture
+def raw(server, url):
+    """A connection of one's own to the ledger's tables."""
+    schema = url.rpartition("%3D")[2]
+    with psycopg.connect(server.dsn, options=f"-csearch_path={schema}", autocommit=True) as made:
+        yield made
+
+
+@pytest.fixture
+def ledger(url):
+    made = Ledger(url)
+    made.set_budget(budget_of(5.0))
+    begin(made, key_of(), loss_of(ONE))
+    commit(made, key_of(), charges=[ONE])
+    return made
+
+
+def test_three_processes_that_begin_at_once_cannot_overspend(url):
+    check_race(multiprocessing.get_context("fork"), url, budget_for=7, workers=3, many=20)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE ledger_entries SET time = ''",
+        "DELETE FROM ledger_entries",
+        "TRUNCATE ledger_entries",
+    ],
+)
+def test_the_database_itself_refuses_to_change_entries(ledger, raw, statement):
+    with pytest.raises(psycopg.errors.RaiseException, match="never changed"):
+        raw.execute(statement)
+    assert ledger.verify().holds
+
+
+@pytest.mark.parametrize(
+    ("statement", "wrong"),
+    [
+        ("UPDATE ledger_entries SET body = replace(body, '5.0', '9.0') WHERE number = 1", 1),
+        ("DELETE FROM ledger_entries WHERE number = 3", 3),
+        ("UPDATE ledger_head SET count = 2", 3),
+        ("DELETE FROM ledger_replies", 3),
+        ("UPDATE ledger_entries SET session = 's7' WHERE number = 2", 2),
+        ("UPDATE ledger_states SET session = 's7'", None),
+    ],
+)
+def test_tampering_is_found(ledger, raw, statement, wrong):
+    raw.execute("ALTER TABLE ledger_entries DISABLE TRIGGER ALL")
+    raw.execute(statement)
+    verdict = ledger.verify()
+    assert (verdict.holds, verdict.wrong) == (False, wrong)
+
+
+def test_looking_does_not_make_a_ledger(url, raw):
+    for call in (Ledger.standings, Ledger.verify, lambda ledger: ledger.end_study("a1")):
+        with pytest.raises(OutputError) as caught:
+            call(Ledger(url))
+        assert caught.value.code == "no-ledger"
+    assert not raw.execute("SELECT 1 FROM pg_tables WHERE tablename = 'ledger_head' "
+                           "AND schemaname = current_schema()").fetchall()  # fmt: skip
+
+
+def test_a_ledger_lives_beside_other_tables(url, raw):
+    raw.execute("CREATE TABLE birds (name text)")
+    Ledger(url).set_budget(budget_of(1.0))
+    assert Ledger(url).verify().holds
+
+
+def test_a_ledger_that_another_process_holds(ledger, raw, monkeypatch):
+    monkeypatch.setattr(ledger_store, "BUSY_SECONDS", 0.05)
+    with raw.transaction():
+        raw.execute("SELECT * FROM ledger_head FOR UPDATE")
+        with pytest.raises(OutputError) as caught:
+            ledger.set_budget(budget_of(1.0))
+        assert caught.value.code == "ledger-busy"
+        assert ledger.verify().holds
+    ledger.set_budget(budget_of(1.0))
+
+
+def test_answers_are_durable_whatever_the_server_s_habit(ledger, raw, monkeypatch):
+    """A server that need not write before it says 'committed' is told to."""
+    raw.execute("ALTER ROLE owner SET synchronous_commit = off")
+    raw.execute("ALTER ROLE owner SET default_transaction_isolation = 'serializable'")
+    try:
+        with ledger._store.writing() as writer:
+            show = writer.connection.exec_driver_sql
+            assert show("SHOW synchronous_commit").scalar_one() == "on"
+            assert show("SHOW transaction_isolation").scalar_one() == "read committed"
+    finally:
+        raw.execute("ALTER ROLE owner RESET ALL")
+
+
+def test_no_connection_stays(ledger, server):
+    list(ledger.entries())
+    with psycopg.connect(server.dsn) as connection:
+        (count,) = connection.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE usename = 'owner' "
+            "AND pid <> pg_backend_pid() AND state LIKE 'idle in transaction%'"
+        ).fetchone()
+    assert count == 0

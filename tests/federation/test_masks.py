@@ -1,0 +1,214 @@
+"""Masks vanish from the sum over sites, and have the law that the guarantees count on."""
+
+import math
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eigenveil.federation import masks
+from eigenveil.federation.graph import neighbours
+from eigenveil.federation.keys import Context, SiteKeys
+from eigenveil.federation.masks import Part, ZeroSum, gaussian, pairwise_mask, self_mask, uniform
+from eigenveil.moments.release import from_coordinates
+from eigenveil.noise.source import KeyedSource
+from statistics_tools import (
+    FALSE_ALARM,
+    OFF_BY_30_PERCENT,
+    REJECTED,
+    chi_square,
+    gaussian_variance,
+    isotropic,
+    mutant,
+    svec,
+    together,
+    uncorrelated,
+)
+
+HERE = Context("study", "session")
+ABOUT = "ab" * 32
+DEVIATION = 2.0**30
+SIZES = st.lists(st.integers(1, 20), min_size=1, max_size=3)
+
+
+def keys(count):
+    return [os.urandom(32) for _ in range(count)]
+
+
+def parts_of(sizes, deviation=0.0):
+    return [Part(size, deviation) for size in sizes]
+
+
+def graph_masks(count, degree, parts, stream):
+    """Every site's mask, from keys that its own side of each pair agreed on."""
+    names = [f"s{i}" for i in range(count)]
+    sites = {name: SiteKeys(SiteKeys.new_master(), HERE) for name in names}
+
+    def mask(name):
+        near = neighbours(name, names, degree)
+        return pairwise_mask(
+            [
+                (sites[name].pair_key(1, sites[other].public_key(1), ABOUT), name < other)
+                for other in near
+            ],
+            parts,
+            stream,
+        )
+
+    return np.array([mask(name) for name in names])
+
+
+@given(st.integers(1, 14), st.integers(1, 14), SIZES, st.sampled_from(["modular", "pairwise"]))
+@settings(max_examples=25)
+def test_pairwise_masks_cancel_over_every_graph(count, degree, sizes, kind):
+    parts = parts_of(sizes, DEVIATION)
+    found = graph_masks(count, degree, parts, masks.STREAMS[kind])
+    assert found.dtype == np.uint64
+    assert found.shape == (count, sum(sizes))
+    assert not np.any(found.sum(axis=0, dtype=np.uint64))
+    if count > 1:  # and not before: each word is zero with chance 2**-64, or 2**-31 if Gaussian
+        assert all(np.any(mask) for mask in found)
+        for missing in range(count):
+            rest = np.delete(found, missing, axis=0).sum(axis=0, dtype=np.uint64)
+            assert np.any(rest)
+
+
+@given(st.integers(1, 12), SIZES, st.floats(2.0**20, 2.0**62))
+@settings(max_examples=25)
+def test_the_helpers_masks_cancel_exactly(count, sizes, deviation):
+    zero_sum = ZeroSum(keys(count), parts_of(sizes, deviation))
+    found = np.array([zero_sum.mask(place) for place in range(count)])
+    assert not np.any(found.sum(axis=0, dtype=np.uint64))
+    again = np.array([zero_sum.mask(place) for place in range(count)])
+    assert np.array_equal(found, again)
+
+
+def helper_masks(count, size, zero_sum=ZeroSum):
+    """Masks of all sites, (count, size), in units of their deviation."""
+    made = zero_sum(keys(count), parts_of([size], DEVIATION))
+    return np.array([made.mask(i).view(np.int64) for i in range(count)]) / DEVIATION
+
+
+def zero_sum_law(found):
+    """p-value of masks against covariance I - 11'/S: unit variance in every direction but 1."""
+    count = len(found)
+    basis = np.linalg.svd(np.ones((1, count)))[2][1:]
+    seen = (basis @ found).T
+    return isotropic(seen, 1.0)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_the_helpers_masks_have_the_covariance_of_zero_sums(count):
+    found = helper_masks(count, 5000)
+    assert np.abs(found.sum(axis=0)).max() == 0.0
+    assert zero_sum_law(found) > FALSE_ALARM
+    single = together(*(gaussian_variance(mask, 1 - 1 / count) for mask in found))
+    assert single > FALSE_ALARM
+
+
+@pytest.mark.parametrize("factor", OFF_BY_30_PERCENT)
+def test_another_covariance_is_rejected(factor):
+    """30% off in variance everywhere, or twice the variance of one site."""
+    found = helper_masks(4, 5000)
+    assert zero_sum_law(found * math.sqrt(factor)) < REJECTED
+    one = found.copy()
+    one[0] *= math.sqrt(2.0)
+    assert zero_sum_law(one) < REJECTED
+
+
+def test_masks_that_are_not_spread_over_the_sites_are_rejected():
+    class Wrong(ZeroSum):
+        mask = mutant(ZeroSum.mask, "np.uint64(len(self._keys))", "np.uint64(1)")
+
+    found = helper_masks(4, 5000, Wrong)
+    assert zero_sum_law(found) < REJECTED
+
+
+def test_gaussian_masks_have_their_deviation_and_are_independent():
+    parts = [Part(4000, 2.0**12), Part(4000, 2.0**40), Part(4000, 2.0**61)]
+    drawn = masks.split(gaussian(KeyedSource(os.urandom(32)), parts).view(np.int64), parts)
+    found = np.array([x / p.mask_deviation for x, p in zip(drawn, parts, strict=True)]).T
+    assert isotropic(found, 1.0) > FALSE_ALARM
+    for factor in OFF_BY_30_PERCENT:
+        assert isotropic(found, math.sqrt(factor)) < REJECTED
+
+
+def symmetric_masks(features, draws):
+    """Isometric coordinates of masks of a symmetric sum, (draws, D (D + 1) / 2)."""
+    size = features * (features + 1) // 2
+    part = Part(size, DEVIATION, triangle=features)
+    found = [gaussian(KeyedSource(key), [part]).view(np.int64) for key in keys(draws)]
+    whole = [from_coordinates("symmetric", (features, features), entries) for entries in found]
+    return svec(np.array(whole) / DEVIATION)
+
+
+def test_gaussian_masks_of_a_symmetric_sum_are_isometric():
+    assert isotropic(symmetric_masks(4, 4000), 1.0) > FALSE_ALARM
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("part.mask_deviation / math.sqrt(2.0)", "part.mask_deviation"),
+        ("row * (row + 3) // 2", "row"),
+    ],
+)
+def test_masks_that_are_not_isometric_are_rejected(monkeypatch, old, new):
+    monkeypatch.setattr(masks, "_gaussian_part", mutant(masks._gaussian_part, old, new))
+    assert isotropic(symmetric_masks(4, 4000), 1.0) < REJECTED
+
+
+def test_symmetric_gaussian_masks_cancel_too():
+    parts = [Part(6, DEVIATION, triangle=3), Part(5, DEVIATION)]
+    found = graph_masks(5, 4, parts, gaussian)
+    assert not np.any(found.sum(axis=0, dtype=np.uint64))
+    made = ZeroSum(keys(5), parts)
+    assert not np.any(sum(made.mask(place) for place in range(5)))
+
+
+def bits_of(words):
+    return np.unpackbits(np.asarray(words).view(np.uint8))
+
+
+@pytest.mark.parametrize("kind", ["uniform", "own", "pairs", "hidden"])
+def test_modular_masks_are_uniform(kind):
+    """Bytes of a mask; of one that hides numbers that are all the same too."""
+    parts = [Part(3000), Part(1000)]
+    key = os.urandom(32)
+    if kind == "uniform":
+        words = uniform(KeyedSource(key), parts)
+    elif kind == "own":
+        words = self_mask(key, parts)
+    else:
+        words = pairwise_mask([(k, bool(i % 2)) for i, k in enumerate(keys(3))], parts, uniform)
+        if kind == "hidden":
+            words = words + np.uint64(12345)
+    counts = np.bincount(words.view(np.uint8), minlength=256)
+    assert chi_square(counts, [1 / 256] * 256) > FALSE_ALARM
+    ones = int(bits_of(words).sum())
+    assert chi_square([ones, bits_of(words).size - ones], [0.5, 0.5]) > FALSE_ALARM
+
+
+def test_masks_of_different_keys_are_uncorrelated():
+    found = np.array([gaussian(KeyedSource(k), [Part(4000, DEVIATION)]) for k in keys(4)])
+    assert together(uncorrelated(found.view(np.int64).T / DEVIATION)) > FALSE_ALARM
+
+
+def test_both_sides_of_a_pair_draw_the_same():
+    key, parts = os.urandom(32), [Part(7, DEVIATION), Part(6, DEVIATION, triangle=3)]
+    for stream in masks.STREAMS.values():
+        adds, subtracts = (pairwise_mask([(key, side)], parts, stream) for side in (True, False))
+        assert np.array_equal(adds, -subtracts)
+
+
+def test_a_round_is_split_into_its_parts():
+    parts = parts_of([3, 1, 4])
+    pieces = masks.split(np.arange(8), parts)
+    assert [piece.tolist() for piece in pieces] == [[0, 1, 2], [3], [4, 5, 6, 7]]
+    assert masks.total_size(parts) == 8
+    # what comes before in a round does not depend on what comes after
+    key = os.urandom(32)
+    short, long = (uniform(KeyedSource(key), parts_of(sizes)) for sizes in ([3], [3, 5]))
+    assert np.array_equal(short, long[:3])

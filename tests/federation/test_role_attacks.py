@@ -1,0 +1,332 @@
+"""An aggregator that breaks the rules: what a site does not go along with.
+
+The guarantees are for one that follows them (docs/proofs/views.md); this is what comes for free.
+"""
+
+import itertools
+import math
+from unittest import mock
+
+import numpy as np
+import pytest
+from roles_tools import (
+    DELTA,
+    LIMIT,
+    Consortium,
+    Wire,
+    ask,
+    changed,
+    refusal,
+    request_of,
+    silence,
+    study_of,
+    until,
+)
+
+from eigenveil.errors import ProtocolError
+from eigenveil.federation import bodies
+from eigenveil.federation.aggregator import Aggregator
+from eigenveil.federation.hiding import threshold
+from eigenveil.federation.keys import Context, SiteKeys
+from eigenveil.federation.messages import AGGREGATOR, HELPER, decode
+from eigenveil.privacy.accountant import Loss
+from statistics_tools import FALSE_ALARM, chi_square
+
+
+def at(consortium, step, session="s"):
+    """The call of a step, about to be carried, after everything before it."""
+    return until(
+        Aggregator(consortium.study, session=session).run(), Wire(consortium.parties), step
+    )
+
+
+def body_of(request):
+    return decode(request, sender=AGGREGATOR, limit=LIMIT).body
+
+
+def keys_of(seed):
+    """Keys that nobody else has."""
+    some = [f"{256 * seed + i:064x}" for i in range(bodies.MOST_ROUNDS + 1)]
+    return {"rounds": some[:-1], "channel": some[-1]}
+
+
+# -- keys
+
+
+def wrong_neighbours(study, right, own):
+    """Lists of neighbours that a site must not take, by what is wrong with them."""
+    one, *others = right
+    twice = dict.fromkeys(right, right[one])
+    stranger = {**{n: right[n] for n in others}, "s9": keys_of(9)}
+    itself = {**{n: right[n] for n in others}, "s0": keys_of(9)}
+    mine = {**right, one: own}
+    part = {**right, one: {**right[one], "channel": right[others[0]]["channel"]}}
+    turned = {**right, one: {**right[one], "rounds": right[one]["rounds"][:1] * 6}}
+    return {
+        "too few": {n: right[n] for n in others},
+        "none": {},
+        "a stranger": stranger,
+        "itself": itself,
+        "a key of its own": mine,
+        "one key for all": twice,
+        "one channel for two": part,
+        "one key for all rounds": turned,
+        "more than take part": {**right, "s3": keys_of(9)} if "s3" not in right else twice,
+    }
+
+
+@pytest.mark.parametrize("kind", ["modular", "pairwise"])
+@pytest.mark.parametrize("dropouts", [0, 1])
+def test_neighbours_that_do_not_hide_a_site_are_refused(kind, dropouts, tmp_path):
+    """Two with the same key, one on either side, would cancel; too few would hide too little."""
+    if kind == "pairwise" and dropouts:
+        return
+    consortium = Consortium(study_of(4, masks=kind, dropouts=dropouts), tmp_path)
+    call, party = at(consortium, "keys"), consortium.parties["s0"]
+    request = call.payloads["s0"]
+    own = ask(party, "s0", request_of(consortium.study, "s", "join", bodies.JoinRequest()))
+    right = body_of(request)["neighbours"]
+    for what, wrong in wrong_neighbours(consortium.study, right, own.body["keys"]).items():
+        code = refusal(party, "s0", changed(request, body={"neighbours": wrong}))
+        assert code in ("too-few-sites", "bad-key"), what
+    assert ask(party, "s0", request).step == "keys"
+
+
+@pytest.mark.parametrize(("dropouts", "counts"), [(0, (0, 1, 3, 5)), (1, (1, 2, 5, 10**9))])
+def test_too_few_or_too_many_that_take_part_are_refused(dropouts, counts, tmp_path):
+    consortium = Consortium(study_of(4, dropouts=dropouts), tmp_path)
+    call, party = at(consortium, "keys"), consortium.parties["s0"]
+    for count in counts:
+        request = changed(call.payloads["s0"], body={"taking_part": count})
+        assert refusal(party, "s0", request) in ("too-few-sites", "malformed")
+
+
+def test_more_neighbours_than_take_part_are_refused(tmp_path):
+    """Else a site would count one of them as lost already, and have its mask with it."""
+    consortium = Consortium(study_of(4, dropouts=1), tmp_path)
+    call, party = at(consortium, "keys"), consortium.parties["s0"]
+    request = changed(call.payloads["s0"], body={"taking_part": 3})
+    assert refusal(party, "s0", request) == "too-few-sites"
+
+
+@pytest.mark.parametrize("kind", ["helper", "none"])
+def test_where_no_pairs_share_masks_neighbours_are_refused(kind, tmp_path):
+    fields = {"protocol": "local"} if kind == "none" else {"masks": kind}
+    consortium = Consortium(study_of(3, **fields), tmp_path)
+    call, party = at(consortium, "keys"), consortium.parties["s0"]
+    named = changed(call.payloads["s0"], body={"neighbours": {"s1": keys_of(1)}})
+    assert refusal(party, "s0", named) == "too-few-sites"
+
+
+def test_keys_are_agreed_on_once(tmp_path):
+    """A second list, of other neighbours, would seal other shares with the same key."""
+    consortium = Consortium(study_of(4, dropouts=1), tmp_path)
+    call, party = at(consortium, "keys"), consortium.parties["s0"]
+    request = call.payloads["s0"]
+    first = party.handle(request)
+    assert party.handle(request) == first
+    neighbours = body_of(request)["neighbours"]
+    fewer = {name: neighbours[name] for name in ("s1", "s2")}
+    other = changed(request, body={"neighbours": fewer, "taking_part": 3})
+    assert refusal(party, "s0", other) == "step-asked-differently"
+    for step in ("keys 2", "keys ", "keys\t"):
+        assert refusal(party, "s0", changed(other, step=step)) == "unknown-step"
+    consortium.restart("s0")
+    assert refusal(consortium.parties["s0"], "s0", other) == "step-asked-differently"
+
+
+@pytest.mark.parametrize("dropouts", [0, 1])
+@pytest.mark.parametrize("kind", ["modular", "pairwise"])
+def test_without_neighbours_no_round_is_answered(dropouts, kind, tmp_path):
+    """Neither where shares are never needed, nor where they come before the keys."""
+    if kind == "pairwise" and dropouts:
+        return
+    consortium = Consortium(study_of(4, masks=kind, dropouts=dropouts), tmp_path)
+    call, party = at(consortium, "round 1", session="before"), consortium.parties["s0"]
+    request = changed(call.payloads["s0"], session="s")
+    join = request_of(consortium.study, "s", "join", bodies.JoinRequest())
+    assert ask(party, "s0", join).step == "join"
+    assert refusal(party, "s0", request) == "out-of-order"
+    shares = request_of(consortium.study, "s", "shares", bodies.SharesRequest(sealed={}))
+    assert refusal(party, "s0", shares) == "out-of-order"
+    assert refusal(party, "s0", request) == "out-of-order"
+    assert consortium.check_books("s0").spent == Loss()
+
+
+# -- shares
+
+
+def test_shares_that_are_withheld_count_as_lost(tmp_path):
+    """Whoever's shares a site lacks, it makes no mask with: at most as many as may be lost."""
+    consortium = Consortium(study_of(5, dropouts=1), tmp_path)
+    call, party = at(consortium, "shares"), consortium.parties["s0"]
+    request = call.payloads["s0"]
+    sealed = body_of(request)["sealed"]
+    for kept in (["s1", "s2"], ["s1"], []):
+        less = changed(request, body={"sealed": {name: sealed[name] for name in kept}})
+        assert refusal(party, "s0", less) == "too-few-sites"
+    less = changed(request, body={"sealed": {n: sealed[n] for n in ("s1", "s2", "s3")}})
+    assert ask(party, "s0", less).step == "shares"
+    # that was the one: no other can be told to be lost later
+
+    def fate(name, step, request, party):
+        return party.handle(less) if (name, step) == ("s0", "shares") else ...
+
+    wire = Wire(consortium.parties, fate)
+    call = until(Aggregator(consortium.study, session="s").run(), wire, "unmask 1")
+    request = call.payloads["s0"]
+    for arrived, lost in ((["s0", "s1", "s2"], ["s3"]), (["s0", "s2", "s3"], ["s1"])):
+        question = changed(request, body={"arrived": arrived, "lost": lost, "taking_part": 4})
+        assert refusal(party, "s0", question) == "too-few-sites"
+    # and of the one whose shares it lacks it can say nothing
+    assert refusal(party, "s0", request) == "bad-unmask"
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        lambda sealed: {**sealed, "s1": sealed["s2"]},
+        lambda sealed: {**sealed, "s1": sealed["s1"][:-2] + "00"},
+        lambda sealed: {**sealed, "s1": ""},
+        lambda sealed: {**sealed, "s9": sealed["s1"]},
+        lambda sealed: {**sealed, "s0": sealed["s1"]},
+    ],
+)
+def test_shares_that_were_changed_on_the_way_are_refused(tamper, tmp_path):
+    consortium = Consortium(study_of(4, dropouts=1), tmp_path)
+    call, party = at(consortium, "shares"), consortium.parties["s0"]
+    request = call.payloads["s0"]
+    tampered = changed(request, body={"sealed": tamper(body_of(request)["sealed"])})
+    assert refusal(party, "s0", tampered) in ("bad-seal", "unknown-site")
+    assert ask(party, "s0", request).step == "shares"
+
+
+def test_shares_that_are_too_short_are_refused(tmp_path):
+    """Sealed as they should be, by a neighbour with other software."""
+    consortium = Consortium(study_of(4, dropouts=1), tmp_path)
+    seal = SiteKeys.seal
+
+    def short(self, text, *, to, label):
+        return seal(
+            self, text[:-1] if label.startswith("shares of s1") else text, to=to, label=label
+        )
+
+    with mock.patch.object(SiteKeys, "seal", short):
+        call = at(consortium, "shares")
+    assert refusal(consortium.parties["s0"], "s0", call.payloads["s0"]) == "malformed"
+
+
+@pytest.mark.parametrize("holders", range(1, 40))
+def test_two_stories_never_give_both_secrets(holders):
+    """Colluding holders answer both ways, the others one way: too few for one of the two."""
+    for collusion in range(holders):
+        needed = threshold(holders, collusion)
+        honest = holders - collusion
+        for told_one in range(honest + 1):
+            have = (collusion + told_one, collusion + honest - told_one)
+            assert min(have) < needed
+        # and no smaller number would do
+        assert min(collusion + honest // 2, collusion + honest - honest // 2) + 1 >= needed
+
+
+def test_what_colluding_sites_hold_alone_opens_nothing():
+    for holders, collusion in itertools.product(range(2, 40), range(1, 20)):
+        if collusion < holders:
+            assert threshold(holders, collusion) > collusion
+
+
+# -- rounds
+
+
+def sums_of(consortium, payloads):
+    """What the sites' answers add up to."""
+    answers = [ask(consortium.parties[name], name, payloads[name]) for name in payloads]
+    return np.sum([answer.arrays["sum 0"] for answer in answers], axis=0, dtype=np.uint64)
+
+
+@pytest.mark.parametrize("kind", ["modular", "pairwise"])
+@pytest.mark.parametrize("field", ["name", "scale"])
+def test_masks_of_sites_that_were_asked_different_things_do_not_cancel(kind, field, tmp_path):
+    """Else one site's sum could be had under lesser noise of the others, or on a coarser grid.
+
+    False alarm: 2**-30 an entry at most.
+    """
+    consortium = Consortium(study_of(4, masks=kind), tmp_path, times=3.0)
+    with silence():
+        sums = []
+        for session in ("s", "t", "u"):
+            payloads = dict(at(consortium, "round 1", session).payloads)
+            if session == "u":
+                (first,) = body_of(payloads["s0"])["asks"]
+                other = {"name": "another", "scale": math.nextafter(first["scale"], math.inf)}
+                changes = first | {field: other[field]}
+                payloads["s0"] = changed(payloads["s0"], body={"asks": [changes]})
+            sums.append(sums_of(consortium, payloads))
+    assert np.array_equal(sums[0], sums[1])
+    assert not np.any(sums[0] == sums[2])
+
+
+def test_the_helpers_mask_is_for_one_question(tmp_path):
+    consortium = Consortium(study_of(3, masks="helper"), tmp_path)
+    call, party = at(consortium, "round 1"), consortium.parties["s0"]
+    (first,) = body_of(call.payloads["s0"])["asks"]
+    other = changed(call.payloads["s0"], body={"asks": [first | {"name": "another"}]})
+    assert refusal(party, "s0", other) == "bad-seal"
+    assert ask(party, "s0", call.payloads["s0"]).step == "round 1"
+
+
+def test_the_helper_gives_no_masks_to_a_changed_key(tmp_path):
+    """Under a key of the aggregator's own it could read a mask that a site will use."""
+    consortium = Consortium(study_of(3, masks="helper"), tmp_path)
+    call, helper = at(consortium, "masks 1"), consortium.parties[HELPER]
+    helper.handle(call.payloads[HELPER])
+    channels = body_of(call.payloads[HELPER])["channels"]
+    mine = SiteKeys(bytes(32), Context("a", "b")).channel_public_key().hex()
+    other = changed(call.payloads[HELPER], body={"channels": {**channels, "s1": mine}})
+    assert refusal(helper, HELPER, other) == "other-round"
+
+
+def test_one_site_asked_alone_shows_nothing(tmp_path):
+    """Nobody else is asked: what it sent cannot be told from chance, and nobody helps."""
+    consortium = Consortium(study_of(4, dropouts=1, features=8, row_bound=None), tmp_path)
+    call, party = at(consortium, "round 1"), consortium.parties["s0"]
+    with silence():
+        words = ask(party, "s0", call.payloads["s0"]).arrays["sum 0"]
+    counts = np.bincount(words.view(np.uint8) // 16, minlength=16)
+    assert chi_square(counts, [1 / 16] * 16) > FALSE_ALARM
+    question = bodies.UnmaskRequest(turn=1, taking_part=3, arrived=("s0",), lost=("s1",))
+    for name in ("s1", "s2", "s3"):  # they did not answer the round themselves
+        request = request_of(consortium.study, "s", "unmask 1", question)
+        assert refusal(consortium.parties[name], name, request) == "bad-unmask"
+
+
+def test_unmasking_is_for_as_many_as_the_noise_was_made_for(tmp_path):
+    consortium = Consortium(study_of(5, dropouts=2), tmp_path)
+    call, party = at(consortium, "unmask 1"), consortium.parties["s0"]
+    for taking_part in (1, 2, 6):
+        request = changed(call.payloads["s0"], body={"taking_part": taking_part})
+        assert refusal(party, "s0", request) == "too-few-sites"
+    three = {"arrived": ["s0", "s1"], "lost": ["s2", "s3", "s4"], "taking_part": 3}
+    assert refusal(party, "s0", changed(call.payloads["s0"], body=three)) == "too-few-sites"
+
+
+def test_a_site_pays_for_what_it_answers_whoever_asks(tmp_path):
+    """Session after session: together never more than the budget."""
+    consortium = Consortium(study_of(3), tmp_path)
+    budget = consortium.check_books("s0").budget.epsilon
+    refused = 0
+    for number in range(6):
+        try:
+            call = at(consortium, "round 1", f"s{number}")
+        except ProtocolError:
+            refused += 1
+            continue
+        (first,) = body_of(call.payloads["s0"])["asks"]
+        strong = changed(
+            call.payloads["s0"], body={"asks": [first | {"scale": first["scale"] / 2}]}
+        )
+        assert ask(consortium.parties["s0"], "s0", strong).step == "round 1"
+        standing = consortium.check_books("s0")
+        assert standing.spent_epsilon <= budget
+    assert refused
+    assert Loss.total([standing.spent, standing.reserved]).epsilon(DELTA) <= budget

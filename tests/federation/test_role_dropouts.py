@@ -1,0 +1,363 @@
+"""Sites that are lost, late or asked twice, at every step: the sum is that of those who arrived."""
+
+import itertools
+
+import numpy as np
+import pytest
+from roles_tools import (
+    LIMIT,
+    Consortium,
+    Wire,
+    ask,
+    carry,
+    changed,
+    exact,
+    refusal,
+    run_study,
+    silence,
+    study_of,
+    sums_seen,
+    until,
+)
+
+from eigenveil.errors import ProtocolError
+from eigenveil.federation import masks
+from eigenveil.federation.aggregator import Aggregator
+from eigenveil.federation.hiding import threshold
+from eigenveil.federation.keys import Context, join_secret, self_key
+from eigenveil.federation.messages import AGGREGATOR, decode
+from eigenveil.federation.sums import Terms
+from eigenveil.noise.source import KeyedSource
+
+STEPS = ("join", "keys", "shares", "round 1", "unmask 1", "round 2", "unmask 2", "finish")
+ROUNDS = ("round 1", "round 2")
+LOST = "s1"
+
+
+def gone(site, step):
+    """The site cannot be reached from this step on."""
+
+    def fate(name, now, request, party):
+        return None if name == site and STEPS.index(now) >= STEPS.index(step) else ...
+
+    return fate
+
+
+def reply_lost(site, step):
+    """The site answers this step, however often it is asked, but nobody hears it."""
+
+    def fate(name, now, request, party):
+        if name == site and now == step:
+            party.handle(request)
+            return None
+        return ...
+
+    return fate
+
+
+def arrived_in(finished, step):
+    """Sites whose answer the aggregator heard."""
+    return [
+        name for name in finished.wire.answers(step) if (name, step) not in finished.wire.refusals()
+    ]
+
+
+def check(consortium, finished):
+    """Each round's sum is that of those who arrived, and books agree with answers."""
+    for turn, (asks, sums) in enumerate(finished.rounds, start=1):
+        names = arrived_in(finished, f"round {turn}")
+        assert len(names) >= consortium.study.fewest_sites
+        tables = {name: consortium.rows[name] for name in names}
+        for each, found in zip(asks, sums, strict=True):
+            assert np.array_equal(found, exact(consortium.study, each, tables))
+    for name in consortium.ledgers:
+        records = consortium.charged(name, finished.session)
+        assert records == [r for r in finished.outcome.records if r in records]
+        consortium.check_books(name)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("happens", [gone, reply_lost])
+def test_one_site_may_fail_at_any_step(step, happens, tmp_path):
+    consortium = Consortium(study_of(4, dropouts=1), tmp_path)
+    with silence():
+        finished = run_study(consortium, fate=happens(LOST, step))
+    check(consortium, finished)
+    assert set(finished.outcome.missing) == ({LOST} if step != "finish" else set())
+    # a site that says it has its shares, or helps to unmask, and is not heard still sends its sum
+    counted = step in ("join", "keys", *ROUNDS) or (happens is gone and step in STEPS[2:5])
+    assert finished.outcome.taking_part == (3 if counted else 4)
+    for name in set(consortium.rows) - {LOST}:
+        assert len(consortium.charged(name, finished.session)) == 2
+        assert consortium.account(name, finished.session).outcome == "finished"
+
+
+def test_every_first_answer_may_be_lost(tmp_path):
+    """Asked again, a site says the same, and nobody is missing."""
+    consortium, said = Consortium(study_of(4), tmp_path), {}
+
+    def fate(name, now, request, party):
+        again = (name, now) in said
+        answer = said.setdefault((name, now), party.handle(request))
+        assert answer == party.handle(request)
+        return answer if again else None
+
+    with silence():
+        finished = run_study(consortium, fate=fate)
+    check(consortium, finished)
+    assert not finished.outcome.missing
+    assert finished.outcome.taking_part == 4
+
+
+def test_a_site_may_be_lost_for_one_round_and_another_for_the_next(tmp_path):
+    def fate(name, now, request, party):
+        return None if (name, now) in {("s0", "round 1"), ("s3", "round 2")} else ...
+
+    consortium = Consortium(study_of(4, dropouts=1), tmp_path)
+    with silence():
+        finished = run_study(consortium, fate=fate)
+    check(consortium, finished)
+    assert arrived_in(finished, "round 1") == ["s1", "s2", "s3"]
+    assert arrived_in(finished, "round 2") == ["s0", "s1", "s2"]
+
+
+@pytest.mark.parametrize("neighbours", [None, 6])
+def test_two_sites_may_be_lost_in_different_ways(neighbours, tmp_path):
+    """Also on a ring, where most sites do not share masks with either."""
+    study = study_of(9, dropouts=2, collusion=1, neighbours=neighbours)
+    fates = [gone("s0", "keys"), reply_lost("s4", "round 1")]
+
+    def fate(*call):
+        found = [each(*call) for each in fates]
+        return None if None in found else ...
+
+    consortium = Consortium(study, tmp_path)
+    with silence():
+        finished = run_study(consortium, fate=fate)
+    check(consortium, finished)
+    assert finished.outcome.taking_part == 7
+
+
+@pytest.mark.parametrize(
+    ("fields", "lost", "step"),
+    [
+        *(({"dropouts": 1}, ("s1", "s2"), step) for step in STEPS[:4]),
+        ({"dropouts": 1}, ("s1", "s2"), "round 2"),
+        ({}, ("s3",), "join"),
+        ({}, ("s3",), "keys"),
+        ({}, ("s3",), "round 2"),
+        ({"masks": "pairwise"}, ("s0",), "round 1"),
+        ({"masks": "helper"}, ("s0",), "round 1"),
+    ],
+    ids=str,
+)
+def test_when_more_are_lost_than_allowed_the_study_ends_and_says_who(fields, lost, step, tmp_path):
+    consortium = Consortium(study_of(4, **fields), tmp_path)
+
+    def fate(name, now, request, party):
+        return None if name in lost and now == step else ...
+
+    wire, aggregator = Wire(consortium.parties, fate), Aggregator(consortium.study)
+    with sums_seen() as rounds, pytest.raises(ProtocolError) as caught:
+        carry(aggregator.run(), wire)
+    assert caught.value.code == "too-few-sites"
+    assert all(f"site {name}: it cannot be reached" in caught.value.message for name in lost)
+    turn = ROUNDS.index(step) if step in ROUNDS else 0
+    assert len(rounds) == turn  # nothing of the round that failed was unmasked
+    for name in consortium.ledgers:
+        asked = step in ROUNDS and name not in lost
+        assert len(consortium.charged(name, aggregator.session)) == turn + asked
+        account = consortium.account(name, aggregator.session)
+        if name not in lost or step != "join":
+            assert account.outcome == "failed: too-few-sites"
+        consortium.check_books(name)
+
+
+def test_too_few_that_help_to_unmask_end_the_study(tmp_path):
+    consortium = Consortium(study_of(4, dropouts=1), tmp_path)
+
+    def fate(name, now, request, party):
+        return None if name != "s0" and now == "unmask 1" else ...
+
+    with pytest.raises(ProtocolError, match="can help to take off") as caught:
+        run_study(consortium, fate=fate)
+    assert caught.value.code == "too-few-sites"
+    for name in consortium.ledgers:
+        assert not consortium.ledgers[name].accounts()[0].is_open
+
+
+# -- what holders reveal
+
+
+def unmasked(folder, *, late="s1", step="round 1", **fields):
+    """A study in which one site's answer comes too late; the late answer, and what was said."""
+    consortium = Consortium(study_of(**({"sites": 4, "dropouts": 1} | fields)), folder)
+    answers = []
+
+    def fate(name, now, request, party):
+        if name == late and now == step:
+            answers.append(party.handle(request))
+            return None
+        return ...
+
+    with silence():
+        finished = run_study(consortium, fate=fate)
+    return consortium, finished, decode(answers[-1], sender=late, limit=LIMIT)
+
+
+def shares_of(finished, site, turn):
+    """By kind, shares of a site's secrets that were given in a round, by holder."""
+    told = finished.wire.answers(f"unmask {turn}")
+    return {
+        kind: {holder: m.body[kind][site] for holder, m in told.items() if site in m.body[kind]}
+        for kind in ("own", "pair")
+    }
+
+
+def test_never_both_secrets_of_a_site_in_one_round(tmp_path):
+    _, finished, _ = unmasked(tmp_path)
+    for site, turn in itertools.product(("s0", "s1", "s2", "s3"), (1, 2)):
+        given = shares_of(finished, site, turn)
+        lost = site == "s1" and turn == 1
+        assert bool(given["pair"]) == lost
+        assert bool(given["own"]) != lost
+
+
+def test_a_late_message_stays_hidden_for_good(tmp_path):
+    """All that anybody ever says about its round are shares of its pair secret."""
+    consortium, finished, late = unmasked(tmp_path)
+    study, names = consortium.study, list(consortium.rows)
+    given = shares_of(finished, "s1", 1)
+    assert set(given["pair"]) == {"s0", "s2", "s3"}
+    holders = {name: place for place, name in enumerate([*(n for n in names if n != "s1"), "s1"])}
+    needed = threshold(4, study.collusion)
+    pair = join_secret(
+        {holders[h]: bytes.fromhex(s) for h, s in given["pair"].items()}, threshold=needed
+    )
+    asks, _ = finished.rounds[0]
+    sums = exact(study, asks[0], {"s1": consortium.rows["s1"]})
+    terms = Terms(study, study.plan(study.width, None))
+    parts = [terms.part(asks[0].accumulator, asks[0].record)]
+    # without its pair masks it would still have its own, and of the two secrets that one was never
+    # given
+    own = late.arrays["sum 0"] - sums
+    wrong = self_key(pair, Context(study.hash, finished.session), 1)
+    assert not np.any(masks.uniform(KeyedSource(wrong), parts) == own)
+    # asked whatever, whenever, holders give no share of it
+    request = next(r for n, s, r, _ in finished.wire.carried if (n, s) == ("s0", "unmask 1"))
+    for name in ("s0", "s2", "s3"):
+        for body in (
+            {"arrived": names, "lost": []},
+            {"arrived": [name, "s1"], "lost": []},
+            {"arrived": names, "lost": ["s1"]},
+        ):
+            refusal(consortium.parties[name], name, changed(request, body=body))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_round_is_unmasked_in_one_way_only(restarts, tmp_path):
+    """Before the next round: the same question has the same answer, another has none."""
+    consortium = Consortium(study_of(4, dropouts=1), tmp_path)
+    wire = Wire(consortium.parties, lambda n, s, r, p: None if (n, s) == ("s1", "round 1") else ...)
+    call = until(Aggregator(consortium.study).run(), wire, "unmask 1")
+    party = consortium.parties["s0"]
+    first = party.handle(call.payloads["s0"])
+    if restarts:
+        consortium.restart("s0")
+        party = consortium.parties["s0"]
+    assert party.handle(call.payloads["s0"]) == first
+    for arrived, lost in (
+        (["s0", "s1", "s2", "s3"], []),
+        (["s0", "s1", "s3"], ["s2"]),
+        (["s0", "s1", "s2"], []),
+        (["s0"], []),
+    ):
+        other = changed(call.payloads["s0"], body={"arrived": arrived, "lost": lost})
+        assert refusal(party, "s0", other) == "step-asked-differently"
+    assert party.handle(call.payloads["s0"]) == first
+
+
+def ready_to_unmask(folder, **fields):
+    consortium = Consortium(study_of(**({"sites": 4, "dropouts": 1} | fields)), folder)
+    wire = Wire(consortium.parties)
+    call = until(Aggregator(consortium.study).run(), wire, "unmask 1")
+    return consortium, call
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"arrived": ["s0", "s1", "s2"], "lost": ["s2", "s3"]}, "bad-unmask"),  # both ways
+        ({"arrived": ["s0", "s1", "s1", "s2"], "lost": ["s3"]}, "bad-unmask"),
+        ({"arrived": ["s0", "s9"], "lost": []}, "bad-unmask"),
+        ({"arrived": ["s0"], "lost": ["aggregator"]}, "bad-unmask"),
+        ({"arrived": ["s1", "s2", "s3"], "lost": ["s0"]}, "bad-unmask"),  # itself
+        ({"arrived": ["s1", "s2", "s3"], "lost": []}, "bad-unmask"),
+        ({"arrived": ["s0", "s1"], "lost": ["s2", "s3"]}, "too-few-sites"),
+        ({"taking_part": 2}, "too-few-sites"),
+        ({"taking_part": 5}, "too-few-sites"),
+        ({"turn": 2}, "malformed"),
+        ({"taking_part": 0}, "malformed"),
+        ({"turn": 7}, "malformed"),
+        ({"arrived": "s0"}, "malformed"),
+    ],
+    ids=str,
+)
+def test_questions_that_could_expose_a_site_are_refused(body, code, tmp_path):
+    consortium, call = ready_to_unmask(tmp_path)
+    request, party = call.payloads["s0"], consortium.parties["s0"]
+    assert refusal(party, "s0", changed(request, body=body)) == code
+    # and the right question is still answered
+    assert ask(party, "s0", request).step == "unmask 1"
+
+
+def test_only_the_last_round_that_was_answered_is_unmasked(tmp_path):
+    consortium, call = ready_to_unmask(tmp_path)
+    party, request = consortium.parties["s0"], call.payloads["s0"]
+    later = changed(request, body={"turn": 2}, step="unmask 2")
+    assert refusal(party, "s0", later) == "bad-unmask"
+    again = [
+        changed(request, step=step) for step in ("unmask 01", "unmask 1 ", "unmask", "unmask 2")
+    ]
+    assert {refusal(party, "s0", each) for each in again} == {"malformed"}
+
+
+def test_an_older_round_is_not_unmasked_once_the_next_was_answered(tmp_path):
+    """A question that was late itself: three others helped without s0."""
+    consortium, missed = Consortium(study_of(4, dropouts=1), tmp_path), {}
+
+    def fate(name, now, request, party):
+        if (name, now) == ("s0", "unmask 1"):
+            missed[name] = request
+            return None
+        return ...
+
+    until(Aggregator(consortium.study).run(), Wire(consortium.parties, fate), "unmask 2")
+    assert refusal(consortium.parties["s0"], "s0", missed["s0"]) == "bad-unmask"
+
+
+def test_sites_lost_before_count_among_those_that_may_be_lost(tmp_path):
+    """Who was lost when keys were agreed on, and another lost now, are two."""
+    consortium = Consortium(study_of(4, dropouts=1), tmp_path)
+    wire = Wire(consortium.parties, lambda n, s, r, p: None if (n, s) == ("s3", "keys") else ...)
+    call = until(Aggregator(consortium.study).run(), wire, "unmask 1")
+    request, party = call.payloads["s0"], consortium.parties["s0"]
+    assert decode(request, sender=AGGREGATOR, limit=LIMIT).body["lost"] == []
+    body = {"arrived": ["s0", "s1"], "lost": ["s2"]}
+    assert refusal(party, "s0", changed(request, body=body)) == "too-few-sites"
+    assert ask(party, "s0", request).step == "unmask 1"
+
+
+def test_another_site_may_be_lost_in_every_round(tmp_path):
+    consortium = Consortium(study_of(4, dropouts=1, row_bound=None), tmp_path)
+    turns = itertools.cycle(consortium.rows)
+    lost = {f"round {turn}": next(turns) for turn in range(1, 6)}
+
+    def fate(name, now, request, party):
+        return None if lost.get(now) == name else ...
+
+    with silence():
+        finished = run_study(consortium, fate=fate)
+    check(consortium, finished)
+    assert len(finished.rounds) == 4
+    assert finished.outcome.taking_part == 3

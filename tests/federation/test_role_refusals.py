@@ -1,0 +1,862 @@
+"""What a site refuses: bad rows, foreign messages, and sums that were not agreed on.
+
+Each time the owner finds the whole reason, the aggregator a code that says nothing about rows, and
+nothing is charged beyond what was sent; the other sites are as they were.
+"""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from roles_tools import (
+    LIMIT,
+    Consortium,
+    Wire,
+    ask,
+    carry,
+    changed,
+    refusal,
+    request_of,
+    rows_of,
+    run_study,
+    silence,
+    study_of,
+    until,
+    wished_budget,
+)
+
+from eigenveil.errors import BudgetExceeded, DataError, ProtocolError
+from eigenveil.federation import bodies
+from eigenveil.federation.aggregator import Aggregator
+from eigenveil.federation.helper import Helper
+from eigenveil.federation.keys import SiteKeys
+from eigenveil.federation.ledger import Ledger
+from eigenveil.federation.messages import AGGREGATOR, HELPER, REFUSED, Message, decode, encode
+from eigenveil.federation.site import Site
+from eigenveil.moments.source import ArrayRows
+from eigenveil.noise.source import SecureSource
+from eigenveil.privacy.accountant import Loss
+
+NOTHING = Loss()
+
+
+def at(consortium, step, session=None):
+    """The call of a step, about to be carried, after everything before it."""
+    wire = Wire(consortium.parties)
+    return until(Aggregator(consortium.study, session=session).run(), wire, step)
+
+
+def spent(consortium, name):
+    """What a site's ledger has spent, all its entries checked."""
+    return consortium.check_books(name).spent
+
+
+def check_unharmed(consortium, step, but="s0"):
+    """The others answer the step, and this one answers the right question."""
+    for name, party in consortium.parties.items():
+        if name != HELPER:
+            assert name != but or spent(consortium, name) == NOTHING
+            assert ask(party, name, step.payloads[name]).step == step.method
+
+
+# -- rows
+
+
+def site_of(consortium, name, rows, names=None):
+    return Site(
+        name=name,
+        study=consortium.study,
+        rows=ArrayRows(rows, names=names, origin=f"{name}.csv"),
+        ledger=consortium.ledgers[name],
+    )
+
+
+def columned(*names):
+    return study_of(3, features=None, columns=list(names))
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+@pytest.mark.parametrize("study", [study_of(3), columned("a", "b", "c")], ids=["number", "names"])
+def test_a_site_with_another_number_of_columns_does_not_start(study, width, tmp_path):
+    ledger = Ledger(tmp_path / "ledger")
+    with pytest.raises(DataError, match=f"site s0: its rows have {width} features") as caught:
+        Site(name="s0", study=study, rows=ArrayRows(np.zeros((5, width))), ledger=ledger)
+    assert caught.value.code == "other-features"
+    assert not (tmp_path / "ledger").exists()
+
+
+@pytest.mark.parametrize("names", [["a", "c", "b"], ["a", "b", "C"]])
+def test_a_site_with_other_columns_than_the_study_does_not_start(names, tmp_path):
+    rows = ArrayRows(np.zeros((5, 3)), names=names)
+    with pytest.raises(DataError, match=r"site s0.*column [23] is") as caught:
+        Site(name="s0", study=columned("a", "b", "c"), rows=rows, ledger=Ledger(tmp_path / "l"))
+    assert caught.value.code == "other-columns"
+
+
+def named_sites(study, folder, names):
+    consortium = Consortium(study, folder)
+    for site, columns in names.items():
+        rows = consortium.rows[site]
+        consortium.parties[site] = site_of(consortium, site, rows, columns)
+    return consortium
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"s0": None, "s1": ["a", "b", "c"], "s2": ["a", "c", "b"]},
+        {"s0": ["a", "b", "c"], "s1": None, "s2": ["a", "b", "d"]},
+    ],
+    ids=str,
+)
+def test_sites_whose_columns_differ_do_not_begin(names, tmp_path):
+    """Where the study has no names; a site without names is no yardstick for the others."""
+    consortium = named_sites(study_of(3), tmp_path, names)
+    with pytest.raises(ProtocolError, match="site s2 has other columns") as caught:
+        run_study(consortium)
+    assert caught.value.code == "other-columns"
+    for name in consortium.ledgers:
+        assert spent(consortium, name) == NOTHING
+        assert not consortium.ledgers[name].accounts()[0].is_open
+
+
+def test_columns_come_from_the_study_or_from_a_site_that_has_them(tmp_path):
+    for study, names, expected in (
+        (study_of(3), {"s0": None, "s1": ["a", "b", "c"]}, ("a", "b", "c")),
+        (columned("x", "y", "z"), {"s0": None}, ("x", "y", "z")),
+        (study_of(3), {}, None),
+    ):
+        folder = tmp_path / str(expected and expected[0])
+        folder.mkdir()
+        consortium = named_sites(study, folder, names)
+        with silence():
+            assert run_study(consortium).outcome.columns == expected
+
+
+@pytest.mark.parametrize("study", [study_of(3), columned("a", "b", "c")], ids=["number", "names"])
+@pytest.mark.parametrize(
+    "fake",
+    [
+        {"features": 4},
+        {"features": 3, "columns": ["a", "b"]},
+        {"columns": ["a", "b", "d"]},
+    ],
+    ids=str,
+)
+def test_a_site_that_tells_of_another_table_is_named(study, fake, tmp_path):
+    consortium = named_sites(study, tmp_path, {"s0": ["a", "b", "c"]})
+
+    def fate(name, step, request, party):
+        if (name, step) != ("s2", "join"):
+            return ...
+        told = decode(party.handle(request), sender=name, limit=LIMIT)
+        return encode(Message("join", told.study, told.session, name, dict(told.body) | fake))
+
+    with pytest.raises(ProtocolError, match="site s2"):
+        run_study(consortium, fate=fate)
+
+
+VALUE, ROW, COLUMN = 1234.5, 27, 1
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("dropouts", [0, 1])
+def test_a_row_that_is_no_number_is_told_to_its_owner_alone(bad, dropouts, tmp_path):
+    study = study_of(4, dropouts=dropouts)
+    rows = rows_of(study)["s1"]
+    rows[ROW, COLUMN] = bad
+    consortium, troubles = Consortium(study, tmp_path, rows={"s1": rows}), {}
+
+    def fate(name, step, request, party):
+        answer = party.handle(request)
+        troubles[name, step] = party.trouble
+        return answer
+
+    wire = Wire(consortium.parties, fate)
+    run = Aggregator(study).run()
+    if dropouts:  # the others go on without it
+        assert set(carry(run, wire).missing) == {"s1"}
+    else:
+        with pytest.raises(ProtocolError, match="site s1: its rows cannot be used"):
+            carry(run, wire)
+    trouble = troubles["s1", "round 1"]
+    assert isinstance(trouble, DataError)
+    assert trouble.message == f"s1.csv: row {ROW}, column '{COLUMN}' is {bad}."
+    code, text = wire.refusals()["s1", "round 1"]
+    assert code == "data"
+    assert not any(character.isdigit() for character in text)
+    assert not {"nan", "inf", "-inf"} & set(text.lower().split())
+    assert spent(consortium, "s1") == NOTHING
+    for name in ("s0", "s2", "s3"):
+        assert spent(consortium, name) != NOTHING
+
+
+def test_refusals_of_rows_are_all_alike(tmp_path):
+    """Which row, which value, or that there is none: the answer's bytes are the same."""
+    study, answers = study_of(3), set()
+    for number, row in enumerate(([math.nan, 1, 1], [1, 1, math.inf], None)):
+        rows = np.zeros((0, 3)) if row is None else np.vstack([np.ones((number, 3)), row])
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        consortium = Consortium(study, folder, rows={"s0": rows})
+        call = at(consortium, "round 1", session="s")
+        answers.add(consortium.parties["s0"].handle(call.payloads["s0"]))
+    assert len(answers) == 1
+
+
+def test_a_site_without_rows_says_so_to_its_owner(tmp_path):
+    consortium = Consortium(study_of(3), tmp_path, rows={"s0": np.zeros((0, 3))})
+    call = at(consortium, "round 1")
+    assert refusal(consortium.parties["s0"], "s0", call.payloads["s0"]) == "data"
+    assert consortium.parties["s0"].trouble.code == "no-rows"
+    assert spent(consortium, "s0") == NOTHING
+    for name in ("s1", "s2"):
+        assert ask(consortium.parties[name], name, call.payloads[name]).step == "round 1"
+
+
+def test_after_its_rows_are_mended_a_site_answers_the_same_request(tmp_path):
+    study = study_of(3)
+    rows = rows_of(study)["s1"]
+    rows[ROW, COLUMN] = math.nan
+    consortium = Consortium(study, tmp_path, rows={"s1": rows})
+    call = at(consortium, "round 1")
+    assert refusal(consortium.parties["s1"], "s1", call.payloads["s1"]) == "data"
+    consortium.rows["s1"][ROW, COLUMN] = 0.0
+    consortium.restart("s1")
+    assert ask(consortium.parties["s1"], "s1", call.payloads["s1"]).step == "round 1"
+
+
+# -- messages from elsewhere
+
+
+def test_messages_of_another_study_are_refused(tmp_path):
+    consortium = Consortium(study_of(3), tmp_path)
+    party = consortium.parties["s0"]
+    other = request_of(study_of(3, epsilon=19.0), "s", "join", bodies.JoinRequest())
+    assert refusal(party, "s0", other) == "other-study"
+    assert not consortium.ledgers["s0"].accounts()
+
+
+def test_messages_of_an_unknown_or_ended_session_are_refused(tmp_path):
+    consortium = Consortium(study_of(3, dropouts=1), tmp_path)
+    old = run_study(consortium)
+    requests = {s: r for n, s, r, _ in old.wire.carried if n == "s0"}
+    assert len(requests) == 8
+    for step, request in requests.items():
+        party = consortium.parties["s0"]
+        if step != "finish":
+            assert refusal(party, "s0", request) == "session-ended"
+        unknown = changed(request, session="another")
+        if step == "finish":  # what never began is over already
+            assert ask(party, "s0", unknown).step == "finish"
+        elif step != "join":
+            assert refusal(party, "s0", unknown) == "unknown-session"
+    assert consortium.charged("s0", old.session) == list(old.outcome.records)
+
+
+def test_an_older_round_is_not_answered_again(tmp_path):
+    consortium = Consortium(study_of(3), tmp_path)
+    wire = Wire(consortium.parties)
+    call = until(Aggregator(consortium.study, session="s").run(), wire, "round 2")
+    party = consortium.parties["s0"]
+    first = next(r for n, s, r, _ in wire.carried if (n, s) == ("s0", "round 1"))
+    assert ask(party, "s0", first).step == "round 1"  # not settled yet: the same bytes
+    assert ask(party, "s0", call.payloads["s0"]).step == "round 2"
+    assert refusal(party, "s0", first) == "already-settled"
+    assert len(consortium.charged("s0", "s")) == 2
+
+
+@pytest.mark.parametrize(
+    ("step", "turn", "code"),
+    [
+        ("round 1", 2, "step-asked-differently"),
+        ("round 2", 1, "other-round"),
+        ("round 01", 1, "other-round"),
+        ("round", 1, "other-round"),
+        ("round one", 1, "other-round"),
+        ("round 0", 0, "malformed"),
+        ("round 7", 7, "malformed"),
+        ("round -1", -1, "malformed"),
+    ],
+)
+def test_rounds_only_go_forward(step, turn, code, tmp_path):
+    consortium = Consortium(study_of(3), tmp_path)
+    call, party = at(consortium, "round 1", session="s"), consortium.parties["s0"]
+    party.handle(call.payloads["s0"])
+    request = changed(call.payloads["s0"], body={"turn": turn}, step=step)
+    assert refusal(party, "s0", request) == code
+    assert len(consortium.charged("s0", "s")) == 1
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["", "x", "join 2", "keys 1", "keys keys", "shares 1", "finish 2", "Join", "_join", "refused"],
+)
+def test_steps_that_there_are_not_are_refused(step, tmp_path):
+    """Also a step said twice under two names: it would be answered in two ways."""
+    consortium = Consortium(study_of(3), tmp_path)
+    call, party = at(consortium, "keys"), consortium.parties["s0"]
+    assert refusal(party, "s0", changed(call.payloads["s0"], step=step)) == "unknown-step"
+
+
+def test_a_message_by_anybody_but_the_aggregator_is_refused(tmp_path):
+    consortium = Consortium(study_of(3), tmp_path)
+    call = at(consortium, "keys")
+    for sender in ("s1", "helper", "Aggregator", ""):
+        request = changed(call.payloads["s0"], sender=sender)
+        assert refusal(consortium.parties["s0"], "s0", request) == "wrong-sender"
+
+
+def test_steps_out_of_order_are_refused(tmp_path):
+    study = study_of(3, dropouts=1)
+    consortium = Consortium(study, tmp_path)
+    later = at(consortium, "round 1", session="s")
+    rounds = changed(later.payloads["s1"], session="t")
+    party = consortium.parties["s0"]
+
+    def say(step, body):
+        return request_of(study, "t", step, body)
+
+    party.handle(say("join", bodies.JoinRequest()))
+    shares = say("shares", bodies.SharesRequest(sealed={}))
+    assert refusal(party, "s0", rounds) == "out-of-order"
+    assert refusal(party, "s0", shares) == "out-of-order"
+    assert refusal(party, "s0", rounds) == "out-of-order"
+    unmask = bodies.UnmaskRequest(turn=1, taking_part=3, arrived=("s0",), lost=())
+    assert refusal(party, "s0", say("unmask 1", unmask)) == "bad-unmask"
+    assert spent(consortium, "s0") == NOTHING
+
+
+@pytest.mark.parametrize("session", ["", "x" * 5000, "two\nlines", "\x00", "\u202e", "\ud800"])
+def test_sessions_that_cannot_be_named_are_refused(session, tmp_path):
+    consortium = Consortium(study_of(3), tmp_path)
+    party = consortium.parties["s0"]
+    text = request_of(consortium.study, "NAME", "join", bodies.JoinRequest())
+    said = json.dumps(session).encode()
+    body = text[8:].replace(b'"NAME"', said)
+    request = text[:4] + len(body).to_bytes(4, "little") + body
+    assert refusal(party, "s0", request) in ("bad-name", "malformed")
+    assert not consortium.ledgers["s0"].accounts()
+
+
+def test_the_site_of_another_study_or_none_does_not_take_part(tmp_path):
+    study = study_of(3)
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.set_budget(wished_budget(study))
+    party = Site(name="s9", study=study, rows=ArrayRows(np.ones((5, 3))), ledger=ledger)
+    join = request_of(study, "s", "join", bodies.JoinRequest())
+    assert refusal(party, "s9", join) == "not-a-site"
+    assert not ledger.accounts()
+
+
+def test_an_answer_under_another_sites_name_is_refused(tmp_path):
+    consortium = Consortium(study_of(3), tmp_path)
+
+    def fate(name, step, request, party):
+        return consortium.parties["s1"].handle(request) if name == "s2" else ...
+
+    with pytest.raises(ProtocolError, match=r"site s2: .*another party sent it"):
+        run_study(consortium, fate=fate)
+
+
+# -- sums that were not agreed on
+
+
+def changed_ask(request, **fields):
+    """A round's request with its first ask changed; ``description`` adds to the old one."""
+    asks = decode(request, sender=AGGREGATOR, limit=LIMIT).body["asks"]
+    first = asks[0] | fields
+    if "description" in fields:
+        first["description"] = asks[0]["description"] | fields["description"]
+    return changed(request, body={"asks": [first, *asks[1:]]})
+
+
+SECOND_MOMENT = {"kind": "second-moment", "extra_bits": 0, "count_weight": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"description": {"kind": "norm-histogram"}}, "not-in-plan"),  # row_bound is public
+        ({"description": {"kind": "component-energy"}}, "malformed"),  # its basis did not come
+        ({"description": {"kind": "sketch", "columns": 1}}, "malformed"),
+        ({"description": {"kind": "bingham-vectors", "extra_bits": 0}}, "bad-ask"),
+        ({"description": {"kind": "code"}}, "malformed"),
+        ({"description": {"features": 4}}, "bad-ask"),
+        ({"description": {"features": 2}}, "bad-ask"),
+        ({"description": {"features": 10**6}}, "bad-ask"),
+        ({"description": {"precision": "single"}}, "bad-ask"),
+        ({"description": {"extra_bits": -17, "precision": "single"}}, "bad-ask"),
+        ({"description": SECOND_MOMENT | {"extra_bits": 2}}, "bad-ask"),
+        ({"description": {"centred": True}}, "malformed"),
+        ({"description": {"count_weight": 1e308}}, "malformed"),
+        ({"description": {"bound": -1.0}}, "malformed"),
+        ({"scale": 1e-6}, "bad-ask"),  # the grid is then too coarse
+        ({"scale": 1e-3, "grid": -36}, "budget"),
+        ({"scale": 0.1}, "budget"),
+        ({"scale": 2.0**-60, "grid": -86}, "budget"),
+        ({"scale": 2.0**60}, "privacy"),
+        ({"scale": 1e308}, "malformed"),
+        ({"scale": 5e-324}, "malformed"),
+        ({"scale": 0.0}, "malformed"),
+        ({"grid": -19}, "bad-ask"),  # the sum does not fit
+        ({"grid": 40}, "bad-ask"),
+        ({"grid": -37}, "bad-ask"),  # finer than it need be: it would overflow
+        ({"grid": -100}, "bad-ask"),
+        ({"grid": 10**30}, "malformed"),
+        ({"name": "x" * 65}, "malformed"),
+    ],
+    ids=str,
+)
+def test_a_sum_that_was_not_agreed_on_is_refused(fields, code, tmp_path):
+    consortium = Consortium(study_of(3), tmp_path)
+    call, party = at(consortium, "round 1", session="s"), consortium.parties["s0"]
+    asked = changed_ask(call.payloads["s0"], **fields)
+    found = ask(party, "s0", asked)
+    assert found.step == REFUSED
+    assert found.body["code"] == code
+    if code == "budget":
+        assert party.trouble.code == "beyond-reservation"
+        assert found.body["text"] == "its budget does not cover this study"
+    check_unharmed(consortium, call)
+
+
+def test_more_sums_than_the_plan_has_are_refused(tmp_path):
+    """Round after round with the right noise: the reservation ends them."""
+    consortium = Consortium(study_of(3), tmp_path)
+    call, party = at(consortium, "round 1", session="s"), consortium.parties["s0"]
+    request, answered = call.payloads["s0"], 0
+    (first,) = decode(request, sender=AGGREGATOR, limit=LIMIT).body["asks"]
+    request = changed_ask(request, scale=first["scale"] / 2)  # four times the centre's tenth
+    for turn, code in ((1, ""), (2, ""), (3, "budget"), (4, "budget")):
+        again = changed(request, body={"turn": turn}, step=f"round {turn}")
+        answer = ask(party, "s0", again)
+        assert answer.body.get("code", "") == code
+        answered += not code
+    assert party.trouble.code == "beyond-reservation"
+    records = consortium.charged("s0", "s")
+    assert len(records) == answered == 2
+    account = consortium.account("s0", "s")
+    assert account.terms.reserve.covers(account.charged())
+    assert not account.terms.reserve.covers(account.charged([records[0]]))
+
+
+def test_sums_asked_together_count_together(tmp_path):
+    consortium = Consortium(study_of(3), tmp_path)
+    call, party = at(consortium, "round 1", session="s"), consortium.parties["s0"]
+    asks = decode(call.payloads["s0"], sender=AGGREGATOR, limit=LIMIT).body["asks"]
+    for count, code in ((4, "malformed"), (0, "malformed")):
+        request = changed(call.payloads["s0"], body={"asks": asks * count})
+        assert refusal(party, "s0", request) == code
+    strong = [each | {"scale": each["scale"] / 2} for each in asks]
+    assert refusal(party, "s0", changed(call.payloads["s0"], body={"asks": strong * 3})) == "budget"
+    check_unharmed(consortium, call)
+
+
+def test_nothing_about_rows_shows_in_why_a_sum_is_refused(tmp_path):
+    """Row counts from 1 to 100000: one grid or another would hold the sum, and neither is told."""
+    study, codes = study_of(3), set()
+    for number, rows in enumerate((1, 100, 100_000)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        consortium = Consortium(study, folder, rows={"s0": np.ones((rows, 3))})
+        call, party = at(consortium, "round 1"), consortium.parties["s0"]
+        codes.add(
+            tuple(
+                refusal(party, "s0", changed_ask(call.payloads["s0"], grid=grid, scale=scale))
+                for grid in range(-100, -32, 7)
+                for scale in (2.0**-60, 1e-6, 0.5)
+            )
+        )
+    assert len(codes) == 1
+
+
+_KEPT = {}
+
+
+def fresh(step, factory):
+    """A site that waits for a step, and the request: a study is run once, its ledgers copied."""
+    if not _KEPT:
+        consortium = Consortium(study_of(3, dropouts=1, row_bound=None), factory.mktemp("run"))
+        ledger = consortium.folder / "s0.ledger"
+
+        def fate(name, now, request, party):
+            if name == "s0":
+                _KEPT[now] = request, ledger.read_bytes()
+            return ...
+
+        run_study(consortium, fate=fate, session="s")
+        _KEPT["consortium"] = consortium
+    request, books = _KEPT[step]
+    consortium = _KEPT["consortium"]
+    (consortium.folder / "s0.ledger").write_bytes(books)
+    consortium.restart("s0")
+    return consortium, request
+
+
+EVERY_STEP = st.sampled_from(
+    ["join", "keys", "shares", "round 1", "unmask 1", "round 2", "round 3", "round 4", "finish"]
+)
+
+
+def check_answered(consortium, request):
+    """In words, with nothing spent but for what is answered."""
+    before = consortium.check_books("s0").spent
+    answer = ask(consortium.parties["s0"], "s0", request)
+    after = consortium.check_books("s0").spent
+    if not answer.step.startswith("round "):
+        assert after == before
+    if answer.step == REFUSED:
+        assert len(answer.body["text"]) <= 500
+
+
+@given(data=st.data())
+@settings(max_examples=80)
+def test_requests_of_any_bytes_are_answered_in_words(data, tmp_path_factory):
+    """A request with any byte changed, cut or added: never an exception, never a lost book."""
+    consortium, whole = fresh(data.draw(EVERY_STEP), tmp_path_factory)
+    request = bytearray(whole)
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(request)))
+        match data.draw(st.sampled_from(["change", "cut", "add"])):
+            case "change":
+                request[place : place + 1] = data.draw(st.binary(min_size=1, max_size=1))
+            case "cut":
+                del request[place : place + data.draw(st.integers(1, 20))]
+            case "add":
+                request[place:place] = data.draw(st.binary(min_size=1, max_size=20))
+    check_answered(consortium, bytes(request))
+
+
+def leaves(value, path=()):
+    """Paths to everything in a JSON value."""
+    yield path
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in items:
+            yield from leaves(inner, (*path, key))
+
+
+def replaced(value, path, new):
+    """The value with what is at a path replaced."""
+    if not path:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = replaced(copy[path[0]], path[1:], new)
+    return copy
+
+
+NUMBERS = [0, -1, 1, 2, 7, 10**18, 2**64, 10**4000, 0.5, 1e-9, 1e308, 5e-324, -0.0]
+NO_NUMBERS = [None, True, math.inf, -math.inf, math.nan, "", "s1", "00" * 32, "x" * 70, "\x00"]
+NESTED = [[], {}, ["s1"], ["s0"] * 3, {"s1": "00"}, [[[]]], ["basis", 3]]
+KINDS = ["norm-histogram", "row-sum", "second-moment", "sketch", "component-energy", "single"]
+
+
+@given(data=st.data())
+@settings(max_examples=250)
+def test_requests_with_any_field_replaced_are_answered_in_words(data, tmp_path_factory):
+    """Well-formed messages that say nonsense; numbers that are none as JSON has them."""
+    consortium, request = fresh(data.draw(EVERY_STEP), tmp_path_factory)
+    message = decode(request, sender=AGGREGATOR, limit=LIMIT)
+    header = {
+        "step": message.step,
+        "study": message.study,
+        "session": message.session,
+        "sender": AGGREGATOR,
+        "body": message.body,
+        "arrays": [
+            {"name": n, "dtype": "f8", "shape": list(a.shape)} for n, a in message.arrays.items()
+        ],
+    }
+    places = [path for path in leaves(header) if path]
+    inner = [path for path in places if path[0] == "body" and len(path) > 1] or places
+    for _ in range(data.draw(st.integers(1, 3))):
+        path = data.draw(st.sampled_from(data.draw(st.sampled_from([inner, inner, places]))))
+        junk = data.draw(st.sampled_from([*NUMBERS, *NO_NUMBERS, *NESTED, *KINDS]))
+        try:
+            header = replaced(header, path, junk)
+        except (LookupError, TypeError):
+            continue  # that part has just been replaced
+    text = json.dumps(header).encode()
+    tail = b"".join(array.tobytes() for array in message.arrays.values())
+    check_answered(consortium, b"EVM1" + len(text).to_bytes(4, "little") + text + tail)
+
+
+# -- budgets
+
+
+def test_without_a_budget_a_site_does_not_join(tmp_path):
+    study = study_of(3, dropouts=1)
+    consortium = Consortium(study, tmp_path)
+    for place, code in (("new", "no-budget"), ("other", "no-budget")):
+        consortium.ledgers["s0"] = Ledger(tmp_path / place)
+        if place == "other":
+            consortium.ledgers["s0"].set_budget(
+                wished_budget(study_of(3, adjacency="replace-one", dropouts=1))
+            )
+        party = site_of(consortium, "s0", consortium.rows["s0"])
+        join = request_of(study, "s", "join", bodies.JoinRequest())
+        assert refusal(party, "s0", join) == "data"
+        assert party.trouble.code == code
+        assert not consortium.ledgers["s0"].accounts()
+    consortium.parties["s0"] = party
+    assert set(run_study(consortium).outcome.missing) == {"s0"}
+
+
+def test_a_budget_that_is_too_small_is_told_to_the_owner_alone(tmp_path):
+    consortium = Consortium(study_of(3), tmp_path)
+    consortium.ledgers["s1"].set_budget(wished_budget(consortium.study, 0.99))
+    wire = Wire(consortium.parties)
+    with pytest.raises(ProtocolError, match="site s1: its budget does not cover this study"):
+        carry(Aggregator(consortium.study).run(), wire)
+    trouble = consortium.parties["s1"].trouble
+    assert isinstance(trouble, BudgetExceeded)
+    assert "19.8" in trouble.message
+    code, text = wire.refusals()["s1", "join"]
+    assert code == "budget"
+    assert not any(character.isdigit() for character in text)
+    for name in consortium.ledgers:
+        assert spent(consortium, name) == NOTHING
+        assert all(not account.is_open for account in consortium.ledgers[name].accounts())
+
+
+def test_the_same_study_twice_needs_the_budget_twice(tmp_path):
+    consortium = Consortium(study_of(3), tmp_path)
+    run_study(consortium)
+    with pytest.raises(ProtocolError, match="its budget does not cover this study"):
+        run_study(consortium)
+    for name in consortium.ledgers:
+        standing = consortium.check_books(name)
+        assert standing.reserved == NOTHING
+        assert 0 < standing.spent_epsilon <= standing.budget.epsilon
+
+
+def test_an_abandoned_session_gives_its_reservation_to_the_next(tmp_path):
+    """What it was charged stays spent: here nothing, later too much for another."""
+    consortium = Consortium(study_of(3), tmp_path)
+    at(consortium, "round 1")
+    run_study(consortium)
+    outcomes = [a.outcome for a in consortium.ledgers["s0"].accounts()]
+    assert outcomes == ["replaced", "finished"]
+
+
+# -- the helper
+
+
+def masked(folder):
+    consortium = Consortium(study_of(3, masks="helper"), folder)
+    call = at(consortium, "masks 1", session="s")
+    return consortium.parties[HELPER], call.payloads[HELPER], consortium
+
+
+def test_the_helper_fixes_a_round_and_the_keys_of_a_session(tmp_path):
+    """Else it would seal two texts with one key, or draw masks of which some are known."""
+    helper, request, _ = masked(tmp_path)
+    first = helper.handle(request)
+    body = decode(request, sender=AGGREGATOR, limit=LIMIT).body
+    for other in (
+        {"about": "cd" * 32},
+        {"channels": body["channels"] | {"s0": "11" * 32}},
+        {"parts": [body["parts"][0] | {"deviation": 2.0**30}]},
+        {"parts": body["parts"] * 2},
+    ):
+        assert refusal(helper, HELPER, changed(request, body=other)) == "other-round"
+    assert helper.handle(request) == first
+    some = changed(request, body={"channels": {"s1": body["channels"]["s1"]}})
+    one = ask(helper, HELPER, some).arrays
+    whole = decode(first, sender=HELPER, limit=LIMIT).arrays
+    assert one.keys() == {"s1"}
+    assert np.array_equal(one["s1"], whole["s1"])
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"turn": 2}, "bad-ask"),
+        ({"turn": 0}, "malformed"),
+        ({"channels": {"s9": "11" * 32}}, "bad-ask"),
+        ({"channels": {"s0": "00" * 32}}, "bad-key"),
+        ({"channels": {"s0": "0"}}, "malformed"),
+        ({"about": ""}, "malformed"),
+        ({"parts": []}, "malformed"),
+        ({"parts": [{"size": 0, "deviation": 2.0**30, "triangle": 0}]}, "malformed"),
+        ({"parts": [{"size": -1, "deviation": 2.0**30, "triangle": 0}]}, "malformed"),
+        ({"parts": [{"size": 10**12, "deviation": 2.0**30, "triangle": 0}]}, "bad-ask"),
+        ({"parts": [{"size": 5, "deviation": 0.0, "triangle": 0}]}, "malformed"),
+        ({"parts": [{"size": 5, "deviation": 1.0, "triangle": 0}]}, "bad-ask"),
+        ({"parts": [{"size": 5, "deviation": 1e300, "triangle": 0}]}, "malformed"),
+        ({"parts": [{"size": 5, "deviation": math.nan, "triangle": 0}]}, "malformed"),
+        ({"parts": [{"size": 5, "deviation": 2.0**30, "triangle": 3}]}, "bad-ask"),
+        ({"parts": [{"size": 3, "deviation": 2.0**30, "triangle": 2}]}, "bad-ask"),
+        ({"parts": [{"size": 5, "deviation": 2.0**30, "triangle": -3}]}, "malformed"),
+    ],
+    ids=str,
+)
+def test_the_helper_draws_no_masks_that_fit_no_round(body, code, tmp_path):
+    helper, request, _ = masked(tmp_path)
+    assert refusal(helper, HELPER, changed(request, body=body)) == code
+
+
+def test_the_helper_knows_only_sessions_that_were_opened(tmp_path):
+    helper, request, _ = masked(tmp_path)
+    assert refusal(helper, HELPER, changed(request, session="t")) == "unknown-session"
+    for step in ("keys", "mask 1", "masks", "round 1", ""):
+        assert refusal(helper, HELPER, changed(request, step=step)) == "unknown-step"
+    assert refusal(helper, HELPER, changed(request, study="t")) == "other-study"
+    assert refusal(helper, HELPER, changed(request, sender="s0")) == "wrong-sender"
+    assert refusal(helper, HELPER, b"EVM1") == "malformed"
+
+
+def test_the_helper_forgets_the_oldest_of_many_sessions(tmp_path):
+    study = study_of(3, masks="helper")
+    helper = Helper(study)
+    keys = [
+        ask(helper, HELPER, request_of(study, f"s{i}", "join", bodies.JoinRequest())).body[
+            "channel"
+        ]
+        for i in (*range(40), 39, 0)
+    ]
+    assert keys[39] == keys[40]
+    assert keys[0] != keys[41]
+    assert len(set(keys)) == 41
+
+
+def test_a_mask_that_is_not_the_helpers_is_refused(tmp_path):
+    _, _, consortium = masked(tmp_path)
+    call = at(consortium, "round 1", session="t")
+    party, request = consortium.parties["s0"], call.payloads["s0"]
+    mask = decode(request, sender=AGGREGATOR, limit=LIMIT).arrays["mask"]
+    flipped = mask.copy()
+    flipped[0] ^= 1
+    theirs = decode(call.payloads["s1"], sender=AGGREGATOR, limit=LIMIT).arrays["mask"]
+    size = mask.size - 16
+    for wrong, code in (
+        (flipped, "bad-seal"),
+        (theirs, "bad-seal"),
+        (mask[:-1], "malformed"),
+        (mask.view(np.uint8)[:0], "malformed"),
+        (np.zeros(size + 16, np.uint8), "bad-seal"),
+    ):
+        assert refusal(party, "s0", changed(request, arrays={"mask": wrong})) == code
+    without = decode(request, sender=AGGREGATOR, limit=LIMIT)
+    bare = encode(Message("round 1", without.study, "t", AGGREGATOR, without.body))
+    assert refusal(party, "s0", bare) == "malformed"
+    assert spent(consortium, "s0") == NOTHING
+    assert ask(party, "s0", request).step == "round 1"
+
+
+# -- what a site says to the aggregator
+
+
+class Liar:
+    """A site that says something else at one step."""
+
+    def __init__(self, party, name, step, say):
+        self._party, self._name, self._step, self._say = party, name, step, say
+        self.trouble = None
+
+    def handle(self, request):
+        answer = self._party.handle(request)
+        message = decode(answer, sender=self._name, limit=LIMIT)
+        return self._say(message, answer) if message.step == self._step else answer
+
+
+def says(**fields):
+    def say(message, answer):
+        return encode(Message(**(vars(message) | fields)))
+
+    return say
+
+
+def body(**fields):
+    def say(message, answer):
+        return encode(Message(**(vars(message) | {"body": dict(message.body) | fields})))
+
+    return say
+
+
+@pytest.mark.parametrize(
+    ("step", "say"),
+    [
+        ("join", lambda m, a: b""),
+        ("join", lambda m, a: a[:-1]),
+        ("join", says(session="another")),
+        ("join", says(study="another")),
+        ("join", body(rows=-1)),
+        ("join", body(rows=2**60)),
+        ("join", body(features=0)),
+        ("join", body(keys=None)),
+        ("keys", body(sealed={})),
+        ("keys", body(sealed={"s1": "00"})),
+        ("keys", body(sealed={"s1": "zz", "s2": "00", "s3": "00"})),
+        ("shares", body(more=1)),
+        ("round 1", says(arrays={})),
+        ("round 1", says(arrays={"sum 0": np.zeros(3, np.uint64)})),
+        ("round 1", says(arrays={"sum 0": np.zeros(4)})),
+        ("round 1", says(step="round 2")),
+        ("round 1", lambda m, a: b"x" * (1 << 23)),
+        ("unmask 1", body(own={})),
+        ("unmask 1", body(own={"s0": "00" * 15})),
+        ("unmask 1", body(pair={"s9": "00" * 16})),
+    ],
+)
+def test_a_site_that_talks_nonsense_is_one_that_is_lost(step, say, tmp_path):
+    """The others are as before, and the sums are theirs."""
+    consortium = Consortium(study_of(4, dropouts=1), tmp_path)
+    consortium.parties["s0"] = Liar(consortium.parties["s0"], "s0", step, say)
+    with silence():
+        finished = run_study(consortium)
+    assert set(finished.outcome.missing) == {"s0"}
+    assert finished.outcome.taking_part == (4 if step in ("shares", "unmask 1") else 3)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e300])
+def test_a_factor_with_impossible_numbers_is_refused(value, tmp_path):
+    consortium = Consortium(study_of(4, protocol="dpdispca", dropouts=1, center=False), tmp_path)
+
+    def say(message, answer):
+        array = message.arrays["factor 0"].copy()
+        array[0, 0] = value
+        return encode(Message(**(vars(message) | {"arrays": {"factor 0": array}})))
+
+    consortium.parties["s0"] = Liar(consortium.parties["s0"], "s0", "round 1", say)
+    assert set(run_study(consortium).outcome.missing) == {"s0"}
+
+
+def test_what_a_site_says_of_itself_cannot_write_on_the_terminal(tmp_path):
+    consortium = Consortium(study_of(4, dropouts=1), tmp_path)
+    refused = bodies.Refusal(code="x", text="\x1b[2J\x07gone\u202e").fields()
+
+    def say(message, answer):
+        return encode(Message(**(vars(message) | {"step": REFUSED, "body": refused})))
+
+    consortium.parties["s0"] = Liar(consortium.parties["s0"], "s0", "round 1", say)
+    assert run_study(consortium).outcome.missing == {"s0": "[2Jgone (x)"}
+
+
+def test_keys_of_small_order_are_refused_by_every_neighbour(tmp_path):
+    """Whoever sends them, nobody answers a round with masks that anybody could know."""
+    consortium = Consortium(study_of(3), tmp_path)
+
+    def say(message, answer):
+        keys = message.body["keys"] | {"rounds": [f"{i:02x}" + "00" * 31 for i in range(6)]}
+        return encode(Message(**(vars(message) | {"body": dict(message.body) | {"keys": keys}})))
+
+    consortium.parties["s0"] = Liar(consortium.parties["s0"], "s0", "join", say)
+    with pytest.raises(ProtocolError) as caught:
+        run_study(consortium)
+    assert caught.value.code == "too-few-sites"
+    for name in ("s1", "s2"):
+        assert spent(consortium, name) == NOTHING
+
+
+def test_noise_of_a_site_comes_from_the_operating_system():
+    party = Site(
+        name="s0", study=study_of(3), rows=ArrayRows(np.ones((5, 3))), ledger=Ledger("nowhere")
+    )
+    assert isinstance(party._source, SecureSource)
+    assert party._source.secure
+    assert len(SiteKeys.new_master()) == 32

@@ -1,0 +1,346 @@
+"""Studies from the first message to the last: sums are exact, books agree, nothing else leaves."""
+
+import itertools
+from unittest import mock
+
+import numpy as np
+import pytest
+from roles_tools import (
+    LIMIT,
+    Consortium,
+    Wire,
+    carry,
+    exact,
+    run_study,
+    silence,
+    study_of,
+    sums_seen,
+)
+
+from eigenveil.errors import PrivacyError
+from eigenveil.federation import aggregator as aggregator_module
+from eigenveil.federation.aggregator import Aggregator
+from eigenveil.federation.messages import HELPER, decode
+from eigenveil.federation.sums import Terms, active_sites
+from eigenveil.linalg.eigen import truncated_root
+from eigenveil.moments import release
+from eigenveil.moments.release import from_coordinates, release_of
+from statistics_tools import FALSE_ALARM, chi_square
+
+PROTOCOLS = ("cape", "sketch", "dpdispca", "full", "local")
+ADJACENCIES = ("add-remove", "replace-one")
+
+
+def valid_studies():
+    """Every protocol, masks, adjacency, collusion and dropouts that a study allows."""
+    found = []
+    for protocol, kind, adjacency, (collusion, dropouts) in itertools.product(
+        PROTOCOLS, ("modular", "pairwise", "helper"), ADJACENCIES, [(0, 0), (1, 0), (0, 1), (1, 1)]
+    ):
+        if protocol == "local" and kind != "modular":
+            continue  # it has none
+        if adjacency == "replace-one" and collusion != dropouts:
+            continue  # nothing that depends on the one depends on the others
+        fields = {
+            "protocol": protocol,
+            "masks": kind,
+            "adjacency": adjacency,
+            "collusion": collusion,
+            "dropouts": dropouts,
+            "center": False,
+        }
+        if kind != "modular" and dropouts:
+            with pytest.raises(PrivacyError, match="dropouts"):
+                study_of(4, **fields)
+            continue
+        name = f"{protocol}-{kind}-{adjacency}-t{collusion}-d{dropouts}"
+        found.append(pytest.param(fields, id=name))
+    return found
+
+
+def check_sums(consortium, finished, names=None):
+    """Every sum is that of the named sites' rows."""
+    study = consortium.study
+    names = active_sites(study) if names is None else names
+    tables = {name: consortium.rows[name] for name in names}
+    terms = Terms(study, finished.outcome.plan)
+    for asks, sums in finished.rounds:
+        for ask, found in zip(asks, sums, strict=True):
+            is_open = terms.is_open(terms.step_of(ask.accumulator.statistic))
+            if is_open and study.protocol == "dpdispca":
+                assert np.allclose(found, low_rank_sum(study, ask, tables), rtol=1e-9)
+            else:
+                assert np.array_equal(found, exact(study, ask, tables)), ask.name
+
+
+def low_rank_sum(study, ask, tables):
+    """The sum of each site's own best approximation."""
+    total = 0
+    for name, rows in tables.items():
+        whole = from_coordinates(
+            "symmetric", ask.accumulator.shape, exact(study, ask, {name: rows}).view(np.int64)
+        )
+        root = truncated_root(release_of(ask.record, whole).values, study.sketch_columns)
+        total = total + root @ root.T
+    return total
+
+
+def check_records(consortium, finished):
+    """Each site was charged for what the aggregator says was released, at the site's weight."""
+    weights = consortium.study.row_weights()
+    for name in consortium.ledgers:
+        mine = consortium.charged(name, finished.session)
+        told = [r.model_copy(update={"weight": weights[name]}) for r in finished.outcome.records]
+        assert mine == told
+        account = consortium.account(name, finished.session)
+        assert account.outcome == "finished"
+        assert account.terms.reserve.covers(account.charged())
+        consortium.check_books(name)
+
+
+@pytest.mark.parametrize("fields", valid_studies())
+def test_every_study_adds_up_exactly(fields, tmp_path):
+    consortium = Consortium(study_of(4, **fields), tmp_path)
+    with silence():
+        finished = run_study(consortium)
+    check_sums(consortium, finished)
+    check_records(consortium, finished)
+    assert finished.outcome.taking_part == len(active_sites(consortium.study))
+    assert not finished.outcome.missing
+    assert not finished.wire.refusals()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"row_bound": None},
+        {"row_bound": None, "row_norm": "auto", "dropouts": 1},
+        {"row_bound": None, "center": False},
+        {"center": False},
+        {"center": [0.5, 0.5, 0.25]},
+        {"row_norm": 3.0, "protocol": "sketch", "masks": "helper"},
+        {"row_bound": None, "adjacency": "replace-one", "masks": "pairwise"},
+        {"delta": 0.0, "row_bound": None, "row_norm": "auto"},
+        {"delta": 0.0, "collusion": 1},
+        {"delta": 0.0, "adjacency": "replace-one", "protocol": "local"},
+        {"neighbours": 2, "sites": 7},
+        {"neighbours": 4, "dropouts": 1, "collusion": 1, "sites": 9},
+        {
+            "sites": [
+                {"name": "a"},
+                {"name": "b", "epsilon": 10.0},
+                {"name": "c", "epsilon": 1.7},
+            ],
+            "dropouts": 1,
+        },
+    ],
+    ids=str,
+)
+def test_every_way_of_preparing_rows_adds_up_exactly(fields, tmp_path):
+    consortium = Consortium(study_of(**({"sites": 4} | fields)), tmp_path)
+    with silence():
+        finished = run_study(consortium)
+    check_sums(consortium, finished)
+    check_records(consortium, finished)
+
+
+def test_single_precision_rows_add_up_exactly(tmp_path):
+    study = study_of(3)
+    rows = {s.name: np.random.default_rng(1).random((9, 3), np.float32) for s in study.sites}
+    consortium = Consortium(study, tmp_path, rows=rows)
+    with silence():
+        finished = run_study(consortium)
+    check_sums(consortium, finished)
+
+
+def test_what_noise_is_added_is_what_the_record_says(tmp_path):
+    """With noise the sums are those of the rows and every site's own share; nothing is left out."""
+    consortium, drawn = Consortium(study_of(4, dropouts=1), tmp_path), {}
+    draw = release.noise_integers
+
+    def noting(accumulator, record, source):
+        noise = draw(accumulator, record, source)
+        drawn.setdefault(record.name, []).append(
+            release.coordinates(accumulator.layout, noise).view(np.uint64)
+        )
+        return noise
+
+    with mock.patch.object(release, "noise_integers", noting):
+        finished = run_study(consortium)
+    for asks, sums in finished.rounds:
+        for ask, found in zip(asks, sums, strict=True):
+            assert len(drawn[ask.name]) == 4
+            noise = np.sum(drawn[ask.name], axis=0, dtype=np.uint64)
+            assert np.any(noise)
+            assert np.array_equal(found, exact(consortium.study, ask, consortium.rows) + noise)
+
+
+# -- what leaves a site
+
+HEADER = 400
+
+
+def sent(consortium, finished):
+    """Bytes of each site's answers, by step."""
+    found = {}
+    for name, step, _, answer in finished.wire.carried:
+        if name != HELPER:
+            found.setdefault(name, {})[step] = len(answer)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["modular", "pairwise", "helper"])
+@pytest.mark.parametrize("features", [8, 40])
+def test_a_site_sends_the_triangle_for_cape_and_the_sketch_for_sketch(kind, features, tmp_path):
+    d, r = features, 6
+    numbers = {
+        "cape": d * (d + 1) // 2,
+        "sketch": d * r,
+        "dpdispca": d * r,
+        "full": d * (d + 1) // 2,
+    }
+    for protocol, size in numbers.items():
+        study = study_of(3, features=d, protocol=protocol, masks=kind, sketch_size=r, center=False)
+        folder = tmp_path / protocol
+        folder.mkdir()
+        consortium = Consortium(study, folder)
+        finished = run_study(consortium)
+        for steps in sent(consortium, finished).values():
+            assert 8 * size <= steps["round 1"] <= 8 * size + HEADER
+            rest = sum(steps.values()) - steps["round 1"]
+            assert rest <= 3 * HEADER + 64 * 7  # the keys of all rounds, in hexadecimal
+
+
+def test_nothing_but_sums_leaves_a_site(tmp_path):
+    """Every answer is a known body and the arrays that were asked for; row counts stay at home."""
+    consortium = Consortium(study_of(4, dropouts=1), tmp_path)
+    finished = run_study(consortium)
+    seen = {}
+    for name, step, _, answer in finished.wire.carried:
+        message = decode(answer, sender=name, limit=LIMIT)
+        kind = step.partition(" ")[0]
+        seen.setdefault(kind, set()).add((tuple(message.body), tuple(message.arrays)))
+    assert seen == {
+        "join": {(("columns", "features", "single", "rows", "keys"), ())},
+        "keys": {(("sealed",), ())},
+        "shares": {((), ())},
+        "round": {((), ("sum 0",))},
+        "unmask": {(("own", "pair"), ())},
+        "finish": {((), ())},
+    }
+    for message in finished.wire.answers("join").values():
+        assert message.body["rows"] is None
+
+
+def test_row_counts_are_told_only_where_they_are_public(tmp_path):
+    consortium = Consortium(study_of(3, adjacency="replace-one"), tmp_path)
+    finished = run_study(consortium)
+    counts = {n: m.body["rows"] for n, m in finished.wire.answers("join").items()}
+    assert counts == {name: len(rows) for name, rows in consortium.rows.items()}
+    assert finished.outcome.plan.rows == sum(counts.values())
+
+
+@pytest.mark.parametrize("fields", [{}, {"dropouts": 1}], ids=str)
+def test_what_a_site_sends_looks_like_chance(fields, tmp_path):
+    """Under modular masks, without any noise: bytes of all messages of a study are uniform."""
+    consortium = Consortium(study_of(4, features=8, row_bound=None, **fields), tmp_path)
+    with silence():
+        finished = run_study(consortium)
+    words = [
+        array.view(np.uint8)
+        for name, step, _, answer in finished.wire.carried
+        if step.startswith("round")
+        for array in decode(answer, sender=name, limit=LIMIT).arrays.values()
+    ]
+    counts = np.bincount(np.concatenate(words) // 4, minlength=64)
+    assert chi_square(counts, [1 / 64] * 64) > FALSE_ALARM
+
+
+# -- sessions
+
+
+@pytest.mark.parametrize("kind", ["modular", "pairwise", "helper"])
+def test_a_session_that_is_repeated_shares_no_mask_and_no_noise(kind, tmp_path):
+    consortium = Consortium(study_of(3, masks=kind), tmp_path, times=3.0)
+    runs = []
+    for _ in range(2):
+        with silence():  # what differs are the masks
+            runs.append(run_study(consortium))
+    answers = [[run.wire.answers(f"round {t}") for t in (1, 2)] for run in runs]
+    differences = []
+    for turn, name in itertools.product((0, 1), consortium.rows):
+        one, other = (run[turn][name].arrays["sum 0"] for run in answers)
+        assert not np.any(one == other)  # each would be with chance 2**-64, or 2**-30 if Gaussian
+        differences.append(one - other)
+    keys = [run.wire.answers("join")[name].body["keys"] for run in runs for name in consortium.rows]
+    every = [key for found in keys for key in (*found["rounds"], found["channel"])]
+    assert len(set(every)) == len(every)
+    if kind == "modular":
+        ones = int(np.unpackbits(np.concatenate(differences).view(np.uint8)).sum())
+        bits = 64 * sum(d.size for d in differences)
+        assert chi_square([ones, bits - ones], [0.5, 0.5]) > FALSE_ALARM
+
+
+def test_noise_is_drawn_anew_in_every_session(tmp_path):
+    """Sums of two sessions differ in every entry: equal ones have chance 2**-20 or so each."""
+    consortium = Consortium(study_of(3, center=False), tmp_path, times=3.0)
+    one, other = (run_study(consortium).rounds[0][1][0] for _ in range(2))
+    assert not np.any(one == other)
+
+
+def test_every_request_asked_again_has_the_same_answer(tmp_path):
+    """Also after a restart; finish, too, may be said twice."""
+    consortium = Consortium(study_of(3, dropouts=1, row_bound=None), tmp_path)
+
+    def twice(name, step, request, party):
+        first = party.handle(request)
+        assert party.handle(request) == first
+        consortium.restart(name)
+        assert consortium.parties[name].handle(request) == first
+        return first
+
+    with silence():
+        finished = run_study(consortium, fate=twice)
+    check_sums(consortium, finished)
+    check_records(consortium, finished)
+
+
+def test_the_helper_asked_again_has_the_same_answer(tmp_path):
+    consortium = Consortium(study_of(3, masks="helper"), tmp_path)
+
+    def twice(name, step, request, party):
+        first = party.handle(request)
+        assert party.handle(request) == first
+        return first
+
+    with silence():
+        check_sums(consortium, run_study(consortium, fate=twice))
+
+
+def test_sites_are_asked_a_few_at_a_time_where_answers_are_large(tmp_path, monkeypatch):
+    """Also where the helper seals the masks of one part of the sites after the other."""
+    monkeypatch.setattr(aggregator_module, "_HELD", 100)
+    for kind in ("modular", "helper"):
+        folder = tmp_path / kind
+        folder.mkdir()
+        consortium = Consortium(study_of(5, masks=kind), folder)
+        with silence():
+            finished = run_study(consortium)
+        check_sums(consortium, finished)
+        check_records(consortium, finished)
+
+
+def test_a_study_that_stops_says_what_was_released(tmp_path):
+    """Too few rows for their norms to be seen: sites and aggregator agree on the one charge."""
+    study = study_of(3, epsilon=0.5, row_bound=None)
+    consortium = Consortium(study, tmp_path)
+    wire, aggregator = Wire(consortium.parties), Aggregator(study)
+    with sums_seen(), pytest.raises(PrivacyError) as caught:
+        carry(aggregator.run(), wire)
+    assert caught.value.code == "too-few-rows"
+    assert len(caught.value.released) == 1
+    for name in consortium.ledgers:
+        assert consortium.charged(name, aggregator.session) == list(caught.value.released)
+        assert consortium.account(name, aggregator.session).outcome == "stopped: too-few-rows"
+        standing = consortium.check_books(name)
+        assert 0 < standing.spent_epsilon < 0.5

@@ -1,0 +1,591 @@
+"""Studies: what cannot be is refused in words, what can be survives its file unchanged."""
+
+import json
+import math
+import re
+import tomllib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eigenveil import DataError, OutputError, PrivacyError
+from eigenveil.federation.graph import neighbours
+from eigenveil.federation.study import (
+    FORMAT,
+    WEIGHT_BITS,
+    Study,
+    StudySite,
+    default_neighbours,
+    make_study,
+    parse_study,
+)
+from eigenveil.federation.study_file import read_study, schema, template, write_toml
+from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.gaussian import mu_of_epsilon
+from eigenveil.privacy.releases import lattice_error
+
+WHOLE = 1 << WEIGHT_BITS
+
+
+def named(count):
+    return [{"name": f"site-{i}"} for i in range(count)]
+
+
+def fields(**changes):
+    usual = {"name": "trial", "features": 8, "components": 2, "sites": named(5)}
+    return usual | changes
+
+
+def study(**changes):
+    return make_study(**fields(**changes))
+
+
+# -- studies that can be
+
+NAMES = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,20}\Z")
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+WISHES = st.floats(0.05, 20.0)
+
+
+@st.composite
+def studies(draw):
+    if draw(st.booleans()):
+        columns = draw(st.lists(TEXTS, min_size=1, max_size=9, unique=True))
+        shape, width = {"columns": columns}, len(columns)
+    else:
+        width = draw(st.integers(1, 300))
+        shape = {"features": width}
+    components = draw(st.integers(1, min(width, 20)))
+    delta = draw(st.sampled_from([0.0, 1e-9, 1e-6, 0.01]))
+    epsilon = draw(WISHES)
+    names = draw(st.lists(NAMES, min_size=1, max_size=20, unique=True))
+    collusion = draw(st.integers(0, len(names) - 1))
+    dropouts = draw(st.integers(0, (len(names) - collusion - 1) // 2))
+    masks = ["modular"] if dropouts or delta == 0 else ["modular", "pairwise", "helper"]
+    protocols = ["auto", "cape", "local"] + ["sketch", "dpdispca", "full"] * (delta > 0)
+    row_norm = draw(st.sampled_from(["unit", "auto"]) | st.floats(1e-3, 1e6))
+    optional = {
+        "neighbours": st.integers(max(1, collusion + 2 * dropouts + 1), 40),
+        "sketch_size": st.integers(components, 500),
+        "expected_rows": st.integers(components, 10**12),
+        "budget_split": st.fixed_dictionaries(
+            {step: st.floats(0.01, 1.0) for step in ("scale", "centre", "moment", "variance")}
+        ),
+    }
+    if row_norm != "auto":
+        optional["row_bound"] = st.floats(1e-3, 1e6)
+    chosen = draw(st.fixed_dictionaries({}, optional=optional))
+    entries = st.lists(st.floats(-1e6, 1e6), min_size=width, max_size=width)
+    centre = st.booleans() | (entries if width <= 20 else st.just([0.5] * width))
+    own = st.none() | st.just(epsilon) | st.floats(epsilon / 50, epsilon)
+    return make_study(
+        name=draw(NAMES),
+        components=components,
+        epsilon=epsilon,
+        delta=delta,
+        adjacency=draw(st.sampled_from(["add-remove", "replace-one"])),
+        protocol=draw(st.sampled_from(protocols)),
+        masks=draw(st.sampled_from(masks)),
+        collusion=collusion,
+        dropouts=dropouts,
+        row_norm=row_norm,
+        center=draw(centre),
+        sites=[{"name": name, "epsilon": draw(own)} for name in names],
+        **shape,
+        **chosen,
+    )
+
+
+@given(studies())
+@settings(max_examples=60)
+def test_a_study_survives_its_file(tmp_path_factory, made):
+    path = tmp_path_factory.mktemp("study") / "study.toml"
+    write_toml(made, path)
+    assert read_study(path) == made
+    assert read_study(path).hash == made.hash
+    assert parse_study(json.loads(json.dumps(made.model_dump(mode="json")))) == made
+
+
+@given(studies())
+@settings(max_examples=60)
+def test_masks_hide_and_can_be_mended_whoever_is_lost(made):
+    names = [site.name for site in made.sites]
+    near = {name: set(neighbours(name, names, made.degree)) for name in names}
+    assert {len(others) for others in near.values()} == {made.degree}
+    assert made.honest >= 1
+    holders = made.degree + 1
+    if made.dropouts:
+        assert holders - made.dropouts >= made.threshold
+    # two stories, each told to enough holders, would need more honest ones than there are
+    assert 2 * (made.threshold - made.collusion) > holders - made.collusion or made.threshold <= 1
+
+
+@given(studies())
+@settings(max_examples=60)
+def test_plan_takes_the_study_over(made):
+    plan = made.plan(made.width, None)
+    assert (plan.features, plan.n_components) == (made.width, made.components)
+    assert (plan.epsilon, plan.delta, plan.adjacency) == (made.epsilon, made.delta, made.adjacency)
+    pure, sketched = made.delta == 0, made.protocol == "sketch"
+    assert plan.mechanism == ("wishart" if pure else "sketch" if sketched else "gaussian")
+    assert made.components <= plan.sketch_size == made.sketch_columns <= made.width
+    draws = 1 if made.protocol == "local" else len(made.sites)
+    assert plan.noise_draws >= draws
+
+
+# -- the file
+
+
+def test_template_is_commented_and_parses_back():
+    made = study(
+        columns=['a"b\\', "tab\t", "line\n", "#", "\x7f", "\u2028", "ünï", "'"],
+        features=None,
+        budget_split={"moment": 1.0, "scale": 0.1, "centre": 0.2},
+        center=[0.0, 1.5, -2.0, 1e-300, 1e300, 3.0, 4.0, 5.0],
+        sites=[{"name": "north"}, {"name": "south", "epsilon": 0.25}],
+    )
+    text = template(made)
+    assert parse_study(tomllib.loads(text)) == made
+    assert all(len(line) <= 100 for line in text.splitlines() if line.startswith("#"))
+    for field, info in Study.model_fields.items():
+        assert re.search(rf"^(# )?(\[\[)?{field}( =|\]\])", text, re.M), field
+        assert info.description, field
+    # an example that is commented out is one that could be taken
+    assert "# neighbours = 16" in text
+
+
+def test_a_file_is_written_whole_and_not_over_another(tmp_path):
+    path = tmp_path / "study.toml"
+    write_toml(study(), path)
+    before = path.read_text()
+    with pytest.raises(OutputError, match="exists"):
+        write_toml(study(epsilon=2.0), path)
+    assert path.read_text() == before
+    write_toml(study(epsilon=2.0), path, overwrite=True)
+    assert read_study(path).epsilon == 2.0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"name = \n", "line 1"),
+        (b'name = "a"\nname = "b"\n', "name"),
+        (b"\xff\xfe", "not TOML"),
+    ],
+)
+def test_bad_toml_names_file_and_line(tmp_path, text, said):
+    path = tmp_path / "study.toml"
+    path.write_bytes(text)
+    with pytest.raises(DataError) as caught:
+        read_study(path)
+    assert caught.value.code == "bad-toml"
+    assert "study.toml" in caught.value.message
+    assert said in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"nowhere\.toml cannot be read"):
+        read_study(tmp_path / "nowhere.toml")
+    with pytest.raises(DataError, match="cannot be read"):
+        read_study(tmp_path)
+
+
+def test_messages_name_the_file(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(template(study()).replace("collusion = 0", "collusion = 9"))
+    with pytest.raises(PrivacyError, match=r"study.toml: 5 sites less collusion = 9"):
+        read_study(path)
+
+
+# -- refusals
+
+REFUSED = [
+    # changes, error, code, words
+    ({"sites": []}, DataError, "bad-field", "sites"),
+    ({"sites": [{"name": "a"}, {"name": "a"}]}, DataError, "duplicate-name", "'a'"),
+    ({"sites": [{"name": "a b"}]}, DataError, "bad-field", "sites[0]: name = 'a b'"),
+    ({"sites": [{"name": "a\n"}]}, DataError, "bad-field", "sites[0]: name"),
+    ({"sites": [{"epsilon": 1.0}]}, DataError, "missing-field", "sites[0]: name is missing"),
+    ({"sites": ["north"]}, DataError, "bad-field", "sites[0] = 'north'"),
+    ({"sites": [{"name": "a", "epsilom": 1}]}, DataError, "unknown-field", "site 'a'"),
+    ({"sites": [{"name": "a", "epsilon": "1"}]}, DataError, "bad-field", "site 'a': epsilon"),
+    ({"sites": [{"name": "a", "epsilon": 0}]}, PrivacyError, "bad-epsilon", "site 'a'"),
+    ({"sites": [{"name": "a", "epsilon": 1.5}]}, PrivacyError, "wish-above-study", "1.5"),
+    ({"sites": [{"name": "a", "epsilon": 1e-4}]}, PrivacyError, "weight-too-small", "site 'a'"),
+    ({"name": ""}, DataError, "bad-field", "name = ''"),
+    ({"name": "x" * 65}, DataError, "bad-field", "name = 'xxx"),
+    ({"format": "eigenveil-study-2"}, DataError, "bad-field", "format"),
+    ({"task": "ica"}, DataError, "bad-field", "task = 'ica'"),
+    ({"componets": 2}, DataError, "unknown-field", "'componets'"),
+    ({"components": None}, DataError, "bad-field", "components = None"),
+    ({"components": 0}, DataError, "bad-field", "components = 0"),
+    ({"components": True}, DataError, "bad-field", "components = True"),
+    ({"components": 2.5}, DataError, "bad-field", "components = 2.5"),
+    ({"components": 9}, DataError, "too-many-components", "components = 9 is more than"),
+    ({"features": None}, DataError, "columns-or-features", "neither"),
+    ({"columns": ["a", "b"]}, DataError, "columns-or-features", "both"),
+    ({"columns": [], "features": None}, DataError, "bad-field", "columns = []"),
+    ({"columns": ["a", ""], "features": None}, DataError, "bad-field", "columns[1] = ''"),
+    ({"columns": ["a", "b", "a"], "features": None}, DataError, "duplicate-name", "'a'"),
+    ({"features": 0}, DataError, "bad-field", "features = 0"),
+    ({"epsilon": 0.0}, PrivacyError, "bad-epsilon", "epsilon = 0.0"),
+    ({"epsilon": math.inf}, PrivacyError, "bad-epsilon", "epsilon = inf"),
+    ({"epsilon": math.nan}, PrivacyError, "bad-epsilon", "epsilon = nan"),
+    ({"epsilon": "1"}, DataError, "bad-field", "epsilon = '1'"),
+    ({"epsilon": True}, DataError, "bad-field", "epsilon = True"),
+    ({"delta": 1.0}, PrivacyError, "bad-delta", "delta = 1.0"),
+    ({"delta": -1e-6}, PrivacyError, "bad-delta", "delta"),
+    ({"delta": 1e-60}, PrivacyError, "", "delta"),
+    ({"adjacency": "swap"}, DataError, "bad-field", "adjacency = 'swap'"),
+    ({"protocol": "capes"}, DataError, "bad-field", "protocol = 'capes'"),
+    ({"masks": "none"}, DataError, "bad-field", "masks = 'none'"),
+    ({"collusion": -1}, DataError, "bad-field", "collusion = -1"),
+    ({"collusion": 5}, PrivacyError, "no-honest-site", "1 too few"),
+    ({"collusion": 4, "dropouts": 3}, PrivacyError, "no-honest-site", "3 too few"),
+    ({"dropouts": 1, "sites": named(1)}, PrivacyError, "no-honest-site", "1 sites"),
+    ({"dropouts": 3}, PrivacyError, "too-many-dropouts", "dropouts = 3"),
+    ({"dropouts": 1, "masks": "helper"}, PrivacyError, "dropouts-need-modular-masks", "helper"),
+    ({"dropouts": 1, "masks": "pairwise"}, PrivacyError, "dropouts-need-modular-masks", "pairw"),
+    ({"neighbours": 2, "collusion": 2}, PrivacyError, "too-few-neighbours", "neighbours = 2"),
+    ({"neighbours": 0}, DataError, "bad-field", "neighbours = 0"),
+    (
+        {"neighbours": 6, "dropouts": 4, "sites": named(20)},
+        PrivacyError,
+        "too-many-dropouts",
+        "among 7 sites",
+    ),
+    ({"delta": 0.0, "protocol": "sketch"}, PrivacyError, "pure-needs-pure-mechanism", "sketch"),
+    ({"delta": 0.0, "protocol": "full"}, PrivacyError, "pure-needs-pure-mechanism", "full"),
+    ({"delta": 0.0, "protocol": "dpdispca"}, PrivacyError, "pure-needs-pure-mechanism", "dpdis"),
+    ({"delta": 0.0, "masks": "pairwise"}, PrivacyError, "pure-needs-modular-masks", "pairwise"),
+    ({"delta": 0.0, "masks": "helper"}, PrivacyError, "pure-needs-modular-masks", "helper"),
+    ({"row_norm": "max"}, DataError, "bad-field", "row_norm = 'max'"),
+    ({"row_norm": 0.0}, DataError, "bad-row-norm", "row_norm = 0"),
+    ({"row_norm": math.inf}, DataError, "bad-field", "row_norm = inf"),
+    ({"row_norm": "auto", "row_bound": 1.0}, DataError, "", "row_bound"),
+    ({"row_bound": -1.0}, DataError, "", "row_bound = -1.0"),
+    ({"center": 1}, DataError, "bad-field", "center = 1"),
+    ({"center": [0.0]}, DataError, "bad-centre", "1 numbers"),
+    ({"center": [0.0] * 7 + [math.nan]}, DataError, "bad-field", "center"),
+    ({"budget_split": {"moments": 1.0}}, DataError, "bad-choice", "moments"),
+    ({"budget_split": {"moment": -1.0}}, PrivacyError, "", "moment"),
+    ({"budget_split": {"moment": 1.0}}, PrivacyError, "", "centre"),
+    ({"budget_split": {}}, PrivacyError, "", "second moment"),
+    ({"sketch_size": 1}, DataError, "small-sketch", "sketch_size = 1"),
+    ({"expected_rows": 1}, DataError, "fewer-rows-than-components", "expected_rows = 1"),
+    ({"expected_rows": 0}, DataError, "bad-field", "expected_rows = 0"),
+]
+
+
+@pytest.mark.parametrize(("changes", "kind", "code", "said"), REFUSED)
+def test_what_cannot_be_is_refused_in_words(changes, kind, code, said):
+    with pytest.raises((DataError, PrivacyError)) as caught:
+        study(**changes)
+    error = caught.value
+    assert type(error) is kind
+    assert said in error.message
+    assert error.hint
+    if code:
+        assert error.code == code
+
+
+def test_a_study_cannot_be_made_around_the_checks():
+    whole = study().model_dump()
+    with pytest.raises(ValueError, match="honest"):
+        Study(**(whole | {"collusion": 5}))
+    with pytest.raises(ValueError, match="frozen"):
+        study().epsilon = 9.0
+
+
+def test_a_missing_field_is_named_and_a_misspelt_one_before_it():
+    for field in ("name", "components", "sites"):
+        with pytest.raises(DataError, match=f"{field} is missing"):
+            make_study(**{k: v for k, v in fields().items() if k != field})
+    with pytest.raises(DataError, match="format is missing"):
+        parse_study(fields())
+    with pytest.raises(DataError) as caught:
+        make_study(**{("componnents" if k == "components" else k): v for k, v in fields().items()})
+    assert caught.value.hint == "Did you mean 'components'?"
+
+
+def test_dropouts_that_would_work_are_told_and_do():
+    with pytest.raises(PrivacyError) as caught:
+        study(dropouts=3, collusion=1, sites=named(6))
+    hint = caught.value.hint
+    most = int(re.search(r"dropouts = (\d+) or fewer", hint).group(1))
+    sites = int(re.search(r"at least (\d+) sites", hint).group(1))
+    assert study(dropouts=most, collusion=1, sites=named(6)).dropouts == most
+    assert study(dropouts=3, collusion=1, sites=named(sites)).dropouts == 3
+    with pytest.raises(PrivacyError):
+        study(dropouts=most + 1, collusion=1, sites=named(6))
+    with pytest.raises(PrivacyError):
+        study(dropouts=3, collusion=1, sites=named(sites - 1))
+    with pytest.raises(PrivacyError) as caught:
+        study(dropouts=5, collusion=2, neighbours=8, sites=named(40))
+    wanted = int(re.search(r"neighbours = (\d+) or more", caught.value.hint).group(1))
+    assert study(dropouts=5, collusion=2, neighbours=wanted, sites=named(40)).degree == wanted
+
+
+def test_masks_need_as_many_neighbours_as_the_hint_says():
+    with pytest.raises(PrivacyError) as caught:
+        study(collusion=6, neighbours=4, sites=named(30))
+    wanted = int(re.search(r"neighbours = (\d+) or more", caught.value.hint).group(1))
+    assert study(collusion=6, neighbours=wanted, sites=named(30)).degree == wanted
+    # the helper needs no neighbours
+    assert study(collusion=6, neighbours=4, sites=named(30), masks="helper").degree == 4
+
+
+# -- what follows from a study
+
+
+def test_counts_of_sites():
+    made = study(sites=named(9), collusion=2, dropouts=2)
+    assert (made.honest, made.fewest_sites, made.degree, made.threshold) == (5, 7, 8, 6)
+    alone = study(sites=named(1))
+    assert (alone.honest, alone.fewest_sites, alone.degree, alone.threshold) == (1, 1, 0, 1)
+
+
+@given(st.integers(1, 200), st.integers(0, 200), st.integers(0, 100))
+def test_default_neighbours_suffice_wherever_all_would(sites, collusion, dropouts):
+    degree = default_neighbours(sites, collusion, dropouts)
+    assert degree <= sites - 1
+    if sites <= 16:
+        assert degree == sites - 1
+    if collusion + dropouts < sites and sites >= collusion + 2 * dropouts + 1:
+        made = study(sites=named(sites), collusion=collusion, dropouts=dropouts)
+        assert made.degree == degree
+
+
+def test_a_lone_honest_site_is_allowed_and_said():
+    made = study(collusion=4)
+    assert made.honest == 1
+    assert "nobody is left to hide among" in made.notes[0]
+    assert study(collusion=3).notes == ()
+    assert study(sites=named(1)).notes == ()
+    assert "site-0" in study(protocol="local").notes[0]
+
+
+def test_draws_of_noise_and_masks_are_bounded():
+    assert study().plan(8, None).noise_draws == 5
+    assert study(protocol="local").plan(8, None).noise_draws == 1
+    for masks in ("pairwise", "helper"):
+        assert study(masks=masks).plan(8, None).noise_draws == 5 + 5 * 4
+
+
+def test_sketch_sizes():
+    assert study(protocol="sketch").sketch_columns == 8
+    assert study(protocol="dpdispca").sketch_columns == 4
+    assert study(protocol="sketch", features=100).sketch_columns == 8
+    assert study(protocol="dpdispca", sketch_size=7).plan(8, None).sketch_size == 7
+    assert study(protocol="sketch", sketch_size=50).plan(8, None).sketch_size == 8
+
+
+def test_rows_are_public_under_replace_one_only():
+    assert study(adjacency="replace-one").plan(8, 1000).rows == 1000
+    assert study().plan(8, 1000).rows is None
+
+
+def test_a_public_centre_is_an_array():
+    made = study(center=[float(i) for i in range(8)])
+    assert np.array_equal(made.public_centre, np.arange(8.0))
+    assert made.plan(8, None).centred == "public"
+    assert study().public_centre is None
+    assert study(center=False).plan(8, None).centred == "no"
+
+
+# -- hashes
+
+CHANGES = [
+    {"name": "other"},
+    {"features": 9},
+    {"features": None, "columns": list("abcdefgh")},
+    {"features": None, "columns": list("abcdefhg")},
+    {"components": 3},
+    {"epsilon": 1.0 + 2**-52},
+    {"delta": 1e-7},
+    {"adjacency": "replace-one"},
+    {"protocol": "cape"},
+    {"masks": "pairwise"},
+    {"collusion": 1},
+    {"dropouts": 1},
+    {"neighbours": 4},
+    {"row_norm": "auto"},
+    {"row_norm": 3.0},
+    {"row_bound": 3.0},
+    {"center": False},
+    {"center": [0.0] * 8},
+    {"budget_split": {"scale": 0.1, "centre": 0.1, "moment": 1.0}},
+    {"sketch_size": 6},
+    {"expected_rows": 100},
+    {"sites": [{"name": "site-9"}, *named(4)]},
+    {"sites": named(5)[::-1]},
+    {"sites": [{"name": "site-0", "epsilon": 0.5}, *named(5)[1:]]},
+]
+
+
+def test_every_change_changes_the_hash():
+    touched = {field for change in CHANGES for field in change}
+    assert touched == set(Study.model_fields) - {"format", "task"}  # these have one value each
+    hashes = [study(**change).hash for change in ({}, *CHANGES)]
+    assert len(set(hashes)) == len(hashes)
+    assert study().hash == study(epsilon=1).hash == study(sites=tuple(named(5))).hash
+
+
+# -- weights
+
+
+def test_all_count_alike_where_nobody_wishes_otherwise():
+    assert set(study().weights().values()) == {WHOLE}
+    own = [{"name": "a", "epsilon": 1.0}, {"name": "b"}]
+    assert study(sites=own).weights() == {"a": WHOLE, "b": WHOLE}
+    assert study(sites=own).row_weights() == {"a": 1.0, "b": 1.0}
+
+
+@given(
+    st.floats(0.1, 60.0),
+    st.sampled_from([0.0, 1e-9, 1e-5, 0.05]),
+    st.lists(st.floats(0.01, 1.0), min_size=1, max_size=6),
+)
+@settings(max_examples=60)
+def test_weights_give_each_site_its_wish_and_hardly_less(epsilon, delta, parts):
+    sites = [{"name": f"s{i}", "epsilon": part * epsilon} for i, part in enumerate(parts)]
+    made = study(sites=sites, epsilon=epsilon, delta=delta)
+    weights = made.weights()
+    plan = made.plan(8, None)
+    for site in made.sites:
+        weight = weights[site.name] / WHOLE
+        assert 0 < weight <= 1
+        if delta == 0:
+            spent = weight * sum(b.epsilon for b in plan.budgets().values())
+            assert spent <= site.epsilon
+            assert weight >= min(site.epsilon, 40.0) / min(epsilon, 40.0) - 2 / WHOLE
+            continue
+        error = lattice_error(plan.released_values(), steps_a_scale=2.0**26, draws=plan.noise_draws)
+        squares = [(weight * b.mu) ** 2 for b in plan.budgets().values()]
+        loss = Loss(math.fsum(squares), 0.0, error.log_ratio, error.distance)
+        assert loss.epsilon(delta) <= site.epsilon
+        wished = mu_of_epsilon(min(site.epsilon, 40), delta) / mu_of_epsilon(
+            min(epsilon, 40), delta
+        )
+        assert weight >= wished * (1 - 1e-4) - 1 / WHOLE
+
+
+def test_a_smaller_wish_never_counts_more():
+    wishes = [1.0, 0.9, 0.5, 0.2, 0.1, 0.05]
+    sites = [{"name": f"s{i}", "epsilon": wish} for i, wish in enumerate(wishes)]
+    for delta in (0.0, 1e-6):
+        found = list(study(sites=sites, delta=delta).weights().values())
+        assert found == sorted(found, reverse=True)
+        assert len(set(found)) == len(found)
+        backwards = study(sites=sites[::-1], delta=delta).weights()
+        assert list(backwards.values()) == found[::-1]
+
+
+def test_weights_are_of_the_studys_wish_not_of_the_largest_sites():
+    # were they relative to the largest site's, the noise made for epsilon = 1 would give it 1
+    sites = [{"name": "a", "epsilon": 0.5}, {"name": "b", "epsilon": 0.25}]
+    assert max(study(sites=sites).weights().values()) < WHOLE
+
+
+# -- changes, schema
+
+
+def test_changes_are_checked_again():
+    made = study()
+    assert made.changed(epsilon=2.0).epsilon == 2.0
+    assert made.changed() == made
+    with pytest.raises(PrivacyError):
+        made.changed(collusion=5)
+    # nothing of the unchanged study sticks
+    wishing = study(sites=[{"name": "a", "epsilon": 0.5}])
+    assert wishing.changed(epsilon=4.0).weights() != wishing.weights()
+
+
+def test_settled_names_a_protocol_and_changes_nothing_else():
+    made = study()
+    settled = made.settled()
+    assert settled.protocol == "cape"
+    assert settled.changed(protocol="auto") == made
+    assert settled.settled() is settled
+
+
+def fits(value, rule, whole):
+    """Whether a value fits a JSON schema, as far as ours go."""
+    if "$ref" in rule:
+        return fits(value, whole["$defs"][rule["$ref"].rsplit("/", 1)[1]], whole)
+    if "anyOf" in rule:
+        return any(fits(value, one, whole) for one in rule["anyOf"])
+    kinds = {
+        "object": dict,
+        "array": list,
+        "string": str,
+        "null": type(None),
+        "boolean": bool,
+        "integer": int,
+        "number": (int, float),
+    }
+    if "type" in rule and not isinstance(value, kinds[rule["type"]]):
+        return False
+    if "const" in rule and value != rule["const"]:
+        return False
+    if "enum" in rule and value not in rule["enum"]:
+        return False
+    if isinstance(value, str):
+        return bool(re.search(rule.get("pattern", ""), value)) and len(value) >= rule.get(
+            "minLength", 0
+        )
+    if isinstance(value, list):
+        return len(value) >= rule.get("minItems", 0) and all(
+            fits(one, rule["items"], whole) for one in value
+        )
+    if isinstance(value, dict):
+        properties, others = rule.get("properties", {}), rule.get("additionalProperties", True)
+        if not set(rule.get("required", ())) <= set(value):
+            return False
+        return all(
+            fits(one, properties[key], whole)
+            if key in properties
+            else (fits(one, others, whole) if isinstance(others, dict) else others)
+            for key, one in value.items()
+        )
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return (
+            value >= rule.get("minimum", -math.inf)
+            and value > rule.get("exclusiveMinimum", -math.inf)
+            and value < rule.get("exclusiveMaximum", math.inf)
+        )
+    return True
+
+
+@given(studies())
+@settings(max_examples=30)
+def test_schema_takes_every_study(made):
+    whole = json.loads(json.dumps(schema()))
+    assert fits(made.model_dump(mode="json"), whole, whole)
+
+
+def test_schema_refuses_what_no_study_can_be():
+    whole = schema()
+    good = study().model_dump(mode="json")
+    assert whole["required"] == ["format", "name", "components", "sites"]
+    assert good["format"] == FORMAT
+    for wrong in (
+        {"extra": 1},
+        {"format": "other"},
+        {"name": "a b"},
+        {"components": 0},
+        {"epsilon": 0},
+        {"delta": 1},
+        {"protocol": "none"},
+        {"sites": []},
+        {"sites": [{"name": "a", "extra": 1}]},
+    ):
+        assert not fits(good | wrong, whole, whole), wrong
+    assert all("description" in rule for rule in whole["properties"].values())
+
+
+def test_sites_may_be_given_as_objects():
+    assert study(sites=(StudySite(name="a"), StudySite(name="b"))).width == 8
