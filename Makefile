@@ -21,11 +21,15 @@ $(DEV): $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@ $(CORE)
 
-demo: $(CORE)  ## private PCA of handwritten digits, from files to a certified result
+demo: $(CORE)  ## private PCA of handwritten digits that three sites keep to themselves
 	rm -rf demo
 	$(BIN)/python examples/digits.py demo/rows
-	$(BIN)/eigenveil fit demo/rows --components 10 --epsilon 1 --delta 1e-6 --out demo/result
+	$(BIN)/eigenveil fit --site north=demo/rows/digits-1.parquet \
+		--site south=demo/rows/digits-2.parquet --site west=demo/rows/digits-3.parquet \
+		--protocol cape --components 10 --epsilon 1 --delta 1e-6 \
+		--ledgers demo/ledgers --out demo/result
 	$(BIN)/eigenveil certify demo/result
+	$(BIN)/eigenveil ledger show demo/ledgers/north.ledger
 
 test: $(DEV) lint  ## formatting, lint, types, import rules, tests
 	$(BIN)/python -m pytest -n auto

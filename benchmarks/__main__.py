@@ -1,14 +1,14 @@
-"""Run every benchmark, or the named ones (utility, speed), and write docs/benchmarks.md."""
+"""Run every benchmark, or the named ones, and write docs/benchmarks.md."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from benchmarks import speed, utility
+from benchmarks import federated, speed, utility
 from benchmarks.report import Report
 
-PARTS = {"speed": speed.run, "utility": utility.run}
+PARTS = {"speed": speed.run, "utility": utility.run, "federated": federated.run}
 
 
 def main(names: list[str]) -> None:

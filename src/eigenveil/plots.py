@@ -15,12 +15,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
-from eigenveil.estimators.pca import PrivatePCA
+from eigenveil.estimators.fitted import FittedPCA
 
 _BLUE, _GREY, _RED = "#2b6cb0", "#a0aec0", "#c05621"
 
 
-def scree(model: PrivatePCA, ax: Any = None) -> Any:
+def scree(model: FittedPCA, ax: Any = None) -> Any:
     """Explained variance of the components, with a band for what noise alone would show.
 
     Components inside the band are drawn hollow: they are not usable.
@@ -58,7 +58,7 @@ def scree(model: PrivatePCA, ax: Any = None) -> Any:
     return axes
 
 
-def projection(model: PrivatePCA, scores: ArrayLike, ax: Any = None) -> Any:
+def projection(model: FittedPCA, scores: ArrayLike, ax: Any = None) -> Any:
     """Rows along the first two components. Shows rows: not private, not to be shared.
 
     Parameters

@@ -11,8 +11,10 @@ import typer
 
 from eigenveil.cli.certify import certify
 from eigenveil.cli.fit import fit
+from eigenveil.cli.ledger import ledger_app
 from eigenveil.cli.plan import plan
 from eigenveil.cli.show import show
+from eigenveil.cli.study import study_app
 from eigenveil.cli.transform import transform
 from eigenveil.errors import EigenveilError
 
@@ -38,6 +40,8 @@ def _options(
 
 for _command in (fit, transform, show, certify, plan):
     app.command()(_command)
+app.add_typer(study_app, name="study")
+app.add_typer(ledger_app, name="ledger")
 
 _INTERNAL = 70
 # The base of what typer raises for a wrong option: click's, or its own copy of it, by version.

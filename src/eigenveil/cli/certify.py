@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from eigenveil.cli import options
-from eigenveil.cli.report import console
+from eigenveil.cli.report import console, print_views
 from eigenveil.cli.results import CERTIFICATE
 from eigenveil.privacy.certificate import WHAT_IT_CANNOT_SHOW, check, read_certificate
 
@@ -27,6 +27,7 @@ def certify(
                 "holds": verdict.holds,
                 "explanation": verdict.explanation,
                 "guarantee": None if verdict.guarantee is None else verdict.guarantee.as_dict(),
+                "views": {name: view.as_dict() for name, view in verdict.views.items()},
                 "proofs": list(certificate.proofs),
             }
         )
@@ -36,6 +37,8 @@ def certify(
         screen.print(verdict.explanation)
         if verdict.guarantee is not None:
             screen.print(f"claim: {verdict.guarantee}")
+        if len(verdict.views) > 1:
+            print_views(verdict.views, screen)
         screen.print(f"releases: {', '.join(r.name for r in certificate.releases)}")
         screen.print(f"proofs: {', '.join('docs/proofs/' + name for name in certificate.proofs)}")
         screen.print(f"note: {WHAT_IT_CANNOT_SHOW}.")

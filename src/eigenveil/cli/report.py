@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from eigenveil.cli.options import terminal_width
-from eigenveil.estimators.pca import PrivatePCA
+from eigenveil.estimators.fitted import FittedPCA
+from eigenveil.privacy.guarantee import Guarantee
 
 
 def console(*, quiet: bool = False) -> Console:
@@ -16,7 +18,7 @@ def console(*, quiet: bool = False) -> Console:
     return Console(width=terminal_width(), quiet=quiet, highlight=False)
 
 
-def as_json(model: PrivatePCA) -> dict[str, Any]:
+def as_json(model: FittedPCA) -> dict[str, Any]:
     """The released result as plain values."""
     names = getattr(model, "feature_names_in_", None)
     return {
@@ -33,7 +35,7 @@ def as_json(model: PrivatePCA) -> dict[str, Any]:
     }
 
 
-def print_model(model: PrivatePCA, out: Console) -> None:
+def print_model(model: FittedPCA, out: Console) -> None:
     """The components, the guarantee, and what each release spent."""
     table = Table(title=f"{model.n_components_} components of {model.n_features_in_} features")
     table.add_column("component")
@@ -63,7 +65,7 @@ def print_model(model: PrivatePCA, out: Console) -> None:
         out.print(f"  note: {caveat}.")
 
 
-def print_releases(model: PrivatePCA, out: Console) -> None:
+def print_releases(model: FittedPCA, out: Console) -> None:
     """What left the rows, with which noise, at which cost."""
     table = Table(title="releases: all that is computed from rows")
     for name in ("release", "values", "sensitivity", "noise", "loss"):
@@ -78,3 +80,22 @@ def print_releases(model: PrivatePCA, out: Console) -> None:
             f"mu = {record.mu():.4g}" if gaussian else f"epsilon = {record.epsilon():.4g}",
         )
     out.print(table)
+
+
+def print_views(views: Mapping[str, Guarantee], out: Console) -> None:
+    """What each adversary is held to."""
+    table = Table(title="what each adversary is held to")
+    for name in ("adversary", "epsilon", "delta", "mu", "certified"):
+        table.add_column(name, justify="left" if name == "adversary" else "right")
+    for name, guarantee in views.items():
+        table.add_row(
+            name,
+            f"{guarantee.epsilon:.4g}",
+            f"{guarantee.delta:.3g}",
+            "-" if guarantee.mu is None else f"{guarantee.mu:.4g}",
+            "yes" if guarantee.certified else "NO",
+        )
+    out.print(table)
+    for guarantee in views.values():
+        if not guarantee.certified:
+            out.print(f"  {guarantee}")

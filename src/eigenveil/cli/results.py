@@ -13,7 +13,7 @@ import numpy as np
 
 from eigenveil import plots
 from eigenveil.errors import OutputError
-from eigenveil.estimators.pca import PrivatePCA
+from eigenveil.estimators.fitted import FittedPCA
 from eigenveil.moments.source import RowSource
 
 MODEL, CERTIFICATE = "model.npz", "certificate.json"
@@ -62,14 +62,14 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def write_result(
-    model: PrivatePCA, rows: RowSource, folder: Path, *, figures: bool, show_rows: bool
+    model: FittedPCA, rows: RowSource | None, folder: Path, *, figures: bool
 ) -> list[tuple[str, str]]:
-    """Write everything; returns (file, what it is)."""
+    """Write everything; returns (file, what it is). Rows are drawn only where they are given."""
     model.save(folder / MODEL)
     model.certificate_.write(folder / CERTIFICATE)
     _write_components(model, folder / "components.csv")
     files = [
-        (MODEL, "the model, for 'eigenveil transform' and PrivatePCA.load"),
+        (MODEL, "the model, for 'eigenveil transform' and FittedPCA.load"),
         (CERTIFICATE, "the recorded noise, for 'eigenveil certify'"),
         ("components.csv", "loadings by feature"),
     ]
@@ -78,7 +78,7 @@ def write_result(
         plots.save_figure(axes, folder / "scree.png")
         plots.save_figure(axes, folder / "scree.svg")
         files.append(("scree.png, scree.svg", "explained variance against the noise"))
-    if figures and show_rows:
+    if figures and rows is not None:
         plots.save_figure(
             plots.projection(model, _some_scores(model, rows)), folder / "projection.png"
         )
@@ -86,7 +86,7 @@ def write_result(
     return files
 
 
-def _write_components(model: PrivatePCA, path: Path) -> None:
+def _write_components(model: FittedPCA, path: Path) -> None:
     names = getattr(model, "feature_names_in_", None)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -99,7 +99,7 @@ def _write_components(model: PrivatePCA, path: Path) -> None:
 
 
 def _some_scores(
-    model: PrivatePCA, rows: RowSource
+    model: FittedPCA, rows: RowSource
 ) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     """Scores of at most a few thousand rows from the first blocks."""
     parts, count = [], 0

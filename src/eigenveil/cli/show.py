@@ -5,12 +5,12 @@ from __future__ import annotations
 from eigenveil.cli import options
 from eigenveil.cli.report import as_json, console, print_model
 from eigenveil.cli.results import MODEL
-from eigenveil.estimators.pca import PrivatePCA
+from eigenveil.estimators.fitted import FittedPCA
 
 
 def show(result: options.ResultFolder, json: options.Json = False) -> None:
     """Show the components, the releases and the guarantee of a result."""
-    model = PrivatePCA.load(result / MODEL)
+    model = FittedPCA.load(result / MODEL)
     if json:
         options.print_json(as_json(model))
         return

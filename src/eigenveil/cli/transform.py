@@ -12,12 +12,12 @@ from eigenveil.cli import options
 from eigenveil.cli.report import console
 from eigenveil.cli.results import MODEL
 from eigenveil.errors import DataError, OutputError
-from eigenveil.estimators.pca import PrivatePCA
+from eigenveil.estimators.fitted import FittedPCA
 from eigenveil.io import open_rows, write_table
 from eigenveil.moments.source import RowSource
 
 
-def _open_for(model: PrivatePCA, files: list[str]) -> RowSource:
+def _open_for(model: FittedPCA, files: list[str]) -> RowSource:
     """The model's columns by name; by position where the files have no names."""
     names = getattr(model, "feature_names_in_", None)
     if names is None:
@@ -43,7 +43,7 @@ def transform(
         raise OutputError(
             f"{out} exists.", hint="Choose another --out, or say --overwrite.", code="output-exists"
         )
-    model = PrivatePCA.load(result / MODEL)
+    model = FittedPCA.load(result / MODEL)
     rows = _open_for(model, files)
     if rows.features != model.n_features_in_:
         raise DataError(

@@ -1,0 +1,237 @@
+"""Many sites: captured energy by protocol, bytes, cost against the number of sites, overhead."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.data import real_data, second_moment
+from benchmarks.report import Report
+from eigenveil import FederatedPCA, PrivatePCA
+from eigenveil.estimators import pipeline
+from eigenveil.estimators.fitted import FittedPCA
+from eigenveil.federation import site
+from eigenveil.federation.hiding import Hiding
+from eigenveil.federation.ledger import Ledger
+from eigenveil.linalg.eigen import leading_eigenpairs
+from eigenveil.linalg.subspace import captured_energy
+from eigenveil.privacy import classic_sigma
+
+RUNS = 10
+SITES, COMPONENTS, SKETCH = 10, 50, 100
+
+
+def run(report: Report) -> None:
+    """All numbers of federations."""
+    _utility(report)
+    _overhead(report)
+    _scaling(report)
+
+
+def _utility(report: Report) -> None:
+    section = "Many sites: MNIST, S=10, K=50, epsilon=1, delta=1e-2, exactly centred rows"
+    data = real_data()
+    if "mnist" not in data:
+        report.note(section, "MNIST", "skipped: ../shared/data is absent")
+        return
+    rows = data["mnist"][0] - data["mnist"][0].mean(axis=0)
+    moment = second_moment(rows)
+    parts = np.array_split(rows, SITES)
+    asked: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-2, "center": False}
+
+    def mean(fit: Callable[[], FittedPCA]) -> float:
+        found = [captured_energy(moment, fit().components_) for _ in range(RUNS)]
+        return float(np.mean(found))
+
+    pooled = mean(lambda: PrivatePCA(COMPONENTS, **asked).fit(rows))
+    report.note(section, "PrivatePCA on all rows", f"{pooled:.3f}")
+    wanted = {"cape": 0.89, "sketch": 0.80, "dpdispca": 0.64, "full": 0.0, "local": 0.0}
+    for protocol, least in wanted.items():
+        model = FederatedPCA(COMPONENTS, protocol=protocol, sketch_size=SKETCH, **asked)
+        measured = mean(lambda model=model: model.fit(parts))  # type: ignore[misc]
+        if protocol == "cape":
+            report.add(
+                section, "cape less PrivatePCA, in size", abs(measured - pooled), 0.01, at_most=True
+            )
+        if least:
+            report.add(section, protocol, measured, least)
+        else:
+            report.note(section, protocol, f"{measured:.3f}")
+        sent = max(model.traffic_["site1"].sent_by_step.values())
+        features = rows.shape[1]
+        values = {"sketch": features * SKETCH, "dpdispca": features * SKETCH}.get(
+            protocol, features * (features + 1) // 2
+        )
+        report.add(
+            section,
+            f"{protocol}: largest message, in bytes a value of the moment",
+            sent / values,
+            8.2,
+            at_most=True,
+        )
+    report.note(section, "DPdisPCA as published", f"{_published_dpdispca(parts, moment):.3f}")
+    report.note(section, "capePCA as published", f"{_published_cape(parts, moment):.3f}")
+
+
+def _published_dpdispca(parts: list[NDArray[np.float64]], moment: NDArray[np.float64]) -> float:
+    """Paper 000: means over rows, largest norm, sensitivity 1/N_s, every triangle entry alike."""
+    rng = np.random.default_rng()
+    largest = max(float(np.linalg.norm(part, axis=1).max()) for part in parts)
+    found = []
+    for _ in range(RUNS):
+        total = np.zeros_like(moment)
+        for part in parts:
+            noisy = _published_release(part / largest, len(part), rng)
+            values, vectors = leading_eigenpairs(noisy, SKETCH)
+            total += (vectors.T * np.maximum(values, 0.0)) @ vectors
+        found.append(captured_energy(moment, leading_eigenpairs(total, COMPONENTS)[1]))
+    return float(np.mean(found))
+
+
+def _published_cape(parts: list[NDArray[np.float64]], moment: NDArray[np.float64]) -> float:
+    """Paper 001: the pooled noise that it claims, on means over rows."""
+    rng = np.random.default_rng()
+    rows = np.concatenate(parts)
+    rows = rows / np.linalg.norm(rows, axis=1).max()
+    found = []
+    for _ in range(RUNS):
+        noisy = _published_release(rows, len(rows), rng)
+        found.append(captured_energy(moment, leading_eigenpairs(noisy, COMPONENTS)[1]))
+    return float(np.mean(found))
+
+
+def _published_release(
+    rows: NDArray[np.float64], count: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    sigma = classic_sigma(1.0 / count, 1.0, 1e-2, reproduction=True)
+    upper = np.triu(rng.normal(0.0, sigma, (rows.shape[1], rows.shape[1])))
+    return np.asarray(rows.T @ rows / count + upper + np.triu(upper, 1).T)
+
+
+@contextmanager
+def _timed(owner: Any, name: str, clock: dict[str, float]) -> Iterator[None]:
+    """Add up the time that a function takes, while the block runs."""
+    original = getattr(owner, name)
+
+    def timed(*args: Any, **options: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return original(*args, **options)
+        finally:
+            clock[name] = clock.get(name, 0.0) + time.perf_counter() - start
+
+    setattr(owner, name, timed)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def _overhead(report: Report) -> None:
+    section = "Many sites: the protocol's own work, S=10, D=784, 6000 rows a site (float32)"
+    rng = np.random.default_rng(0)
+    parts = [rng.standard_normal((6000, 784), dtype=np.float32) for _ in range(SITES)]
+    model = FederatedPCA(COMPONENTS, protocol="cape")
+    model.fit([part[:200] for part in parts])
+    grams, runs = [], []
+    for _ in range(7):
+        time.sleep(0.3)
+        start = time.perf_counter()
+        for part in parts:
+            part.T @ part
+        grams.append(time.perf_counter() - start)
+        time.sleep(0.3)
+        clock: dict[str, float] = {}
+        with ExitStack() as stack:
+            for owner, name in _CLOCKS:
+                stack.enter_context(_timed(owner, name, clock))
+            start = time.perf_counter()
+            model.fit(parts)
+            whole = time.perf_counter() - start
+        rows = sum(clock[name] for name in ("accumulate", "noisy_integers", "leading_eigenpairs"))
+        # a commit calls for the answer: noise, mask, and its bytes
+        ledger = sum(clock[name] for name in _LEDGER)
+        ledger -= clock["noisy_integers"] + clock["mask"] + clock["coordinates"] + clock["encode"]
+        runs.append((whole - rows - ledger, ledger, whole, clock))
+    gram = min(grams)
+    own, ledger, whole, clock = min(runs, key=lambda found: found[0])
+    what = "masks, messages, adding up, over the sites' Gram matrices"
+    report.add(section, what, own / gram, 2.0, at_most=True)
+    report.note(section, "the same and the sites' ledgers", f"{(own + ledger) / gram:.2f}")
+    report.note(
+        section,
+        "seconds",
+        f"whole {whole:.2f}; own {own:.2f}; ledgers {ledger:.2f}; Gram {gram:.2f}; "
+        f"rows {clock['accumulate']:.2f}; noise {clock['noisy_integers']:.2f}; "
+        f"eigenvectors {clock['leading_eigenpairs']:.2f}",
+    )
+
+
+_LEDGER = ("begin", "commit", "state", "answered", "end")
+_CLOCKS = [
+    (site, "accumulate"),
+    (site, "noisy_integers"),
+    (site, "coordinates"),
+    (site, "encode"),
+    (pipeline, "leading_eigenpairs"),
+    (Hiding, "mask"),
+    *((Ledger, name) for name in _LEDGER),
+]
+
+
+_CHILD = """
+import sys, time, resource
+import numpy as np
+from eigenveil import FederatedPCA
+sites = int(sys.argv[1])
+rng = np.random.default_rng(0)
+parts = [rng.standard_normal((100, 784), dtype=np.float32) for _ in range(sites)]
+model = FederatedPCA(20, protocol="cape")
+model.fit(parts[:3])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+start = time.perf_counter()
+model.fit(parts)
+took = time.perf_counter() - start
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+moved = model.traffic_["site2"]
+print(took, (after - before) / 1024, moved.sent + moved.received)
+"""
+
+
+def _scaling(report: Report) -> None:
+    section = "Many sites: 784 features, 100 rows a site, cape"
+    per_site: dict[int, float] = {}
+    memory: dict[int, float] = {}
+    for sites in (10, 100, 1000):
+        found = subprocess.run(
+            [sys.executable, "-c", _CHILD, str(sites)], capture_output=True, text=True, check=True
+        ).stdout.split()
+        seconds, memory[sites], moved = (float(part) for part in found)
+        per_site[sites] = seconds / sites
+        report.note(
+            section,
+            f"S = {sites}",
+            f"{seconds:.1f} s, {1000 * per_site[sites]:.0f} ms a site, {memory[sites]:.0f} MiB "
+            f"over the start, {moved / 2**20:.2f} MiB a site",
+        )
+    report.add(
+        section,
+        "cost of a site, S = 1000 over S = 10",
+        per_site[1000] / per_site[10],
+        1.3,
+        at_most=True,
+    )
+    report.add(
+        section,
+        "memory, S = 1000 less S = 100, MiB",
+        memory[1000] - memory[100],
+        64.0,
+        at_most=True,
+    )

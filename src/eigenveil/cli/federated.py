@@ -1,0 +1,181 @@
+"""``eigenveil fit --site NAME=FILES``: the whole protocol among sites in one process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.table import Table
+
+from eigenveil.cli import options
+from eigenveil.cli.report import print_views
+from eigenveil.errors import DataError, OutputError
+from eigenveil.federation.ledger import Ledger
+from eigenveil.federation.study import Study
+from eigenveil.federation.sums import active_sites
+from eigenveil.io import open_rows
+from eigenveil.moments.source import RowSource
+from eigenveil.runtime.pca import FederatedPCA, wished_budget
+
+_LEDGER = ".ledger"
+
+
+def read_sites(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Files of each site, from ``NAME=FILE``; a name given again adds files.
+
+    Raises
+    ------
+    DataError
+        When a text is not of this form.
+    """
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, file = text.partition("=")
+        if not (name and equals and file):
+            raise DataError(
+                f"--site {text!r} is not NAME=FILE.", hint="For example: --site north=a.parquet."
+            )
+        found.setdefault(name, []).append(file)
+    return found
+
+
+def open_sites(
+    files: dict[str, list[str]], *, columns: Sequence[str] | None, exclude: Sequence[str]
+) -> dict[str, RowSource]:
+    """Rows of each site; columns by name, those of the first site where none are given.
+
+    Raises
+    ------
+    DataError
+        Naming the site, its file and the column.
+    """
+    found: dict[str, RowSource] = {}
+    for name, paths in files.items():
+        try:
+            rows = _open(paths, columns, exclude)
+        except (DataError, OutputError) as error:
+            raise type(error)(
+                f"site {name}: {error.message}", hint=error.hint, code=error.code
+            ) from None
+        if found and rows.features != next(iter(found.values())).features:
+            first, other = next(iter(found.items()))
+            raise DataError(
+                f"site {name} has {rows.features} columns, site {first} {other.features}.",
+                hint="All sites must have the same columns.",
+                code="other-features",
+            )
+        found[name] = rows
+        if columns is None and rows.names is not None:
+            columns, exclude = list(rows.names), ()
+    return found
+
+
+def _open(paths: Sequence[str], columns: Sequence[str] | None, exclude: Sequence[str]) -> RowSource:
+    """Rows with these columns; files without names have them in this order."""
+    if columns is None or open_rows(paths).names is not None:
+        return open_rows(paths, columns=columns, exclude=exclude)
+    return open_rows(paths)
+
+
+def open_ledgers(folder: Path, study: Study, say: Callable[[str], None]) -> dict[str, Ledger]:
+    """Each site's ledger ``NAME.ledger`` in a folder; one that is new gets the study's wish.
+
+    Raises
+    ------
+    OutputError
+        When the folder cannot be made.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"{folder}: {error.strerror or error}.", hint="Choose another --ledgers."
+        ) from None
+    found = {}
+    for name in active_sites(study):
+        place = folder / f"{name}{_LEDGER}"
+        ledger = found[name] = Ledger(place)
+        budget = wished_budget(study)
+        if not place.exists() or ledger.budget(budget.data_set, budget.adjacency) is None:
+            ledger.set_budget(budget)
+            say(
+                f"{place}: new, with a budget of epsilon = {budget.epsilon:g} at delta = "
+                f"{budget.delta:g}, which this study uses up ('eigenveil ledger budget' sets it)."
+            )
+    return found
+
+
+@contextmanager
+def protocol_progress(sites: int, *, quiet: bool) -> Iterator[Callable[[str, int], None] | None]:
+    """A progress callback: a bar a step on a terminal, a line a step elsewhere."""
+    if quiet:
+        yield None
+    elif sys.stderr.isatty():
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, console=Console(stderr=True)) as bars:
+            tasks: dict[str, TaskID] = {}
+
+            def tell(step: str, count: int) -> None:
+                if step not in tasks:
+                    tasks[step] = bars.add_task(step, total=sites)
+                bars.advance(tasks[step], count)
+
+            yield tell
+    else:
+        counts: dict[str, int] = {}
+
+        def note(step: str, count: int) -> None:
+            counts[step] = counts.get(step, 0) + count
+            if counts[step] == sites:
+                print(f"{step}: {sites} sites answered", file=sys.stderr)
+
+        yield note
+
+
+def print_federation(model: FederatedPCA, out: Console) -> None:
+    """Traffic of each site, and what each adversary is held to."""
+    study = model.study_
+    heading = f"protocol {study.protocol}, masks {model.certificate_.federation.masks}"  # type: ignore[union-attr]
+    table = Table(title=heading)
+    for name in ("site", "messages", "received", "sent", "largest message"):
+        table.add_column(name, justify="left" if name == "site" else "right")
+    for name, traffic in model.traffic_.items():
+        largest = max(traffic.sent_by_step.items(), key=lambda item: item[1])
+        table.add_row(
+            name,
+            str(traffic.messages),
+            options.bytes_text(traffic.received),
+            options.bytes_text(traffic.sent),
+            f"{largest[0]}: {options.bytes_text(largest[1])}",
+        )
+    out.print(table)
+    if model.choice_:
+        out.print(f"protocol {study.protocol} was chosen: {model.choice_}")
+    for name, why in model.missing_.items():
+        out.print(f"[bold]missing:[/bold] site {name}: {why}")
+    print_views(model.views_, out)
+
+
+def federation_as_json(model: FederatedPCA) -> dict[str, Any]:
+    """The same as plain values."""
+    return {
+        "protocol": model.study_.protocol,
+        "choice": model.choice_,
+        "study_hash": model.study_.hash,
+        "views": {name: view.as_dict() for name, view in model.views_.items()},
+        "traffic": {
+            name: {
+                "messages": traffic.messages,
+                "received": traffic.received,
+                "sent": traffic.sent,
+                "sent_by_step": traffic.sent_by_step,
+            }
+            for name, traffic in model.traffic_.items()
+        },
+        "missing": model.missing_,
+    }

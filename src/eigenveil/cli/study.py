@@ -1,0 +1,330 @@
+"""``eigenveil study``: write, check and plan what several sites agree on, before anything runs."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from eigenveil.cli import options
+from eigenveil.cli.report import console
+from eigenveil.cli.study_report import (
+    adversaries_json,
+    forecast_json,
+    print_plan,
+    print_summary,
+    summary,
+)
+from eigenveil.errors import DataError, EigenveilError, OutputError, PrivacyError
+from eigenveil.estimators.prediction import parse_spectrum
+from eigenveil.federation.choosing import Choice, choose_protocol
+from eigenveil.federation.forecast import (
+    DEFAULT_SPECTRUM,
+    Forecast,
+    forecast,
+    pooled,
+)
+from eigenveil.federation.study import PROTOCOLS, Study, make_study
+from eigenveil.federation.study_file import read_study, schema, write_toml
+from eigenveil.files import replacing
+from eigenveil.io import open_rows
+from eigenveil.moments.source import RowSource
+
+study_app = typer.Typer(
+    help="What several sites agree on: one file, checked before any row is touched.",
+    no_args_is_help=True,
+)
+
+StudyFile = Annotated[Path, typer.Argument(help="A study, as 'eigenveil study new' writes it.")]
+
+
+@study_app.command()
+def new(
+    out: Annotated[Path, typer.Argument(help="File to write, such as study.toml.")],
+    site: Annotated[
+        list[str],
+        typer.Option(help="A site's name, or name:epsilon for one with a smaller wish; repeat."),
+    ],
+    components: options.Components = 2,
+    columns: options.Columns = None,
+    features: Annotated[
+        int | None, typer.Option(help="Number of columns, where files have no names for them.")
+    ] = None,
+    from_file: Annotated[
+        str | None,
+        typer.Option("--from", help="A file with rows: its column names are read, nothing else."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the study; that of the file by default.")
+    ] = None,
+    epsilon: options.Epsilon = 1.0,
+    delta: options.Delta = 1e-6,
+    adjacency: options.Adjacency = "add-remove",
+    protocol: Annotated[
+        str,
+        typer.Option(help="cape, sketch, dpdispca, full or local; auto writes the one chosen."),
+    ] = "auto",
+    masks: Annotated[str, typer.Option(help="modular, pairwise or helper.")] = "modular",
+    collusion: Annotated[
+        int, typer.Option(help="Sites that may tell the aggregator all they know.")
+    ] = 0,
+    dropouts: Annotated[int, typer.Option(help="Sites that may be missing from a round.")] = 0,
+    neighbours: Annotated[
+        int | None, typer.Option(help="Other sites with which each shares masks.")
+    ] = None,
+    row_norm: Annotated[str, typer.Option(help="unit, auto or a public number.")] = "unit",
+    row_bound: options.RowBound = None,
+    center: Annotated[
+        str, typer.Option(help="private, none, or a .npy file with a public centre.")
+    ] = "private",
+    sketch_size: options.SketchSize = None,
+    budget_split: options.Split = None,
+    expected_rows: Annotated[
+        int | None, typer.Option(help="A public guess of the rows of all sites together.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write a commented study file that every site can read, check and agree to."""
+    centre = options.read_center(center)
+    asked = make_study(
+        name=_name_of(out) if name is None else name,
+        **_columns(options.read_names(columns), features, from_file),
+        components=components,
+        epsilon=epsilon,
+        delta=delta,
+        adjacency=adjacency,
+        protocol=protocol,
+        masks=masks,
+        collusion=collusion,
+        dropouts=dropouts,
+        neighbours=neighbours,
+        row_norm=options.read_row_norm(row_norm),
+        row_bound=row_bound,
+        center=centre if isinstance(centre, bool) else centre.ravel().tolist(),
+        budget_split=options.read_split(budget_split),
+        sketch_size=sketch_size,
+        expected_rows=expected_rows,
+        sites=[_site(text) for text in site],
+    )
+    # settled in the file: all sites must run the same, and see what they agree to
+    choice = _choice(asked)
+    made = asked if choice is None else asked.changed(protocol=choice.protocol)
+    write_toml(made, out, overwrite=overwrite)
+    if json:
+        options.print_json({**summary(made, choice), "out": str(out)})
+        return
+    screen = console(quiet=quiet)
+    screen.print(f"written to {escape(str(out))}: hash {made.hash}")
+    if choice is not None:
+        screen.print(f"protocol {choice.protocol}: {choice.reason}")
+    screen.print(f"next: eigenveil study check {escape(str(out))}")
+
+
+@study_app.command()
+def check(
+    study: StudyFile,
+    site: Annotated[
+        list[str] | None,
+        typer.Option(help="SITE=FILE also checks the columns of that site's file; repeat."),
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Say what a study means, and whether sites' files fit it; no row is used."""
+    found = read_study(study)
+    files = _site_files(found, site or [])
+    checked = _check_files(found, files)
+    choice = _choice(found)
+    if json:
+        options.print_json({**summary(found, choice), "files": checked})
+    elif not quiet:
+        print_summary(found, choice, checked)
+        console().print(f"next: eigenveil study plan {escape(str(study))}")
+
+
+@study_app.command()
+def plan(
+    study: StudyFile,
+    rows: Annotated[
+        int | None,
+        typer.Option(help="Rows of all sites together; the study's expected_rows by default."),
+    ] = None,
+    spectrum: Annotated[
+        str,
+        typer.Option(
+            help="Expected eigenvalues: power:1.0, exponential:20, spike:5:0.8, or numbers."
+        ),
+    ] = DEFAULT_SPECTRUM,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Predict what each protocol would give, and say what each adversary is guaranteed."""
+    found = read_study(study)
+    if rows is not None and rows < 1:
+        raise DataError(f"rows = {rows} is not a positive number.", hint="Give at least 1.")
+    parse_spectrum(spectrum, found.width)  # refused once, not for every protocol
+    expected = found.expected_rows if rows is None else rows
+    choice = _choice(found)  # what a run would choose, whatever spectrum is asked about here
+    chosen = found.protocol if choice is None else choice.protocol
+    forecasts = _forecasts(found, expected, spectrum)
+    if json:
+        options.print_json(
+            {
+                "protocol": chosen,
+                "reason": None if choice is None else choice.reason,
+                "rows": expected,
+                "spectrum": spectrum,
+                "study_hash": found.hash,
+                "forecasts": [
+                    {**forecast_json(each), "chosen": each.protocol == chosen} for each in forecasts
+                ],
+                "adversaries": adversaries_json(found),
+            }
+        )
+    elif not quiet:
+        print_plan(found, forecasts, chosen, choice, expected, spectrum)
+
+
+@study_app.command("schema")
+def print_schema(
+    out: Annotated[Path | None, typer.Option(help="File to write instead of printing.")] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Print the JSON schema of a study, for editors and other programs."""
+    if out is None:
+        if json or not quiet:
+            options.print_json(schema())
+        return
+    import json as json_format
+
+    if out.exists() and not overwrite:
+        raise OutputError(
+            f"{out} exists.", hint="Choose another --out, or say --overwrite.", code="output-exists"
+        )
+    with replacing(out) as scratch:
+        scratch.write_text(json_format.dumps(schema(), indent=2) + "\n", encoding="utf-8")
+    if json:
+        options.print_json({"out": str(out)})
+    else:
+        console(quiet=quiet).print(f"written to {escape(str(out))}")
+
+
+# -- reading the command line
+
+
+def _name_of(path: Path) -> str:
+    """A study's name from its file's."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", path.stem).lstrip("_.-")[:64]
+    return name or "study"
+
+
+def _site(text: str) -> dict[str, Any]:
+    name, colon, wish = text.partition(":")
+    if not colon:
+        return {"name": name}
+    try:
+        return {"name": name, "epsilon": float(wish)}
+    except ValueError:
+        raise DataError(
+            f"--site {text}: {wish!r} is not a number.",
+            hint="Give a name, or name:epsilon, such as south:0.5.",
+        ) from None
+
+
+def _columns(
+    names: list[str] | None, features: int | None, from_file: str | None
+) -> dict[str, Any]:
+    """The field that says which columns."""
+    given = [each for each in (names, features, from_file) if each is not None]
+    if len(given) != 1:
+        raise DataError(
+            f"{len(given)} of --columns, --features and --from were given.",
+            hint="Say which columns with one of them.",
+            code="columns-or-features",
+        )
+    if from_file is None:
+        return {"columns": names, "features": features}
+    rows = open_rows([from_file])
+    return {"features": rows.features} if rows.names is None else {"columns": tuple(rows.names)}
+
+
+def _site_files(study: Study, given: Sequence[str]) -> dict[str, str]:
+    """File by site."""
+    names = [site.name for site in study.sites]
+    files: dict[str, str] = {}
+    for text in given:
+        name, equals, file = text.partition("=")
+        if not (equals and file):
+            raise DataError(
+                f"--site {text}: not SITE=FILE.", hint=f"For example: --site {names[0]}=rows.csv."
+            )
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            raise DataError(
+                f"--site {text}: the study has no site {name!r}.",
+                hint=f"Did you mean {near[0]!r}?" if near else f"Its sites are {', '.join(names)}.",
+                code="unknown-site",
+            )
+        if name in files:
+            raise DataError(
+                f"--site {text}: site {name!r} is given twice.",
+                hint="Give one file, folder or pattern a site.",
+            )
+        files[name] = file
+    return files
+
+
+def _check_files(study: Study, files: dict[str, str]) -> dict[str, str]:
+    """What was found of each site's file; everything that is wrong is said at once."""
+    found, wrong = {}, []
+    for name, file in files.items():
+        try:
+            found[name] = _fits(study, open_rows([file], columns=study.columns))
+        except EigenveilError as error:
+            wrong.append((name, error))
+    if wrong:
+        raise DataError(
+            "; ".join(f"site {name!r}: {error.message.rstrip('.')}" for name, error in wrong) + ".",
+            hint=wrong[0][1].hint,
+            code=wrong[0][1].code,
+        )
+    return found
+
+
+def _fits(study: Study, rows: RowSource) -> str:
+    if rows.features != study.width:
+        raise DataError(
+            f"its file has {rows.features} columns and the study {study.width}",
+            hint="Name the wanted columns in the study (columns), or mend the file.",
+            code="other-features",
+        )
+    precision = "single" if rows.single else "double"
+    by = "by name" if study.columns is not None else "by number"
+    return f"all {study.width} columns are there ({by}), stored in {precision} precision"
+
+
+def _choice(study: Study) -> Choice | None:
+    """Which protocol 'auto' is, and why; ``None`` where the study names one."""
+    return choose_protocol(study, study.width) if study.protocol == "auto" else None
+
+
+def _forecasts(study: Study, rows: int | None, spectrum: str) -> list[Forecast]:
+    """All protocols' forecasts, and that of all rows in one place."""
+    found = [pooled(study, study.width, rows, spectrum)]
+    for protocol in PROTOCOLS:
+        if protocol == "auto":
+            continue
+        try:
+            found.append(forecast(study.changed(protocol=protocol), study.width, rows, spectrum))
+        except PrivacyError as error:
+            found.append(Forecast(protocol, None, error.message.rstrip("."), 0, 0, 0))
+    return found

@@ -1,0 +1,265 @@
+"""What a study means, for people and for programs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from eigenveil.cli import options
+from eigenveil.cli.report import console
+from eigenveil.federation.choosing import Choice
+from eigenveil.federation.forecast import POOLED, Forecast, forecast
+from eigenveil.federation.study import WEIGHT_BITS, Study
+from eigenveil.privacy.gaussian import epsilon_of_mu, mu_of_epsilon
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """Who might want to know of a row, and how many honest sites' noise protects it.
+
+    ``honest`` counts shares of noise that the adversary certainly does not know; the study's
+    guarantee rests on ``needed`` of them. Fewer: no guarantee is given.
+    """
+
+    name: str
+    honest: int
+    needed: int
+
+    @property
+    def protected(self) -> bool:
+        """Whether the study's guarantee holds against it."""
+        return self.honest >= self.needed
+
+
+def adversaries(study: Study) -> tuple[Adversary, ...]:
+    """Everyone that a study's guarantee is, or might be thought to be, about."""
+    if study.protocol == "local" or len(study.sites) == 1:
+        return (Adversary("anyone who sees the result", 1, 1), Adversary("the aggregator", 1, 1))
+    least, honest = study.fewest_sites, study.honest
+    found = [
+        Adversary("anyone who sees the result", least, honest),
+        # which sees the result and knows its own share of the noise
+        Adversary("another site of the study", max(1, least - 1), honest),
+        Adversary("the aggregator", least, honest),
+    ]
+    if study.collusion:
+        some = f"the aggregator together with up to {_count(study.collusion, 'other site')}"
+        found.append(Adversary(some, honest, honest))
+    if study.masks == "helper":
+        found.append(Adversary("the helper, with the result", least, honest))
+        found.append(Adversary("the helper together with the aggregator", 1, honest))
+    if honest > 1:
+        more = study.collusion + 1
+        found.append(
+            Adversary(
+                f"the aggregator together with {more} or more sites",
+                max(1, len(study.sites) - study.dropouts - more),
+                honest,
+            )
+        )
+    return tuple(found)
+
+
+def summary(study: Study, choice: Choice | None) -> dict[str, Any]:
+    """What the study says, as plain values."""
+    weights = study.weights()
+    return {
+        "name": study.name,
+        "hash": study.hash,
+        "task": study.task,
+        "columns": None if study.columns is None else list(study.columns),
+        "features": study.width,
+        "components": study.components,
+        "epsilon": study.epsilon,
+        "delta": study.delta,
+        "adjacency": study.adjacency,
+        "protocol": study.protocol if choice is None else choice.protocol,
+        "reason": None if choice is None else choice.reason,
+        "masks": study.masks,
+        "sites": [
+            {
+                "name": site.name,
+                "epsilon": study.epsilon if site.epsilon is None else site.epsilon,
+                "weight": weights[site.name] / (1 << WEIGHT_BITS),
+            }
+            for site in study.sites
+        ],
+        "collusion": study.collusion,
+        "dropouts": study.dropouts,
+        "honest_sites": study.honest,
+        "fewest_sites": study.fewest_sites,
+        "neighbours": study.degree,
+        "threshold": study.threshold,
+        "noise": _noise(study if choice is None else study.changed(protocol=choice.protocol)),
+        "adversaries": adversaries_json(study),
+        "notes": list(study.notes),
+    }
+
+
+def adversaries_json(study: Study) -> list[dict[str, Any]]:
+    """The adversaries as plain values."""
+    return [{**asdict(each), "protected": each.protected} for each in adversaries(study)]
+
+
+def _noise(study: Study) -> str:
+    """What each site draws for the second moment, in a sentence."""
+    made = study.plan(study.width, None)
+    budget = made.budgets()["moment"]
+    if budget.mu is None:
+        assert budget.epsilon is not None
+        columns = made.features + 1
+        each = columns if study.protocol == "local" else math.ceil(columns / study.honest)
+        return f"{each} of {columns} columns of either half of the Wishart difference"
+    whole = 1.0 / budget.mu
+    total = f"deviation {whole:.4g} of a row's largest contribution"
+    if study.protocol in ("local", "full", "dpdispca") or study.honest == 1:
+        return f"all of it: {total}"
+    share = whole / math.sqrt(study.honest)
+    return f"deviation {share:.4g} of a row's largest contribution; {study.honest} make {whole:.4g}"
+
+
+_WHAT_IS_SENT: dict[str, str] = {
+    "cape": "the sites send second moments that only their sum shows",
+    "sketch": "the sites send sketches that only their sum shows",
+    "dpdispca": "each site sends the leading directions of its own noisy second moment",
+    "full": "each site sends its own noisy second moment",
+    "local": "the first site sends its noisy second moment, the others nothing",
+}
+
+
+def print_summary(study: Study, choice: Choice | None, checked: dict[str, str]) -> None:
+    """The study in sentences; ``checked`` has what was found in sites' files."""
+    screen = console()
+    said = summary(study, choice)
+    screen.print(
+        f"study {study.name}: {study.task}, {_count(study.components, 'component')} of "
+        f"{_columns_text(study)}"
+    )
+    settled = study if choice is None else study.changed(protocol=choice.protocol)
+    size = options.bytes_text(forecast(settled, study.width, None).message_bytes)
+    screen.print(f"protocol {settled.protocol}: {_WHAT_IS_SENT[settled.protocol]}, {size} a site.")
+    if choice is not None:
+        screen.print(f"  chosen: {choice.reason}")
+    table = Table(title=_count(len(study.sites), "site"))
+    table.add_column("site")
+    table.add_column("epsilon", justify="right")
+    table.add_column("weight", justify="right")
+    if checked:
+        table.add_column("file")
+    for site in said["sites"]:
+        file = [checked.get(site["name"], "not looked at")] if checked else []
+        table.add_row(site["name"], f"{site['epsilon']:g}", f"{site['weight']:.4g}", *file)
+    screen.print(table)
+    screen.print(f"noise of the second moment, each site: {said['noise']}.")
+    if len(study.sites) > 1 and study.protocol != "local":
+        screen.print(
+            f"at least {study.fewest_sites} of {len(study.sites)} sites must take part to the end; "
+            f"the noise of {study.honest} suffices."
+        )
+        screen.print(_masks_text(study))
+    _print_adversaries(study)
+    for note in study.notes:
+        screen.print(f"  note: {note}")
+    screen.print(f"hash {study.hash}: every site's must be the same.")
+
+
+def _columns_text(study: Study) -> str:
+    if study.columns is None:
+        return f"{_count(study.width, 'column')} without names"
+    shown = ", ".join(study.columns[:8]) + (", ..." if study.width > 8 else "")
+    return f"{_count(study.width, 'column')} ({escape(shown)})"
+
+
+def _masks_text(study: Study) -> str:
+    if study.masks == "helper":
+        return "masks: from a trusted helper."
+    text = f"masks: {study.masks}, each site with {study.degree} others"
+    if study.dropouts:
+        text += (
+            f"; of the {study.degree + 1} that hold a share of a site's secrets, "
+            f"{study.threshold} are needed"
+        )
+    return text + "."
+
+
+def _print_adversaries(study: Study) -> None:
+    screen = console()
+    for each in adversaries(study):
+        screen.print(f"against {each.name}: {_promise(study, each)}.")
+    if any(site.epsilon is not None for site in study.sites):
+        screen.print("  note: sites with a smaller epsilon are promised theirs.")
+
+
+def _promise(study: Study, adversary: Adversary) -> str:
+    rest = f"{_count(adversary.honest, 'honest site')}, {adversary.needed} needed"
+    if not adversary.protected and study.delta == 0:
+        return f"no promise (perhaps only the noise of {rest})"
+    if not adversary.protected:
+        wished = mu_of_epsilon(study.epsilon, study.delta)
+        mu = wished * math.sqrt(adversary.needed / adversary.honest)
+        weaker = epsilon_of_mu(mu, study.delta)
+        return f"less than was wished, epsilon = {weaker:.3g} or more (the noise of {rest})"
+    promise = f"({study.epsilon:g}, {study.delta:g})-differential privacy or better"
+    return f"{promise}, {study.adjacency} (the noise of {rest})"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def forecast_json(found: Forecast) -> dict[str, Any]:
+    """A forecast as plain values."""
+    fields = asdict(found)
+    if found.memory_bytes == 0:  # a protocol that this study cannot have
+        fields |= {"message_bytes": None, "round_bytes": None, "memory_bytes": None}
+    return fields
+
+
+def _size(count: int) -> str:
+    return options.bytes_text(count) if count else "-"
+
+
+def print_plan(
+    study: Study,
+    forecasts: Sequence[Forecast],
+    chosen: str,
+    choice: Choice | None,
+    rows: int | None,
+    spectrum: str,
+) -> None:
+    """A table of what each protocol would give, the chosen one marked."""
+    screen = console()
+    amount = "rows not given" if rows is None else f"{rows:,} rows, {spectrum}"
+    table = Table(
+        title=f"{study.name}: {_count(len(study.sites), 'site')}, "
+        f"{_count(study.width, 'column')}, {_count(study.components, 'component')}, {amount}"
+    )
+    table.add_column("protocol")
+    table.add_column("captured energy", justify="right")
+    table.add_column("bytes a site", justify="right")
+    table.add_column("memory", justify="right")
+    table.add_column("note")
+    for each in forecasts:
+        mark = " *" if each.protocol == chosen else ""
+        table.add_row(
+            each.protocol + mark,
+            "-" if each.captured_energy is None else f"{each.captured_energy:.3f}",
+            _size(each.round_bytes),
+            _size(each.memory_bytes),
+            each.note,
+            style="bold" if mark else None,
+        )
+    screen.print(table)
+    screen.print(f"* this study's{'.' if choice is None else ': ' + choice.reason}")
+    screen.print(
+        "captured energy: of the exact subspace's, simulated on Gaussian rows with this spectrum, "
+        f"as many at every site. {POOLED}: for comparison. bytes: the numbers that leave a site."
+    )
+    if rows is None:
+        screen.print("note: give --rows to have the captured energy predicted.")
+    _print_adversaries(study)

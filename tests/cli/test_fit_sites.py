@@ -1,0 +1,149 @@
+"""``eigenveil fit --site``: a study from files to a result, and what is refused."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.datasets import load_digits
+
+from eigenveil import FederatedPCA
+from eigenveil.cli.app import main
+
+NAMES = [f"p{i}" for i in range(16)]
+ROWS = load_digits().data[:, 16:32]
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*words):
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return call
+
+
+@pytest.fixture
+def sites(tmp_path):
+    """Three sites, three formats, columns in another order."""
+    pq.write_table(pa.table(list(ROWS[:700].T), names=NAMES), tmp_path / "a.parquet")
+    south = ROWS[700:1200, ::-1]
+    np.savetxt(tmp_path / "b.csv", south, delimiter=",", header=",".join(NAMES[::-1]), comments="")
+    np.save(tmp_path / "c.npy", ROWS[1200:])
+    given = {"north": "a.parquet", "south": "b.csv", "west": "c.npy"}
+    return [w for name, file in given.items() for w in ("--site", f"{name}={tmp_path / file}")]
+
+
+def test_the_whole_protocol_writes_a_certified_result(sites, tmp_path, run):
+    out = tmp_path / "result"
+    words = ("--protocol", "cape", "-k", 3, "--epsilon", 2, "--out", out)
+    status, said, progress = run("fit", *sites, *words)
+    assert status == 0
+    for text in ("protocol cape", "north", "aggregator", "guarantee:", "next: eigenveil certify"):
+        assert text in said
+    assert "round 3: 3 sites answered" in progress
+    assert {path.name for path in out.iterdir()} == {
+        "model.npz",
+        "certificate.json",
+        "components.csv",
+        "scree.png",
+        "scree.svg",
+        "study.toml",
+    }
+    status, said, _ = run("certify", out)
+    assert status == 0
+    assert "HOLDS" in said
+    assert "aggregator" in said
+    assert run("study", "check", out / "study.toml")[0] == 0
+    assert run("show", out)[0] == 0
+    assert run("transform", out, sites[1].partition("=")[2], "--out", tmp_path / "s.csv")[0] == 0
+    assert FederatedPCA.load(out / "model.npz").guarantee_.certified
+
+
+def test_json_has_views_and_traffic(sites, tmp_path, run):
+    status, said, _ = run("fit", *sites, "-k", 2, "--json", "--out", tmp_path / "r")
+    found = json.loads(said)
+    assert status == 0
+    assert list(found["views"]) == ["outsider", "site", "aggregator"]
+    assert found["traffic"]["north"]["messages"] == 7
+    assert found["protocol"] == "cape"
+
+
+def test_ledgers_are_kept_and_refuse_a_second_time(sites, tmp_path, run):
+    books = tmp_path / "ledgers"
+    words = ("-k", 2, "--ledgers", books)
+    assert run("fit", *sites, *words, "--out", tmp_path / "one")[0] == 0
+    status, _, said = run("fit", *sites, *words, "--out", tmp_path / "two")
+    assert status == 5
+    assert "site north" in said
+    assert not (tmp_path / "two").exists()
+    for name in ("north", "south", "west"):
+        assert run("ledger", "verify", books / f"{name}.ledger")[0] == 0
+    budget = ("--data-set", "default", "--epsilon", 3, "--delta", 1e-6)
+    for name in ("north", "south", "west"):
+        assert run("ledger", "budget", books / f"{name}.ledger", *budget)[0] == 0
+    assert run("fit", *sites, *words, "--out", tmp_path / "two")[0] == 0
+
+
+def test_a_study_file_says_what_is_done(sites, tmp_path, run):
+    file = tmp_path / "study.toml"
+    names = [w for n in ("north", "south", "west") for w in ("--site", n)]
+    words = ("--columns", ",".join(NAMES[:8]), "--components", 3, "--protocol", "sketch")
+    assert run("study", "new", file, *names, *words)[0] == 0
+    status, said, _ = run("fit", *sites[:4], "--study", file, "--out", tmp_path / "r")
+    assert status == 3  # there are no rows of west
+    parquet = ["--site", f"west={sites[1].partition('=')[2]}"]
+    status, said, _ = run("fit", *sites[:4], *parquet, "--study", file, "--out", tmp_path / "r")
+    assert status == 0
+    assert "protocol sketch" in said
+
+
+BAD = [
+    (["--site", "north"], 3, "NAME=FILE"),
+    (["--site", "north=nowhere.csv"], 3, "site north"),
+    (["rows.csv"], 3, "belongs to no site"),
+    (["--mechanism", "wishart"], 3, "protocol"),
+    (["--protocol", "gossip"], 3, "protocol"),
+    (["--collusion", 3], 4, "honest"),
+    (["--dropouts", 1, "--masks", "pairwise"], 4, "modular"),
+    (["--epsilon", 0], 4, "epsilon"),
+    (["--study", "nowhere.toml"], 3, "nowhere.toml"),
+]
+
+
+@pytest.mark.parametrize(("words", "status", "said"), BAD, ids=[str(w) for w, _, _ in BAD])
+def test_what_cannot_be_is_refused_and_nothing_is_written(
+    words, status, said, sites, tmp_path, run
+):
+    found, _, error = run("fit", *sites, *words, "--out", tmp_path / "r")
+    assert found == status
+    assert said in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_site_with_other_columns_is_named(sites, tmp_path, run):
+    np.save(tmp_path / "c.npy", ROWS[:, :10])
+    status, _, error = run("fit", *sites, "--out", tmp_path / "r")
+    assert status == 3
+    assert "site west" in error
+
+
+def test_a_site_with_a_missing_value_is_named_with_its_place(sites, tmp_path, run):
+    spoiled = np.array(ROWS[1200:])
+    spoiled[5, 2] = np.nan
+    np.save(tmp_path / "c.npy", spoiled)
+    status, _, error = run("fit", *sites, "--out", tmp_path / "r")
+    assert status == 3
+    assert "site west" in error
+    assert "row 5" in error
+
+
+def test_files_without_sites_still_mean_one_data_set(sites, tmp_path, run):
+    file = sites[1].partition("=")[2]
+    assert run("fit", file, "-k", 2, "--out", tmp_path / "r", "--quiet")[0] == 0
+    assert run("fit", "--out", tmp_path / "q")[0] == 3
+    assert run("fit", file, "--protocol", "cape", "--out", tmp_path / "q")[0] == 3

@@ -1,0 +1,183 @@
+"""``eigenveil ledger`` as the owner of rows meets it."""
+
+import json
+import sqlite3
+
+import pytest
+
+from eigenveil.cli.app import main
+from eigenveil.federation.ledger import Budget, Ledger, SessionKey
+from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.releases import Noise, ReleaseRecord
+
+STUDY = "9f" * 32
+RELEASE = ReleaseRecord(
+    name="row norms",
+    statistic="norm-histogram",
+    adjacency="add-remove",
+    noise=Noise(kind="gaussian", scale=4.0, size=10, grid=-24),
+)
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*words):
+        with pytest.raises(SystemExit) as ended:
+            main(["ledger", *(str(word) for word in words)])
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return call
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "ledger.sqlite"
+
+
+@pytest.fixture
+def used(path):
+    """A budget, an open session that has charged, and one that ended."""
+    ledger = Ledger(path)
+    ledger.set_budget(Budget("patients", "add-remove", 3.0, 1e-6))
+    for name in ("first", "[bold]second"):
+        key = SessionKey(STUDY, name)
+        reserve = Loss.total([Loss.of(RELEASE)] * 2)
+        ledger.begin(key, data_set="patients", adjacency="add-remove", reserve=reserve, state=b"s")
+        ledger.commit(key, "round 1", request=b"", charges=[RELEASE], make=lambda: (b"reply", None))
+    return path
+
+
+def test_budget_makes_a_ledger_and_says_where_it_stands(path, run):
+    status, out, err = run("budget", path, "--data-set", "[b]", "--epsilon", 2, "--delta", 1e-6)
+    assert (status, err) == (0, "")
+    assert "[b]" in out
+    assert "add-remove" in out
+    assert Ledger(path).budget("[b]", "add-remove") == Budget("[b]", "add-remove", 2.0, 1e-6)
+    words = ("--epsilon", 0, "--delta", 0, "--adjacency", "replace-one", "--quiet")
+    assert run("budget", path, "--data-set", "[b]", *words) == (0, "", "")
+    assert Ledger(path).budget("[b]", "replace-one").epsilon == 0
+
+
+def test_budget_refuses_what_is_none(path, run):
+    status, _, err = run("budget", path, "--data-set", "a", "--epsilon", -1, "--delta", 0)
+    assert status == 4
+    assert "epsilon = -1" in err
+    assert "hint:" in err
+    assert not path.exists()
+    assert run("budget", path, "--data-set", "a", "--epsilon", 1)[0] == 2
+
+
+def test_show(used, run):
+    status, out, _ = run("show", used)
+    assert status == 0
+    for words in ("patients", "replaced", "open", "1 release", "[bold]second", STUDY[:20], "UTC"):
+        assert words in out, words
+
+
+def test_show_json(used, run):
+    status, out, _ = run("show", used, "--json")
+    found = json.loads(out)
+    assert status == 0
+    (standing,) = found["standings"]
+    assert standing["data_set"] == "patients"
+    assert 0 < standing["left_epsilon"] < 3 - standing["spent_epsilon"]
+    assert [session["outcome"] for session in found["sessions"]] == ["replaced", None]
+    assert found["sessions"][0]["charges"] == [
+        {"entry": 3, "step": "round 1", "releases": ["row norms"]}
+    ]
+
+
+def test_json_has_no_infinity(used, run):
+    run("budget", used, "--data-set", "patients", "--epsilon", 3, "--delta", 0, "--quiet")
+    _, out, _ = run("show", used, "--json")
+    assert "Infinity" not in out
+    assert json.loads(out)["standings"][0]["spent_epsilon"] is None
+
+
+def test_many_sessions_are_cut_to_the_last(used, run):
+    ledger = Ledger(used)
+    for turn in range(25):
+        key = SessionKey(f"{turn:064x}", "s")
+        ledger.begin(
+            key, data_set="patients", adjacency="add-remove", reserve=Loss(), state=b"", note=""
+        )
+    _, out, _ = run("show", used)
+    assert "the last 20 of 27" in out
+    assert "replaced" not in out
+
+
+def test_verify(used, run):
+    status, out, _ = run("verify", used)
+    assert status == 0
+    assert out.startswith("HOLDS")
+    status, out, _ = run("verify", used, "--json")
+    last = list(Ledger(used).entries())[-1]
+    assert json.loads(out) == {
+        "holds": True,
+        "entries": 6,
+        "last": last.hash,
+        "wrong": None,
+        "explanation": "Every entry is as it was written.",
+    }
+    assert run("verify", used, "--quiet") == (0, "", "")
+
+
+def test_verify_names_the_first_wrong_entry(used, run):
+    connection = sqlite3.connect(used)
+    connection.execute("DROP TRIGGER ledger_entries_no_update")
+    connection.execute("UPDATE ledger_entries SET body = replace(body, '4.0', '5.0')")
+    connection.commit()
+    connection.close()
+    status, out, _ = run("verify", used)
+    assert status == 8
+    assert out.startswith("DOES NOT HOLD")
+    assert "Entry 3 " in out
+    status, out, _ = run("verify", used, "--json")
+    assert (status, json.loads(out)["wrong"]) == (8, 3)
+    status, _, err = run("show", used)
+    assert status == 3
+    assert "entry 3" in err
+
+
+def test_export(used, tmp_path, run):
+    status, out, _ = run("export", used)
+    entries = [json.loads(line) for line in out.splitlines()]
+    assert status == 0
+    assert [entry["kind"] for entry in entries] == [
+        "budget", "begin", "charge", "end", "begin", "charge"
+    ]  # fmt: skip
+    assert out.splitlines() == [entry.line() for entry in Ledger(used).entries()]
+    assert run("export", used, "--out", tmp_path / "entries.jsonl") == (0, "", "")
+    assert (tmp_path / "entries.jsonl").read_text() == out
+    status, _, err = run("export", used, "--out", tmp_path / "no" / "entries.jsonl")
+    assert status == 7
+    assert "hint:" in err
+
+
+def test_end_frees_what_is_reserved(used, run):
+    status, out, _ = run("end", used, "--study", STUDY)
+    assert status == 0
+    assert out.startswith("1 session ended")
+    assert [account.is_open for account in Ledger(used).accounts()] == [False, False]
+    _, out, _ = run("end", used, "--study", STUDY)
+    assert "nothing changed" in out
+    assert run("end", used, "--study", "of another", "--quiet") == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("show",), ("show", "--json"), ("verify",), ("export",), ("end", "--study", STUDY)],
+)
+def test_looking_does_not_make_a_ledger(path, tmp_path, run, words):
+    status, out, err = run(words[0], path, *words[1:])
+    assert (status, out) == (7, "")
+    assert str(path) in err
+    assert "eigenveil ledger budget" in err
+    status, _, err = run(words[0], tmp_path, *words[1:])
+    assert status == 7
+    assert list(tmp_path.iterdir()) == []
+    path.write_text("some notes\n")
+    status, _, err = run(words[0], path, *words[1:])
+    assert status == 3
+    assert "not a ledger" in err

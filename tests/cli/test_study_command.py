@@ -1,0 +1,292 @@
+"""``eigenveil study`` as a consortium meets it."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from eigenveil.cli.app import main
+from eigenveil.cli.study_report import adversaries
+from eigenveil.federation.study import make_study
+from eigenveil.federation.study_file import read_study
+
+NAMES = ["age", "weight", "bmi", "pulse"]
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*words):
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return call
+
+
+@pytest.fixture
+def rows(tmp_path):
+    path = tmp_path / "north.parquet"
+    values = np.arange(40.0).reshape(4, 10)
+    pq.write_table(pa.table(list(values), names=NAMES), path)
+    return path
+
+
+@pytest.fixture
+def file(tmp_path, rows, run):
+    path = tmp_path / "trial.toml"
+    sites = [word for name in ("north", "south", "east", "west") for word in ("--site", name)]
+    status, _, _ = run("study", "new", path, *sites, "--from", rows, "--quiet")
+    assert status == 0
+    return path
+
+
+def test_new_writes_a_study_that_names_its_protocol(tmp_path, rows, run):
+    path = tmp_path / "my trial.toml"
+    status, out, _ = run(
+        *("study", "new", path, "--site", "north", "--site", "south:0.5", "--from", rows),
+        *("-k", 3, "--epsilon", 2, "--collusion", 1, "--row-norm", 5),
+    )
+    assert status == 0
+    made = read_study(path)
+    assert made.name == "my-trial"
+    assert made.columns == tuple(NAMES)
+    assert (made.components, made.epsilon, made.row_norm) == (3, 2.0, 5.0)
+    assert [site.epsilon for site in made.sites] == [None, 0.5]
+    assert made.protocol == "cape"
+    assert made.hash in out
+    assert "next: eigenveil study check" in out
+    assert "# " in path.read_text()
+
+
+def test_new_takes_columns_features_or_a_file(tmp_path, run):
+    np.save(tmp_path / "rows.npy", np.ones((3, 6)))
+    cases = (("--columns", "a,b, c"), 3), (("--features", 5), 5), (("--from", "rows.npy"), 6)
+    for index, (words, width) in enumerate(cases):
+        words = [tmp_path / word if word == "rows.npy" else word for word in words]
+        path = tmp_path / f"s{index}.toml"
+        status, out, _ = run("study", "new", path, "--site", "a", *words, "--json")
+        assert status == 0
+        assert json.loads(out)["features"] == read_study(path).width == width
+    for words in ((), ("--features", 5, "--columns", "a,b")):
+        status, _, err = run("study", "new", tmp_path / "n.toml", "--site", "a", *words)
+        assert status == 3
+        assert "--columns, --features and --from" in err
+
+
+def test_new_keeps_an_existing_file(file, run):
+    before = file.read_text()
+    words = ("study", "new", file, "--site", "a", "--features", 3)
+    status, _, err = run(*words)
+    assert status == 7
+    assert "exists" in err
+    assert file.read_text() == before
+    status, _, _ = run(*words, "--overwrite", "--quiet")
+    assert status == 0
+    assert read_study(file).width == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("--collusion", 1), 4, "honest"),
+        (("--epsilon", 0), 4, "epsilon = 0"),
+        (("--protocol", "magic"), 3, "protocol = 'magic'"),
+        (("--delta", 0, "--protocol", "sketch"), 4, "delta = 0"),
+        (("--site", "a:much"), 3, "'much'"),
+        (("--site", "a b"), 3, "a b"),
+        (("-k", 9), 3, "components = 9"),
+        (("--center", "nowhere.npy"), 3, "nowhere.npy"),
+    ],
+)
+def test_new_refuses_in_words_and_writes_nothing(words, status, said, tmp_path, run):
+    path = tmp_path / "s.toml"
+    code, out, err = run("study", "new", path, "--site", "north", "--features", 4, *words)
+    assert code == status
+    assert out == ""
+    assert said in err
+    assert "hint: " in err
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_check_says_what_the_study_means(file, run):
+    status, out, err = run("study", "check", file)
+    assert (status, err) == (0, "")
+    made = read_study(file)
+    for words in ("age, weight, bmi, pulse", "cape", "north", "4 sites", made.hash, "against"):
+        assert words in out
+    status, out, _ = run("study", "check", file, "--json")
+    found = json.loads(out)
+    assert found["hash"] == made.hash
+    assert found["honest_sites"] == 4
+    assert [site["weight"] for site in found["sites"]] == [1.0] * 4
+    assert found["adversaries"][0]["protected"] is True
+    status, out, _ = run("study", "check", file, "--quiet")
+    assert (status, out) == (0, "")
+
+
+def test_check_explains_dropouts_wishes_and_automatic_choices(file, run):
+    text = file.read_text().replace('protocol = "cape"', 'protocol = "auto"')
+    text = text.replace("dropouts = 0", "dropouts = 1").replace("delta = 1e-06", "delta = 0.0")
+    text = text.replace('name = "west"', 'name = "west"\nepsilon = 0.25')
+    file.write_text(text)
+    status, out, _ = run("study", "check", file)
+    assert status == 0
+    for words in ("delta = 0 is proved", "3 of 4 sites", "3 are needed", "Wishart", "0.249"):
+        assert words in out
+
+
+def test_check_looks_at_sites_files(file, rows, tmp_path, run):
+    status, out, _ = run("study", "check", file, "--site", f"north={rows}")
+    assert status == 0
+    assert "all 4 columns are there" in out
+    bad = tmp_path / "south.csv"
+    bad.write_text("age,weight,bmi\n1,2,3\n")
+    text = tmp_path / "east.csv"
+    text.write_text("age,weight,bmi,pulse\n1,2,3,fast\n")
+    status, out, err = run(
+        *("study", "check", file, "--site", f"north={rows}", "--site", f"south={bad}"),
+        *("--site", f"east={text}", "--site", f"west={tmp_path / 'none.csv'}"),
+    )
+    assert status == 3
+    assert out == ""
+    assert "site 'south'" in err
+    assert "no column 'pulse'" in err
+    assert "site 'east'" in err
+    assert "column 'pulse' is" in err
+    assert "site 'west'" in err
+    assert "does not exist" in err
+    assert "site 'north'" not in err
+
+
+def test_check_counts_columns_without_names(tmp_path, run):
+    path = tmp_path / "s.toml"
+    run("study", "new", path, "--site", "a", "--features", 4, "--quiet")
+    for width, expected in ((4, 0), (5, 3)):
+        np.save(tmp_path / "a.npy", np.ones((3, width)))
+        status, _, err = run("study", "check", path, "--site", f"a={tmp_path / 'a.npy'}")
+        assert status == expected
+    assert "site 'a'" in err
+    assert "5 columns and the study 4" in err
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "said"),
+    [
+        (("components = 2", "componets = 2"), 3, "Did you mean 'components'?"),
+        (("components = 2", "components = two"), 3, "line "),
+        (("collusion = 0", "collusion = 4"), 4, "1 too few"),
+        (('name = "south"', 'name = "north"'), 3, "'north' is there twice"),
+        (("epsilon = 1.0", "epsilon = 'much'"), 3, "epsilon = 'much'"),
+    ],
+)
+def test_a_wrong_file_is_located(change, status, said, file, run):
+    assert change[0] in file.read_text()
+    file.write_text(file.read_text().replace(*change))
+    for command in ("check", "plan"):
+        code, out, err = run("study", command, file)
+        assert code == status
+        assert out == ""
+        assert "trial.toml" in err
+        assert said in err
+        assert "Traceback" not in err
+
+
+def test_wrong_words_on_the_line(file, rows, run):
+    for words, said in (
+        (("nowhere.toml",), "nowhere.toml"),
+        ((file, "--site", f"nort={rows}"), "Did you mean 'north'?"),
+        ((file, "--site", "north"), "SITE=FILE"),
+        ((file, "--site", f"north={rows}", "--site", f"north={rows}"), "twice"),
+    ):
+        status, _, err = run("study", "check", *words)
+        assert status == 3
+        assert said in err
+    for words in (("--rows", 0), ("--spectrum", "other:1")):
+        status, _, err = run("study", "plan", file, *words)
+        assert status == 3
+        assert "hint: " in err
+
+
+def test_plan_compares_all_protocols(file, run):
+    status, out, _ = run("study", "plan", file, "--rows", 2000)
+    assert status == 0
+    for words in ("pooled", "cape *", "sketch", "dpdispca", "full", "local", "against the aggreg"):
+        assert words in out
+    status, out, _ = run("study", "plan", file, "--rows", 2000, "--json")
+    found = json.loads(out)
+    by_name = {each["protocol"]: each for each in found["forecasts"]}
+    assert set(by_name) == {"pooled", "cape", "sketch", "dpdispca", "full", "local"}
+    assert [name for name, each in by_name.items() if each["chosen"]] == ["cape"]
+    assert by_name["cape"]["message_bytes"] == 80
+    assert 0 < by_name["cape"]["captured_energy"] <= 1
+
+
+def test_plan_without_rows_still_counts(file, run):
+    status, out, _ = run("study", "plan", file)
+    assert status == 0
+    assert "give --rows" in out
+    file.write_text(file.read_text().replace("# expected_rows = 100000", "expected_rows = 1000"))
+    status, out, _ = run("study", "plan", file)
+    assert "1,000 rows" in out
+    assert "give --rows" not in out
+
+
+def test_plan_says_which_protocols_cannot_be(file, run):
+    file.write_text(file.read_text().replace("delta = 1e-06", "delta = 0.0"))
+    status, out, _ = run("study", "plan", file, "--json")
+    assert status == 0
+    sketch = next(e for e in json.loads(out)["forecasts"] if e["protocol"] == "sketch")
+    assert sketch["message_bytes"] is None
+    assert "delta = 0" in sketch["note"]
+
+
+def test_schema_is_printed_and_written(tmp_path, run):
+    status, out, _ = run("study", "schema")
+    assert status == 0
+    assert json.loads(out)["properties"]["epsilon"]["exclusiveMinimum"] == 0
+    path = tmp_path / "schema.json"
+    status, _, _ = run("study", "schema", "--out", path)
+    assert status == 0
+    assert json.loads(path.read_text()) == json.loads(out)
+    status, _, err = run("study", "schema", "--out", path)
+    assert status == 7
+    assert "exists" in err
+
+
+def test_help_and_missing_words(run):
+    for words in (("study",), ("study", "new"), ("study", "check"), ("study", "nothing")):
+        status, out, err = run(*words)
+        assert status in (0, 2)
+        assert "Traceback" not in out + err
+    status, out, _ = run("study", "--help")
+    for command in ("new", "check", "plan", "schema"):
+        assert command in out
+
+
+def test_adversaries_are_counted():
+    def found(**changes):
+        usual = {"name": "t", "features": 4, "components": 1}
+        sites = [{"name": f"s{i}"} for i in range(9)]
+        made = make_study(**(usual | {"sites": sites} | changes))
+        return {each.name: (each.honest, each.protected) for each in adversaries(made)}
+
+    assert found(collusion=2, dropouts=2) == {
+        "anyone who sees the result": (7, True),
+        "another site of the study": (6, True),
+        "the aggregator": (7, True),
+        "the aggregator together with up to 2 other sites": (5, True),
+        "the aggregator together with 3 or more sites": (4, False),
+    }
+    assert found()["another site of the study"] == (8, False)
+    helped = found(masks="helper")
+    assert helped["the helper together with the aggregator"] == (1, False)
+    assert helped["the helper, with the result"] == (9, True)
+    assert found(protocol="local") == {
+        "anyone who sees the result": (1, True),
+        "the aggregator": (1, True),
+    }
+    assert "the aggregator together with 9 or more sites" not in found(collusion=8)
