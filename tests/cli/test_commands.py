@@ -9,7 +9,6 @@ import pytest
 from sklearn.datasets import load_digits
 
 from eigenveil import PrivatePCA
-from eigenveil.cli.app import main
 
 NAMES = [f"p{i}" for i in range(16)]
 
@@ -20,17 +19,6 @@ def rows(tmp_path):
     data = load_digits().data[:, 16:32]
     pq.write_table(pa.table(list(data.T), names=NAMES), path)
     return path
-
-
-@pytest.fixture
-def run(capsys):
-    def call(*words):
-        with pytest.raises(SystemExit) as ended:
-            main([str(word) for word in words])
-        out, err = capsys.readouterr()
-        return ended.value.code, out, err
-
-    return call
 
 
 @pytest.fixture

@@ -9,21 +9,9 @@ import pytest
 from sklearn.datasets import load_digits
 
 from eigenveil import FederatedPCA
-from eigenveil.cli.app import main
 
 NAMES = [f"p{i}" for i in range(16)]
 ROWS = load_digits().data[:, 16:32]
-
-
-@pytest.fixture
-def run(capsys):
-    def call(*words):
-        with pytest.raises(SystemExit) as ended:
-            main([str(word) for word in words])
-        out, err = capsys.readouterr()
-        return ended.value.code, out, err
-
-    return call
 
 
 @pytest.fixture

@@ -7,23 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from eigenveil.cli.app import main
 from eigenveil.cli.study_report import adversaries
 from eigenveil.federation.study import make_study
 from eigenveil.federation.study_file import read_study
 
 NAMES = ["age", "weight", "bmi", "pulse"]
-
-
-@pytest.fixture
-def run(capsys):
-    def call(*words):
-        with pytest.raises(SystemExit) as ended:
-            main([str(word) for word in words])
-        out, err = capsys.readouterr()
-        return ended.value.code, out, err
-
-    return call
 
 
 @pytest.fixture

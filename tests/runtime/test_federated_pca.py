@@ -126,6 +126,26 @@ def test_frames_are_matched_by_name_and_sparse_rows_are_taken():
     assert FederatedPCA(3).fit(sparse).components_.shape == (3, 64)
 
 
+EDITS = [
+    {"collusion": 0},
+    {"dropouts": 1, "taking_part": 2},
+    {"masks": "none"},
+    {"sites": 4, "taking_part": 4},
+    {"protocol": "sketch"},
+]
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=str)
+def test_an_edited_certificate_does_not_hold(edit):
+    model = FederatedPCA(3, collusion=1, random_state=None).fit(PARTS)
+    certificate = model.certificate_
+    assert check(certificate).holds
+    federation = certificate.federation.model_copy(update=edit)
+    verdict = check(certificate.model_copy(update={"federation": federation}))
+    assert verdict.word == "DOES NOT HOLD"
+    assert not check(certificate.model_copy(update={"study": None})).holds
+
+
 def test_it_is_an_estimator(tmp_path):
     model = FederatedPCA(4, epsilon=2.0, protocol="sketch", collusion=1)
     assert clone(model).get_params() == model.get_params()

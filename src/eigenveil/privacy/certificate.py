@@ -178,7 +178,32 @@ def plan_hash(plan: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _check_study(certificate: Certificate) -> None:
+    """What the guarantees depend on is what the sites agreed on."""
+    federation, study = certificate.federation, certificate.study
+    if federation is None:
+        return
+    if study is None:
+        raise PrivacyError("No study is recorded that the sites agreed on.")
+    alone = federation.sites == 1
+    said = {
+        "protocol": federation.protocol,
+        "epsilon": certificate.wish.epsilon,
+        "delta": certificate.wish.delta,
+        "adjacency": certificate.wish.adjacency,
+        "collusion": study.get("collusion") if alone else federation.collusion,
+        "dropouts": study.get("dropouts") if alone else federation.dropouts,
+        "masks": study.get("masks") if alone else federation.masks,
+    }
+    for name, value in said.items():
+        if study.get(name) != value:
+            raise PrivacyError(f"{name} = {value!r} is not what the recorded study says.")
+    if not alone and len(study.get("sites", ())) != federation.sites:
+        raise PrivacyError(f"{federation.sites} sites are not those of the recorded study.")
+
+
 def _check_whole(certificate: Certificate) -> None:
+    _check_study(certificate)
     plan = certificate.plan
     if plan_hash(plan) != certificate.plan_hash:
         raise PrivacyError("The plan is not the one whose hash is recorded.")
