@@ -83,6 +83,10 @@ def test_a_study_file_says_what_is_done(sites, tmp_path, run):
     assert run("study", "new", file, *names, *words)[0] == 0
     status, said, _ = run("fit", *sites[:4], "--study", file, "--out", tmp_path / "r")
     assert status == 3  # there are no rows of west
+    words = ("--study", file, "--epsilon", 2, "--out", tmp_path / "r")
+    status, _, error = run("fit", *sites, *words)
+    assert status == 3
+    assert "epsilon is for the study to say" in error
     parquet = ["--site", f"west={sites[1].partition('=')[2]}"]
     status, said, _ = run("fit", *sites[:4], *parquet, "--study", file, "--out", tmp_path / "r")
     assert status == 0

@@ -20,6 +20,7 @@ from eigenveil.moments import release
 from eigenveil.moments.release import coordinates
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import ArrayRows
+from eigenveil.privacy.accountant import Loss
 
 DELTA = 1e-5
 LIMIT = 1 << 24
@@ -100,9 +101,9 @@ class Consortium:
         ledger = self.ledgers[name]
         (standing,) = ledger.standings()
         accounts = ledger.accounts()
-        assert standing.spent == type(standing.spent).total(a.charged() for a in accounts)
+        assert standing.spent == Loss.total(a.charged() for a in accounts)
         if not any(a.is_open for a in accounts):
-            assert standing.reserved == type(standing.reserved)()
+            assert standing.reserved == Loss()
         assert ledger.verify().holds
         return standing
 
@@ -164,6 +165,20 @@ def until(run, wire, step):
     while call.method != step:
         call = run.send(wire.call(call.method, call.payloads, call.timeout))
     return call
+
+
+def at(consortium, step, session=None):
+    """The call of a step, about to be carried, after everything before it."""
+    run = Aggregator(consortium.study, session=session).run()
+    return until(run, Wire(consortium.parties), step)
+
+
+NOTHING = Loss()
+
+
+def spent(consortium, name):
+    """What a site's ledger has spent, all its entries checked."""
+    return consortium.check_books(name).spent
 
 
 @dataclass

@@ -361,7 +361,7 @@ def test_a_refusal_never_repeats_a_long_field():
     "body",
     [
         bodies.JoinRequest(),
-        bodies.KeysRequest(taking_part=3, neighbours={}, rows=5),
+        bodies.KeysRequest(lost=("a",), neighbours={}, rows=5),
         bodies.KeysReply(sealed={"north": "00ff"}),
         bodies.SharesRequest(sealed={}),
         bodies.RoundRequest(turn=2, asks=(bodies.AskBody(**ASK),)),

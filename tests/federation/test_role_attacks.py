@@ -15,6 +15,7 @@ from roles_tools import (
     Consortium,
     Wire,
     ask,
+    at,
     changed,
     refusal,
     request_of,
@@ -26,18 +27,11 @@ from roles_tools import (
 from eigenveil.errors import ProtocolError
 from eigenveil.federation import bodies
 from eigenveil.federation.aggregator import Aggregator
-from eigenveil.federation.hiding import threshold
+from eigenveil.federation.graph import threshold
 from eigenveil.federation.keys import Context, SiteKeys
 from eigenveil.federation.messages import AGGREGATOR, HELPER, decode
 from eigenveil.privacy.accountant import Loss
 from statistics_tools import FALSE_ALARM, chi_square
-
-
-def at(consortium, step, session="s"):
-    """The call of a step, about to be carried, after everything before it."""
-    return until(
-        Aggregator(consortium.study, session=session).run(), Wire(consortium.parties), step
-    )
 
 
 def body_of(request):
@@ -82,52 +76,75 @@ def test_neighbours_that_do_not_hide_a_site_are_refused(kind, dropouts, tmp_path
     if kind == "pairwise" and dropouts:
         return
     consortium = Consortium(study_of(4, masks=kind, dropouts=dropouts), tmp_path)
-    call, party = at(consortium, "keys"), consortium.parties["s0"]
+    call, party = at(consortium, "keys", "s"), consortium.parties["s0"]
     request = call.payloads["s0"]
     own = ask(party, "s0", request_of(consortium.study, "s", "join", bodies.JoinRequest()))
     right = body_of(request)["neighbours"]
     for what, wrong in wrong_neighbours(consortium.study, right, own.body["keys"]).items():
         code = refusal(party, "s0", changed(request, body={"neighbours": wrong}))
-        assert code in ("too-few-sites", "bad-key"), what
+        assert code in ("other-neighbours", "bad-key"), what
     assert ask(party, "s0", request).step == "keys"
 
 
-@pytest.mark.parametrize(("dropouts", "counts"), [(0, (0, 1, 3, 5)), (1, (1, 2, 5, 10**9))])
-def test_too_few_or_too_many_that_take_part_are_refused(dropouts, counts, tmp_path):
+@pytest.mark.parametrize(
+    ("dropouts", "lost", "code"),
+    [
+        (0, ["s3"], "too-few-sites"),
+        (1, ["s2", "s3"], "too-few-sites"),
+        (1, ["s3", "s3"], "unknown-site"),
+        (1, ["s0"], "unknown-site"),
+        (1, ["s9"], "unknown-site"),
+        (1, ["s3"], "other-neighbours"),  # it is named as one
+        (1, "s3", "malformed"),
+        (1, 1, "malformed"),
+    ],
+)
+def test_whoever_is_lost_is_a_site_and_one_of_few(dropouts, lost, code, tmp_path):
     consortium = Consortium(study_of(4, dropouts=dropouts), tmp_path)
-    call, party = at(consortium, "keys"), consortium.parties["s0"]
-    for count in counts:
-        request = changed(call.payloads["s0"], body={"taking_part": count})
-        assert refusal(party, "s0", request) in ("too-few-sites", "malformed")
+    call, party = at(consortium, "keys", "s"), consortium.parties["s0"]
+    request = changed(call.payloads["s0"], body={"lost": lost})
+    assert refusal(party, "s0", request) == code
 
 
-def test_more_neighbours_than_take_part_are_refused(tmp_path):
-    """Else a site would count one of them as lost already, and have its mask with it."""
-    consortium = Consortium(study_of(4, dropouts=1), tmp_path)
-    call, party = at(consortium, "keys"), consortium.parties["s0"]
-    request = changed(call.payloads["s0"], body={"taking_part": 3})
-    assert refusal(party, "s0", request) == "too-few-sites"
+def test_an_aggregator_cannot_split_the_sites_into_groups(tmp_path):
+    """On a ring, who the neighbours are follows from the study; a clique of some is refused.
+
+    Else the sums of each group would come out, with the noise of that group alone.
+    """
+    consortium = Consortium(study_of(9, neighbours=2), tmp_path)
+    join = request_of(consortium.study, "s", "join", bodies.JoinRequest())
+    parties = consortium.parties
+    keys = {name: ask(parties[name], name, join).body["keys"] for name in parties}
+    for group in (["s0", "s1", "s2"], ["s0", "s3", "s6"]):
+        for name in group:
+            others = {other: keys[other] for other in group if other != name}
+            request = request_of(
+                consortium.study, "s", "keys", bodies.KeysRequest(neighbours=others)
+            )
+            right = group == ["s0", "s1", "s2"] and name == "s1"
+            if not right:
+                assert refusal(parties[name], name, request) == "other-neighbours"
 
 
 @pytest.mark.parametrize("kind", ["helper", "none"])
 def test_where_no_pairs_share_masks_neighbours_are_refused(kind, tmp_path):
     fields = {"protocol": "local"} if kind == "none" else {"masks": kind}
     consortium = Consortium(study_of(3, **fields), tmp_path)
-    call, party = at(consortium, "keys"), consortium.parties["s0"]
+    call, party = at(consortium, "keys", "s"), consortium.parties["s0"]
     named = changed(call.payloads["s0"], body={"neighbours": {"s1": keys_of(1)}})
-    assert refusal(party, "s0", named) == "too-few-sites"
+    assert refusal(party, "s0", named) == "other-neighbours"
 
 
 def test_keys_are_agreed_on_once(tmp_path):
     """A second list, of other neighbours, would seal other shares with the same key."""
     consortium = Consortium(study_of(4, dropouts=1), tmp_path)
-    call, party = at(consortium, "keys"), consortium.parties["s0"]
+    call, party = at(consortium, "keys", "s"), consortium.parties["s0"]
     request = call.payloads["s0"]
     first = party.handle(request)
     assert party.handle(request) == first
     neighbours = body_of(request)["neighbours"]
     fewer = {name: neighbours[name] for name in ("s1", "s2")}
-    other = changed(request, body={"neighbours": fewer, "taking_part": 3})
+    other = changed(request, body={"neighbours": fewer, "lost": ["s3"]})
     assert refusal(party, "s0", other) == "step-asked-differently"
     for step in ("keys 2", "keys ", "keys\t"):
         assert refusal(party, "s0", changed(other, step=step)) == "unknown-step"
@@ -159,7 +176,7 @@ def test_without_neighbours_no_round_is_answered(dropouts, kind, tmp_path):
 def test_shares_that_are_withheld_count_as_lost(tmp_path):
     """Whoever's shares a site lacks, it makes no mask with: at most as many as may be lost."""
     consortium = Consortium(study_of(5, dropouts=1), tmp_path)
-    call, party = at(consortium, "shares"), consortium.parties["s0"]
+    call, party = at(consortium, "shares", "s"), consortium.parties["s0"]
     request = call.payloads["s0"]
     sealed = body_of(request)["sealed"]
     for kept in (["s1", "s2"], ["s1"], []):
@@ -194,7 +211,7 @@ def test_shares_that_are_withheld_count_as_lost(tmp_path):
 )
 def test_shares_that_were_changed_on_the_way_are_refused(tamper, tmp_path):
     consortium = Consortium(study_of(4, dropouts=1), tmp_path)
-    call, party = at(consortium, "shares"), consortium.parties["s0"]
+    call, party = at(consortium, "shares", "s"), consortium.parties["s0"]
     request = call.payloads["s0"]
     tampered = changed(request, body={"sealed": tamper(body_of(request)["sealed"])})
     assert refusal(party, "s0", tampered) in ("bad-seal", "unknown-site")
@@ -212,7 +229,7 @@ def test_shares_that_are_too_short_are_refused(tmp_path):
         )
 
     with mock.patch.object(SiteKeys, "seal", short):
-        call = at(consortium, "shares")
+        call = at(consortium, "shares", "s")
     assert refusal(consortium.parties["s0"], "s0", call.payloads["s0"]) == "malformed"
 
 
@@ -268,7 +285,7 @@ def test_masks_of_sites_that_were_asked_different_things_do_not_cancel(kind, fie
 
 def test_the_helpers_mask_is_for_one_question(tmp_path):
     consortium = Consortium(study_of(3, masks="helper"), tmp_path)
-    call, party = at(consortium, "round 1"), consortium.parties["s0"]
+    call, party = at(consortium, "round 1", "s"), consortium.parties["s0"]
     (first,) = body_of(call.payloads["s0"])["asks"]
     other = changed(call.payloads["s0"], body={"asks": [first | {"name": "another"}]})
     assert refusal(party, "s0", other) == "bad-seal"
@@ -278,7 +295,7 @@ def test_the_helpers_mask_is_for_one_question(tmp_path):
 def test_the_helper_gives_no_masks_to_a_changed_key(tmp_path):
     """Under a key of the aggregator's own it could read a mask that a site will use."""
     consortium = Consortium(study_of(3, masks="helper"), tmp_path)
-    call, helper = at(consortium, "masks 1"), consortium.parties[HELPER]
+    call, helper = at(consortium, "masks 1", "s"), consortium.parties[HELPER]
     helper.handle(call.payloads[HELPER])
     channels = body_of(call.payloads[HELPER])["channels"]
     mine = SiteKeys(bytes(32), Context("a", "b")).channel_public_key().hex()
@@ -289,7 +306,7 @@ def test_the_helper_gives_no_masks_to_a_changed_key(tmp_path):
 def test_one_site_asked_alone_shows_nothing(tmp_path):
     """Nobody else is asked: what it sent cannot be told from chance, and nobody helps."""
     consortium = Consortium(study_of(4, dropouts=1, features=8, row_bound=None), tmp_path)
-    call, party = at(consortium, "round 1"), consortium.parties["s0"]
+    call, party = at(consortium, "round 1", "s"), consortium.parties["s0"]
     with silence():
         words = ask(party, "s0", call.payloads["s0"]).arrays["sum 0"]
     counts = np.bincount(words.view(np.uint8) // 16, minlength=16)
@@ -302,7 +319,7 @@ def test_one_site_asked_alone_shows_nothing(tmp_path):
 
 def test_unmasking_is_for_as_many_as_the_noise_was_made_for(tmp_path):
     consortium = Consortium(study_of(5, dropouts=2), tmp_path)
-    call, party = at(consortium, "unmask 1"), consortium.parties["s0"]
+    call, party = at(consortium, "unmask 1", "s"), consortium.parties["s0"]
     for taking_part in (1, 2, 6):
         request = changed(call.payloads["s0"], body={"taking_part": taking_part})
         assert refusal(party, "s0", request) == "too-few-sites"

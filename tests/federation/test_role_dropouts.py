@@ -23,7 +23,7 @@ from roles_tools import (
 from eigenveil.errors import ProtocolError
 from eigenveil.federation import masks
 from eigenveil.federation.aggregator import Aggregator
-from eigenveil.federation.hiding import threshold
+from eigenveil.federation.graph import threshold
 from eigenveil.federation.keys import Context, join_secret, self_key
 from eigenveil.federation.messages import AGGREGATOR, decode
 from eigenveil.federation.sums import Terms

@@ -31,7 +31,7 @@ from roles_tools import (
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.aggregator import Aggregator
-from eigenveil.federation.hiding import threshold
+from eigenveil.federation.graph import threshold
 from eigenveil.federation.messages import AGGREGATOR, REFUSED, Message, decode, encode
 
 

@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from roles_tools import (
     LIMIT,
+    NOTHING,
     Consortium,
     Wire,
     ask,
+    at,
     carry,
     changed,
     refusal,
@@ -23,6 +25,7 @@ from roles_tools import (
     rows_of,
     run_study,
     silence,
+    spent,
     study_of,
     until,
     wished_budget,
@@ -31,27 +34,12 @@ from roles_tools import (
 from eigenveil.errors import BudgetExceeded, DataError, ProtocolError
 from eigenveil.federation import bodies
 from eigenveil.federation.aggregator import Aggregator
-from eigenveil.federation.helper import Helper
 from eigenveil.federation.keys import SiteKeys
 from eigenveil.federation.ledger import Ledger
 from eigenveil.federation.messages import AGGREGATOR, HELPER, REFUSED, Message, decode, encode
 from eigenveil.federation.site import Site
 from eigenveil.moments.source import ArrayRows
 from eigenveil.noise.source import SecureSource
-from eigenveil.privacy.accountant import Loss
-
-NOTHING = Loss()
-
-
-def at(consortium, step, session=None):
-    """The call of a step, about to be carried, after everything before it."""
-    wire = Wire(consortium.parties)
-    return until(Aggregator(consortium.study, session=session).run(), wire, step)
-
-
-def spent(consortium, name):
-    """What a site's ledger has spent, all its entries checked."""
-    return consortium.check_books(name).spent
 
 
 def check_unharmed(consortium, step, but="s0"):
@@ -288,6 +276,15 @@ def test_rounds_only_go_forward(step, turn, code, tmp_path):
     party.handle(call.payloads["s0"])
     request = changed(call.payloads["s0"], body={"turn": turn}, step=step)
     assert refusal(party, "s0", request) == code
+    assert len(consortium.charged("s0", "s")) == 1
+
+
+def test_a_round_that_was_left_out_is_not_answered_later(tmp_path):
+    consortium = Consortium(study_of(3), tmp_path)
+    call, party = at(consortium, "round 1", session="s"), consortium.parties["s0"]
+    for turn, step in ((3, "round 3"), (2, REFUSED), (1, REFUSED)):
+        request = changed(call.payloads["s0"], body={"turn": turn}, step=f"round {turn}")
+        assert ask(party, "s0", request).step == step
     assert len(consortium.charged("s0", "s")) == 1
 
 
@@ -641,216 +638,6 @@ def test_an_abandoned_session_gives_its_reservation_to_the_next(tmp_path):
     run_study(consortium)
     outcomes = [a.outcome for a in consortium.ledgers["s0"].accounts()]
     assert outcomes == ["replaced", "finished"]
-
-
-# -- the helper
-
-
-def masked(folder):
-    consortium = Consortium(study_of(3, masks="helper"), folder)
-    call = at(consortium, "masks 1", session="s")
-    return consortium.parties[HELPER], call.payloads[HELPER], consortium
-
-
-def test_the_helper_fixes_a_round_and_the_keys_of_a_session(tmp_path):
-    """Else it would seal two texts with one key, or draw masks of which some are known."""
-    helper, request, _ = masked(tmp_path)
-    first = helper.handle(request)
-    body = decode(request, sender=AGGREGATOR, limit=LIMIT).body
-    for other in (
-        {"about": "cd" * 32},
-        {"channels": body["channels"] | {"s0": "11" * 32}},
-        {"parts": [body["parts"][0] | {"deviation": 2.0**30}]},
-        {"parts": body["parts"] * 2},
-    ):
-        assert refusal(helper, HELPER, changed(request, body=other)) == "other-round"
-    assert helper.handle(request) == first
-    some = changed(request, body={"channels": {"s1": body["channels"]["s1"]}})
-    one = ask(helper, HELPER, some).arrays
-    whole = decode(first, sender=HELPER, limit=LIMIT).arrays
-    assert one.keys() == {"s1"}
-    assert np.array_equal(one["s1"], whole["s1"])
-
-
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        ({"turn": 2}, "bad-ask"),
-        ({"turn": 0}, "malformed"),
-        ({"channels": {"s9": "11" * 32}}, "bad-ask"),
-        ({"channels": {"s0": "00" * 32}}, "bad-key"),
-        ({"channels": {"s0": "0"}}, "malformed"),
-        ({"about": ""}, "malformed"),
-        ({"parts": []}, "malformed"),
-        ({"parts": [{"size": 0, "deviation": 2.0**30, "triangle": 0}]}, "malformed"),
-        ({"parts": [{"size": -1, "deviation": 2.0**30, "triangle": 0}]}, "malformed"),
-        ({"parts": [{"size": 10**12, "deviation": 2.0**30, "triangle": 0}]}, "bad-ask"),
-        ({"parts": [{"size": 5, "deviation": 0.0, "triangle": 0}]}, "malformed"),
-        ({"parts": [{"size": 5, "deviation": 1.0, "triangle": 0}]}, "bad-ask"),
-        ({"parts": [{"size": 5, "deviation": 1e300, "triangle": 0}]}, "malformed"),
-        ({"parts": [{"size": 5, "deviation": math.nan, "triangle": 0}]}, "malformed"),
-        ({"parts": [{"size": 5, "deviation": 2.0**30, "triangle": 3}]}, "bad-ask"),
-        ({"parts": [{"size": 3, "deviation": 2.0**30, "triangle": 2}]}, "bad-ask"),
-        ({"parts": [{"size": 5, "deviation": 2.0**30, "triangle": -3}]}, "malformed"),
-    ],
-    ids=str,
-)
-def test_the_helper_draws_no_masks_that_fit_no_round(body, code, tmp_path):
-    helper, request, _ = masked(tmp_path)
-    assert refusal(helper, HELPER, changed(request, body=body)) == code
-
-
-def test_the_helper_knows_only_sessions_that_were_opened(tmp_path):
-    helper, request, _ = masked(tmp_path)
-    assert refusal(helper, HELPER, changed(request, session="t")) == "unknown-session"
-    for step in ("keys", "mask 1", "masks", "round 1", ""):
-        assert refusal(helper, HELPER, changed(request, step=step)) == "unknown-step"
-    assert refusal(helper, HELPER, changed(request, study="t")) == "other-study"
-    assert refusal(helper, HELPER, changed(request, sender="s0")) == "wrong-sender"
-    assert refusal(helper, HELPER, b"EVM1") == "malformed"
-
-
-def test_the_helper_forgets_the_oldest_of_many_sessions(tmp_path):
-    study = study_of(3, masks="helper")
-    helper = Helper(study)
-    keys = [
-        ask(helper, HELPER, request_of(study, f"s{i}", "join", bodies.JoinRequest())).body[
-            "channel"
-        ]
-        for i in (*range(40), 39, 0)
-    ]
-    assert keys[39] == keys[40]
-    assert keys[0] != keys[41]
-    assert len(set(keys)) == 41
-
-
-def test_a_mask_that_is_not_the_helpers_is_refused(tmp_path):
-    _, _, consortium = masked(tmp_path)
-    call = at(consortium, "round 1", session="t")
-    party, request = consortium.parties["s0"], call.payloads["s0"]
-    mask = decode(request, sender=AGGREGATOR, limit=LIMIT).arrays["mask"]
-    flipped = mask.copy()
-    flipped[0] ^= 1
-    theirs = decode(call.payloads["s1"], sender=AGGREGATOR, limit=LIMIT).arrays["mask"]
-    size = mask.size - 16
-    for wrong, code in (
-        (flipped, "bad-seal"),
-        (theirs, "bad-seal"),
-        (mask[:-1], "malformed"),
-        (mask.view(np.uint8)[:0], "malformed"),
-        (np.zeros(size + 16, np.uint8), "bad-seal"),
-    ):
-        assert refusal(party, "s0", changed(request, arrays={"mask": wrong})) == code
-    without = decode(request, sender=AGGREGATOR, limit=LIMIT)
-    bare = encode(Message("round 1", without.study, "t", AGGREGATOR, without.body))
-    assert refusal(party, "s0", bare) == "malformed"
-    assert spent(consortium, "s0") == NOTHING
-    assert ask(party, "s0", request).step == "round 1"
-
-
-# -- what a site says to the aggregator
-
-
-class Liar:
-    """A site that says something else at one step."""
-
-    def __init__(self, party, name, step, say):
-        self._party, self._name, self._step, self._say = party, name, step, say
-        self.trouble = None
-
-    def handle(self, request):
-        answer = self._party.handle(request)
-        message = decode(answer, sender=self._name, limit=LIMIT)
-        return self._say(message, answer) if message.step == self._step else answer
-
-
-def says(**fields):
-    def say(message, answer):
-        return encode(Message(**(vars(message) | fields)))
-
-    return say
-
-
-def body(**fields):
-    def say(message, answer):
-        return encode(Message(**(vars(message) | {"body": dict(message.body) | fields})))
-
-    return say
-
-
-@pytest.mark.parametrize(
-    ("step", "say"),
-    [
-        ("join", lambda m, a: b""),
-        ("join", lambda m, a: a[:-1]),
-        ("join", says(session="another")),
-        ("join", says(study="another")),
-        ("join", body(rows=-1)),
-        ("join", body(rows=2**60)),
-        ("join", body(features=0)),
-        ("join", body(keys=None)),
-        ("keys", body(sealed={})),
-        ("keys", body(sealed={"s1": "00"})),
-        ("keys", body(sealed={"s1": "zz", "s2": "00", "s3": "00"})),
-        ("shares", body(more=1)),
-        ("round 1", says(arrays={})),
-        ("round 1", says(arrays={"sum 0": np.zeros(3, np.uint64)})),
-        ("round 1", says(arrays={"sum 0": np.zeros(4)})),
-        ("round 1", says(step="round 2")),
-        ("round 1", lambda m, a: b"x" * (1 << 23)),
-        ("unmask 1", body(own={})),
-        ("unmask 1", body(own={"s0": "00" * 15})),
-        ("unmask 1", body(pair={"s9": "00" * 16})),
-    ],
-)
-def test_a_site_that_talks_nonsense_is_one_that_is_lost(step, say, tmp_path):
-    """The others are as before, and the sums are theirs."""
-    consortium = Consortium(study_of(4, dropouts=1), tmp_path)
-    consortium.parties["s0"] = Liar(consortium.parties["s0"], "s0", step, say)
-    with silence():
-        finished = run_study(consortium)
-    assert set(finished.outcome.missing) == {"s0"}
-    assert finished.outcome.taking_part == (4 if step in ("shares", "unmask 1") else 3)
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, 1e300])
-def test_a_factor_with_impossible_numbers_is_refused(value, tmp_path):
-    consortium = Consortium(study_of(4, protocol="dpdispca", dropouts=1, center=False), tmp_path)
-
-    def say(message, answer):
-        array = message.arrays["factor 0"].copy()
-        array[0, 0] = value
-        return encode(Message(**(vars(message) | {"arrays": {"factor 0": array}})))
-
-    consortium.parties["s0"] = Liar(consortium.parties["s0"], "s0", "round 1", say)
-    assert set(run_study(consortium).outcome.missing) == {"s0"}
-
-
-def test_what_a_site_says_of_itself_cannot_write_on_the_terminal(tmp_path):
-    consortium = Consortium(study_of(4, dropouts=1), tmp_path)
-    refused = bodies.Refusal(code="x", text="\x1b[2J\x07gone\u202e").fields()
-
-    def say(message, answer):
-        return encode(Message(**(vars(message) | {"step": REFUSED, "body": refused})))
-
-    consortium.parties["s0"] = Liar(consortium.parties["s0"], "s0", "round 1", say)
-    assert run_study(consortium).outcome.missing == {"s0": "[2Jgone (x)"}
-
-
-def test_keys_of_small_order_are_refused_by_every_neighbour(tmp_path):
-    """Whoever sends them, nobody answers a round with masks that anybody could know."""
-    consortium = Consortium(study_of(3), tmp_path)
-
-    def say(message, answer):
-        keys = message.body["keys"] | {"rounds": [f"{i:02x}" + "00" * 31 for i in range(6)]}
-        return encode(Message(**(vars(message) | {"body": dict(message.body) | {"keys": keys}})))
-
-    consortium.parties["s0"] = Liar(consortium.parties["s0"], "s0", "join", say)
-    with pytest.raises(ProtocolError) as caught:
-        run_study(consortium)
-    assert caught.value.code == "too-few-sites"
-    for name in ("s1", "s2"):
-        assert spent(consortium, name) == NOTHING
 
 
 def test_noise_of_a_site_comes_from_the_operating_system():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 
@@ -169,7 +170,16 @@ def _fit_sites(
 
     paths = federated.read_sites(site)
     model = FederatedPCA(**model_options)
-    agreed = None if study is None else read_study(study)
+    agreed = None
+    if study is not None:
+        agreed = read_study(study)
+        wished = {n: v for n, v in FederatedPCA().get_params().items() if n != "random_state"}
+        for name, usual in wished.items():
+            if not np.array_equal(model_options.get(name, usual), usual):
+                raise DataError(
+                    f"{name} is for the study to say, and --study {study} is given.",
+                    hint="Change the study file (every site's), or leave --study out.",
+                )
     if agreed is not None and agreed.columns is not None:
         columns = list(agreed.columns)
     rows = federated.open_sites(paths, columns=columns, exclude=exclude)

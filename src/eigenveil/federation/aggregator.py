@@ -207,7 +207,7 @@ class Aggregator:
 
         def request(name: str) -> bytes:
             body = bodies.KeysRequest(
-                taking_part=len(know.members),
+                lost=tuple(n for n in terms.names if n not in know.members),
                 neighbours={other: know.joined[other].keys for other in know.near[name]},
                 helper=know.helper,
                 rows=terms.plan.rows,

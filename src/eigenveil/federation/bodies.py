@@ -54,9 +54,9 @@ class JoinReply(_Body):
 
 
 class KeysRequest(_Body):
-    """Who takes part, as far as it concerns this site."""
+    """Who takes part: all sites of the study but the lost; keys of those it concerns this site."""
 
-    taking_part: int = Field(gt=0)
+    lost: tuple[Name, ...] = ()
     neighbours: dict[Name, PublicKeys]
     helper: Key | None = None
     rows: int | None = Field(default=None, ge=0, le=2**60, description="public rows of all sites")

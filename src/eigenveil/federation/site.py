@@ -20,6 +20,7 @@ from pydantic import BaseModel
 
 from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyError, ProtocolError
 from eigenveil.federation import bodies, masks
+from eigenveil.federation.graph import neighbours
 from eigenveil.federation.hiding import Hiding, State
 from eigenveil.federation.keys import Context, SiteKeys
 from eigenveil.federation.ledger import Ledger, SessionKey
@@ -174,7 +175,7 @@ class Site:
         def make() -> tuple[bytes, bytes]:
             state = self._state(message).model_copy(
                 update={
-                    "lost": len(self._terms(body.rows).names) - body.taking_part,
+                    "lost": len(body.lost),
                     "neighbours": body.neighbours,
                     "helper": body.helper,
                     "rows": body.rows,
@@ -320,17 +321,19 @@ class Site:
     # -- checks: nothing rests on the word of who asks
 
     def _check_neighbours(self, message: Message, body: bodies.KeysRequest) -> None:
-        """Enough other sites of the study to hide among, each with keys of its own."""
-        self._check_taking_part(body.taking_part)
-        terms = self._terms(body.rows)
-        paired = terms.mask_kind in ("modular", "pairwise")
-        enough = min(self.study.degree, body.taking_part - 1) if paired else 0
-        most = body.taking_part - 1 if paired else 0
-        named = set(body.neighbours)
-        if not named <= {*terms.names} - {self.name} or not enough <= len(named) <= most:
+        """The neighbours that the study gives this site, each with keys of its own."""
+        terms, lost = self._terms(body.rows), set(body.lost)
+        if len(lost) < len(body.lost) or not lost <= {*terms.names} - {self.name}:
+            raise ProtocolError("A site is lost twice, or is none.", code="unknown-site")
+        members = [name for name in terms.names if name not in lost]
+        self._check_taking_part(len(members))
+        near: tuple[str, ...] = ()
+        if terms.mask_kind in ("modular", "pairwise"):
+            near = neighbours(self.name, members, self.study.degree)
+        if set(body.neighbours) != set(near):
             raise ProtocolError(
-                f"{len(named)} neighbours were named, not {enough} sites of the study.",
-                code="too-few-sites",
+                f"Other sites than {', '.join(near) or 'none'} were named as its neighbours.",
+                code="other-neighbours",
             )
         own = self._hiding(message, self._state(message)).public_keys()
         keys = [key for other in (own, *body.neighbours.values()) for key in other.every()]

@@ -1,0 +1,124 @@
+"""The noise helper: a round's masks are fixed, and only those a study can have are drawn."""
+
+import math
+
+import numpy as np
+import pytest
+from roles_tools import (
+    LIMIT,
+    NOTHING,
+    Consortium,
+    ask,
+    at,
+    changed,
+    refusal,
+    request_of,
+    spent,
+    study_of,
+)
+
+from eigenveil.federation import bodies
+from eigenveil.federation.helper import Helper
+from eigenveil.federation.messages import AGGREGATOR, HELPER, Message, decode, encode
+
+
+def masked(folder):
+    consortium = Consortium(study_of(3, masks="helper"), folder)
+    call = at(consortium, "masks 1", session="s")
+    return consortium.parties[HELPER], call.payloads[HELPER], consortium
+
+
+def test_the_helper_fixes_a_round_and_the_keys_of_a_session(tmp_path):
+    """Else it would seal two texts with one key, or draw masks of which some are known."""
+    helper, request, _ = masked(tmp_path)
+    first = helper.handle(request)
+    body = decode(request, sender=AGGREGATOR, limit=LIMIT).body
+    for other in (
+        {"about": "cd" * 32},
+        {"channels": body["channels"] | {"s0": "11" * 32}},
+        {"parts": [body["parts"][0] | {"deviation": 2.0**30}]},
+        {"parts": body["parts"] * 2},
+    ):
+        assert refusal(helper, HELPER, changed(request, body=other)) == "other-round"
+    assert helper.handle(request) == first
+    some = changed(request, body={"channels": {"s1": body["channels"]["s1"]}})
+    one = ask(helper, HELPER, some).arrays
+    whole = decode(first, sender=HELPER, limit=LIMIT).arrays
+    assert one.keys() == {"s1"}
+    assert np.array_equal(one["s1"], whole["s1"])
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"turn": 2}, "bad-ask"),
+        ({"turn": 0}, "malformed"),
+        ({"channels": {"s9": "11" * 32}}, "bad-ask"),
+        ({"channels": {"s0": "00" * 32}}, "bad-key"),
+        ({"channels": {"s0": "0"}}, "malformed"),
+        ({"about": ""}, "malformed"),
+        ({"parts": []}, "malformed"),
+        ({"parts": [{"size": 0, "deviation": 2.0**30, "triangle": 0}]}, "malformed"),
+        ({"parts": [{"size": -1, "deviation": 2.0**30, "triangle": 0}]}, "malformed"),
+        ({"parts": [{"size": 10**12, "deviation": 2.0**30, "triangle": 0}]}, "bad-ask"),
+        ({"parts": [{"size": 5, "deviation": 0.0, "triangle": 0}]}, "malformed"),
+        ({"parts": [{"size": 5, "deviation": 1.0, "triangle": 0}]}, "bad-ask"),
+        ({"parts": [{"size": 5, "deviation": 1e300, "triangle": 0}]}, "malformed"),
+        ({"parts": [{"size": 5, "deviation": math.nan, "triangle": 0}]}, "malformed"),
+        ({"parts": [{"size": 5, "deviation": 2.0**30, "triangle": 3}]}, "bad-ask"),
+        ({"parts": [{"size": 3, "deviation": 2.0**30, "triangle": 2}]}, "bad-ask"),
+        ({"parts": [{"size": 5, "deviation": 2.0**30, "triangle": -3}]}, "malformed"),
+    ],
+    ids=str,
+)
+def test_the_helper_draws_no_masks_that_fit_no_round(body, code, tmp_path):
+    helper, request, _ = masked(tmp_path)
+    assert refusal(helper, HELPER, changed(request, body=body)) == code
+
+
+def test_the_helper_knows_only_sessions_that_were_opened(tmp_path):
+    helper, request, _ = masked(tmp_path)
+    assert refusal(helper, HELPER, changed(request, session="t")) == "unknown-session"
+    for step in ("keys", "mask 1", "masks", "round 1", ""):
+        assert refusal(helper, HELPER, changed(request, step=step)) == "unknown-step"
+    assert refusal(helper, HELPER, changed(request, study="t")) == "other-study"
+    assert refusal(helper, HELPER, changed(request, sender="s0")) == "wrong-sender"
+    assert refusal(helper, HELPER, b"EVM1") == "malformed"
+
+
+def test_the_helper_forgets_the_oldest_of_many_sessions(tmp_path):
+    study = study_of(3, masks="helper")
+    helper = Helper(study)
+    keys = [
+        ask(helper, HELPER, request_of(study, f"s{i}", "join", bodies.JoinRequest())).body[
+            "channel"
+        ]
+        for i in (*range(40), 39, 0)
+    ]
+    assert keys[39] == keys[40]
+    assert keys[0] != keys[41]
+    assert len(set(keys)) == 41
+
+
+def test_a_mask_that_is_not_the_helpers_is_refused(tmp_path):
+    _, _, consortium = masked(tmp_path)
+    call = at(consortium, "round 1", session="t")
+    party, request = consortium.parties["s0"], call.payloads["s0"]
+    mask = decode(request, sender=AGGREGATOR, limit=LIMIT).arrays["mask"]
+    flipped = mask.copy()
+    flipped[0] ^= 1
+    theirs = decode(call.payloads["s1"], sender=AGGREGATOR, limit=LIMIT).arrays["mask"]
+    size = mask.size - 16
+    for wrong, code in (
+        (flipped, "bad-seal"),
+        (theirs, "bad-seal"),
+        (mask[:-1], "malformed"),
+        (mask.view(np.uint8)[:0], "malformed"),
+        (np.zeros(size + 16, np.uint8), "bad-seal"),
+    ):
+        assert refusal(party, "s0", changed(request, arrays={"mask": wrong})) == code
+    without = decode(request, sender=AGGREGATOR, limit=LIMIT)
+    bare = encode(Message("round 1", without.study, "t", AGGREGATOR, without.body))
+    assert refusal(party, "s0", bare) == "malformed"
+    assert spent(consortium, "s0") == NOTHING
+    assert ask(party, "s0", request).step == "round 1"
