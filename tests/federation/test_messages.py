@@ -158,20 +158,19 @@ def test_every_extension_is_refused():
         refused(data + extra)
 
 
-def test_any_changed_byte_gives_a_refusal_or_a_message_of_the_same_length():
+def test_any_changed_byte_of_the_header_gives_a_refusal_or_a_message_of_the_same_bytes():
     data = encode(small())
-    start = data.index(b"}]}") + 3 if b"}]}" in data else len(data)
-    for place in range(min(len(data), start + 40)):
-        for flip in (1, 2, 8, 16, 32, 64, 128, 255):
+    end = 8 + int.from_bytes(data[4:8], "little")
+    for place in range(end):
+        for flip in (1, 2, 4, 8, 16, 32, 64, 128, 255):
             changed = bytearray(data)
             changed[place] ^= flip
             try:
                 found = decode(bytes(changed), sender="north", limit=LIMIT)
             except ProtocolError:
                 continue
-            assert len(encode(found)) <= len(data) + 40  # JSON may be said in several ways
-            sizes = [array.nbytes for array in found.arrays.values()]
-            assert sum(sizes) == sum(array.nbytes for array in small().arrays.values())
+            told = b"".join(array.tobytes() for array in found.arrays.values())
+            assert told == data[end:]
 
 
 @given(st.binary(max_size=200), st.sampled_from([b"", MAGIC, MAGIC + b"\x10\0\0\0"]))

@@ -204,10 +204,11 @@ class Aggregator:
         if terms.mask_kind == "helper":
             yield from self._find_helper()
         sealed: dict[str, dict[str, str]] = {}
+        lost = tuple(name for name in terms.names if name not in know.joined)
 
         def request(name: str) -> bytes:
             body = bodies.KeysRequest(
-                lost=tuple(n for n in terms.names if n not in know.members),
+                lost=lost,
                 neighbours={other: know.joined[other].keys for other in know.near[name]},
                 helper=know.helper,
                 rows=terms.plan.rows,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
@@ -183,6 +183,11 @@ class Study(BaseModel):
     def hash(self) -> str:
         """SHA-256 of the study's canonical JSON: two sites hold the same study if these agree."""
         return plan_hash(self.model_dump(mode="json"))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the sites, in order."""
+        return tuple(site.name for site in self.sites)
 
     @property
     def width(self) -> int:

@@ -37,8 +37,7 @@ _PURE_DISTANCE = NEGLIGIBLE / 16
 
 def active_sites(study: Study) -> tuple[str, ...]:
     """Sites that take part: the first alone where the protocol is local."""
-    names = tuple(site.name for site in study.sites)
-    return names[:1] if study.protocol == "local" else names
+    return study.names[:1] if study.protocol == "local" else study.names
 
 
 def fewest_sites(study: Study) -> int:
@@ -71,16 +70,19 @@ class Terms:
         """Masks of the sums; none where there is nobody to hide among."""
         return self.study.masks if len(self.names) > 1 else "none"
 
-    @property
+    @cached_property
     def weight_bits(self) -> int:
         """Bits of the sites' weights; 0 when all are 1."""
-        weights = self.study.weights()
         whole = 1 << WEIGHT_BITS
-        return WEIGHT_BITS if any(weights[name] != whole for name in self.names) else 0
+        return WEIGHT_BITS if any(self._weights[name] != whole for name in self.names) else 0
 
     def weight(self, name: str) -> float:
         """Factor on every row of a site."""
-        return math.ldexp(self.study.weights()[name], -WEIGHT_BITS)
+        return math.ldexp(self._weights[name], -WEIGHT_BITS)
+
+    @cached_property
+    def _weights(self) -> dict[str, int]:
+        return self.study.weights()
 
     def is_open(self, step: Step) -> bool:
         """Whether each site releases this step's sum by itself, with noise of its own."""
