@@ -21,3 +21,17 @@ def _one_thread_each_where_workers_share_the_processors():
     limit = 1 if "PYTEST_XDIST_WORKER" in os.environ else None
     with threadpool_limits(limit):
         yield
+
+
+@pytest.fixture
+def run(capsys):
+    """Call the command line: exit status, standard output, standard error."""
+    from eigenveil.cli.app import main
+
+    def call(*words):
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return call

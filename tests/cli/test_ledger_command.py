@@ -5,7 +5,6 @@ import sqlite3
 
 import pytest
 
-from eigenveil.cli.app import main
 from eigenveil.federation.ledger import Budget, Ledger, SessionKey
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import Noise, ReleaseRecord
@@ -20,14 +19,8 @@ RELEASE = ReleaseRecord(
 
 
 @pytest.fixture
-def run(capsys):
-    def call(*words):
-        with pytest.raises(SystemExit) as ended:
-            main(["ledger", *(str(word) for word in words)])
-        out, err = capsys.readouterr()
-        return ended.value.code, out, err
-
-    return call
+def run(run):
+    return lambda *words: run("ledger", *words)
 
 
 @pytest.fixture
