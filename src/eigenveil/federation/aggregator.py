@@ -13,23 +13,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel
 
 from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
 from eigenveil.estimators.pipeline import Answers, Ask, Factors, Round, private_pca
 from eigenveil.estimators.settings import Plan
 from eigenveil.federation import bodies, masks
+from eigenveil.federation.asking import SMALL, TRIES, Asking, Calls
 from eigenveil.federation.graph import neighbours
 from eigenveil.federation.keys import Context
 from eigenveil.federation.messages import (
-    AGGREGATOR,
     HELPER,
     MASK,
-    REFUSED,
     Message,
-    decode,
     encode,
-    expect,
     fingerprint,
 )
 from eigenveil.federation.study import Study
@@ -40,10 +36,8 @@ from eigenveil.federation.unmasking import Unmasking
 from eigenveil.moments.describe import describe
 from eigenveil.privacy.releases import ReleaseRecord
 
-Calls = Generator[Call, Replies, None]
 # Bytes of answers that are held at once, at the most.
 _HELD = 1 << 25
-_TRIES = 3
 # Beyond an answer's numbers.
 _HEADER_ROOM = 1 << 16
 
@@ -86,7 +80,6 @@ class _Session:
     near: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The neighbours with which it makes masks."""
     helper: str | None = None
-    missing: dict[str, str] = field(default_factory=dict)
     fewest: int = 0
     records: list[ReleaseRecord] = field(default_factory=list)
 
@@ -117,8 +110,7 @@ class Aggregator:
         self.study = study
         self.session = session or os.urandom(12).hex()
         self._hash = study.hash
-        self._timeout = timeout
-        self._tell = progress or _silent
+        self._calls = Asking(self._hash, self.session, timeout, progress)
         self._know = _Session()
         self._over = False
 
@@ -147,7 +139,12 @@ class Aggregator:
             raise
         yield from self._finish("finished")
         return Outcome(
-            factors, terms.plan, tuple(know.records), know.columns, know.fewest, dict(know.missing)
+            factors,
+            terms.plan,
+            tuple(know.records),
+            know.columns,
+            know.fewest,
+            dict(self._calls.missing),
         )
 
     # -- setting up
@@ -160,7 +157,7 @@ class Aggregator:
         def take(name: str, reply: Message) -> None:
             know.joined[name] = reply.read(bodies.JoinReply)
 
-        yield from self._ask("join", names, self._same("join", body), take, _SMALL)
+        yield from self._calls.ask("join", names, self._calls.same("join", body), take, SMALL)
         know.members = [name for name in names if name in know.joined]
         self._check_left("join")
         self._check_tables()
@@ -213,7 +210,7 @@ class Aggregator:
                 helper=know.helper,
                 rows=terms.plan.rows,
             )
-            return self._bytes("keys", body)
+            return self._calls.payload("keys", body)
 
         def take(name: str, reply: Message) -> None:
             found = reply.read(bodies.KeysReply).sealed
@@ -221,7 +218,7 @@ class Aggregator:
                 raise ProtocolError(f"{name}: it did not share with all.", code="malformed")
             sealed[name] = found
 
-        yield from self._ask("keys", know.members, request, take, _SMALL)
+        yield from self._calls.ask("keys", know.members, request, take, SMALL)
         self._keep(sealed)
         self._check_left("keys")
         if self.study.dropouts:
@@ -233,10 +230,10 @@ class Aggregator:
             self._know.helper = reply.read(bodies.HelperKey).channel
 
         body = bodies.JoinRequest()
-        yield from self._ask("join", [HELPER], self._same("join", body), take, _SMALL)
+        yield from self._calls.ask("join", [HELPER], self._calls.same("join", body), take, SMALL)
         if self._know.helper is None:
             raise ProtocolError(
-                f"The noise helper does not answer: {self._know.missing[HELPER]}.",
+                f"The noise helper does not answer: {self._calls.missing[HELPER]}.",
                 hint="Start the helper, or choose masks='modular', which need none.",
                 code="no-helper",
             )
@@ -251,13 +248,13 @@ class Aggregator:
 
         def request(name: str) -> bytes:
             mine = {other: sealed[other][name] for other in know.near[name]}
-            return self._bytes("shares", bodies.SharesRequest(sealed=mine))
+            return self._calls.payload("shares", bodies.SharesRequest(sealed=mine))
 
         def take(name: str, reply: Message) -> None:
             reply.read(bodies.Done)
             done[name] = True
 
-        yield from self._ask("shares", know.members, request, take, _SMALL)
+        yield from self._calls.ask("shares", know.members, request, take, SMALL)
         self._check_left("shares", len(done))
 
     # -- rounds
@@ -286,14 +283,14 @@ class Aggregator:
         step = f"round {turn}"
         totals = RoundTotals(terms, asks)
         body, arrays = _request(asks, terms.plan.features, turn)
-        told = self._message(step, body, arrays)
+        told = self._calls.message(step, body, arrays)
         common, about = encode(told), fingerprint(told)
         sealed: dict[str, NDArray[np.uint8]] = {}
         arrived: list[str] = []
 
         def request(name: str) -> bytes:
             if name in sealed:
-                return self._bytes(step, body, {**arrays, MASK: sealed[name]})
+                return self._calls.payload(step, body, {**arrays, MASK: sealed[name]})
             return common
 
         def take(name: str, reply: Message) -> None:
@@ -304,7 +301,9 @@ class Aggregator:
         for batch in _batches(know.members, totals.message_bytes):
             if terms.mask_kind == "helper" and totals.parts:
                 sealed = yield from self._helpers_masks(turn, about, batch, totals.parts)
-            yield from self._ask(step, batch, request, take, totals.message_bytes + _HEADER_ROOM)
+            yield from self._calls.ask(
+                step, batch, request, take, totals.message_bytes + _HEADER_ROOM
+            )
         self._check_left(step, len(arrived))
         know.fewest = min(know.fewest, len(arrived))
         if totals.parts and terms.mask_kind == "modular" and self.study.dropouts:
@@ -333,16 +332,16 @@ class Aggregator:
             del name
             found.update({site: reply.array(site, dtype="b1", shape=(size,)) for site in batch})
 
-        yield from self._ask(
+        yield from self._calls.ask(
             f"masks {turn}",
             [HELPER],
-            self._same(f"masks {turn}", body),
+            self._calls.same(f"masks {turn}", body),
             take,
             len(batch) * (size + 256) + _HEADER_ROOM,
         )
         if not found:
             raise ProtocolError(
-                f"The noise helper failed: {know.missing[HELPER]}.",
+                f"The noise helper failed: {self._calls.missing[HELPER]}.",
                 hint="Start the study again; what was sent is masked and shows nothing.",
                 code="no-helper",
             )
@@ -368,65 +367,15 @@ class Aggregator:
         def request(name: str) -> bytes:
             own, lost = work.question(name)
             body = bodies.UnmaskRequest(turn=turn, taking_part=len(arrived), arrived=own, lost=lost)
-            return self._bytes(step, body)
+            return self._calls.payload(step, body)
 
         def take(name: str, reply: Message) -> None:
             work.take(name, reply.read(bodies.UnmaskReply))
 
-        yield from self._ask(step, arrived, request, take, _SMALL)
+        yield from self._calls.ask(step, arrived, request, take, SMALL)
         return work.leftover(parts)
 
-    # -- calls
-
-    def _ask(
-        self,
-        step: str,
-        names: Sequence[str],
-        request: Callable[[str], bytes],
-        take: Callable[[str, Message], None],
-        limit: int,
-        tries: int = _TRIES,
-    ) -> Calls:
-        """Ask each site and take its answer; who fails, after some tries, is missing.
-
-        And stays so: it may answer later steps, but something was done without it.
-        """
-        waiting, failed = list(names), dict[str, str]()
-        for attempt in range(tries):
-            replies, failures = yield Call(
-                step, {name: request(name) for name in waiting}, self._timeout
-            )
-            again = []
-            for name in waiting:
-                error: EigenveilError = failures.get(name) or ProtocolError(
-                    "it did not answer", code="no-answer"
-                )
-                if name in replies:
-                    try:
-                        take(name, self._opened(name, step, replies[name], limit))
-                        failed.pop(name, None)
-                        self._tell(step, 1)
-                        continue
-                    except _Refused as refused:
-                        failed[name] = refused.message
-                        continue  # it has said no: asking again changes nothing
-                    except ProtocolError as wrong:
-                        error = wrong
-                failed[name] = error.message
-                again.append(name)
-            waiting = again
-            if not waiting:
-                break
-            del attempt, replies, failures
-        self._know.missing.update(failed)
-
-    def _opened(self, name: str, step: str, reply: bytes, limit: int) -> Message:
-        message = decode(reply, sender=name, limit=max(limit, _SMALL))
-        if message.step == REFUSED:
-            refusal = message.read(bodies.Refusal)
-            text = "".join(letter for letter in refusal.text if letter.isprintable())
-            raise _Refused(f"{text} ({refusal.code})", code=refusal.code)
-        return expect(message, step=step, study=self._hash, session=self.session)
+    # -- who is left
 
     def _keep(self, answered: Mapping[str, object]) -> None:
         self._know.members = [name for name in self._know.members if name in answered]
@@ -437,7 +386,7 @@ class Aggregator:
         left = len(self._know.members) if count is None else count
         fewest = fewest_sites(self.study)
         if left < fewest:
-            gone = "; ".join(f"site {n}: {why}" for n, why in sorted(self._know.missing.items()))
+            gone = "; ".join(f"site {n}: {why}" for n, why in sorted(self._calls.missing.items()))
             raise ProtocolError(
                 f"In step {step!r} {left} of the {fewest} sites are left that the study's noise "
                 f"is made for. {gone}.",
@@ -450,57 +399,19 @@ class Aggregator:
         if self._over:
             return
         self._over = True
-        missing = dict(self._know.missing)
+        missing = dict(self._calls.missing)
         body = bodies.FinishRequest(outcome=outcome[:200])
         others = [name for name in active_sites(self.study) if name not in self._know.joined]
         # those others may have joined without our hearing of it
-        for names, tries in ((list(self._know.joined), _TRIES), (others, 1)):
+        for names, tries in ((list(self._know.joined), TRIES), (others, 1)):
             if names:
-                say = self._same("finish", body)
-                yield from self._ask("finish", names, say, _accept, _SMALL, tries)
-        self._know.missing = missing
-
-    def _same(self, step: str, body: BaseModel) -> Callable[[str], bytes]:
-        """The same request for everybody."""
-        payload = self._bytes(step, body)
-
-        def request(name: str) -> bytes:
-            del name
-            return payload
-
-        return request
-
-    def _bytes(
-        self,
-        step: str,
-        body: BaseModel,
-        arrays: Mapping[str, NDArray[np.generic]] | None = None,
-    ) -> bytes:
-        return encode(self._message(step, body, arrays))
-
-    def _message(
-        self,
-        step: str,
-        body: BaseModel,
-        arrays: Mapping[str, NDArray[np.generic]] | None = None,
-    ) -> Message:
-        fields = body.model_dump(mode="json")
-        return Message(step, self._hash, self.session, AGGREGATOR, fields, arrays or {})
-
-
-_SMALL = 1 << 20
-
-
-def _silent(what: str, sites: int) -> None:
-    del what, sites
+                say = self._calls.same("finish", body)
+                yield from self._calls.ask("finish", names, say, _accept, SMALL, tries)
+        self._calls.missing = missing
 
 
 def _accept(name: str, reply: Message) -> None:
     del name, reply
-
-
-class _Refused(ProtocolError):
-    """A site says no, and why."""
 
 
 def _request(

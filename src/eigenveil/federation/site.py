@@ -19,15 +19,13 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyError, ProtocolError
-from eigenveil.federation import bodies, masks
-from eigenveil.federation.graph import neighbours
+from eigenveil.federation import allowed, bodies, masks
 from eigenveil.federation.hiding import Hiding, State
 from eigenveil.federation.keys import Context, SiteKeys
 from eigenveil.federation.ledger import Ledger, SessionKey
-from eigenveil.federation.ledger_books import within
 from eigenveil.federation.messages import AGGREGATOR, REFUSED, Message, decode, encode, expect
 from eigenveil.federation.study import Study
-from eigenveil.federation.sums import Terms, active_sites, fewest_sites, first_difference
+from eigenveil.federation.sums import Terms, first_difference
 from eigenveil.linalg.eigen import truncated_root
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.moments.accumulators import Accumulator
@@ -36,14 +34,12 @@ from eigenveil.moments.engine import accumulate
 from eigenveil.moments.release import coordinates, noisy_integers, release_of
 from eigenveil.moments.source import RowSource
 from eigenveil.noise.source import RandomSource, SecureSource
-from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import ReleaseRecord
 
 # Steps of which there is one a round; any other step is answered once.
 _EVERY_ROUND = ("round", "unmask")
 # Requests carry at most a basis and a centre a sum, and the helper's masks.
 _SMALL = 1 << 22
-_LARGEST_SUM = 2.0**61
 _OWN_LOG = "its owner finds the reason in the site's own log"
 
 
@@ -170,7 +166,8 @@ class Site:
     def _keys(self, message: Message, request: bytes) -> bytes:
         body = message.read(bodies.KeysRequest)
         if not self.ledger.answered(self._key(message), message.step):
-            self._check_neighbours(message, body)
+            own = self._hiding(message, self._state(message)).public_keys()
+            allowed.check_neighbours(self._terms(body.rows), self.name, own, body)
 
         def make() -> tuple[bytes, bytes]:
             state = self._state(message).model_copy(
@@ -201,7 +198,7 @@ class Site:
             # who did not share could not be made up for later: no masks are made with it
             kept = {name: keys for name, keys in state.neighbours.items() if name in held}
             lost = state.lost + len(state.neighbours) - len(kept)
-            self._check_lost(lost)
+            allowed.check_lost(self.study, lost)
             changed = state.model_copy(
                 update={"held": held, "neighbours": kept, "lost": lost, "ready": True}
             )
@@ -214,13 +211,13 @@ class Site:
         if self.ledger.answered(self._key(message), message.step):
             return self._commit(message, request, _never)
         state = self._state(message)
-        self._check_turn(message, body, state)
+        allowed.check_turn(message.step, body, state)
         terms = self._terms(state.rows)
         sums = [self._sum(message, index, ask, terms) for index, ask in enumerate(body.asks)]
-        self._check_within(sums, terms)
+        allowed.check_within(terms, self.name, [each.record for each in sums])
         with small_matrix_threads(self.rows.features):
             count = accumulate(self.rows, [each.accumulator for each in sums])
-        self._check_count(count, sums, terms)
+        allowed.check_count(terms, self.name, [each.record for each in sums], count)
 
         def make() -> tuple[bytes, bytes]:
             arrays = self._noisy(sums, terms)
@@ -246,7 +243,7 @@ class Site:
         if self.ledger.answered(self._key(message), message.step):
             return self._commit(message, request, _never)
         state = self._state(message)
-        self._check_survivors(message, body, state)
+        allowed.check_survivors(self.study, self.name, message.step, body, state)
         hiding = self._hiding(message, state)
         reply = bodies.UnmaskReply(
             own={name: hiding.revealed(name, body.turn, own=True) for name in body.arrived},
@@ -304,88 +301,6 @@ class Site:
                 entries = coordinates(each.accumulator.layout, integers)
                 arrays[f"sum {index}"] = entries.view(np.uint64)
         return arrays
-
-    def _check_count(self, count: int, sums: Sequence[_Sum], terms: Terms) -> None:
-        if count == 0:
-            raise DataError(
-                f"site {self.name} has no rows.", hint="Give files with rows.", code="no-rows"
-            )
-        finest = min(each.record.noise.grid or 0 for each in sums)
-        if count * len(terms.names) * math.ldexp(1.0, -finest) > _LARGEST_SUM:
-            raise DataError(
-                f"site {self.name} has more rows than one sum can hold.",
-                hint="Split the data into several studies, or fit a sample.",
-                code="too-many-rows",
-            )
-
-    # -- checks: nothing rests on the word of who asks
-
-    def _check_neighbours(self, message: Message, body: bodies.KeysRequest) -> None:
-        """The neighbours that the study gives this site, each with keys of its own."""
-        terms, lost = self._terms(body.rows), set(body.lost)
-        if len(lost) < len(body.lost) or not lost <= {*terms.names} - {self.name}:
-            raise ProtocolError("A site is lost twice, or is none.", code="unknown-site")
-        members = [name for name in terms.names if name not in lost]
-        self._check_taking_part(len(members))
-        near: tuple[str, ...] = ()
-        if terms.mask_kind in ("modular", "pairwise"):
-            near = neighbours(self.name, members, self.study.degree)
-        if set(body.neighbours) != set(near):
-            raise ProtocolError(
-                f"Other sites than {', '.join(near) or 'none'} were named as its neighbours.",
-                code="other-neighbours",
-            )
-        own = self._hiding(message, self._state(message)).public_keys()
-        keys = [key for other in (own, *body.neighbours.values()) for key in other.every()]
-        if len(set(keys)) < len(keys):  # masks made with the same key could cancel
-            raise ProtocolError("Two sites have the same key.", code="bad-key")
-
-    def _check_taking_part(self, count: int) -> None:
-        fewest = fewest_sites(self.study)
-        if not fewest <= count <= len(active_sites(self.study)):
-            raise ProtocolError(
-                f"{count} sites take part; the noise of this study is made for at least {fewest}.",
-                code="too-few-sites",
-            )
-
-    def _check_within(self, sums: Sequence[_Sum], terms: Terms) -> None:
-        """Nothing about rows may show in why too much is refused: so before they are read."""
-        if not within(terms.reservation(self.name), Loss.total(Loss.of(s.record) for s in sums)):
-            raise BudgetExceeded(
-                f"site {self.name}: a round asks for less noise than the study has.",
-                hint="It was refused; check that all parties have the same study file.",
-                code="beyond-reservation",
-            )
-
-    def _check_turn(self, message: Message, body: bodies.RoundRequest, state: State) -> None:
-        if message.step != f"round {body.turn}" or body.turn <= state.turn:
-            raise ProtocolError(
-                f"Round {body.turn} was asked for after round {state.turn}.",
-                hint="Rounds go forward; no round is answered twice.",
-                code="other-round",
-            )
-        if not state.ready:
-            raise ProtocolError("A round came before the keys were agreed.", code="out-of-order")
-
-    def _check_survivors(self, message: Message, body: bodies.UnmaskRequest, state: State) -> None:
-        """Never unmask too few, or a round that this site did not answer last."""
-        if message.step != f"unmask {body.turn}":
-            raise ProtocolError("A step and its round do not agree.", code="malformed")
-        self._check_taking_part(body.taking_part)
-        named = [*body.arrived, *body.lost]
-        if len(set(named)) != len(named) or not set(named) <= set(state.held):
-            raise ProtocolError("Unmasking names a site twice, or a stranger.", code="bad-unmask")
-        if self.name not in body.arrived or body.turn != state.turn:
-            raise ProtocolError("Unmasking of a round this site did not answer.", code="bad-unmask")
-        self._check_lost(state.lost + len(body.lost))
-
-    def _check_lost(self, count: int) -> None:
-        if count > self.study.dropouts:
-            raise ProtocolError(
-                f"{count} sites are lost, more than the {self.study.dropouts} that the study "
-                "allows.",
-                code="too-few-sites",
-            )
 
     # -- what the ledger remembers
 

@@ -1,0 +1,113 @@
+"""What a site allows, whoever asks: no privacy rests on the word of the aggregator.
+
+Every function raises the package's error when something is not allowed, and returns nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from eigenveil.errors import BudgetExceeded, DataError, ProtocolError
+from eigenveil.federation import bodies
+from eigenveil.federation.graph import neighbours
+from eigenveil.federation.hiding import State
+from eigenveil.federation.ledger_books import within
+from eigenveil.federation.study import Study
+from eigenveil.federation.sums import Terms, active_sites, fewest_sites
+from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.releases import ReleaseRecord
+
+# Of what all sites add up, in grid steps: sums stay within 64 bits.
+_LARGEST_SUM = 2.0**61
+
+
+def check_neighbours(
+    terms: Terms, name: str, own: bodies.PublicKeys, body: bodies.KeysRequest
+) -> None:
+    """The neighbours that the study gives this site, each with keys of its own."""
+    lost = set(body.lost)
+    if len(lost) < len(body.lost) or not lost <= {*terms.names} - {name}:
+        raise ProtocolError("A site is lost twice, or is none.", code="unknown-site")
+    members = [other for other in terms.names if other not in lost]
+    check_taking_part(terms.study, len(members))
+    near: tuple[str, ...] = ()
+    if terms.mask_kind in ("modular", "pairwise"):
+        near = neighbours(name, members, terms.study.degree)
+    if set(body.neighbours) != set(near):
+        raise ProtocolError(
+            f"Other sites than {', '.join(near) or 'none'} were named as its neighbours.",
+            code="other-neighbours",
+        )
+    keys = [key for other in (own, *body.neighbours.values()) for key in other.every()]
+    if len(set(keys)) < len(keys):  # masks made with the same key could cancel
+        raise ProtocolError("Two sites have the same key.", code="bad-key")
+
+
+def check_taking_part(study: Study, count: int) -> None:
+    """Enough sites for the noise to be what was promised, and no more than there are."""
+    fewest = fewest_sites(study)
+    if not fewest <= count <= len(active_sites(study)):
+        raise ProtocolError(
+            f"{count} sites take part; the noise of this study is made for at least {fewest}.",
+            code="too-few-sites",
+        )
+
+
+def check_within(terms: Terms, name: str, records: Sequence[ReleaseRecord]) -> None:
+    """Nothing about rows may show in why too much is refused: so before they are read."""
+    if not within(terms.reservation(name), Loss.total(Loss.of(record) for record in records)):
+        raise BudgetExceeded(
+            f"site {name}: a round asks for less noise than the study has.",
+            hint="It was refused; check that all parties have the same study file.",
+            code="beyond-reservation",
+        )
+
+
+def check_count(terms: Terms, name: str, records: Sequence[ReleaseRecord], count: int) -> None:
+    """Some rows, and not so many that the sum over all sites could leave 64 bits."""
+    if count == 0:
+        raise DataError(f"site {name} has no rows.", hint="Give files with rows.", code="no-rows")
+    finest = min(record.noise.grid or 0 for record in records)
+    if count * len(terms.names) * math.ldexp(1.0, -finest) > _LARGEST_SUM:
+        raise DataError(
+            f"site {name} has more rows than one sum can hold.",
+            hint="Split the data into several studies, or fit a sample.",
+            code="too-many-rows",
+        )
+
+
+def check_turn(step: str, body: bodies.RoundRequest, state: State) -> None:
+    """A round that comes after the last one, and after the keys."""
+    if step != f"round {body.turn}" or body.turn <= state.turn:
+        raise ProtocolError(
+            f"Round {body.turn} was asked for after round {state.turn}.",
+            hint="Rounds go forward; no round is answered twice.",
+            code="other-round",
+        )
+    if not state.ready:
+        raise ProtocolError("A round came before the keys were agreed.", code="out-of-order")
+
+
+def check_survivors(
+    study: Study, name: str, step: str, body: bodies.UnmaskRequest, state: State
+) -> None:
+    """Never unmask too few, or a round that this site did not answer last."""
+    if step != f"unmask {body.turn}":
+        raise ProtocolError("A step and its round do not agree.", code="malformed")
+    check_taking_part(study, body.taking_part)
+    named = [*body.arrived, *body.lost]
+    if len(set(named)) != len(named) or not set(named) <= set(state.held):
+        raise ProtocolError("Unmasking names a site twice, or a stranger.", code="bad-unmask")
+    if name not in body.arrived or body.turn != state.turn:
+        raise ProtocolError("Unmasking of a round this site did not answer.", code="bad-unmask")
+    check_lost(study, state.lost + len(body.lost))
+
+
+def check_lost(study: Study, count: int) -> None:
+    """No more sites are lost than the study allows."""
+    if count > study.dropouts:
+        raise ProtocolError(
+            f"{count} sites are lost, more than the {study.dropouts} that the study allows.",
+            code="too-few-sites",
+        )
