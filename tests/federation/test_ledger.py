@@ -38,7 +38,7 @@ from eigenveil.errors import (
 )
 from eigenveil.federation import ledger_store
 from eigenveil.federation.ledger import Ledger
-from eigenveil.federation.ledger_books import EndBody, within
+from eigenveil.federation.ledger_books import EndBody
 from eigenveil.federation.ledger_chain import seal
 from eigenveil.privacy.accountant import Loss, compose
 
@@ -406,9 +406,9 @@ def test_charges_stay_within_the_reservation(ledger):
 def test_every_part_of_a_loss_must_be_reserved(part):
     """Beside Gaussian noise a reserved epsilon does not cover a log-ratio: that shrinks delta."""
     needed = loss_of(ONE, release(0.1, kind="laplace"))
-    assert within(needed, needed)
+    assert needed.covers(needed)
     spare = {} if part == "pure" else {"pure": needed.pure + 1}
-    assert not within(replace(needed, **{part: 0.999 * getattr(needed, part), **spare}), needed)
+    assert not replace(needed, **{part: 0.999 * getattr(needed, part), **spare}).covers(needed)
 
 
 def test_noise_of_both_kinds_in_one_session(in_file):

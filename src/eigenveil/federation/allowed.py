@@ -12,7 +12,6 @@ from eigenveil.errors import BudgetExceeded, DataError, ProtocolError
 from eigenveil.federation import bodies
 from eigenveil.federation.graph import neighbours
 from eigenveil.federation.hiding import State
-from eigenveil.federation.ledger_books import within
 from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms, active_sites, fewest_sites
 from eigenveil.privacy.accountant import Loss
@@ -56,7 +55,8 @@ def check_taking_part(study: Study, count: int) -> None:
 
 def check_within(terms: Terms, name: str, records: Sequence[ReleaseRecord]) -> None:
     """Nothing about rows may show in why too much is refused: so before they are read."""
-    if not within(terms.reservation(name), Loss.total(Loss.of(record) for record in records)):
+    asked = Loss.total(Loss.of(record) for record in records)
+    if not terms.reservation(name).covers(asked):
         raise BudgetExceeded(
             f"site {name}: a round asks for less noise than the study has.",
             hint="It was refused; check that all parties have the same study file.",

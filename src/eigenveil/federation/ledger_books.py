@@ -18,8 +18,6 @@ from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
 
-_ROUNDING = 1.0 + 1e-12
-
 
 @dataclass(frozen=True)
 class Budget:
@@ -225,17 +223,6 @@ def epsilon_or_infinity(loss: Loss, delta: float) -> float:
         return loss.epsilon(delta)
     except PrivacyError:
         return math.inf
-
-
-def within(reserve: Loss, charged: Loss) -> bool:
-    """Whether charges stay within a reservation, at every delta.
-
-    Part of a pure loss may be charged as the sampler's log-ratio, which adds twice to epsilon; but
-    beside Gaussian noise a log-ratio also shrinks delta, so there it needs its own reservation.
-    """
-    return reserve.covers(charged) and (
-        charged.mu_squared == 0 or charged.log_ratio <= reserve.log_ratio * _ROUNDING
-    )
 
 
 def _rest(reserve: Loss, charged: Loss) -> Loss:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from eigenveil.errors import BudgetExceeded, DataError, PrivacyError, ProtocolError
-from eigenveil.federation.ledger_books import Account, Books, Budget, epsilon_or_infinity, within
+from eigenveil.federation.ledger_books import Account, Books, Budget, epsilon_or_infinity
 from eigenveil.federation.ledger_tables import LONGEST_NAME
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.gaussian import check_delta, check_epsilon
@@ -75,7 +75,7 @@ def check_charges(account: Account, charges: Sequence[ReleaseRecord]) -> None:
                 hint="Charge only releases under the session's adjacency.",
                 code="other-adjacency",
             )
-    if charges and not within(account.terms.reserve, charged := account.charged(charges)):
+    if charges and not account.terms.reserve.covers(charged := account.charged(charges)):
         raise BudgetExceeded(
             f"Session {account.key.session!r} would have lost {_losses(charged)}, more than the "
             f"{_losses(account.terms.reserve)} that it reserved.",

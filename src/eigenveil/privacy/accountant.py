@@ -66,7 +66,13 @@ class Loss:
         )
 
     def covers(self, other: Loss) -> bool:
-        """Whether what ``other`` costs is within this, whatever delta it is counted at."""
+        """Whether what ``other`` costs is within this, whatever delta it is counted at.
+
+        Part of a pure loss may come as the sampler's log-ratio, which adds twice to epsilon; beside
+        Gaussian noise a log-ratio also shrinks delta, so there it needs room of its own.
+        """
+        if other.mu_squared > 0 and other.log_ratio > self.log_ratio * _ROUNDING:
+            return False
         return (
             other.mu_squared <= self.mu_squared * _ROUNDING
             and other.pure + 2 * other.log_ratio <= (self.pure + 2 * self.log_ratio) * _ROUNDING
@@ -87,11 +93,6 @@ class Loss:
         if not (math.isfinite(error.log_ratio) and error.distance <= NEGLIGIBLE):
             raise delta_below_resolution(0.0)
         return self.pure + 2 * error.log_ratio
-
-
-def total_mu(mus: Iterable[float]) -> float:
-    """Composition of Gaussian releases, adaptive or not."""
-    return math.sqrt(math.fsum(mu * mu for mu in mus))
 
 
 def compose(
