@@ -13,10 +13,10 @@ from eigenveil.estimators.settings import Plan, Step
 from eigenveil.federation import masks
 from eigenveil.federation.study import WEIGHT_BITS, Study
 from eigenveil.moments.accumulators import Accumulator
+from eigenveil.moments.release import record_of
 from eigenveil.noise.grid import grid_exponent, spread
 from eigenveil.privacy.accountant import NEGLIGIBLE, Loss
 from eigenveil.privacy.releases import (
-    Noise,
     ReleaseRecord,
     Sharing,
     Statistic,
@@ -146,21 +146,15 @@ class Terms:
                 hint="It is refused; check that all parties run the same version.",
                 code="bad-ask",
             )
-        return ReleaseRecord(
+        return record_of(
+            accumulator,
             name=name,
-            statistic=accumulator.statistic,
             adjacency=self.study.adjacency,
-            noise=Noise(
-                kind=kind,
-                scale=scale,
-                size=accumulator.size,
-                grid=grid,
-                shares=sharing.shares,
-                masks=sharing.masks,
-            ),
-            exposure=sharing.exposure,
+            kind=kind,
+            scale=scale,
+            grid=grid,
+            sharing=sharing,
             weight=weight,
-            **accumulator.parameters,
         )
 
     def part(self, accumulator: Accumulator, record: ReleaseRecord) -> masks.Part:

@@ -54,21 +54,15 @@ def calibrated_record(
     statistic_grid = accumulator.grid - sharing.weight_bits
 
     def record(scale: float, grid: int | None) -> ReleaseRecord:
-        return ReleaseRecord(
+        return record_of(
+            accumulator,
             name=name,
-            statistic="bingham-vectors" if kind == "bingham" else accumulator.statistic,
             adjacency=adjacency,
-            noise=Noise(
-                kind=kind,
-                scale=scale,
-                size=accumulator.size,
-                grid=grid,
-                shares=sharing.shares,
-                masks=sharing.masks,
-            ),
-            draws=draws_count,
-            exposure=sharing.exposure,
-            **accumulator.parameters,
+            kind=kind,
+            scale=scale,
+            grid=grid,
+            draws_count=draws_count,
+            sharing=sharing,
         )
 
     def on_grid(scale: float) -> ReleaseRecord:
@@ -98,6 +92,41 @@ def calibrated_record(
             code="epsilon-below-resolution",
         )
     return on_grid(math.nextafter(unit.epsilon() / left, math.inf))
+
+
+def record_of(
+    accumulator: Accumulator,
+    *,
+    name: str,
+    adjacency: Adjacency,
+    kind: NoiseKind,
+    scale: float,
+    grid: int | None,
+    draws_count: int = 1,
+    sharing: Sharing = ALONE,
+    weight: float = 1.0,
+) -> ReleaseRecord:
+    """The record of a sum with this noise; what its sensitivity depends on is the sum's own word.
+
+    ``weight`` is that of the rows that are protected, at most 1.
+    """
+    return ReleaseRecord(
+        name=name,
+        statistic="bingham-vectors" if kind == "bingham" else accumulator.statistic,
+        adjacency=adjacency,
+        noise=Noise(
+            kind=kind,
+            scale=scale,
+            size=accumulator.size,
+            grid=grid,
+            shares=sharing.shares,
+            masks=sharing.masks,
+        ),
+        draws=draws_count,
+        weight=weight,
+        exposure=sharing.exposure,
+        **accumulator.parameters,
+    )
 
 
 def release_sum(accumulator: Accumulator, record: ReleaseRecord, source: RandomSource) -> Release:

@@ -17,6 +17,7 @@ from sklearn.utils.validation import _get_feature_names, check_array
 from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyError
 from eigenveil.estimators.fitted import FittedPCA, noise_source, public_centre
 from eigenveil.federation.aggregator import Aggregator, Outcome
+from eigenveil.federation.choosing import choose_protocol
 from eigenveil.federation.helper import Helper
 from eigenveil.federation.ledger import Budget, Ledger
 from eigenveil.federation.messages import HELPER
@@ -227,7 +228,8 @@ n_samples_, guarantee_, certificate_
     ) -> Self:
         """Run a study over its sites' rows; the study, not the constructor, says what is done."""
         _check_rows(study, rows)
-        settled = study.settled()
+        choice = choose_protocol(study, study.width) if study.protocol == "auto" else None
+        settled = study if choice is None else study.changed(protocol=choice.protocol)
         for name in ("feature_names_in_", "n_features_in_"):
             if hasattr(self, name):
                 delattr(self, name)
@@ -238,7 +240,7 @@ n_samples_, guarantee_, certificate_
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
         self.study_ = settled
-        self.choice_ = "" if study is settled else _reason(study)
+        self.choice_ = "" if choice is None else choice.reason
         self.traffic_ = run.transport.traffic
         self.missing_ = dict(run.outcome.missing)
         certificate = _certificate(settled, run)
@@ -378,12 +380,6 @@ def _for_the_owner(
                 message = f"site {name}: {message}"
             return type(trouble)(message, hint=trouble.hint, code=trouble.code)
     return error
-
-
-def _reason(study: Study) -> str:
-    from eigenveil.federation.choosing import choose_protocol
-
-    return choose_protocol(study, study.width).reason
 
 
 def _certificate(study: Study, run: _Run) -> Certificate:
