@@ -1,4 +1,4 @@
-"""Rows of every nasty kind, and the five sums over them."""
+"""Rows of every nasty kind, and the sums over them."""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -11,8 +11,10 @@ from eigenveil.moments.accumulators import (
     Sketch,
 )
 from eigenveil.moments.rows import DTYPE, Block, RowRule
+from eigenveil.moments.tensors import ThirdMoment
 
 COUNT_WEIGHT = 0.25
+VARIANCE = 0.1
 
 
 def nasty_rows(count, features, seed, precision="double"):
@@ -56,6 +58,11 @@ def make(kind, features, precision="double", centre=None, bound=0.0, extra_bits=
     match kind:
         case "histogram":
             return NormHistogram(centre, precision=precision, with_count=True)
+        case "seen histogram":
+            basis = random_basis(features, few)
+            return NormHistogram(
+                centre, precision=precision, with_count=True, basis=basis, bound=bound
+            )
         case "row sum":
             finer = RowRule(centre=centre, bound=bound, precision=precision, extra_bits=2)
             return RowSum(finer, features=features, count_weight=COUNT_WEIGHT)
@@ -66,9 +73,19 @@ def make(kind, features, precision="double", centre=None, bound=0.0, extra_bits=
         case "energy":
             components = random_basis(features, few).T
             return ComponentEnergy(rule, components, count_weight=COUNT_WEIGHT)
+        case "third moment":
+            return ThirdMoment(rule, random_basis(features, few), clip=0.5, variance=VARIANCE)
 
 
-KINDS = ("histogram", "row sum", "second moment", "sketch", "energy")
+KINDS = (
+    "histogram",
+    "seen histogram",
+    "row sum",
+    "second moment",
+    "sketch",
+    "energy",
+    "third moment",
+)
 PRECISIONS = ("single", "double")
 SEEDS = st.integers(0, 2**32 - 1)
 

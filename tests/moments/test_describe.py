@@ -13,7 +13,10 @@ from sums_tools import COUNT_WEIGHT, KINDS, PRECISIONS, SEEDS, make, nasty_rows,
 from eigenveil.errors import ProtocolError
 from eigenveil.moments.accumulators import ComponentEnergy, NormHistogram, Sketch
 from eigenveil.moments.describe import Description, describe, rebuild
+from eigenveil.moments.document_sums import DocumentNorms, DocumentPairs, DocumentSketch
+from eigenveil.moments.document_triples import DocumentTriples
 from eigenveil.moments.rows import Block, RowRule
+from eigenveil.moments.tensors import ThirdMoment
 
 BOUNDS = st.sampled_from([0.0, 1.0, 0.3, 1e-300, 1e300, 5e-324])
 
@@ -71,6 +74,71 @@ def test_a_described_sum_is_rebuilt(drawn, seed):
     found.merge(accumulator)  # of one kind: sums of both may be added
 
 
+DOCUMENT_SUMS = {
+    "pairs": lambda: DocumentPairs(4),
+    "coarse pairs": lambda: DocumentPairs(4, extra_bits=-5),
+    "sketch": lambda: DocumentSketch(4, 3),
+    "triples": lambda: DocumentTriples(random_basis(4, 2)),
+    "triples of one column": lambda: DocumentTriples(random_basis(4, 1)),
+    "triples of all columns": lambda: DocumentTriples(random_basis(4, 4)),
+    "clipped pairs": lambda: DocumentPairs(4, clip=0.01),
+    "nuclear pairs": lambda: DocumentPairs(4, clip=2.0**-20, nuclear=True, extra_bits=-3),
+    "clipped sketch": lambda: DocumentSketch(4, 3, clip=0.3),
+    "clipped triples": lambda: DocumentTriples(random_basis(4, 2), clip=0.3),
+}
+DOCUMENT_SUMS |= {
+    f"norms of {kind}": lambda make=make, kind=kind: DocumentNorms(
+        make(), with_count="clipped" in kind
+    )
+    for kind, make in DOCUMENT_SUMS.items()
+}
+
+
+@pytest.mark.parametrize("kind", DOCUMENT_SUMS)
+def test_a_described_sum_over_documents_is_rebuilt(kind):
+    accumulator = DOCUMENT_SUMS[kind]()
+    found = sent(accumulator, 4)
+    assert alike(found, accumulator)
+    assert found.statistic == accumulator.statistic
+    assert (found.grid, found.shape, found.size) == (
+        accumulator.grid,
+        accumulator.shape,
+        accumulator.size,
+    )
+    assert found.parameters == accumulator.parameters
+    counts = np.random.default_rng().integers(1, 50, (20, 4)).astype(float)
+    for each in (accumulator, found):
+        each.update(Block(counts))
+    assert np.array_equal(found.integers(), accumulator.integers())
+    found.merge(accumulator)
+
+
+def test_the_basis_of_triples_travels_as_it_was_given():
+    """Rounded twice, it could be another."""
+    basis = random_basis(40, 3)
+    sent_basis = describe(DocumentTriples(basis), 40)[1]["basis"]
+    assert np.array_equal(sent_basis, basis)
+
+
+@given(st.floats(0, 1), st.floats(2.0**-20, 1))
+def test_a_third_moment_keeps_its_clip_and_its_rounded_variance(variance, clip):
+    third = ThirdMoment(RowRule(bound=3.0), random_basis(4, 2), clip=clip, variance=variance)
+    found = sent(third, 4)
+    assert alike(found, third)
+    assert (found.clip, found.variance) == (clip, third.variance)
+
+
+@pytest.mark.parametrize("bound", [0.0, 2.5])
+def test_a_histogram_through_a_basis_and_one_without(bound):
+    for basis in (None, random_basis(4, 2)):
+        histogram = NormHistogram(
+            np.ones(4), precision="single", with_count=True, basis=basis, bound=bound
+        )
+        found = sent(histogram, 4)
+        assert alike(found, histogram)
+        assert (found.basis is None) == (basis is None)
+
+
 @pytest.mark.parametrize("with_count", [False, True])
 def test_histograms_with_and_without_count(with_count):
     histogram = NormHistogram(None, precision="double", with_count=with_count)
@@ -113,6 +181,10 @@ def described(**fields):
         {"clip": 1.5},
         {"clip": math.nan},
         {"columns": -1},
+        {"variance": -0.1},
+        {"variance": 1.1},
+        {"variance": math.nan},
+        {"variance": math.inf},
         {"sensitivity": 1.0},
     ],
 )
@@ -127,7 +199,10 @@ def refused(description, **arrays):
     assert caught.value.code == "bad-ask"
 
 
-@pytest.mark.parametrize("kind", ["sketch", "component-energy"])
+WITH_BASIS = ["sketch", "component-energy", "third-moment", "document-triples"]
+
+
+@pytest.mark.parametrize("kind", [*WITH_BASIS, "norm-histogram"])
 @pytest.mark.parametrize(
     "basis",
     [
@@ -142,29 +217,41 @@ def test_long_columns_are_refused(kind, basis):
     refused(described(kind=kind, columns=2), basis=basis)
 
 
-@pytest.mark.parametrize("kind", ["sketch", "component-energy"])
+@pytest.mark.parametrize("kind", [*WITH_BASIS, "norm-histogram"])
 def test_columns_that_rounding_made_a_little_long_are_taken(kind):
     basis = random_basis(3, 2) * (1 + 1e-9)
     assert rebuild(described(kind=kind, columns=2), {"basis": basis}).size
 
 
-@pytest.mark.parametrize("kind", ["sketch", "component-energy"])
+@pytest.mark.parametrize("kind", [*WITH_BASIS, "document-sketch", "norm-histogram"])
 @pytest.mark.parametrize("columns", [0, 4])
 def test_no_columns_and_more_than_features_are_refused(kind, columns):
-    refused(described(kind=kind, columns=columns), basis=np.zeros((3, columns)))
+    basis = {} if kind == "document-sketch" else {"basis": np.zeros((3, columns))}
+    if kind == "norm-histogram" and columns == 0:  # that of the rows themselves
+        assert rebuild(described(kind=kind), {}).basis is None
+    else:
+        refused(described(kind=kind, columns=columns), **basis)
 
 
-@pytest.mark.parametrize("kind", ["second-moment", "sketch", "component-energy"])
+@pytest.mark.parametrize("kind", ["third-moment", "document-triples"])
+def test_tensors_too_large_to_hold_are_refused(kind):
+    basis = np.eye(400)[:, :257]
+    refused(described(kind=kind, features=400, columns=257), basis=basis)
+    assert rebuild(described(kind=kind, features=400, columns=4), {"basis": basis[:, :4]}).size
+    assert described(kind="sketch", features=400, columns=257)
+
+
+@pytest.mark.parametrize("kind", ["second-moment", "document-pairs", *WITH_BASIS])
 @pytest.mark.parametrize("extra_bits", [1, 2])
 def test_products_of_finer_entries_are_refused(kind, extra_bits):
-    basis = {} if kind == "second-moment" else {"basis": np.eye(3)[:, :1]}
+    basis = {"basis": np.eye(3)[:, :1]} if kind in WITH_BASIS else {}
     refused(described(kind=kind, extra_bits=extra_bits, columns=len(basis)), **basis)
 
 
 @pytest.mark.parametrize(
     ("precision", "extra_bits"), [("single", -9), ("single", -17), ("double", -17)]
 )
-@pytest.mark.parametrize("kind", ["row-sum", "second-moment"])
+@pytest.mark.parametrize("kind", ["row-sum", "second-moment", "document-pairs"])
 def test_entries_without_bits_are_refused(kind, precision, extra_bits):
     if precision == "double":  # one bit is left
         assert rebuild(described(kind=kind, extra_bits=extra_bits), {}).size
@@ -182,6 +269,31 @@ def test_a_centre_outside_single_precision_is_refused():
     centre = np.array([0.0, 3e38, 0.0])
     refused(described(precision="single", centred=True), centre=centre)
     assert rebuild(described(centred=True), {"centre": centre}).size
+
+
+@pytest.mark.parametrize("kind", ["norm-histogram", "second-moment", "document-pairs"])
+@pytest.mark.parametrize("of", ["second-moment", "norm-histogram", "row-sum", "document-pairs"])
+def test_only_norms_of_sums_over_documents_are_taken(kind, of):
+    description = described(kind=kind, of=of)
+    assert description.shapes() == {}
+    if (kind, of) == ("norm-histogram", "document-pairs"):
+        assert rebuild(description, {}).of.features == 3
+    else:
+        refused(description)
+
+
+def test_norms_are_refused_with_what_they_are_of():
+    triples = described(kind="norm-histogram", of="document-triples", columns=2)
+    assert triples.shapes() == {"basis": (3, 2)}
+    assert rebuild(triples, {"basis": np.eye(3)[:, :2]}).of.basis.shape == (3, 2)
+    refused(triples, basis=np.ones((3, 2)))
+    sketch = described(kind="norm-histogram", of="document-sketch", columns=2)
+    assert sketch.shapes() == {}
+    assert rebuild(sketch, {}).of.columns == 2
+    refused(described(kind="norm-histogram", of="document-sketch"))
+    refused(described(kind="norm-histogram", of="document-sketch", columns=4))
+    refused(described(kind="norm-histogram", of="document-pairs", extra_bits=1))
+    refused(described(kind="norm-histogram", of="bingham-vectors"))
 
 
 def test_directions_are_not_a_sum():

@@ -1,4 +1,4 @@
-"""All five sums are monoids, bit for bit: no split, order, merge or thread changes an integer."""
+"""All sums are monoids, bit for bit: no split, order, merge or thread changes an integer."""
 
 import os
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sums_tools import KINDS, PRECISIONS, SEEDS, make, nasty_rows, python
 
 from eigenveil.errors import DataError
-from eigenveil.moments.accumulators import RowSum, SecondMoment
+from eigenveil.moments.accumulators import NormHistogram, RowSum, SecondMoment
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.rows import Block, RowRule
 from eigenveil.moments.source import ArrayRows
@@ -164,6 +164,14 @@ def test_sums_of_rows_prepared_otherwise_do_not_merge(kind, otherwise):
 def test_sums_of_another_count_weight_do_not_merge():
     rule = RowRule()
     refuses(*(RowSum(rule, features=D, count_weight=w) for w in (0.25, 1.0)))
+
+
+def test_histograms_of_what_is_seen_through_another_basis_do_not_merge():
+    def histogram(basis):
+        return NormHistogram(None, precision="double", with_count=True, basis=basis, bound=1.0)
+
+    refuses(histogram(np.eye(D)), histogram(np.eye(D)[::-1]))
+    refuses(histogram(np.eye(D)), histogram(None))
 
 
 def test_an_empty_moment_holds_no_matrix():

@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from sums_tools import KINDS, make, python
 
-from eigenveil.moments.release import calibrated_record, release_sum
+from eigenveil.moments.release import calibrated_record, coordinates, release_sum
 from eigenveil.moments.rows import Block
+from eigenveil.noise.cube import tensor_copies
 from eigenveil.noise.source import SecureSource, SeededSource
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.releases import Sharing
@@ -39,7 +41,10 @@ NOISES = [
     ("sketch", "vector"),
     ("energy", "gaussian"),
     ("energy", "laplace"),
+    ("third moment", "gaussian"),
+    ("third moment", "vector"),
 ]
+TURNS = list(permutations(range(3)))
 every_noise = pytest.mark.parametrize(("kind", "noise"), NOISES)
 
 
@@ -104,6 +109,10 @@ def test_what_is_added_to_the_exact_sum_is_noise_of_the_recorded_size(kind, nois
     if kind == "second moment":
         assert np.array_equal(drawn, np.swapaxes(drawn, 1, 2))
         drawn = svec(drawn)
+    if kind == "third moment":
+        assert all(np.array_equal(each, each.transpose(axes)) for each in drawn for axes in TURNS)
+        each_entry = [coordinates("tensor", each) for each in drawn]
+        drawn = each_entry * np.sqrt(tensor_copies(accumulator.shape[0]))
     assert drawn.size == count * size
     expected = {
         "gaussian": scale,

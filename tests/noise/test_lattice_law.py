@@ -116,12 +116,16 @@ def test_drawn_law_is_the_ideal_one_up_to_the_stated_bound(scale, power):
         assert min(hockey_sticks(drawn, wrong)) > 1e-9
 
 
-@pytest.mark.parametrize("part", [1.0, math.sqrt(0.5)], ids=["diagonal", "off-diagonal"])
-def test_gaussian_on_the_grid_is_the_rounded_gaussian_up_to_the_stated_bound(part):
-    """Off the diagonal too, where a coordinate's own scale is sqrt(2) smaller than the record's."""
-    steps = 2048.0
+@pytest.mark.parametrize(
+    ("part", "copies"),
+    [(1.0, 2), (math.sqrt(1 / 2), 2), (1.0, 6), (math.sqrt(1 / 3), 6), (math.sqrt(1 / 6), 6)],
+    ids=["diagonal", "off-diagonal", "iii", "iij", "ijk"],
+)
+def test_gaussian_on_the_grid_is_the_rounded_gaussian_up_to_the_stated_bound(part, copies):
+    """Also where a coordinate's own scale is sqrt(2) or sqrt(6) smaller than the record's."""
+    steps = 1024.0 * copies
     s, root2 = mpmath.mpf(steps * part), mpmath.sqrt(2)
-    bound = lattice_error(1, steps_a_scale=steps).log_ratio - LOG_RATIO
+    bound = lattice_error(1, steps_a_scale=steps, copies=copies).log_ratio - LOG_RATIO
     normaliser = s * mpmath.sqrt(2 * mpmath.pi)  # of the discrete law, to exp(-2 pi^2 s^2)
     holds_to, largest = 0.0, 0.0
     for scales in np.arange(0.0, lattice._TAIL[2], 0.05):
@@ -133,7 +137,10 @@ def test_gaussian_on_the_grid_is_the_rounded_gaussian_up_to_the_stated_bound(par
             break
         holds_to, largest = scales, max(largest, log_ratio)
     assert mpmath.erfc(holds_to / root2) < DISTANCE / 2
-    assert largest > bound / 3, "the bound is not far from what happens"
+    if part == math.sqrt(1 / copies):
+        assert largest > 0.9 * bound, "the bound is what happens"
+        too_small = lattice_error(1, steps_a_scale=steps, copies=copies - 1).log_ratio - LOG_RATIO
+        assert largest > too_small
 
 
 @pytest.mark.parametrize("power", [1, 2])

@@ -12,8 +12,18 @@ from pydantic import ValidationError
 from releases_tools import release
 
 from eigenveil.privacy.guarantee import ADJACENCIES
-from eigenveil.privacy.releases import PROOFS, Noise, NoiseKind, ReleaseRecord, Statistic
+from eigenveil.privacy.releases import (
+    PROOFS,
+    PROOFS_OF_STATISTIC,
+    Noise,
+    NoiseKind,
+    ReleaseRecord,
+    Statistic,
+    tensor_rows,
+    tensor_size,
+)
 
+PROOF_FILES = Path(__file__).parents[2] / "docs" / "proofs"
 PROVED = {
     ("norm-histogram", "gaussian"),
     ("norm-histogram", "laplace"),
@@ -27,11 +37,20 @@ PROVED = {
     ("component-energy", "gaussian"),
     ("component-energy", "laplace"),
     ("bingham-vectors", "bingham"),
+    ("third-moment", "gaussian"),
+    ("third-moment", "vector"),
+    ("document-pairs", "gaussian"),
+    ("document-pairs", "wishart"),
+    ("document-pairs", "vector"),
+    ("document-sketch", "gaussian"),
+    ("document-sketch", "vector"),
+    ("document-triples", "gaussian"),
+    ("document-triples", "vector"),
 }
 
 
 def record(**changes):
-    noise = {"kind": "gaussian", "scale": 2.0, "size": 5, "grid": -30} | changes.pop("noise", {})
+    noise = {"kind": "gaussian", "scale": 2.0, "size": 10, "grid": -30} | changes.pop("noise", {})
     fields = {"name": "a", "statistic": "row-sum", "adjacency": "add-remove"} | changes
     return ReleaseRecord(noise=Noise(**noise), **fields)
 
@@ -61,6 +80,10 @@ def test_only_proved_pairs_can_be_recorded(statistic, kind):
         {"gain": -1.0},
         {"gain": math.nan},
         {"count_weight": -0.1},
+        {"variance": -1e-9},
+        {"variance": math.inf},
+        {"statistic": "third-moment", "noise": {"size": 9}},
+        {"statistic": "document-triples", "noise": {"size": 21}},
         {"draws": 0},
         {"adjacency": "both"},
         {"statistic": "mean"},
@@ -78,15 +101,17 @@ def test_senseless_records_are_refused(changes):
     st.floats(1e-300, 1e300),
     st.integers(-1074, 1023) | st.none(),
     st.floats(1e-9, 1e9),
+    st.floats(0, 1e9),
     st.integers(1, 50),
 )
-def test_json_keeps_every_digit(pair, adjacency, scale, grid, gain, draws):
+def test_json_keeps_every_digit(pair, adjacency, scale, grid, gain, variance, draws):
     statistic, kind = pair
     made = record(
         statistic=statistic,
         adjacency=adjacency,
         noise={"kind": kind, "scale": scale, "grid": grid},
         gain=gain,
+        variance=variance,
         draws=draws,
     )
     assert ReleaseRecord.model_validate_json(made.model_dump_json()) == made
@@ -117,10 +142,31 @@ def test_every_draw_of_the_exponential_mechanism_is_paid():
 
 @pytest.mark.parametrize("kind", get_args(NoiseKind))
 def test_every_kind_of_noise_has_a_proof(kind):
-    proof = Path(__file__).parents[2] / "docs" / "proofs" / PROOFS[kind]
+    proof = PROOF_FILES / PROOFS[kind]
     assert proof.is_file()
     assert "proof" in proof.read_text(encoding="utf-8").lower()
 
 
+@pytest.mark.parametrize("statistic", PROOFS_OF_STATISTIC)
+def test_every_sensitivity_with_a_proof_of_its_own_has_it(statistic):
+    text = (PROOF_FILES / PROOFS_OF_STATISTIC[statistic]).read_text(encoding="utf-8")
+    assert f"`{statistic.replace('-', '_')}`" in text
+
+
+def test_a_record_from_before_third_moments_is_read():
+    old = record().model_dump(mode="json")
+    del old["variance"]
+    assert ReleaseRecord.model_validate(old) == record()
+
+
+@pytest.mark.parametrize("rows", [*range(1, 40), 1000, 10**5])
+def test_rows_of_a_tensor_follow_from_its_size(rows):
+    size = tensor_size(rows)
+    assert tensor_rows(size) == rows
+    for wrong in (size - 1, size + 1)[rows == 1 :]:
+        with pytest.raises(ValueError, match="no symmetric tensor"):
+            tensor_rows(wrong)
+
+
 def test_the_grid_has_a_proof():
-    assert (Path(__file__).parents[2] / "docs" / "proofs" / "release-grid.md").is_file()
+    assert (PROOF_FILES / "release-grid.md").is_file()

@@ -1,14 +1,17 @@
-"""Every sensitivity against a search for the worst pair of neighbours among rows of norm 1."""
+"""Every sensitivity against a search for the worst neighbours: rows of norm 1, or documents."""
 
 import math
-from itertools import product
+from itertools import combinations_with_replacement, permutations, product
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from eigenveil.moments.documents import FEWEST_WORDS
+from eigenveil.privacy import sensitivity
 from eigenveil.privacy.guarantee import ADJACENCIES
-from eigenveil.privacy.releases import Noise, ReleaseRecord
+from eigenveil.privacy.releases import Noise, ReleaseRecord, tensor_size
+from statistics_tools import mutant
 
 D = 3
 BASIS, _ = np.linalg.qr(np.random.default_rng().standard_normal((D, D)))
@@ -72,8 +75,8 @@ CASES = {
 }
 
 
-def record(statistic, kind, adjacency, parameters=None):
-    noise = Noise(kind=kind, scale=1.0, size=9, grid=-26)
+def record(statistic, kind, adjacency, parameters=None, size=9):
+    noise = Noise(kind=kind, scale=1.0, size=size, grid=-26)
     return ReleaseRecord(
         name="test", statistic=statistic, adjacency=adjacency, noise=noise, **(parameters or {})
     )
@@ -158,3 +161,270 @@ def test_exponential_mechanism_loses_what_is_claimed(adjacency):
             other = 0.0 if adjacency == "add-remove" else np.outer(y, y)
             losses.append(bingham_loss(base, np.outer(x, x), other))
     assert 0.999 * claimed <= max(losses) <= claimed * (1 + 1e-9)
+
+
+# Third moments
+
+
+def third_moment(variance):
+    def one(y):
+        lines = np.einsum("i,jk->ijk", y, np.eye(y.size))
+        known = lines + lines.transpose(1, 0, 2) + lines.transpose(1, 2, 0)
+        return np.einsum("i,j,k->ijk", y, y, y) - variance * known
+
+    return one
+
+
+def climb(change, starts):
+    """The largest change, uphill from the best starts."""
+    best = sorted(starts, key=change)[-4:]
+    options = {"maxiter": 1000, "xatol": 1e-6, "fatol": 1e-9}
+    return max(
+        -minimize(lambda z: -change(z), start, method="Nelder-Mead", options=options).fun
+        for start in best
+    )
+
+
+def third_moment_search(rows, variance, adjacency):
+    """What is claimed, and the worst found."""
+    contribution = third_moment(variance)
+
+    def change(z):
+        if adjacency == "add-remove":
+            return l2(contribution(in_ball(z)))
+        return l2(contribution(in_ball(z[:rows])) - contribution(in_ball(z[rows:])))
+
+    length = rows if adjacency == "add-remove" else 2 * rows
+    found = climb(change, np.random.default_rng().standard_normal((200, length)))
+    parameters = {"variance": variance}
+    made = record("third-moment", "gaussian", adjacency, parameters, tensor_size(rows))
+    return made.sensitivity(), found
+
+
+def is_tight(claimed, found):
+    return 0.98 * claimed <= found <= claimed * (1 + 1e-9)
+
+
+# around the places where the farthest row changes, for one component
+VARIANCES = [0.0, 0.05, 0.2, 0.3, 1 / 3, 0.6, 0.95, 1.2, 4.0]
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("variance", VARIANCES)
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_third_moments_move_as_far_as_claimed(rows, variance, adjacency):
+    assert is_tight(*third_moment_search(rows, variance, adjacency))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rows", "variance"),
+    [
+        ("3.0 * rows + 6.0", "3.0 * rows", 2, 1.2),
+        ("0.25 < variance < 1.0", "False", 1, 0.3),
+        ("rows == 1 and 0.25 < variance < 1.0", "0.25 < variance < 1.0", 2, 0.6),
+        ("variance < 1.0", "variance", 1, 4.0),
+        ("2.0 * farthest", "math.sqrt(2.0) * farthest", 5, 0.05),
+    ],
+    ids=["crossed terms", "a row inside", "always inside", "beyond the ball", "root of two"],
+)
+def test_other_third_moments_are_rejected(old, new, rows, variance, monkeypatch):
+    changed = mutant(sensitivity.third_moment, old, new)
+    monkeypatch.setattr(sensitivity, "third_moment", changed)
+    assert not is_tight(*third_moment_search(rows, variance, "replace-one"))
+
+
+def test_the_farthest_row_is_that_of_the_closed_form():
+    """The largest root of x^3 - 6 s x^2 + (3 K + 6) s^2 x over a fine grid of x."""
+    x = np.linspace(0, 1, 20_001)
+    for rows, variance in product([1, 2, 3, 10, 100], np.geomspace(1e-3, 30, 60)):
+        squared = x**3 - 6 * variance * x**2 + (3 * rows + 6) * variance**2 * x
+        claimed = sensitivity.third_moment("add-remove", rows=rows, variance=variance)
+        assert math.sqrt(squared.max()) == pytest.approx(claimed, rel=1e-6)
+
+
+# Documents
+
+WORDS = 3
+DOCUMENTS = [
+    document
+    for length in range(2, 7)
+    for document in combinations_with_replacement(range(WORDS), length)
+]
+DOCUMENTS += [np.random.default_rng().integers(WORDS, size=n).tolist() for n in (9, 15, 24)]
+ROUNDING = 2.0**8  # weights are multiples of one over this
+
+
+def mean_of_words(order, *, shortest):
+    """Of every document, the mean over ordered places; then the same with a rounded weight."""
+    means, shorter = [], []
+    for document in DOCUMENTS:
+        if len(document) < shortest:
+            continue
+        counts = np.zeros((WORDS,) * order)
+        for words in permutations(document, order):
+            counts[words] += 1
+        means.append(counts / counts.sum())
+        shorter.append(counts * (np.floor(ROUNDING / counts.sum()) / ROUNDING))
+    return np.array(means + shorter)
+
+
+# pairs hold for two words too; of a sketch there are none so short
+PAIRS, PAIRS_SEEN = mean_of_words(2, shortest=2), mean_of_words(2, shortest=3)
+TRIPLES = mean_of_words(3, shortest=3)
+
+
+def farthest(contributions, adjacency):
+    """The longest, or the two that are farthest apart."""
+    flat = contributions.reshape(len(contributions), -1)
+    products = flat @ flat.T
+    squares = np.diagonal(products)
+    if adjacency == "add-remove":
+        return math.sqrt(squares.max())
+    return math.sqrt((squares[:, None] + squares - 2 * products).max())
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_pairs_of_documents_move_as_far_as_claimed(adjacency):
+    for kind in ("gaussian", "vector"):
+        claimed = record("document-pairs", kind, adjacency).sensitivity()
+        assert farthest(PAIRS, adjacency) == pytest.approx(claimed, rel=1e-12)
+    changes = PAIRS if adjacency == "add-remove" else PAIRS[:, None] - PAIRS
+    claimed = record("document-pairs", "wishart", adjacency).sensitivity()
+    norms = np.sum(np.abs(np.linalg.eigvalsh(changes)), axis=-1)
+    assert norms.max() == pytest.approx(claimed, rel=1e-12)
+    assert np.linalg.eigvalsh(PAIRS).min() < -0.4, "they are not positive semi-definite"
+
+
+def seen(statistic, matrix, pairs=PAIRS_SEEN):
+    """Contributions seen through a matrix, and the length of the longest pair or triple."""
+    longest = np.linalg.norm(matrix, axis=1).max()
+    if statistic == "document-sketch":
+        return pairs @ matrix, longest
+    through = np.einsum("nabc,ai,bj,ck->nijk", TRIPLES, *[matrix] * 3, optimize=True)
+    return through, longest**3
+
+
+def document_search(statistic, adjacency, columns):
+    """What is claimed, and the worst found, among matrices of the same gain."""
+
+    def change(z):
+        contributions, gain = seen(statistic, z.reshape(WORDS, columns))
+        return farthest(contributions, adjacency) / gain
+
+    found = climb(change, np.random.default_rng().standard_normal((200, WORDS * columns)))
+    gain = 1.7
+    made = record(statistic, "vector", adjacency, {"gain": gain}, size=10)
+    return made.sensitivity(), gain * found
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("statistic", ["document-sketch", "document-triples"])
+@pytest.mark.parametrize("columns", [1, 2])
+def test_documents_seen_through_a_matrix_move_as_far_as_claimed(statistic, columns, adjacency):
+    assert is_tight(*document_search(statistic, adjacency, columns))
+
+
+@pytest.mark.parametrize(
+    ("statistic", "old", "new"),
+    [
+        ("document_sketch", "SQRT2 + 2.0**-22 if", "1.0 if"),
+        ("document_sketch", "SQRT2 +", "2.0 +"),
+        ("document_triples", "2.0 *", "SQRT2 *"),
+    ],
+)
+def test_other_claims_about_documents_are_rejected(statistic, old, new, monkeypatch):
+    changed = mutant(getattr(sensitivity, statistic), old, new)
+    monkeypatch.setattr(sensitivity, statistic, changed)
+    assert not is_tight(*document_search(statistic.replace("_", "-"), "replace-one", 2))
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_clipped_contributions_to_a_sketch_can_be_opposite(adjacency):
+    """One word 300 times among 600 others, once with signs like its own, once with opposite ones.
+
+    Its row is nearly all of both, 300 times 899 and 300 times -301 before they are clipped.
+    """
+    often = 300.0
+    alone = np.ones(2 * int(often))
+    contributions = []
+    for sign in (1.0, -1.0):
+        seen_ = often + sign * 2 * often
+        own = np.concatenate([[often * (seen_ - 1)], seen_ - sign * alone, 0 * alone])
+        if sign < 0:  # other words
+            own[1:] = own[:0:-1]
+        pairs = 3 * often * (3 * often - 1)
+        assert np.linalg.norm(own) / pairs > 0.1
+        contributions.append(own / np.linalg.norm(own))
+    parameters = {"gain": 1.7, "clip": 0.1}
+    claimed = record("document-sketch", "vector", adjacency, parameters).sensitivity()
+    found = 1.7 * farthest(np.array(contributions), adjacency)
+    assert is_tight(claimed, found)
+    if adjacency == "replace-one":
+        unclipped = record("document-sketch", "vector", adjacency, {"gain": 1.7}).sensitivity()
+        assert found > 1.4 * unclipped
+
+
+def test_clipped_pairs_of_documents_move_as_far_as_claimed():
+    """Shortened to one length, but never apart by more than documents without a common word."""
+    for clip in (0.9, 0.3, 0.01):
+        norms = np.linalg.norm(PAIRS, axis=(1, 2))
+        clipped = PAIRS / np.maximum(norms, clip)[:, None, None]
+        for adjacency in ADJACENCIES:
+            claimed = record("document-pairs", "gaussian", adjacency, {"clip": clip}).sensitivity()
+            assert farthest(clipped, adjacency) == pytest.approx(claimed, rel=1e-12)
+
+
+def test_documents_of_two_words_would_move_a_sketch_further():
+    """Which is why no document has fewer than three."""
+    assert FEWEST_WORDS >= 3
+    opposite = np.array([[1.0], [-1.0], [0.0]])
+    found = {
+        shortest: farthest(
+            seen("document-sketch", opposite, mean_of_words(2, shortest=shortest))[0], "replace-one"
+        )
+        for shortest in (2, 3)
+    }
+    assert found[2] == pytest.approx(math.sqrt(5 / 2), rel=1e-12)
+    assert found[3] <= sensitivity.document_sketch("replace-one", gain=1.0)
+
+
+def test_three_words_are_the_extreme_documents_of_a_sketch():
+    """Entries of the squared difference add up to 2 at most (docs/proofs/documents.md, claim 3)."""
+    every = list(combinations_with_replacement(range(6), 3))
+    pairs = np.zeros((len(every), 6, 6))
+    for one, document in zip(pairs, every, strict=True):
+        for words in permutations(document, 2):
+            one[words] += 1 / 6
+    largest = 0.0
+    for one in pairs:
+        differences = pairs - one
+        largest = max(largest, np.abs(differences @ differences).sum(axis=(1, 2)).max())
+    assert largest == pytest.approx(2.0, rel=1e-12)
+
+
+def wishart_log_density(moved):
+    """Of the difference at scale 1/2, at a 2 x 2 matrix, by quadrature; up to a constant.
+
+    Matrices are (t + x, y; y, t - x), positive semi-definite where t is at least |(x, y)|: the
+    integral over t is done by hand (docs/proofs/wishart-difference.md, the density of E).
+    """
+    t, x, y = np.trace(moved) / 2, (moved[0, 0] - moved[1, 1]) / 2, moved[0, 1]
+    axis = np.linspace(-9, 9, 601)
+    u, v = np.meshgrid(axis, axis)
+    least = np.maximum(np.hypot(u, v), t + np.hypot(u - x, v - y))
+    return 2 * t + math.log(np.exp(-4 * least).sum())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [np.diag([1.0, 0.0]), np.array([[0.0, 0.5], [0.5, 0.0]]), np.array([[1, 1], [1, 0]]) / 3],
+    ids=["a a", "a b", "a a b"],
+)
+def test_a_wishart_difference_loses_the_nuclear_norm(change):
+    """And not the Frobenius norm, 0.71 of it for the document "a b"."""
+    nuclear_norm = np.sum(np.abs(np.linalg.eigvalsh(change)))
+    lost = []
+    for at in (*np.random.default_rng().standard_normal((6, 2, 2)), 8 * change, -8 * change):
+        at = (at + at.T) / 2
+        lost.append(abs(wishart_log_density(at + change) - wishart_log_density(at)))
+    assert 0.9 * nuclear_norm < max(lost) <= nuclear_norm * (1 + 1e-3)

@@ -21,7 +21,7 @@ from eigenveil.moments.rows import DTYPE, Block, FloatArray, Precision, RowRule,
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.releases import ReleaseRecord, Statistic
 
-Layout = Literal["vector", "matrix", "symmetric"]
+Layout = Literal["vector", "matrix", "symmetric", "tensor"]
 
 
 class Accumulator(ABC):
@@ -93,11 +93,32 @@ def bin_upper_edges() -> NDArray[np.float64]:
     return np.append(inner, np.inf)
 
 
+def norm_bins(norms: NDArray[np.float64]) -> NDArray[np.int64]:
+    """How many norms are in which bin, shape (BINS,)."""
+    with np.errstate(divide="ignore"):
+        octave = np.ceil(OCTAVE_PARTS * (np.log2(norms) - LOWEST_OCTAVE))
+    index = np.clip(octave, 0, BINS - 1).astype(np.intp)
+    return np.asarray(np.bincount(index, minlength=BINS))
+
+
 class NormHistogram(Accumulator):
     """How many rows have which norm, on a fixed public grid; the last coordinate counts all rows.
 
     The count is a coordinate of its own because the sum of the noisy bins is far too noisy. It is
     left out (``count_weight=0``) where the number of rows is public.
+
+    Parameters
+    ----------
+    centre : array of shape (D,) or None
+        Subtracted first.
+    precision : {"single", "double"}
+    with_count : bool
+    basis : array of shape (D, K), optional
+        Public or released, with near-orthonormal columns: norms are those of ``basis.T x``, where x
+        is a row less the centre, shortened to ``bound``: what a third moment will see of the rows.
+    bound : float
+        As of :class:`RowRule`; used with a basis only. Norms are in the data's units, but where it
+        is 0 they are those of unit rows.
     """
 
     statistic: Statistic = "norm-histogram"
@@ -110,8 +131,13 @@ class NormHistogram(Accumulator):
         *,
         precision: Precision,
         with_count: bool,
+        basis: NDArray[np.float64] | None = None,
+        bound: float = 0.0,
     ) -> None:
         self.centre, self.precision, self.with_count = centre, precision, with_count
+        self.basis, self.bound = basis, bound
+        self._rule = RowRule(centre=centre, bound=bound, precision=precision)
+        self._basis = None if basis is None else integer_basis(basis, self._rule)
         self._counts = np.zeros(BINS + with_count, dtype=np.int64)
 
     @property
@@ -121,25 +147,35 @@ class NormHistogram(Accumulator):
 
     def kind(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        return (self.centre, self.precision, self.with_count)
+        return (self.centre, self.precision, self.with_count, self.basis, self.bound)
 
     def fresh(self) -> Self:
         """An empty histogram of the same kind."""
-        return type(self)(self.centre, precision=self.precision, with_count=self.with_count)
+        return type(self)(
+            self.centre,
+            precision=self.precision,
+            with_count=self.with_count,
+            basis=self.basis,
+            bound=self.bound,
+        )
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
-        _, norms = block.residuals(self.centre, self.precision)
-        with np.errstate(divide="ignore"):
-            octave = np.ceil(OCTAVE_PARTS * (np.log2(norms) - LOWEST_OCTAVE))
-        index = np.clip(octave, 0, BINS - 1).astype(np.intp)
-        self._counts[:BINS] += np.bincount(index, minlength=BINS)
+        norms = self._norms(block)
+        self._counts[:BINS] += norm_bins(norms)
         if self.with_count:
             self._counts[BINS] += norms.size
 
+    def _norms(self, block: Block) -> NDArray[np.float64]:
+        if self._basis is None:
+            return block.residuals(self.centre, self.precision)[1]
+        _, norms = seen_through(self._basis, self._rule, block)
+        unit = self.bound or 1.0
+        return norms * math.ldexp(unit, -self._rule.bits - basis_bits(self.precision))
+
     def merge(self, other: Self) -> None:
         """Add another histogram's rows."""
-        _check_same_kind(self, other)
+        check_same_kind(self, other)
         self._counts += other._counts
 
     def integers(self) -> NDArray[np.int64]:
@@ -197,7 +233,7 @@ class RowSum(Accumulator):
 
     def merge(self, other: Self) -> None:
         """Add another sum's rows."""
-        _check_same_kind(self, other)
+        check_same_kind(self, other)
         self._sum.merge(other._sum)
         self._rows += other._rows
 
@@ -266,7 +302,7 @@ class SecondMoment(Accumulator):
 
     def merge(self, other: Self) -> None:
         """Add another moment's rows."""
-        _check_same_kind(self, other)
+        check_same_kind(self, other)
         other.settle()
         if other._sum is not None:
             self._total().merge(other._sum)
@@ -311,7 +347,7 @@ class Sketch(Accumulator):
 
     def __init__(self, rule: RowRule, basis: NDArray[np.float64], *, clip: float) -> None:
         self.rule, self.basis, self.clip = rule, basis, clip
-        self._basis = _integer_basis(basis, rule)
+        self._basis = integer_basis(basis, rule)
         self._sum = ExactSum(basis.shape, largest_term=math.ldexp(1.0, 2 * rule.bits))
 
     @property
@@ -338,7 +374,7 @@ class Sketch(Accumulator):
         # exact integers in units of 2**-(row bits + basis bits)
         seen: FloatArray = rows @ self._basis
         radius = math.ldexp(1.0, self.rule.bits)
-        unit = math.ldexp(self.clip, self.rule.bits + _basis_bits(self.rule.precision))
+        unit = math.ldexp(self.clip, self.rule.bits + basis_bits(self.rule.precision))
         wide = seen.astype(np.float64, copy=False)
         norms = np.sqrt(np.vecdot(wide, wide))
         seen, _ = integer_rows(seen, radius / np.maximum(norms, unit), radius)
@@ -347,7 +383,7 @@ class Sketch(Accumulator):
 
     def merge(self, other: Self) -> None:
         """Add another sketch's rows."""
-        _check_same_kind(self, other)
+        check_same_kind(self, other)
         self._sum.merge(other._sum)
 
     def integers(self) -> NDArray[np.int64]:
@@ -371,7 +407,7 @@ class ComponentEnergy(Accumulator):
         self, rule: RowRule, components: NDArray[np.float64], *, count_weight: float
     ) -> None:
         self.rule, self.components, self.count_weight = rule, components, count_weight
-        self._basis = _integer_basis(components.T, rule)
+        self._basis = integer_basis(components.T, rule)
         rounded = np.ldexp(self._basis.astype(np.float64), -self._shift)
         spectral = math.sqrt(float(np.linalg.eigvalsh(rounded.T @ rounded)[-1]))
         rounding = math.ldexp(math.sqrt(components.shape[0]), -self._BITS)
@@ -383,7 +419,7 @@ class ComponentEnergy(Accumulator):
 
     @property
     def _shift(self) -> int:
-        return _basis_bits(self.rule.precision)
+        return basis_bits(self.rule.precision)
 
     @property
     def grid(self) -> int:
@@ -425,7 +461,7 @@ class ComponentEnergy(Accumulator):
 
     def merge(self, other: Self) -> None:
         """Add another accumulator's rows."""
-        _check_same_kind(self, other)
+        check_same_kind(self, other)
         self._sum.merge(other._sum)
         self._rows += other._rows
 
@@ -437,17 +473,32 @@ class ComponentEnergy(Accumulator):
         return np.append(total, self._rows * round(math.ldexp(self.count_weight, -self.grid)))
 
 
-def _basis_bits(precision: Precision) -> int:
+def basis_bits(precision: Precision) -> int:
     """Bits of a basis entry: the projection of a prepared row stays exact (norms below 1.9)."""
     return 14 if precision == "single" else 33
 
 
-def _integer_basis(basis: NDArray[np.float64], rule: RowRule) -> FloatArray:
-    bits = _basis_bits(rule.precision)
+def integer_basis(basis: NDArray[np.float64], rule: RowRule) -> FloatArray:
+    """A basis in integers of the rule's arithmetic, in units of ``2**-basis_bits``."""
+    bits = basis_bits(rule.precision)
     return np.asarray(np.rint(np.ldexp(basis, bits)).astype(DTYPE[rule.precision]))
 
 
-def _check_same_kind(mine: Accumulator, other: Accumulator) -> None:
+def seen_through(
+    basis: FloatArray, rule: RowRule, block: Block
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Prepared rows times an integer basis, and the norms of that.
+
+    Exact integers in units of ``2**-(row bits + basis bits)``, so that what a row becomes does not
+    depend on its neighbours in the block.
+    """
+    rows, _ = rule(block)
+    seen = (rows @ basis).astype(np.float64, copy=False)
+    return seen, np.sqrt(np.vecdot(seen, seen))
+
+
+def check_same_kind(mine: Accumulator, other: Accumulator) -> None:
+    """Raise where two sums are not of one kind."""
     # array_equal also compares numbers, names and None
     alike = type(mine) is type(other) and all(
         np.array_equal(first, second)

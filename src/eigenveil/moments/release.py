@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import PrivacyError
 from eigenveil.noise import draws
+from eigenveil.noise.cube import tensor_from_entries, tensor_indices
 from eigenveil.noise.grid import grid_exponent, spread, wishart_unit
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.budget import StepBudget
@@ -158,21 +159,32 @@ def noisy_integers(
 
 
 def coordinates(layout: Layout, integers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The independent entries, shape (size,): the lower triangle where it is symmetric."""
-    if layout != "symmetric":
-        return integers.ravel()
-    return np.asarray(integers[np.tri(integers.shape[0], dtype=bool)])
+    """The independent entries, shape (size,): the lower triangle where it is symmetric.
+
+    Of a tensor, those with ``i >= j >= k``, in the order of :func:`tensor_indices`.
+    """
+    match layout:
+        case "symmetric":
+            return np.asarray(integers[np.tri(integers.shape[0], dtype=bool)])
+        case "tensor":
+            return np.asarray(integers[tensor_indices(integers.shape[0])])
+        case _:
+            return integers.ravel()
 
 
 def from_coordinates(
     layout: Layout, shape: tuple[int, ...], entries: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """The whole array with these independent entries."""
-    if layout != "symmetric":
-        return entries.reshape(shape)
-    whole = np.zeros(shape, dtype=np.int64)
-    whole[np.tri(shape[0], dtype=bool)] = entries
-    return np.asarray(whole + np.tril(whole, -1).T)
+    match layout:
+        case "symmetric":
+            whole = np.zeros(shape, dtype=np.int64)
+            whole[np.tri(shape[0], dtype=bool)] = entries
+            return np.asarray(whole + np.tril(whole, -1).T)
+        case "tensor":
+            return tensor_from_entries(shape[0], entries)
+        case _:
+            return entries.reshape(shape)
 
 
 def noise_integers(
@@ -185,11 +197,13 @@ def noise_integers(
     noise, grid = record.noise, record.noise.grid
     assert grid is not None
     shape, scale, shares = accumulator.shape, noise.scale, noise.shares
-    symmetric = accumulator.layout == "symmetric"
+    layout = accumulator.layout
     sigma = scale / math.sqrt(shares)  # of a share of Gaussian noise
     match noise.kind:
-        case "gaussian" if symmetric:
+        case "gaussian" if layout == "symmetric":
             return draws.isometric_symmetric(shape[0], sigma=sigma, grid=grid, source=source)
+        case "gaussian" if layout == "tensor":
+            return draws.isometric_tensor(shape[0], sigma=sigma, grid=grid, source=source)
         case "gaussian":
             return draws.gaussian(shape, sigma=sigma, grid=grid, source=source)
         case "laplace":
@@ -198,8 +212,12 @@ def noise_integers(
             return draws.wishart_difference(
                 shape[0], scale=scale, grid=grid, source=source, shares=shares
             )
-        case "vector" if symmetric:
+        case "vector" if layout == "symmetric":
             return draws.vector_symmetric(
+                shape[0], scale=scale, grid=grid, source=source, shares=shares
+            )
+        case "vector" if layout == "tensor":
+            return draws.vector_tensor(
                 shape[0], scale=scale, grid=grid, source=source, shares=shares
             )
         case "vector":

@@ -1,7 +1,8 @@
 """Noise in the shapes that releases have, as integers on the release grid (unit ``2**grid``).
 
 Symmetric matrices live in isometric coordinates svec(M) = (M_ii, sqrt(2) M_ij): noise that is
-i.i.d. there has off-diagonal entries smaller by sqrt(2) (privacy.md, section 2).
+i.i.d. there has off-diagonal entries smaller by sqrt(2) (privacy.md, section 2). So do symmetric
+tensors, whose coordinates are (T_iii, sqrt(3) T_iij, sqrt(6) T_ijk).
 
 With ``shares`` above 1 a function draws what one party draws of the noise of many: any ``shares``
 such parts add up to the noise (docs/proofs/shares.md). A part of Gaussian noise is Gaussian noise
@@ -15,6 +16,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.noise.cube import tensor_copies, tensor_from_entries, tensor_size
 from eigenveil.noise.gamma import gamma
 from eigenveil.noise.grid import wishart_unit
 from eigenveil.noise.lattice import lattice_noise
@@ -23,8 +25,10 @@ from eigenveil.privacy.releases import SHARE_SMOOTHING, WISHART_SMOOTHING
 
 _NORMAL_SCALE = 2.0**40
 _LIMB_BITS = 18
-# Grid steps in a standard deviation, at the least.
-_COARSEST = 1024.0
+# Grid steps in the standard deviation of vector noise, at the least: 1024 in every entry's own,
+# smaller by sqrt(2) in matrices and by sqrt(6) in tensors.
+_COARSEST = 2048.0
+_COARSEST_TENSOR = 4096.0
 
 
 def gaussian(
@@ -63,6 +67,23 @@ def isometric_symmetric(
     )
     on = gaussian((size,), sigma=sigma, grid=grid, source=source)
     return symmetric_from_triangle(on, off)
+
+
+def isometric_tensor(
+    size: int, *, sigma: float, grid: int, source: RandomSource
+) -> NDArray[np.int64]:
+    """A symmetric ``size`` x ``size`` x ``size`` tensor, isotropic in isometric coordinates.
+
+    Entries are N(0, sigma^2) where all indices are equal, N(0, sigma^2/3) where two are, and
+    N(0, sigma^2/6) elsewhere.
+    """
+    copies = tensor_copies(size)
+    entries = np.empty(copies.size, dtype=np.int64)
+    for count in (1, 3, 6):
+        here = np.flatnonzero(copies == count)
+        own = sigma / math.sqrt(count)
+        entries[here] = gaussian((here.size,), sigma=own, grid=grid, source=source)
+    return tensor_from_entries(size, entries)
 
 
 def symmetric_from_triangle(
@@ -128,6 +149,15 @@ def vector_symmetric(
     """The same over the isometric coordinates of a symmetric matrix."""
     sigma = _mixed_sigma(size * (size + 1) // 2, scale, grid, shares, source)
     return isometric_symmetric(size, sigma=sigma, grid=grid, source=source)
+
+
+def vector_tensor(
+    size: int, *, scale: float, grid: int, source: RandomSource, shares: int = 1
+) -> NDArray[np.int64]:
+    """The same over the isometric coordinates of a symmetric tensor of three modes."""
+    entries = tensor_size(size)
+    sigma = _mixed_sigma(entries, scale, grid, shares, source, coarsest=_COARSEST_TENSOR)
+    return isometric_tensor(size, sigma=sigma, grid=grid, source=source)
 
 
 def standard_normal(size: int, source: RandomSource) -> NDArray[np.float64]:
@@ -200,11 +230,19 @@ def _exact_gram(
     return total
 
 
-def _mixed_sigma(size: int, scale: float, grid: int, shares: int, source: RandomSource) -> float:
+def _mixed_sigma(
+    size: int,
+    scale: float,
+    grid: int,
+    shares: int,
+    source: RandomSource,
+    *,
+    coarsest: float = _COARSEST,
+) -> float:
     """Standard deviation of a share of a vector of density exp(-||z||_2 / scale), drawn.
 
     For the whole, ``scale`` times the root of a chi-square variable with ``size + 1`` degrees of
-    freedom; drawn again in the rare case (2**-32 for one coordinate, less for more) that the
+    freedom; drawn again in the rare case (2**-30 for one coordinate, less for more) that the
     lattice is too coarse for it, which keeps the guarantee exactly (docs/proofs/vector.md). For a
     share, a chi-square variable is twice a Gamma variable, and smoothing keeps it large enough.
     """
@@ -214,6 +252,6 @@ def _mixed_sigma(size: int, scale: float, grid: int, shares: int, source: Random
     for _ in range(100):
         z = standard_normal(size + 1, source)
         sigma = scale * math.sqrt(float(z @ z))
-        if math.ldexp(sigma, -grid) >= 2.0 * _COARSEST:
+        if math.ldexp(sigma, -grid) >= coarsest:
             return sigma
     raise RuntimeError("the randomness source gives only small numbers: it is broken")

@@ -29,6 +29,22 @@ def spectral_edge(noise: Noise, rows: int, columns: int) -> float:
     return sigma * (math.sqrt(2 * rows) if symmetric else math.sqrt(rows) + math.sqrt(columns))
 
 
+def deviation(noise: Noise, rows: int) -> float:
+    """Standard deviation of a coordinate, isometric ones where the statistic is symmetric.
+
+    ``rows`` is the statistic's side, on which that of a Wishart difference depends.
+    """
+    match noise.kind:
+        case "wishart":
+            return noise.scale * math.sqrt(4.0 * (rows + 1))
+        case "vector":
+            return noise.scale * math.sqrt(noise.size + 1)
+        case "laplace":
+            return noise.scale * math.sqrt(2.0)
+        case _:
+            return noise.scale
+
+
 def truncated_edge(noise: Noise, features: int, rank: int, parties: int) -> float:
     """Largest eigenvalue of a sum of noise matrices, each cut off to its ``rank`` largest.
 

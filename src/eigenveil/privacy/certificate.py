@@ -7,18 +7,35 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from eigenveil.errors import DataError, OutputError, PrivacyError
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.guarantee import Adjacency, Guarantee
-from eigenveil.privacy.releases import PROOFS, ReleaseRecord
+from eigenveil.privacy.releases import (
+    PROOFS,
+    PROOFS_OF_STATISTIC,
+    ReleaseRecord,
+    Statistic,
+    tensor_size,
+)
 from eigenveil.privacy.views import Federation, guarantees
 
 SEEDED = "noise from a seeded generator: anyone with the seed can remove it"
-_MOMENTS = {"second-moment", "sketch", "bingham-vectors"}
+# What every fit of a task releases: one of each group, under the words it is missed by.
+_RELEASED_BY: dict[str, dict[str, tuple[Statistic, ...]]] = {
+    "pca": {"second moment": ("second-moment", "sketch", "bingham-vectors")},
+    "gaussian-mixture": {
+        "second moment": ("second-moment", "sketch"),
+        "third moment": ("third-moment",),
+    },
+    "topic-model": {
+        "pair moment of documents": ("document-pairs", "document-sketch"),
+        "triple moment of documents": ("document-triples",),
+    },
+}
 WHAT_IT_CANNOT_SHOW = (
     "the certificate is computed from the recorded noise parameters; that this noise was drawn "
     "is the word of the software that ran"
@@ -123,6 +140,9 @@ def make_certificate(
 ) -> Certificate:
     """The certificate of a run, of a federation's with its ``study``."""
     proofs = {PROOFS[r.noise.kind] for r in releases} | {"release-grid.md"}
+    proofs |= {
+        PROOFS_OF_STATISTIC[r.statistic] for r in releases if r.statistic in PROOFS_OF_STATISTIC
+    }
     if federation is not None:
         proofs |= {"views.md", "shares.md"}
     return Certificate(
@@ -142,8 +162,8 @@ def make_certificate(
 def check(certificate: Certificate) -> Verdict:
     """Recompute the guarantee and compare it with the wish.
 
-    The records must be whole: the plan is the one that was hashed, a second moment was released in
-    some form, and every release has as many values as a fit of that shape makes.
+    The records must be whole: the plan is the one that was hashed, the moments of its task were
+    released in some form, and every release has as many values as a fit of that shape makes.
     """
     try:
         _check_whole(certificate)
@@ -207,24 +227,54 @@ def _check_whole(certificate: Certificate) -> None:
     plan = certificate.plan
     if plan_hash(plan) != certificate.plan_hash:
         raise PrivacyError("The plan is not the one whose hash is recorded.")
-    if not {r.statistic for r in certificate.releases} & _MOMENTS:
-        raise PrivacyError("No release of a second moment is recorded, which every fit makes.")
-    features, components = int(plan["features"]), int(plan["n_components"])
-    triangle = features * (features + 1) // 2
-    fewest = {
-        "norm-histogram": 2,
-        "row-sum": features,
+    task = str(plan.get("task", "pca"))
+    if task not in _RELEASED_BY:
+        raise PrivacyError(f"The plan's task, {task!r}, is none that this version knows.")
+    released = {record.statistic for record in certificate.releases}
+    for words, group in _RELEASED_BY[task].items():
+        if released.isdisjoint(group):
+            raise PrivacyError(
+                f"No release of a {words} is recorded, which every fit of task {task!r} makes."
+            )
+    sizes = _sizes(int(plan["features"]), int(plan["n_components"]), certain=task == "pca")
+    for record in certificate.releases:
+        size, found = sizes[record.statistic], record.noise.size
+        if found < size.fewest:
+            raise PrivacyError(
+                f"Release {record.name!r} is recorded with {found} values, fewer than the "
+                f"{size.fewest} that a fit of this shape releases."
+            )
+        if size.most is not None and found > size.most:
+            raise PrivacyError(
+                f"Release {record.name!r} is recorded with {found} values, more than the "
+                f"{size.most} that a fit of this shape releases."
+            )
+
+
+class _Size(NamedTuple):
+    """How many values a release may have."""
+
+    fewest: int
+    most: int | None = None
+
+
+def _sizes(features: int, components: int, *, certain: bool) -> dict[Statistic, _Size]:
+    """By statistic, for a fit that finds so many components, or (not ``certain``) perhaps fewer."""
+    found = components if certain else 1
+    triangle = _Size(features * (features + 1) // 2)
+    tensor = _Size(tensor_size(found), tensor_size(components))
+    return {
+        "norm-histogram": _Size(2),
+        "row-sum": _Size(features),
         "second-moment": triangle,
         "bingham-vectors": triangle,
-        "sketch": features * components,
-        "component-energy": components + 1,
+        "sketch": _Size(features * found),
+        "component-energy": _Size(found + 1),
+        "third-moment": tensor,
+        "document-pairs": triangle,
+        "document-sketch": _Size(features * found),
+        "document-triples": tensor,
     }
-    for record in certificate.releases:
-        if record.noise.size < fewest[record.statistic]:
-            raise PrivacyError(
-                f"Release {record.name!r} is recorded with {record.noise.size} values, fewer than "
-                f"the {fewest[record.statistic]} that a fit of this shape releases."
-            )
 
 
 def read_certificate(path: Path) -> Certificate:

@@ -18,8 +18,19 @@ from eigenveil.privacy.guarantee import Adjacency
 
 NoiseKind = Literal["gaussian", "laplace", "vector", "wishart", "bingham"]
 Statistic = Literal[
-    "norm-histogram", "row-sum", "second-moment", "sketch", "component-energy", "bingham-vectors"
+    "norm-histogram",
+    "row-sum",
+    "second-moment",
+    "sketch",
+    "component-energy",
+    "bingham-vectors",
+    "third-moment",
+    "document-pairs",
+    "document-sketch",
+    "document-triples",
 ]
+# Symmetric tensors of three modes.
+TENSORS: frozenset[Statistic] = frozenset({"third-moment", "document-triples"})
 
 PROOFS: dict[NoiseKind, str] = {
     "gaussian": "gaussian.md",
@@ -28,6 +39,33 @@ PROOFS: dict[NoiseKind, str] = {
     "wishart": "wishart-difference.md",
     "bingham": "bingham.md",
 }
+# Of the sensitivities that the proofs of the noise do not list themselves.
+PROOFS_OF_STATISTIC: dict[Statistic, str] = {
+    "third-moment": "third-moment.md",
+    "document-pairs": "documents.md",
+    "document-sketch": "documents.md",
+    "document-triples": "documents.md",
+}
+
+
+def tensor_size(rows: int) -> int:
+    """Independent coordinates of a symmetric tensor of three modes with so many rows in each."""
+    return rows * (rows + 1) * (rows + 2) // 6
+
+
+def tensor_rows(size: int) -> int:
+    """The rows of which :func:`tensor_size` is ``size``.
+
+    Raises
+    ------
+    ValueError
+        When no symmetric tensor has so many independent coordinates.
+    """
+    # (n + 1)^3 - (n + 1) = 6 size, so that the cube root is a little below n + 1
+    rows = max(1, round(math.cbrt(6.0 * size)) - 1)
+    if tensor_size(rows) != size:
+        raise ValueError(f"no symmetric tensor has {size} independent coordinates")
+    return rows
 
 
 class Noise(BaseModel):
@@ -93,6 +131,12 @@ class ReleaseRecord(BaseModel):
     clip: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     gain: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     count_weight: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    variance: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="what a third moment takes off: so much of a row's variance is known",
+    )
     draws: int = Field(default=1, gt=0, description="sequential draws of the bingham mechanism")
     weight: float = Field(
         default=1.0, gt=0, le=1, description="factor on every row of the data set that is protected"
@@ -112,6 +156,10 @@ class ReleaseRecord(BaseModel):
                 f"{self.statistic} cannot be released with {self.noise.kind} noise; "
                 f"proved for: {', '.join(allowed)}"
             )
+        if self.statistic == "document-pairs" and self.noise.kind == "wishart" and self.clip < 1.0:
+            raise ValueError("pairs clipped in the Frobenius norm cannot have wishart noise")
+        if self.statistic in TENSORS:
+            tensor_rows(self.noise.size)
         return self
 
     def sensitivity(self) -> float:
@@ -136,15 +184,19 @@ class ReleaseRecord(BaseModel):
         if noise.grid is None:
             return SamplingError(math.inf, math.inf)
         steps = math.ldexp(noise.scale, -noise.grid)
+        copies = most_copies(self.statistic)
         match noise.kind:
             case "laplace" if noise.shares > 1:
                 return _laplace_shares_error(noise.size, noise.shares, steps)
             case "gaussian" | "laplace":
                 return lattice_error(
-                    noise.size, steps_a_scale=steps, draws=noise.shares + noise.masks
+                    noise.size,
+                    steps_a_scale=steps,
+                    draws=noise.shares + noise.masks,
+                    copies=copies,
                 )
             case "vector" if noise.shares > 1:
-                return _vector_shares_error(noise.size, noise.shares, steps)
+                return _vector_shares_error(noise.size, noise.shares, steps, copies)
             case "vector":  # the mixed-in normals count too; on the lattice it is exact otherwise
                 return lattice_error(2 * noise.size + 1, steps_a_scale=math.inf)
             case "wishart":
@@ -175,18 +227,30 @@ _FEWEST_STEPS = 1024.0
 _UNPROVED = SamplingError(math.inf, math.inf)
 
 
-def lattice_error(size: int, *, steps_a_scale: float, draws: int = 1) -> SamplingError:
+def most_copies(statistic: Statistic) -> int:
+    """Entries of the whole array that one coordinate may stand for: 6 of a symmetric tensor.
+
+    A coordinate that stands for m entries is sqrt(m) times each of them, so the noise in an entry
+    has a deviation smaller by that. What is no tensor counts as a symmetric matrix.
+    """
+    return 6 if statistic in TENSORS else 2
+
+
+def lattice_error(
+    size: int, *, steps_a_scale: float, draws: int = 1, copies: int = 2
+) -> SamplingError:
     """Of ``size`` coordinates on a grid with this many steps in a noise scale.
 
-    Per coordinate: a factor ``exp(2**-44)`` for the arithmetic and ``16 / steps**2`` between the
-    Gaussian on the grid and the rounded Gaussian; ``2**-120`` for table rounding and the cut tail.
-    The arithmetic and the tail count for each of the ``draws`` whose sum a coordinate is. Each must
-    have 1024 steps in its deviation, off the diagonal of a symmetric matrix too.
+    Per coordinate: a factor ``exp(2**-44)`` for the arithmetic and ``8 copies / steps**2`` between
+    the Gaussian on the grid and the rounded Gaussian; ``2**-120`` for table rounding and the cut
+    tail. The arithmetic and the tail count for each of the ``draws`` whose sum a coordinate is.
+    Each must have 1024 steps in its deviation, which is smaller by ``sqrt(copies)`` than the scale
+    where it is smallest (:func:`most_copies`).
     """
-    if steps_a_scale < _FEWEST_STEPS * math.sqrt(2 * draws):
+    if steps_a_scale < _FEWEST_STEPS * math.sqrt(copies * draws):
         return _UNPROVED
     return SamplingError(
-        size * (draws * 2.0**-44 + 16.0 / steps_a_scale**2), draws * size * 2.0**-120
+        size * (draws * 2.0**-44 + 8.0 * copies / steps_a_scale**2), draws * size * 2.0**-120
     )
 
 
@@ -263,14 +327,14 @@ def _laplace_shares_error(size: int, shares: int, steps: float) -> SamplingError
     return SamplingError(hidden + drawn.log_ratio, drawn.distance)
 
 
-def _vector_shares_error(size: int, shares: int, steps: float) -> SamplingError:
+def _vector_shares_error(size: int, shares: int, steps: float, copies: int) -> SamplingError:
     """Of vector noise whose variance is a sum of Gamma variables (docs/proofs/shares.md, claim 5).
 
     Every share draws ``size`` coordinates and a Gamma variable; what the variables' rounding costs
-    is less than four shares more.
+    is less than four shares more. ``copies`` as in :func:`lattice_error`.
     """
     smoothing = steps * math.sqrt((size + 1) / SHARE_SMOOTHING)
-    if smoothing < _FEWEST_STEPS * math.sqrt(2 * shares):
+    if smoothing < _FEWEST_STEPS * math.sqrt(copies * shares):
         return _UNPROVED
     return lattice_error((shares + 4) * (size + 64), steps_a_scale=math.inf)
 
@@ -282,6 +346,10 @@ _NOISE_OF_STATISTIC: dict[Statistic, tuple[NoiseKind, ...]] = {
     "sketch": ("gaussian", "vector"),
     "component-energy": ("gaussian", "laplace"),
     "bingham-vectors": ("bingham",),
+    "third-moment": ("gaussian", "vector"),
+    "document-pairs": ("gaussian", "wishart", "vector"),
+    "document-sketch": ("gaussian", "vector"),
+    "document-triples": ("gaussian", "vector"),
 }
 
 
@@ -302,6 +370,15 @@ def _l2(record: ReleaseRecord) -> float:
             )
         case "bingham-vectors":
             return sensitivity.bingham_score(a)
+        case "third-moment":
+            rows = tensor_rows(record.noise.size)
+            return sensitivity.third_moment(a, rows=rows, variance=record.variance)
+        case "document-pairs":
+            return sensitivity.document_pairs(a)
+        case "document-sketch":
+            return sensitivity.document_sketch(a, gain=record.gain, clip=record.clip)
+        case "document-triples":
+            return sensitivity.document_triples(a, gain=record.gain)
 
 
 def _l1(record: ReleaseRecord) -> float:

@@ -71,7 +71,53 @@ def bingham_score(adjacency: Adjacency) -> float:
 def wishart_trace(adjacency: Adjacency) -> float:
     """Nuclear-norm sensitivity that the Wishart difference is calibrated to.
 
-    Adding a row adds a positive semi-definite matrix of trace at most 1; replacing one is a removal
-    and an addition.
+    Adding a row adds a positive semi-definite matrix of trace at most 1, adding a document a
+    symmetric one of nuclear norm at most 1; replacing one is a removal and an addition.
     """
     return 1.0 if adjacency == "add-remove" else 2.0
+
+
+def third_moment(adjacency: Adjacency, *, rows: int, variance: float) -> float:
+    """``sum y(x)y(x)y - variance (y(x)I + two permutations)``, y in R^rows, in the Frobenius norm.
+
+    With x = |y|^2 a row contributes a tensor of squared norm
+    ``x^3 - 6 variance x^2 + (3 rows + 6) variance^2 x``, which grows up to x = 1, but for rows = 1,
+    where it is ``x (x - 3 variance)^2`` and has a top at x = variance. The tensor of -y is the
+    opposite of that of y.
+    """
+    if rows == 1 and 0.25 < variance < 1.0:
+        farthest = 2.0 * variance * math.sqrt(variance)
+    elif rows == 1:
+        farthest = abs(1.0 - 3.0 * variance)
+    else:
+        farthest = math.sqrt(1.0 - 6.0 * variance + (3.0 * rows + 6.0) * variance * variance)
+    return farthest if adjacency == "add-remove" else 2.0 * farthest
+
+
+def document_pairs(adjacency: Adjacency) -> float:
+    """Pairs of a document's words, in the Frobenius norm: no entry is negative, the norm at most 1.
+
+    Reached by documents of one word again and again.
+    """
+    return 1.0 if adjacency == "add-remove" else SQRT2
+
+
+def document_sketch(adjacency: Adjacency, *, gain: float, clip: float = 1.0) -> float:
+    """The same pairs times a public matrix whose rows are no longer than ``gain``.
+
+    For documents of three words or more: ``a a`` and ``a b`` with opposite rows would be sqrt(5/2)
+    apart (docs/proofs/documents.md, claim 3). The 2**-22 is for entries rounded towards zero.
+    Contributions that are clipped to below the longest, and are in units of ``clip``, can be
+    opposite.
+    """
+    if adjacency == "add-remove":
+        return gain
+    return (SQRT2 + 2.0**-22 if clip == 1.0 else 2.0) * gain
+
+
+def document_triples(adjacency: Adjacency, *, gain: float) -> float:
+    """Triples of a document's words seen through a matrix; no triple is longer than ``gain``.
+
+    Two words with opposite rows are twice as far apart.
+    """
+    return gain if adjacency == "add-remove" else 2.0 * gain

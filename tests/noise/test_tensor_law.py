@@ -1,0 +1,271 @@
+"""Noise on symmetric tensors of three modes: isotropic in isometric coordinates."""
+
+import math
+from itertools import combinations_with_replacement, permutations
+
+import numpy as np
+import pytest
+from test_vector_law import law as vector_law
+
+from eigenveil.noise import draws
+from eigenveil.noise.cube import tensor_copies, tensor_from_entries, tensor_indices
+from eigenveil.noise.source import SecureSource
+from eigenveil.privacy.releases import Noise, ReleaseRecord, lattice_error, tensor_size
+from statistics_tools import (
+    FALSE_ALARM,
+    OFF_BY_30_PERCENT,
+    REJECTED,
+    gaussian_variance,
+    isotropic,
+    mutant,
+    together,
+    uncorrelated,
+)
+
+GRID = -30
+
+
+def places(rows):
+    """Indices of each unique entry, and how often it stands in the tensor, by counting."""
+    unique = list(combinations_with_replacement(range(rows), 3))
+    return np.array(unique).T, np.array([len(set(permutations(place))) for place in unique])
+
+
+def isometric(tensors):
+    """Isometric coordinates of tensors (..., K, K, K)."""
+    (i, j, k), copies = places(tensors.shape[-1])
+    return np.sqrt(copies) * tensors[..., i, j, k]
+
+
+def through(matrix, tensors):
+    """Tensors (n, D, D, D) seen through a matrix of shape (D, K)."""
+    return np.einsum("nabc,ai,bj,ck->nijk", tensors, matrix, matrix, matrix, optimize=True)
+
+
+def orthonormal(rows, columns):
+    return np.linalg.qr(np.random.default_rng().standard_normal((rows, columns)))[0]
+
+
+def tensors(count, rows, *, sigma=1.0, draw=draws.isometric_tensor):
+    source = SecureSource()
+    drawn = [draw(rows, sigma=sigma, grid=GRID, source=source) for _ in range(count)]
+    return np.ldexp(np.array(drawn).astype(float), GRID)
+
+
+def published(size, *, sigma, grid, source):
+    """As in the papers: every unique entry N(0, sigma^2)."""
+    entries = draws.gaussian((tensor_size(size),), sigma=sigma, grid=grid, source=source)
+    return tensor_from_entries(size, entries)
+
+
+# The shape
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 7])
+def test_unique_entries_are_listed_once_in_order(rows):
+    found = list(zip(*(index.tolist() for index in tensor_indices(rows)), strict=True))
+    every = {tuple(sorted(place, reverse=True)) for place in combinations_with_replacement(
+        range(rows), 3)}  # fmt: skip
+    assert found == sorted(every)
+    assert len(found) == tensor_size(rows)
+    counted = [len(set(permutations(place))) for place in found]
+    assert tensor_copies(rows).tolist() == counted
+    assert sum(counted) == rows**3
+
+
+def test_a_tensor_is_symmetric_and_has_its_entries_in_their_places():
+    i, j, k = tensor_indices(5)
+    tensor = tensor_from_entries(5, np.arange(tensor_size(5)))
+    assert np.array_equal(tensor[i, j, k], np.arange(tensor_size(5)))
+    for order in permutations(range(3)):
+        assert np.array_equal(tensor, tensor.transpose(order))
+
+
+# Gaussian
+
+
+def entry_by_entry(noise):
+    """p-value of every entry's variance against 1, 1/3 or 1/6, and of every correlation."""
+    (i, j, k), copies = places(noise.shape[-1])
+    entries = noise[:, i, j, k]
+    return together(gaussian_variance(entries, 1.0 / copies), uncorrelated(entries))
+
+
+def test_entries_are_independent_with_the_stated_variances():
+    noise = tensors(6000, 4)
+    assert entry_by_entry(noise) > FALSE_ALARM
+    assert entry_by_entry(tensors(6000, 4, draw=published)) < REJECTED
+    for factor in OFF_BY_30_PERCENT:
+        assert entry_by_entry(math.sqrt(factor) * noise) < REJECTED
+
+
+def test_coordinates_are_isotropic_in_any_basis():
+    noise = through(orthonormal(4, 4), tensors(6000, 4))
+    assert isotropic(isometric(noise), 1.0) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("factor", OFF_BY_30_PERCENT)
+def test_another_scale_is_rejected(factor):
+    assert isotropic(isometric(tensors(4000, 4, sigma=factor)), 1.0) < REJECTED
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("sigma / math.sqrt(count)", "sigma"),
+        ("sigma / math.sqrt(count)", "sigma / count"),
+        ("sigma / math.sqrt(count)", "sigma / math.sqrt(min(count, 3))"),
+        ("tensor_copies(size)", "1 + 0 * tensor_copies(size)"),
+    ],
+)
+def test_mutants_of_the_tensor_are_rejected(old, new):
+    wrong = mutant(draws.isometric_tensor, old, new)
+    assert isotropic(isometric(tensors(4000, 3, draw=wrong)), 1.0) < REJECTED
+
+
+def symmetrised(size, *, sigma, grid, source):
+    """Of an i.i.d. tensor, the mean over the orders of its modes; rounded."""
+    del source
+    whole = np.random.default_rng().normal(scale=sigma, size=(size,) * 3)
+    mean = sum(whole.transpose(order) for order in permutations(range(3))) / 6
+    return np.rint(np.ldexp(mean, -grid))
+
+
+def test_it_is_the_symmetrised_tensor_of_independent_entries():
+    """The definition in docs/proofs/third-moment.md; the drawn one has the same law."""
+    assert isotropic(isometric(tensors(6000, 3, draw=symmetrised)), 1.0) > FALSE_ALARM
+    assert isotropic(isometric(tensors(6000, 3)), 1.0) > FALSE_ALARM
+
+
+def projected(draw, scale=1.0):
+    """Noise of 6 features seen through 3 orthonormal columns."""
+    return through(scale * orthonormal(6, 3), tensors(6000, 6, draw=draw))
+
+
+def test_noise_of_many_features_seen_through_few_is_the_noise_of_few():
+    assert entry_by_entry(projected(draws.isometric_tensor)) > FALSE_ALARM
+
+
+@pytest.mark.parametrize(
+    ("draw", "scale"), [(published, 1.0), (draws.isometric_tensor, 1.15)], ids=["i.i.d.", "longer"]
+)
+def test_other_projected_noise_is_rejected(draw, scale):
+    assert entry_by_entry(projected(draw, scale)) < REJECTED
+
+
+def large(draw):
+    noise = tensors(1, 50, draw=draw)[0]
+    i, j, k = tensor_indices(50)
+    alike = (i == j).astype(int) + (j == k)
+    groups = [noise[i, j, k][alike == count] for count in (2, 1, 0)]
+    sums = groups[2][::2][:9000] + groups[2][1::2][:9000]  # no entry occurs twice
+    return noise, together(
+        *(gaussian_variance(g, 1 / c) for g, c in zip(groups, (1, 3, 6), strict=True)),
+        gaussian_variance(sums, 2 / 6),
+    )
+
+
+def test_a_large_tensor_is_exactly_symmetric_with_the_right_variances():
+    noise, p = large(draws.isometric_tensor)
+    assert np.array_equal(noise, noise.transpose(1, 0, 2))
+    assert np.array_equal(noise, noise.transpose(0, 2, 1))
+    assert p > FALSE_ALARM
+    assert large(published)[1] < REJECTED
+
+
+# Vector noise
+
+
+def vector_tensors(count, *, draw=draws.vector_tensor, shares=1):
+    """Isometric coordinates of sums of as many shares as make the noise, two rows, unit scale."""
+    source = SecureSource()
+    whole = [
+        sum(draw(2, scale=1.0, grid=GRID, source=source, shares=shares) for _ in range(shares))
+        for _ in range(count)
+    ]
+    return isometric(np.ldexp(np.array(whole).astype(float), GRID))
+
+
+def test_vector_noise_has_the_radius_and_direction_of_its_dimension():
+    assert vector_law(vector_tensors(6000)) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("shares", [2, 5])
+def test_shares_of_vector_noise_add_up_to_it(shares):
+    assert vector_law(vector_tensors(2000, shares=shares)) > FALSE_ALARM
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("tensor_size(size)", "tensor_size(size) - 1"),
+        ("isometric_tensor(size, sigma=sigma", "isometric_tensor(size, sigma=1.3 * sigma"),
+        ("isometric_tensor(size", "published(size"),
+    ],
+    ids=["degrees", "scale", "i.i.d."],
+)
+def test_other_vector_noise_is_rejected(old, new, monkeypatch):
+    monkeypatch.setattr(draws, "published", published, raising=False)
+    wrong = mutant(draws.vector_tensor, old, new)
+    assert vector_law(vector_tensors(4000, draw=wrong)) < REJECTED
+
+
+def drawn_at(steps, draw=draws.vector_tensor):
+    """Vector noise of three rows, often, at so few grid steps in its scale."""
+    source = SecureSource()
+    for _ in range(1500):
+        draw(3, scale=float(steps), grid=0, source=source)
+
+
+def test_a_scale_too_small_for_any_entry_is_drawn_again():
+    """At some 4000 steps in the usual scale; 1 in 40 scales is too small for the entries ijk."""
+    drawn_at(1200)
+    wrong = mutant(draws.vector_tensor, "_COARSEST_TENSOR", "_COARSEST")
+    with pytest.raises(ValueError, match="lattice units"):
+        drawn_at(1200, wrong)
+
+
+# What is recorded
+
+
+def error(kind, steps, *, statistic="third-moment", shares=1, size=10):
+    noise = Noise(kind=kind, scale=float(steps), size=size, grid=0, shares=shares)
+    return ReleaseRecord(
+        name="a", statistic=statistic, adjacency="add-remove", noise=noise
+    ).sampling_error()
+
+
+def test_entries_of_a_tensor_count_with_their_smaller_deviations():
+    steps = 2.0**13
+    tensor, matrix = error("gaussian", steps), error("gaussian", steps, statistic="second-moment")
+    assert matrix == lattice_error(10, steps_a_scale=steps)
+    assert tensor.log_ratio == 10 * (2.0**-44 + 48 / steps**2)
+    assert tensor.distance == matrix.distance
+    assert error("gaussian", steps, statistic="document-triples") == tensor
+    assert error("gaussian", steps, statistic="document-pairs") == matrix
+
+
+@pytest.mark.parametrize("shares", [1, 4])
+def test_a_grid_too_coarse_for_the_smallest_entries_is_not_proved(shares):
+    fewest = 1024 * math.sqrt(6 * shares)
+    source = SecureSource()
+    for steps, proved in ((1.001 * fewest, True), (0.999 * fewest, False)):
+        found = error("gaussian", steps, shares=shares)
+        assert (found.log_ratio < math.inf) == proved
+        share = steps / math.sqrt(shares)
+        if proved:
+            draws.isometric_tensor(3, sigma=share, grid=0, source=source)
+        else:
+            with pytest.raises(ValueError, match="lattice units"):
+                draws.isometric_tensor(3, sigma=share, grid=0, source=source)
+
+
+def test_a_grid_too_coarse_for_shares_of_vector_noise_is_not_proved():
+    """Where the Gamma variable is next to nothing, what smooths it is all the deviation."""
+    shares, size = 3, 10
+    fewest = 1024 * math.sqrt(6 * shares) / math.sqrt((size + 1) / 2048)
+    assert error("vector", 1.001 * fewest, shares=shares).log_ratio < 1e-9
+    assert error("vector", 0.999 * fewest, shares=shares).log_ratio == math.inf
+    assert (
+        error("vector", 0.999 * fewest, shares=shares, statistic="document-pairs").log_ratio < 1e-9
+    )
