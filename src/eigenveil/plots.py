@@ -1,23 +1,30 @@
 """Figures of a fitted model: each takes the model and ``ax=None`` and returns the Axes.
 
-The scree plot shows released numbers only and may be shared. The projection shows rows: it is for
-the owner of the rows, and says so.
+All show released numbers only and may be shared, but for the projection, which shows rows: it is
+for the owner of the rows, and says so.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patches import Circle
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from eigenveil.estimators.fitted import FittedPCA
+from eigenveil.estimators.fitted_mixture import FittedMixture
+from eigenveil.estimators.fitted_topics import FittedTopics
+from eigenveil.estimators.stored import StoredModel
 
 _BLUE, _GREY, _RED = "#2b6cb0", "#a0aec0", "#c05621"
+_INK = "#2d3748"
 
 
 def scree(model: FittedPCA, ax: Any = None) -> Any:
@@ -47,15 +54,19 @@ def scree(model: FittedPCA, ax: Any = None) -> Any:
     axes.set_ylabel("explained variance (% of total)")
     axes.set_ylim(0, max(float(ratio.max(initial=0.0)), min(floor, 100.0)) * 1.12 or 1.0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    guarantee = model.guarantee_
-    axes.set_title(
-        f"epsilon = {guarantee.epsilon:.3g}, delta = {guarantee.delta:.2g}, {guarantee.adjacency}"
-        + ("" if guarantee.certified else " (not certified)"),
-        fontsize=10,
-    )
+    axes.set_title(_promise(model), fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     return axes
+
+
+def _promise(model: StoredModel) -> str:
+    """The guarantee, for a title."""
+    guarantee = model.guarantee_
+    return (
+        f"epsilon = {guarantee.epsilon:.3g}, delta = {guarantee.delta:.2g}, {guarantee.adjacency}"
+        + ("" if guarantee.certified else " (not certified)")
+    )
 
 
 def projection(model: FittedPCA, scores: ArrayLike, ax: Any = None) -> Any:
@@ -78,8 +89,235 @@ def projection(model: FittedPCA, scores: ArrayLike, ax: Any = None) -> Any:
     return axes
 
 
+def mixture_strengths(model: FittedMixture, ax: Any = None) -> Any:
+    """Strengths of a mixture's directions, with a band for what noise alone would show.
+
+    Those inside the band are drawn hollow: they are not usable.
+    """
+    return _strengths(model, ax, what="component", label="strength (variance it explains)")
+
+
+def topic_strengths(model: FittedTopics, ax: Any = None) -> Any:
+    """Strengths of a topic model's directions, with a band for what noise alone would show.
+
+    Those inside the band are drawn hollow: they are not usable.
+    """
+    return _strengths(model, ax, what="topic", label="strength (of pairs of words)")
+
+
+def _strengths(model: Any, ax: Any, *, what: str, label: str) -> Any:
+    axes: Any = ax
+    if axes is None:
+        axes = Figure(figsize=(6.4, 4.0), layout="constrained").subplots()
+    strengths, floor = model.strengths_, model.noise_floor_
+    number = np.arange(1, strengths.size + 1)
+    taken, above = number <= model.n_components_, number <= model.above_noise_
+    highest = max(float(strengths.max(initial=0.0)), floor)
+    axes.axhspan(0, floor, color=_GREY, alpha=0.35, lw=0, label="what noise alone would show")
+    axes.axhline(0, color=_INK, lw=0.8)
+    axes.plot(number, strengths, color=_GREY, lw=1.2, zorder=2)
+    for chosen, style in (
+        (taken & above, {"color": _BLUE, "label": what}),
+        (taken & ~above, {"markerfacecolor": "white", "color": _RED, "label": "not usable"}),
+        (~taken, {"markerfacecolor": "white", "color": _GREY, "label": "not taken"}),
+    ):
+        if chosen.any():
+            axes.plot(number[chosen], strengths[chosen], "o", zorder=3, **style)
+    lowest = min(0.0, float(strengths.min(initial=0.0)))
+    if highest > _FAR * floor > 0:  # the band would not be seen
+        axes.set_yscale("symlog", linthresh=floor, linscale=0.6)
+        decades = 10.0 ** np.arange(math.ceil(math.log10(floor)), math.log10(highest) + 0.3)
+        axes.set_yticks([0.0, *decades], ["0", *(f"{tick:g}" for tick in decades)])
+        axes.set_ylim(max(1.3 * lowest, -floor) if lowest else 0.0, 1.8 * highest)
+    else:
+        axes.set_ylim(1.15 * lowest, 1.12 * highest or 1.0)
+    axes.set_xlabel("direction")
+    axes.set_ylabel(label)
+    axes.set_xlim(0.5, strengths.size + 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axes.set_title(_promise(model), fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="best")
+    return axes
+
+
+# Beyond so many times the noise, strengths are drawn on a logarithmic axis.
+_FAR = 20.0
+_LONGEST_WORD = 20
+_MOST_COLUMNS = 4
+
+
+def topics(
+    model: FittedTopics,
+    vocabulary: Sequence[str] | None = None,
+    n_words: int = 8,
+    fig: Any = None,
+) -> NDArray[Any]:
+    """The likeliest words of each topic as bars, one small Axes a topic.
+
+    Parameters
+    ----------
+    vocabulary : sequence of str, optional
+        As of ``model.top_words``.
+    n_words : int
+        Words a topic, at the most.
+    fig : Figure, optional
+        Drawn into; by default a new one of a size that fits.
+
+    Returns
+    -------
+    array of Axes, one a topic
+    """
+    words = model.top_words(vocabulary, n_words)
+    count = len(words)
+    columns = min(count, _MOST_COLUMNS)
+    rows = math.ceil(count / columns)
+    tallest = max((len(each) for each in words), default=1)
+    if fig is None:
+        size = (max(5.0, 0.4 + 2.9 * columns), 0.6 + rows * (0.65 + 0.2 * max(tallest, 3)))
+        fig = Figure(figsize=size, layout="constrained")
+    places = np.atleast_1d(fig.subplots(rows, columns)).ravel()
+    order = np.sort(model.topics_, axis=1)[:, ::-1]
+    largest = float(order[:, 0].max())
+    for index, (axes, own) in enumerate(zip(places, words, strict=False)):
+        # a bar is as high in every topic
+        axes.barh(np.arange(len(own)), order[index, : len(own)], height=0.72, color=_BLUE)
+        axes.set_ylim(max(tallest, 3) - 0.4, -0.6)
+        axes.set_yticks(np.arange(len(own)), [_short(word) for word in own], fontsize=8)
+        axes.set_xlim(0, 1.05 * largest)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=3, min_n_ticks=2))
+        axes.tick_params(axis="x", labelsize=7)
+        axes.tick_params(axis="y", length=0)
+        title = f"topic {index + 1} ({100 * model.weights_[index]:.1f} %)"
+        axes.set_title(title, fontsize=9, loc="left")
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in places[count:]:
+        axes.set_visible(False)
+    fig.suptitle(f"probability of words: {_promise(model)}", fontsize=10)
+    return np.asarray(places[:count])
+
+
+def _short(word: str) -> str:
+    """A word that fits beside a bar, as plain text."""
+    if len(word) > _LONGEST_WORD:  # words with one stem differ at the end
+        word = f"{word[: _LONGEST_WORD - 8]}\u2026{word[-7:]}"
+    return word.replace("$", r"\$")
+
+
+def mixture(model: FittedMixture, ax: Any = None) -> Any:
+    """Components of a mixture along the two directions in which the means differ most.
+
+    A dot's area goes with its component's weight; the circle about it has the radius of one
+    standard deviation. Everything is released: no row is shown.
+    """
+    axes: Any = ax
+    if axes is None:
+        axes = Figure(figsize=(5.6, 5.8), layout="constrained").subplots()
+    places, shares = _leading_plane(model)
+    deviation = math.sqrt(max(model.noise_variance_, 0.0))
+    for place in places:
+        axes.add_patch(Circle(place, deviation, facecolor=_BLUE, alpha=0.10, lw=0, zorder=1))
+        axes.add_patch(Circle(place, deviation, fill=False, edgecolor=_BLUE, alpha=0.5, lw=0.8))
+    areas = 24.0 + 600.0 * model.weights_
+    axes.scatter(
+        *places.T, s=areas, color=_BLUE, alpha=0.85, edgecolors="white", linewidths=0.8, zorder=3
+    )
+    low, high = places.min(axis=0), places.max(axis=0)
+    middle, spread = (low + high) / 2.0, float((high - low).max())
+    reach = 0.56 * spread + 1.15 * deviation or 1.0
+    axes.set_aspect("equal")
+    axes.set_xlim(middle[0] - reach, middle[0] + reach)
+    axes.set_ylim(middle[1] - reach, middle[1] + reach)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=7))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=7))
+    for name, share, write in zip("12", shares, (axes.set_xlabel, axes.set_ylabel), strict=True):
+        part = f" ({100 * share:.0f} % of how the means differ)" if share > 0 else ""
+        write(f"direction {name}{part}")
+    above, count = model.above_noise_, len(places)
+    few = [f"only {above} of {count} stand above the noise"] if above < count else []
+    lines = [_promise(model), *few, "circle: one standard deviation, dot: weight"]
+    axes.set_title("\n".join(lines), fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    _number(axes, places, areas)
+    return axes
+
+
+def _leading_plane(model: FittedMixture) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Means along two directions about their average, shape (K, 2), and how much these show."""
+    away = model.means_ - model.weights_ @ model.means_
+    _, singular, directions = np.linalg.svd(
+        np.sqrt(model.weights_)[:, None] * away, full_matrices=False
+    )
+    # the sign of a direction is one of two: the one whose largest entry is positive
+    turned = np.sign(directions[np.arange(len(directions)), np.abs(directions).argmax(axis=1)])
+    directions = directions * turned[:, None]
+    shares = singular**2 / max(float(np.sum(singular**2)), np.finfo(float).tiny)
+    places = np.zeros((away.shape[0], 2))
+    kept = min(2, len(directions))
+    places[:, :kept] = away @ directions[:kept].T
+    return places, np.append(shares, 0.0)[:2]
+
+
+# Around a dot, eight to a ring.
+_PLACES = 48
+
+
+def _number(axes: Any, places: NDArray[np.float64], areas: NDArray[np.float64]) -> None:
+    """Number the dots, each beside it where no other dot or number is, as far as there is room."""
+    figure = axes.figure
+    figure.draw_without_rendering()  # settles the layout, and with it where things are
+    points = axes.transData.transform(places) * (72.0 / figure.dpi)
+    radii = np.sqrt(areas / math.pi)
+    width, height = 6.0, 10.0  # of a digit in points, at this size
+    taken: list[tuple[float, float, float, float]] = [
+        (x - r, y - r, x + r, y + r) for (x, y), r in zip(points, radii, strict=True)
+    ]
+    for index, ((x, y), radius) in enumerate(zip(points, radii, strict=True)):
+        wide = width * len(str(index + 1))
+        options = []
+        for step in range(_PLACES):
+            angle, far = math.pi * (0.5 - 0.25 * step), radius + 1.0 + 5.0 * (step // 8)
+            middle = (
+                x + (far + wide / 2) * math.cos(angle),
+                y + (far + height / 2) * math.sin(angle),
+            )
+            box = (
+                middle[0] - wide / 2,
+                middle[1] - height / 2,
+                middle[0] + wide / 2,
+                middle[1] + height / 2,
+            )
+            options.append((sum(_overlap(box, other) for other in taken), step, middle, box))
+        _, _, middle, box = min(options)
+        taken.append(box)
+        axes.annotate(
+            str(index + 1),
+            places[index],
+            xytext=(middle[0] - x, middle[1] - y),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=8.5,
+            color=_INK,
+            zorder=4,
+        )
+
+
+def _overlap(
+    one: tuple[float, float, float, float], other: tuple[float, float, float, float]
+) -> float:
+    """Area that two boxes have in common."""
+    wide = min(one[2], other[2]) - max(one[0], other[0])
+    high = min(one[3], other[3]) - max(one[1], other[1])
+    return max(0.0, wide) * max(0.0, high)
+
+
 def save_figure(axes: Any, path: Path) -> None:
-    """Write the figure of ``axes`` to a file; the same model gives the same bytes."""
+    """Write the figure of ``axes`` (one, or an array) to a file.
+
+    The same model gives the same bytes.
+    """
+    figure = np.ravel(axes)[0].figure
     metadata: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {"Software": None}
     with mpl.rc_context({"svg.hashsalt": "eigenveil"}):
-        axes.figure.savefig(path, dpi=150, metadata=metadata)
+        figure.savefig(path, dpi=150, metadata=metadata)

@@ -20,8 +20,8 @@ from eigenveil.errors import EigenveilError
 
 app = typer.Typer(
     name="eigenveil",
-    help="Differentially private PCA of data that cannot be pooled. --debug anywhere on the line "
-    "shows the traceback of an error.",
+    help="Differentially private PCA, mixtures and topics of data that cannot be pooled. --debug "
+    "anywhere on the line shows the traceback of an error.",
     no_args_is_help=True,
     invoke_without_command=True,
     add_completion=False,

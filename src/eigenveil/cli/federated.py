@@ -13,14 +13,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from eigenveil.cli import options
+from eigenveil.cli.columns import WantedColumns
 from eigenveil.cli.report import print_views
 from eigenveil.errors import DataError, OutputError
 from eigenveil.federation.ledger import Ledger
 from eigenveil.federation.study import Study
 from eigenveil.federation.sums import active_sites
-from eigenveil.io import open_rows
 from eigenveil.moments.source import RowSource
-from eigenveil.runtime.pca import FederatedPCA, wished_budget
+from eigenveil.runtime.running import wished_budget
 
 _LEDGER = ".ledger"
 
@@ -44,9 +44,7 @@ def read_sites(texts: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def open_sites(
-    files: dict[str, list[str]], *, columns: Sequence[str] | None, exclude: Sequence[str]
-) -> dict[str, RowSource]:
+def open_sites(files: dict[str, list[str]], wanted: WantedColumns) -> dict[str, RowSource]:
     """Rows of each site; columns by name, those of the first site where none are given.
 
     Raises
@@ -57,7 +55,7 @@ def open_sites(
     found: dict[str, RowSource] = {}
     for name, paths in files.items():
         try:
-            rows = _open(paths, columns, exclude)
+            rows = wanted.open_like(paths)
         except (DataError, OutputError) as error:
             raise type(error)(
                 f"site {name}: {error.message}", hint=error.hint, code=error.code
@@ -70,16 +68,9 @@ def open_sites(
                 code="other-features",
             )
         found[name] = rows
-        if columns is None and rows.names is not None:
-            columns, exclude = list(rows.names), ()
+        if wanted.columns is None and wanted.names is None and rows.names is not None:
+            wanted = WantedColumns(columns=list(rows.names))
     return found
-
-
-def _open(paths: Sequence[str], columns: Sequence[str] | None, exclude: Sequence[str]) -> RowSource:
-    """Rows with these columns; files without names have them in this order."""
-    if columns is None or open_rows(paths).names is not None:
-        return open_rows(paths, columns=columns, exclude=exclude)
-    return open_rows(paths)
 
 
 def open_ledgers(folder: Path, study: Study, say: Callable[[str], None]) -> dict[str, Ledger]:
@@ -137,10 +128,10 @@ def protocol_progress(sites: int, *, quiet: bool) -> Iterator[Callable[[str, int
         yield note
 
 
-def print_federation(model: FederatedPCA, out: Console) -> None:
+def print_federation(model: Any, out: Console) -> None:
     """Traffic of each site, and what each adversary is held to."""
     study = model.study_
-    heading = f"protocol {study.protocol}, masks {model.certificate_.federation.masks}"  # type: ignore[union-attr]
+    heading = f"protocol {study.protocol}, masks {model.certificate_.federation.masks}"
     table = Table(title=heading)
     for name in ("site", "messages", "received", "sent", "largest message"):
         table.add_column(name, justify="left" if name == "site" else "right")
@@ -161,7 +152,7 @@ def print_federation(model: FederatedPCA, out: Console) -> None:
     print_views(model.views_, out)
 
 
-def federation_as_json(model: FederatedPCA) -> dict[str, Any]:
+def federation_as_json(model: Any) -> dict[str, Any]:
     """The same as plain values."""
     return {
         "protocol": model.study_.protocol,

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 from rich.console import Console
 
 from eigenveil.cli import options
+from eigenveil.cli.columns import WantedColumns, read_columns
+from eigenveil.cli.family import Family
 from eigenveil.cli.progress import fit_progress
 from eigenveil.cli.report import as_json, console, print_model
 from eigenveil.cli.results import check_free, new_folder, write_result
+from eigenveil.cli.tasks import FAMILIES, wishes_of
 from eigenveil.errors import DataError
-from eigenveil.estimators.pca import PrivatePCA
-from eigenveil.io import open_rows
+
+if TYPE_CHECKING:
+    from eigenveil.federation.study import Study
 
 _OF_SITES = "With --site: "
 
 
 def fit(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")],
     files: Annotated[
         list[str] | None,
@@ -33,7 +39,8 @@ def fit(
     study: Annotated[
         Path | None, typer.Option(help=_OF_SITES + "what they agreed on; then no other wishes.")
     ] = None,
-    components: options.Components = 2,
+    task: options.TaskName = "pca",
+    components: options.Components = None,
     epsilon: options.Epsilon = 1.0,
     delta: options.Delta = 1e-6,
     mechanism: options.Mechanism = "auto",
@@ -59,6 +66,11 @@ def fit(
     center: Annotated[
         str, typer.Option(help="private, none, or a .npy file with a public centre.")
     ] = "private",
+    noise_variance: options.NoiseVariance = None,
+    pair: options.Pair = "auto",
+    below_noise: options.BelowNoise = "error",
+    clip_documents: options.ClipDocuments = True,
+    vocabulary: options.Vocabulary = None,
     columns: options.Columns = None,
     exclude: options.Exclude = None,
     sketch_size: options.SketchSize = None,
@@ -74,134 +86,162 @@ def fit(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Fit private PCA to the rows of FILES, or of several sites, and write a result folder."""
+    """Fit private PCA, a mixture or topics to the rows of FILES, or of several sites."""
     check_free(out, overwrite=overwrite)
+    _check_place(files, site, study, ledgers)
+    agreed = None if study is None else _read_agreed(study, task, context)
+    family = FAMILIES[options.read_task(task) if agreed is None else agreed.task]
+    wishes = wishes_of(
+        family,
+        {
+            "n_components": components,
+            "epsilon": epsilon,
+            "delta": delta,
+            "mechanism": mechanism,
+            "adjacency": adjacency,
+            "row_norm": options.read_row_norm(row_norm),
+            "row_bound": row_bound,
+            "center": options.read_center(center),
+            "noise_variance": noise_variance,
+            "pair": pair,
+            "below_noise": below_noise,
+            "clip_documents": clip_documents,
+            "budget_split": options.read_split(budget_split),
+            "sketch_size": sketch_size,
+            "protocol": protocol,
+            "masks": masks,
+            "collusion": collusion,
+            "dropouts": dropouts,
+            "random_state": seed,
+        },
+        context,
+        sites=bool(site),
+    )
+    wanted = read_columns(columns, exclude, vocabulary)
+    show = _Show(out, figures=plots, json=json, quiet=quiet)
     if site:
-        if files:
-            raise DataError(
-                f"{files[0]} belongs to no site.", hint="Give every file as --site NAME=FILE."
-            )
-        if mechanism != "auto":
-            raise DataError(
-                "--mechanism is for one data set.", hint="With --site choose a --protocol."
-            )
-        _fit_sites(
-            site,
-            out,
-            study=study,
-            ledgers=ledgers,
-            columns=options.read_names(columns),
-            exclude=options.read_names(exclude) or [],
-            plots=plots,
-            json=json,
-            quiet=quiet,
-            model_options={
-                "n_components": components,
-                "epsilon": epsilon,
-                "delta": delta,
-                "adjacency": adjacency,
-                "protocol": protocol,
-                "masks": masks,
-                "collusion": collusion,
-                "dropouts": dropouts,
-                "row_norm": options.read_row_norm(row_norm),
-                "row_bound": row_bound,
-                "center": options.read_center(center),
-                "budget_split": options.read_split(budget_split),
-                "sketch_size": sketch_size,
-                "random_state": seed,
-            },
+        _fit_sites(family, wishes, site, wanted, show, agreed=agreed, ledgers=ledgers)
+    else:
+        _fit_one(family, wishes, files or [], wanted, show, draw_rows=projection)
+
+
+@dataclass(frozen=True)
+class _Show:
+    """Where a result goes, and how it is told."""
+
+    out: Path
+    figures: bool
+    json: bool
+    quiet: bool
+
+
+def _check_place(
+    files: list[str] | None, site: list[str] | None, study: Path | None, ledgers: Path | None
+) -> None:
+    """Rows of one data set or of sites, not of both."""
+    if site and files:
+        raise DataError(
+            f"{files[0]} belongs to no site.", hint="Give every file as --site NAME=FILE."
         )
-        return
-    if not files:
+    if not site and not files:
         raise DataError(
             "There are no files.", hint="Give files with rows, or --site NAME=FILE for several."
         )
-    if study is not None or ledgers is not None or protocol != "auto":
+    if not site and (study is not None or ledgers is not None):
         raise DataError(
-            "--study, --ledgers and --protocol are for several sites.",
+            "--study and --ledgers are for several sites.",
             hint="Give --site NAME=FILE for each.",
         )
-    model = PrivatePCA(
-        components,
-        epsilon=epsilon,
-        delta=delta,
-        mechanism=mechanism,
-        adjacency=adjacency,
-        row_norm=options.read_row_norm(row_norm),
-        row_bound=row_bound,
-        center=options.read_center(center),
-        budget_split=options.read_split(budget_split),
-        random_state=seed,
-        sketch_size=sketch_size,
-    )
-    rows = open_rows(
-        files, columns=options.read_names(columns), exclude=options.read_names(exclude) or ()
-    )
-    with new_folder(out) as folder:  # made before anything is spent
-        with fit_progress(quiet=quiet or json) as progress:
+
+
+def _fit_one(
+    family: Family,
+    wishes: dict[str, Any],
+    files: list[str],
+    wanted: WantedColumns,
+    show: _Show,
+    *,
+    draw_rows: bool,
+) -> None:
+    model: Any = family.estimator(sites=False)(**wishes)
+    rows = wanted.open(files)
+    with new_folder(show.out) as folder:  # made before anything is spent
+        with fit_progress(quiet=show.quiet or show.json) as progress:
             model.fit_rows(rows, progress=progress)
-        written = write_result(model, rows if projection else None, folder, figures=plots)
-    if json:
-        options.print_json({**as_json(model), "out": str(out)})
+        written = write_result(model, rows if draw_rows else None, folder, figures=show.figures)
+    if show.json:
+        options.print_json({**as_json(model), "out": str(show.out)})
         return
-    screen = console(quiet=quiet)
+    screen = console(quiet=show.quiet)
     print_model(model, screen)
-    _print_written(screen, out, written)
+    _print_written(screen, show.out, written)
+
+
+def _read_agreed(file: Path, task: str, context: typer.Context) -> Study:
+    """The study of all sites, which says everything that it can say."""
+    from eigenveil.federation.study_file import read_study
+
+    agreed = read_study(file)
+    said = options.given(context)
+    if "task" in said and options.read_task(task) != agreed.task:
+        raise _for_the_study("task")
+    if "vocabulary" in said:
+        raise _for_the_study("vocabulary")
+    return agreed
+
+
+def _for_the_study(name: str) -> DataError:
+    return DataError(
+        f"{name} is for the study to say, and --study is given.",
+        hint="Change the study file (every site's), or leave --study out.",
+    )
 
 
 def _fit_sites(
+    family: Family,
+    wishes: dict[str, Any],
     site: list[str],
-    out: Path,
+    wanted: WantedColumns,
+    show: _Show,
     *,
-    study: Path | None,
+    agreed: Study | None,
     ledgers: Path | None,
-    columns: list[str] | None,
-    exclude: list[str],
-    plots: bool,
-    json: bool,
-    quiet: bool,
-    model_options: dict[str, Any],
 ) -> None:
     # imported here: the ledger's database library takes a moment to load
     from eigenveil.cli import federated
-    from eigenveil.federation.study_file import read_study, write_toml
-    from eigenveil.runtime.pca import FederatedPCA
+    from eigenveil.federation.study_file import write_toml
 
     paths = federated.read_sites(site)
-    model = FederatedPCA(**model_options)
-    agreed = None
-    if study is not None:
-        agreed = read_study(study)
-        wished = {n: v for n, v in FederatedPCA().get_params().items() if n != "random_state"}
-        for name, usual in wished.items():
-            if not np.array_equal(model_options.get(name, usual), usual):
-                raise DataError(
-                    f"{name} is for the study to say, and --study {study} is given.",
-                    hint="Change the study file (every site's), or leave --study out.",
-                )
-    if agreed is not None and agreed.columns is not None:
-        columns = list(agreed.columns)
-    rows = federated.open_sites(paths, columns=columns, exclude=exclude)
+    estimator = family.estimator(sites=True)
+    model: Any = estimator(**wishes)
+    if agreed is not None:
+        usual = {n: v for n, v in estimator().get_params().items() if n != "random_state"}
+        for name, value in usual.items():
+            if not np.array_equal(wishes.get(name, value), value):
+                raise _for_the_study(name)
+        if agreed.columns is not None:
+            wanted = WantedColumns(columns=list(agreed.columns))
+    rows = federated.open_sites(paths, wanted)
     asked = model.study_of(rows) if agreed is None else agreed
-    screen = console(quiet=quiet)
-    with new_folder(out) as folder:  # made before anything is spent
+    screen = console(quiet=show.quiet)
+    with new_folder(show.out) as folder:  # made before anything is spent
         books = None
         if ledgers is not None:
-            books = federated.open_ledgers(ledgers, asked, screen.print if not json else _unsaid)
-        steps = federated.protocol_progress(len(rows), quiet=quiet or json)
+            say = _unsaid if show.json else screen.print
+            books = federated.open_ledgers(ledgers, asked, say)
+        steps = federated.protocol_progress(len(rows), quiet=show.quiet or show.json)
         with steps as progress:
             model.fit_study(asked, rows, ledgers=books, progress=progress)
-        written = write_result(model, None, folder, figures=plots)
+        written = write_result(model, None, folder, figures=show.figures)
         write_toml(model.study_, folder / "study.toml")
         written.append(("study.toml", "what was run, for 'eigenveil study check'"))
-    if json:
+    if show.json:
         found = as_json(model) | federated.federation_as_json(model)
-        options.print_json({**found, "out": str(out)})
+        options.print_json({**found, "out": str(show.out)})
         return
     print_model(model, screen)
     federated.print_federation(model, screen)
-    _print_written(screen, out, written)
+    _print_written(screen, show.out, written)
 
 
 def _unsaid(text: str) -> None:
@@ -211,5 +251,5 @@ def _unsaid(text: str) -> None:
 def _print_written(screen: Console, out: Path, written: list[tuple[str, str]]) -> None:
     screen.print(f"\nwritten to {out}:")
     for name, what in written:
-        screen.print(f"  {name:<22} {what}")
+        screen.print(f"  {name:<28} {what}")
     screen.print(f"next: eigenveil certify {out}")

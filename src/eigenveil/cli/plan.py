@@ -6,19 +6,28 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.table import Table
 
 from eigenveil.cli import options
+from eigenveil.cli.plan_tensors import plan_tensors
 from eigenveil.cli.report import console
+from eigenveil.cli.tasks import FAMILIES, wishes_of
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.prediction import Prediction, parse_spectrum, predict
 from eigenveil.estimators.settings import MECHANISMS, Plan, make_plan
+from eigenveil.estimators.tensor_settings import TensorPlan, make_mixture_plan, make_topic_plan
+
+_ALL = "all"
+FloatVector = NDArray[np.float64]
 
 
 def plan(
+    context: typer.Context,
     rows: Annotated[int, typer.Option(help="Number of rows expected.")],
     features: Annotated[int, typer.Option(help="Number of columns.")],
-    components: options.Components = 2,
+    task: options.TaskName = "pca",
+    components: options.Components = None,
     epsilon: options.Epsilon = 1.0,
     delta: options.Delta = 1e-6,
     spectrum: Annotated[
@@ -33,55 +42,95 @@ def plan(
     ] = 0.0,
     mechanism: Annotated[
         str, typer.Option(help="One mechanism, or 'all' that can give this delta.")
-    ] = "all",
+    ] = _ALL,
     adjacency: options.Adjacency = "add-remove",
     row_norm: options.RowNorm = "unit",
     center: Annotated[str, typer.Option(help="private, none or public.")] = "private",
+    pair: options.Pair = "auto",
+    clip_documents: options.ClipDocuments = True,
+    document_words: options.DocumentWords = 20,
+    budget_split: options.Split = None,
     sketch_size: options.SketchSize = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Predict captured energy, noise, memory and message size for each mechanism."""
-    if rows < max(1, components):
+    """Predict what a fit would give, before any data is touched."""
+    family = FAMILIES[options.read_task(task)]
+    wishes = wishes_of(
+        family,
+        {
+            "n_components": components,
+            "mechanism": mechanism,
+            "row_norm": row_norm,
+            "center": center,
+            "pair": pair,
+            "clip_documents": clip_documents,
+        },
+        context,
+        sites=False,
+    )
+    components = wishes.get("n_components", family.usual_components)
+    fewest = 1 if components == options.AUTO else max(1, components)
+    if rows < fewest:
         raise DataError(
             f"rows = {rows} is fewer than components = {components}.", hint="Give more rows."
         )
     if features < 1:
         raise DataError(f"features = {features} is not a positive number.", hint="Give at least 1.")
+    wish: dict[str, Any] = {
+        "features": features,
+        "rows": rows,
+        "n_components": components,
+        "epsilon": epsilon,
+        "delta": delta,
+        "adjacency": adjacency,
+        "budget_split": options.read_split(budget_split),
+        "sketch_size": sketch_size,
+    }
+    if family.task != "pca":
+        wish |= {"mechanism": "auto" if mechanism == _ALL else mechanism, "pair": pair}
+        made: TensorPlan
+        if family.task == "topic-model":
+            made = make_topic_plan(**wish, clip_documents=clip_documents)
+        else:
+            centre = _center(center, features)
+            made = make_mixture_plan(**wish, center=centre, noise_variance=None, row_bound=None)
+        words = options.check_document_words(document_words)
+        plan_tensors(made, family.task, rows, document_words=words, json=json, quiet=quiet)
+        return
+    wish |= {"row_norm": options.read_row_norm(row_norm), "center": _center(center, features)}
     if not (np.isfinite(mean_norm) and mean_norm >= 0):
         raise DataError(f"mean-norm = {mean_norm} is negative.", hint="Give 0 or more.")
     eigenvalues = parse_spectrum(spectrum, features)
-    results: list[tuple[str, Plan | None, Prediction | str]] = []
-    names = list[str](MECHANISMS) if mechanism == "all" else [mechanism]
-    for name in names:
-        try:
-            made = make_plan(
-                features=features,
-                rows=rows,
-                n_components=components,
-                epsilon=epsilon,
-                delta=delta,
-                mechanism=name,
-                adjacency=adjacency,
-                row_norm=options.read_row_norm(row_norm),
-                row_bound=None,
-                center=_center(center, features),
-                budget_split=None,
-                sketch_size=sketch_size,
-            )
-            found = predict(made, eigenvalues, rows=rows, mean_norm=mean_norm)
-            results.append((made.mechanism, made, found))
-        except PrivacyError as error:
-            if mechanism != "all" or error.code in ("bad-epsilon", "bad-delta"):
-                raise
-            results.append((name, None, error.message))
+    results = _predictions(wish, mechanism, eigenvalues, mean_norm)
     if json:
         options.print_json([_as_json(*result) for result in results])
     elif not quiet:
         _print(results, rows=rows, features=features, components=components, spectrum=spectrum)
 
 
-def _center(text: str, features: int) -> bool | np.ndarray[Any, np.dtype[np.float64]]:
+_Result = tuple[str, Plan | None, Prediction | str]
+
+
+def _predictions(
+    wish: dict[str, Any], mechanism: str, eigenvalues: FloatVector, mean_norm: float
+) -> list[_Result]:
+    """What each mechanism would give, or why it cannot be."""
+    results: list[_Result] = []
+    names = list[str](MECHANISMS) if mechanism == _ALL else [mechanism]
+    for name in names:
+        try:
+            made = make_plan(**wish, mechanism=name, row_bound=None)
+            found = predict(made, eigenvalues, rows=wish["rows"], mean_norm=mean_norm)
+            results.append((made.mechanism, made, found))
+        except PrivacyError as error:
+            if mechanism != _ALL or error.code in ("bad-epsilon", "bad-delta"):
+                raise
+            results.append((name, None, error.message))
+    return results
+
+
+def _center(text: str, features: int) -> bool | FloatVector:
     if text not in ("private", "none", "public"):
         raise DataError(
             f"center = {text!r} is not private, none or public.", hint="Choose one of these."
@@ -106,7 +155,7 @@ def _as_json(name: str, made: Plan | None, found: Prediction | str) -> dict[str,
 
 
 def _print(
-    results: list[tuple[str, Plan | None, Prediction | str]],
+    results: list[_Result],
     *,
     rows: int,
     features: int,

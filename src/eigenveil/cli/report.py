@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from eigenveil.cli.options import terminal_width
-from eigenveil.estimators.fitted import FittedPCA
+from eigenveil.cli.tasks import family_of
+from eigenveil.estimators.stored import StoredModel
 from eigenveil.privacy.guarantee import Guarantee
+from eigenveil.privacy.releases import ReleaseRecord
 
 
 def console(*, quiet: bool = False) -> Console:
@@ -18,59 +20,38 @@ def console(*, quiet: bool = False) -> Console:
     return Console(width=terminal_width(), quiet=quiet, highlight=False)
 
 
-def as_json(model: FittedPCA) -> dict[str, Any]:
+def as_json(model: StoredModel) -> dict[str, Any]:
     """The released result as plain values."""
-    names = getattr(model, "feature_names_in_", None)
+    family = family_of(model)
     return {
-        "components": model.components_.tolist(),
-        "features": None if names is None else [str(name) for name in names],
-        "mean": model.mean_.tolist(),
-        "explained_variance": model.explained_variance_.tolist(),
-        "explained_variance_ratio": model.explained_variance_ratio_.tolist(),
-        "usable": model.usable_.tolist(),
-        "noise_floor": model.noise_floor_,
-        "rows": model.n_samples_,
+        "task": family.task,
+        **family.values(model),
+        "releases": [release_as_json(record) for record in model.certificate_.releases],
         "guarantee": {**model.guarantee_.as_dict(), "sentence": str(model.guarantee_)},
         "plan_hash": model.certificate_.plan_hash,
     }
 
 
-def print_model(model: FittedPCA, out: Console) -> None:
+def print_model(model: StoredModel, out: Console) -> None:
     """The components, the guarantee, and what each release spent."""
-    table = Table(title=f"{model.n_components_} components of {model.n_features_in_} features")
-    table.add_column("component")
-    table.add_column("explained variance", justify="right")
-    table.add_column("% of total", justify="right")
-    table.add_column("cumulative %", justify="right")
-    table.add_column("largest loading")
-    table.add_column("above noise")
-    total = 0.0
-    names = getattr(model, "feature_names_in_", None)
-    for index, component in enumerate(model.components_):
-        share = 100 * float(model.explained_variance_ratio_[index])
-        total += share
-        top = int(abs(component).argmax())
-        table.add_row(
-            f"PC{index + 1}",
-            f"{model.explained_variance_[index]:.5g}",
-            f"{share:.1f}",
-            f"{total:.1f}",
-            f"{names[top] if names is not None else top} ({component[top]:+.2f})",
-            "yes" if model.usable_[index] else "NO: not usable",
-        )
-    out.print(table)
-    print_releases(model, out)
+    family_of(model).show(model, out)
+    print_releases(model.certificate_.releases, out)
     out.print(f"[bold]guarantee:[/bold] {model.guarantee_}")
     for caveat in model.guarantee_.caveats if model.guarantee_.certified else ():
         out.print(f"  note: {caveat}.")
 
 
-def print_releases(model: FittedPCA, out: Console) -> None:
+def print_releases(
+    records: Sequence[ReleaseRecord],
+    out: Console,
+    *,
+    title: str = "releases: all that is computed from rows",
+) -> None:
     """What left the rows, with which noise, at which cost."""
-    table = Table(title="releases: all that is computed from rows")
+    table = Table(title=title)
     for name in ("release", "values", "sensitivity", "noise", "loss"):
         table.add_column(name, justify="left" if name in ("release", "noise") else "right")
-    for record in model.certificate_.releases:
+    for record in records:
         gaussian = record.noise.kind == "gaussian"
         table.add_row(
             record.name,
@@ -80,6 +61,20 @@ def print_releases(model: FittedPCA, out: Console) -> None:
             f"mu = {record.mu():.4g}" if gaussian else f"epsilon = {record.epsilon():.4g}",
         )
     out.print(table)
+
+
+def release_as_json(record: ReleaseRecord) -> dict[str, Any]:
+    """The same of one release as plain values."""
+    gaussian = record.noise.kind == "gaussian"
+    return {
+        "name": record.name,
+        "values": record.noise.size,
+        "sensitivity": record.sensitivity(),
+        "noise": record.noise.kind,
+        "scale": record.noise.scale,
+        "mu": record.mu() if gaussian else None,
+        "epsilon": None if gaussian else record.epsilon(),
+    }
 
 
 def print_views(views: Mapping[str, Guarantee], out: Console) -> None:

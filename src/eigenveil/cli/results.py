@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
-
 from eigenveil import plots
+from eigenveil.cli.tasks import family_of
 from eigenveil.errors import OutputError
-from eigenveil.estimators.fitted import FittedPCA
+from eigenveil.estimators.stored import StoredModel
 from eigenveil.moments.source import RowSource
 
 MODEL, CERTIFICATE = "model.npz", "certificate.json"
-_MOST_POINTS = 5000
 
 
 def check_free(folder: Path, *, overwrite: bool) -> None:
@@ -62,50 +59,19 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def write_result(
-    model: FittedPCA, rows: RowSource | None, folder: Path, *, figures: bool
+    model: StoredModel, rows: RowSource | None, folder: Path, *, figures: bool
 ) -> list[tuple[str, str]]:
     """Write everything; returns (file, what it is). Rows are drawn only where they are given."""
+    family = family_of(model)
     model.save(folder / MODEL)
     model.certificate_.write(folder / CERTIFICATE)
-    _write_components(model, folder / "components.csv")
     files = [
-        (MODEL, "the model, for 'eigenveil transform' and FittedPCA.load"),
+        (MODEL, f"the model, for 'eigenveil transform' and {type(model).__name__}.load"),
         (CERTIFICATE, "the recorded noise, for 'eigenveil certify'"),
-        ("components.csv", "loadings by feature"),
+        *family.write(model, folder),
     ]
-    if figures:
-        axes = plots.scree(model)
-        plots.save_figure(axes, folder / "scree.png")
-        plots.save_figure(axes, folder / "scree.svg")
-        files.append(("scree.png, scree.svg", "explained variance against the noise"))
-    if figures and rows is not None:
-        plots.save_figure(
-            plots.projection(model, _some_scores(model, rows)), folder / "projection.png"
-        )
-        files.append(("projection.png", "ROWS along two components: not private, keep it inside"))
+    for drawing in family.drawings(model, rows) if figures else ():
+        for name in drawing.files:
+            plots.save_figure(drawing.axes, folder / name)
+        files.append((", ".join(drawing.files), drawing.what))
     return files
-
-
-def _write_components(model: FittedPCA, path: Path) -> None:
-    names = getattr(model, "feature_names_in_", None)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        count = model.components_.shape[0]
-        writer.writerow(["feature", "mean", *(f"PC{i + 1}" for i in range(count))])
-        for index in range(model.components_.shape[1]):
-            name = str(index) if names is None else str(names[index])
-            values = [model.mean_[index], *model.components_[:, index]]
-            writer.writerow([name, *(repr(float(value)) for value in values)])
-
-
-def _some_scores(
-    model: FittedPCA, rows: RowSource
-) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Scores of at most a few thousand rows from the first blocks."""
-    parts, count = [], 0
-    for block in rows.blocks():
-        parts.append((block.values - model.mean_) @ model.components_[:2].T)
-        count += block.values.shape[0]
-        if count >= _MOST_POINTS:
-            break
-    return np.concatenate(parts)[:_MOST_POINTS]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from eigenveil.cli import options
 from eigenveil.cli.report import as_json, console, print_model
 from eigenveil.cli.results import MODEL
-from eigenveil.estimators.fitted import FittedPCA
+from eigenveil.cli.tasks import load_model
 
 
 def show(result: options.ResultFolder, json: options.Json = False) -> None:
     """Show the components, the releases and the guarantee of a result."""
-    model = FittedPCA.load(result / MODEL)
+    model = load_model(result / MODEL)
     if json:
         options.print_json(as_json(model))
         return

@@ -12,14 +12,18 @@ import typer
 from rich.markup import escape
 
 from eigenveil.cli import options
+from eigenveil.cli.columns import WantedColumns
 from eigenveil.cli.report import console
 from eigenveil.cli.study_report import (
+    OF_PCA,
     adversaries_json,
     forecast_json,
     print_plan,
     print_summary,
     summary,
 )
+from eigenveil.cli.study_tensors import expect_study
+from eigenveil.cli.tasks import FAMILIES, check_components, check_options
 from eigenveil.errors import DataError, EigenveilError, OutputError, PrivacyError
 from eigenveil.estimators.prediction import parse_spectrum
 from eigenveil.federation.choosing import Choice, choose_protocol
@@ -32,7 +36,7 @@ from eigenveil.federation.forecast import (
 from eigenveil.federation.study import PROTOCOLS, Study, make_study
 from eigenveil.federation.study_file import read_study, schema, write_toml
 from eigenveil.files import replacing
-from eigenveil.io import open_rows
+from eigenveil.io import open_rows, read_vocabulary
 from eigenveil.moments.source import RowSource
 
 study_app = typer.Typer(
@@ -50,8 +54,10 @@ def new(
         list[str],
         typer.Option(help="A site's name, or name:epsilon for one with a smaller wish; repeat."),
     ],
-    components: options.Components = 2,
+    task: options.TaskName = "pca",
+    components: options.Components = None,
     columns: options.Columns = None,
+    vocabulary: options.Vocabulary = None,
     features: Annotated[
         int | None, typer.Option(help="Number of columns, where files have no names for them.")
     ] = None,
@@ -67,7 +73,9 @@ def new(
     adjacency: options.Adjacency = "add-remove",
     protocol: Annotated[
         str,
-        typer.Option(help="cape, sketch, dpdispca, full or local; auto writes the one chosen."),
+        typer.Option(
+            help="cape, sketch or local, of pca also dpdispca or full; auto writes the one chosen."
+        ),
     ] = "auto",
     masks: Annotated[str, typer.Option(help="modular, pairwise or helper.")] = "modular",
     collusion: Annotated[
@@ -82,6 +90,13 @@ def new(
     center: Annotated[
         str, typer.Option(help="private, none, or a .npy file with a public centre.")
     ] = "private",
+    noise_variance: options.NoiseVariance = None,
+    mechanism: Annotated[
+        str,
+        typer.Option(help="Of gaussian-mixture and topic-model: auto, gaussian or vector."),
+    ] = "auto",
+    below_noise: options.BelowNoise = "error",
+    clip_documents: options.ClipDocuments = True,
     sketch_size: options.SketchSize = None,
     budget_split: options.Split = None,
     expected_rows: Annotated[
@@ -93,10 +108,13 @@ def new(
 ) -> None:
     """Write a commented study file that every site can read, check and agree to."""
     centre = options.read_center(center)
+    family = FAMILIES[options.read_task(task)]
+    check_components(family, components)
     asked = make_study(
         name=_name_of(out) if name is None else name,
-        **_columns(options.read_names(columns), features, from_file),
-        components=components,
+        task=family.task,
+        **_columns(options.read_names(columns), features, from_file, vocabulary),
+        components=family.usual_components if components is None else components,
         epsilon=epsilon,
         delta=delta,
         adjacency=adjacency,
@@ -108,6 +126,10 @@ def new(
         row_norm=options.read_row_norm(row_norm),
         row_bound=row_bound,
         center=centre if isinstance(centre, bool) else centre.ravel().tolist(),
+        noise_variance=noise_variance,
+        mechanism=mechanism,
+        below_noise=below_noise,
+        clip_documents=clip_documents,
         budget_split=options.read_split(budget_split),
         sketch_size=sketch_size,
         expected_rows=expected_rows,
@@ -151,6 +173,7 @@ def check(
 
 @study_app.command()
 def plan(
+    context: typer.Context,
     study: StudyFile,
     rows: Annotated[
         int | None,
@@ -162,34 +185,40 @@ def plan(
             help="Expected eigenvalues: power:1.0, exponential:20, spike:5:0.8, or numbers."
         ),
     ] = DEFAULT_SPECTRUM,
+    document_words: options.DocumentWords = 20,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Predict what each protocol would give, and say what each adversary is guaranteed."""
+    """Say what each protocol sends and would give, and what each adversary is guaranteed."""
     found = read_study(study)
     if rows is not None and rows < 1:
         raise DataError(f"rows = {rows} is not a positive number.", hint="Give at least 1.")
-    parse_spectrum(spectrum, found.width)  # refused once, not for every protocol
+    check_options(FAMILIES[found.task], context)
+    if found.task == "pca":
+        parse_spectrum(spectrum, found.width)  # refused once, not for every protocol
+    words = options.check_document_words(document_words)
     expected = found.expected_rows if rows is None else rows
     choice = _choice(found)  # what a run would choose, whatever spectrum is asked about here
     chosen = found.protocol if choice is None else choice.protocol
     forecasts = _forecasts(found, expected, spectrum)
+    settled = found.changed(protocol=chosen)
+    tensors = None if found.task == "pca" else expect_study(settled, expected, words)
     if json:
-        options.print_json(
-            {
-                "protocol": chosen,
-                "reason": None if choice is None else choice.reason,
-                "rows": expected,
-                "spectrum": spectrum,
-                "study_hash": found.hash,
-                "forecasts": [
-                    {**forecast_json(each), "chosen": each.protocol == chosen} for each in forecasts
-                ],
-                "adversaries": adversaries_json(found),
-            }
-        )
+        said: dict[str, Any] = {
+            "task": found.task,
+            "protocol": chosen,
+            "reason": None if choice is None else choice.reason,
+            "rows": expected,
+            "spectrum": spectrum if tensors is None else None,
+            "study_hash": found.hash,
+            "forecasts": [
+                {**forecast_json(each), "chosen": each.protocol == chosen} for each in forecasts
+            ],
+            "adversaries": adversaries_json(found),
+        }
+        options.print_json(said | ({} if tensors is None else tensors.as_json()))
     elif not quiet:
-        print_plan(found, forecasts, chosen, choice, expected, spectrum)
+        print_plan(found, forecasts, chosen, choice, expected, spectrum, tensors)
 
 
 @study_app.command("schema")
@@ -241,16 +270,18 @@ def _site(text: str) -> dict[str, Any]:
 
 
 def _columns(
-    names: list[str] | None, features: int | None, from_file: str | None
+    names: list[str] | None, features: int | None, from_file: str | None, vocabulary: Path | None
 ) -> dict[str, Any]:
     """The field that says which columns."""
-    given = [each for each in (names, features, from_file) if each is not None]
+    given = [each for each in (names, features, from_file, vocabulary) if each is not None]
     if len(given) != 1:
         raise DataError(
-            f"{len(given)} of --columns, --features and --from were given.",
+            f"{len(given)} of --columns, --features and --from (or --vocabulary) were given.",
             hint="Say which columns with one of them.",
             code="columns-or-features",
         )
+    if vocabulary is not None:
+        return {"columns": tuple(read_vocabulary(vocabulary))}
     if from_file is None:
         return {"columns": names, "features": features}
     rows = open_rows([from_file])
@@ -288,7 +319,7 @@ def _check_files(study: Study, files: dict[str, str]) -> dict[str, str]:
     found, wrong = {}, []
     for name, file in files.items():
         try:
-            found[name] = _fits(study, open_rows([file], columns=study.columns))
+            found[name] = _fits(study, WantedColumns(study.columns).open_like([file]))
         except EigenveilError as error:
             wrong.append((name, error))
     if wrong:
@@ -308,7 +339,8 @@ def _fits(study: Study, rows: RowSource) -> str:
             code="other-features",
         )
     precision = "single" if rows.single else "double"
-    by = "by name" if study.columns is not None else "by number"
+    named = study.columns is not None and rows.names is not None
+    by = "by name" if named else "by number"
     return f"all {study.width} columns are there ({by}), stored in {precision} precision"
 
 
@@ -319,9 +351,9 @@ def _choice(study: Study) -> Choice | None:
 
 def _forecasts(study: Study, rows: int | None, spectrum: str) -> list[Forecast]:
     """All protocols' forecasts, and that of all rows in one place."""
-    found = [pooled(study, study.width, rows, spectrum)]
+    found = [pooled(study, study.width, rows, spectrum)] if study.task == "pca" else []
     for protocol in PROTOCOLS:
-        if protocol == "auto":
+        if protocol == "auto" or (study.task != "pca" and protocol in OF_PCA):
             continue
         try:
             found.append(forecast(study.changed(protocol=protocol), study.width, rows, spectrum))

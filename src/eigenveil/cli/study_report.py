@@ -12,10 +12,16 @@ from rich.table import Table
 
 from eigenveil.cli import options
 from eigenveil.cli.report import console
+from eigenveil.cli.study_tensors import ExpectedStudy
+from eigenveil.estimators.plans import Step
+from eigenveil.estimators.tasks import Task
 from eigenveil.federation.choosing import Choice
 from eigenveil.federation.forecast import POOLED, Forecast, forecast
 from eigenveil.federation.study import WEIGHT_BITS, Study
 from eigenveil.privacy.gaussian import epsilon_of_mu, mu_of_epsilon
+
+# Protocols that mixtures and topics do not have.
+OF_PCA = ("dpdispca", "full")
 
 
 @dataclass(frozen=True)
@@ -106,30 +112,43 @@ def adversaries_json(study: Study) -> list[dict[str, Any]]:
     return [{**asdict(each), "protected": each.protected} for each in adversaries(study)]
 
 
-def _noise(study: Study) -> str:
-    """What each site draws for the second moment, in a sentence."""
+def _noise(study: Study, step: Step = "moment") -> str:
+    """What each site draws for a step, in a sentence."""
     made = study.plan(study.width, None)
-    budget = made.budgets()["moment"]
+    budget = made.budgets()[step]
     if budget.mu is None:
         assert budget.epsilon is not None
+        if made.kind(step) != "wishart":
+            return f"a share of a vector, scale {1.0 / budget.epsilon:.4g} of a row's largest"
         columns = made.features + 1
         each = columns if study.protocol == "local" else math.ceil(columns / study.honest)
         return f"{each} of {columns} columns of either half of the Wishart difference"
     whole = 1.0 / budget.mu
     total = f"deviation {whole:.4g} of a row's largest contribution"
-    if study.protocol in ("local", "full", "dpdispca") or study.honest == 1:
+    if study.protocol in ("local", *OF_PCA) or study.honest == 1:
         return f"all of it: {total}"
     share = whole / math.sqrt(study.honest)
     return f"deviation {share:.4g} of a row's largest contribution; {study.honest} make {whole:.4g}"
 
 
-_WHAT_IS_SENT: dict[str, str] = {
-    "cape": "the sites send second moments that only their sum shows",
-    "sketch": "the sites send sketches that only their sum shows",
-    "dpdispca": "each site sends the leading directions of its own noisy second moment",
-    "full": "each site sends its own noisy second moment",
-    "local": "the first site sends its noisy second moment, the others nothing",
+_MOMENT: dict[Task, str] = {
+    "pca": "second moment",
+    "gaussian-mixture": "second moment",
+    "topic-model": "pair moment",
 }
+
+
+def _what_is_sent(study: Study) -> str:
+    """What a settled study's sites send."""
+    moment = _MOMENT[study.task]
+    triples = "" if study.task == "pca" else " and triple moments"
+    return {
+        "cape": f"the sites send {moment}s{triples} that only their sum shows",
+        "sketch": f"the sites send sketches{triples} that only their sum shows",
+        "dpdispca": f"each site sends the leading directions of its own noisy {moment}",
+        "full": f"each site sends its own noisy {moment}",
+        "local": f"the first site sends its noisy {moment}{triples[:-1]}, the others nothing",
+    }[study.protocol]
 
 
 def print_summary(study: Study, choice: Choice | None, checked: dict[str, str]) -> None:
@@ -137,12 +156,12 @@ def print_summary(study: Study, choice: Choice | None, checked: dict[str, str]) 
     screen = console()
     said = summary(study, choice)
     screen.print(
-        f"study {study.name}: {study.task}, {_count(study.components, 'component')} of "
-        f"{_columns_text(study)}"
+        f"study {study.name}: {study.task}, {_components_text(study)} of {_columns_text(study)}"
     )
     settled = study if choice is None else study.changed(protocol=choice.protocol)
-    size = options.bytes_text(forecast(settled, study.width, None).message_bytes)
-    screen.print(f"protocol {settled.protocol}: {_WHAT_IS_SENT[settled.protocol]}, {size} a site.")
+    sizes = forecast(settled, study.width, None)
+    size = options.bytes_text(sizes.message_bytes if study.task == "pca" else sizes.round_bytes)
+    screen.print(f"protocol {settled.protocol}: {_what_is_sent(settled)}, {size} a site.")
     if choice is not None:
         screen.print(f"  chosen: {choice.reason}")
     table = Table(title=_count(len(study.sites), "site"))
@@ -155,7 +174,9 @@ def print_summary(study: Study, choice: Choice | None, checked: dict[str, str]) 
         file = [checked.get(site["name"], "not looked at")] if checked else []
         table.add_row(site["name"], f"{site['epsilon']:g}", f"{site['weight']:.4g}", *file)
     screen.print(table)
-    screen.print(f"noise of the second moment, each site: {said['noise']}.")
+    screen.print(f"noise of the {_MOMENT[study.task]}, each site: {said['noise']}.")
+    if study.task != "pca":
+        screen.print(f"noise of the triple moment, each site: {_noise(settled, 'tensor')}.")
     if len(study.sites) > 1 and study.protocol != "local":
         screen.print(
             f"at least {study.fewest_sites} of {len(study.sites)} sites must take part to the end; "
@@ -166,6 +187,12 @@ def print_summary(study: Study, choice: Choice | None, checked: dict[str, str]) 
     for note in study.notes:
         screen.print(f"  note: {note}")
     screen.print(f"hash {study.hash}: every site's must be the same.")
+
+
+def _components_text(study: Study) -> str:
+    if isinstance(study.components, str):
+        return f"as many components as stand above the noise (at most {study.most_components})"
+    return _count(study.components, "component")
 
 
 def _columns_text(study: Study) -> str:
@@ -231,35 +258,49 @@ def print_plan(
     choice: Choice | None,
     rows: int | None,
     spectrum: str,
+    tensors: ExpectedStudy | None = None,
 ) -> None:
     """A table of what each protocol would give, the chosen one marked."""
     screen = console()
-    amount = "rows not given" if rows is None else f"{rows:,} rows, {spectrum}"
+    amount = "rows not given" if rows is None else f"{rows:,} rows"
+    if rows is not None and tensors is None:
+        amount += f", {spectrum}"
     table = Table(
         title=f"{study.name}: {_count(len(study.sites), 'site')}, "
-        f"{_count(study.width, 'column')}, {_count(study.components, 'component')}, {amount}"
+        f"{_count(study.width, 'column')}, {_components_text(study)}, {amount}"
     )
     table.add_column("protocol")
-    table.add_column("captured energy", justify="right")
+    if tensors is None:
+        table.add_column("captured energy", justify="right")
     table.add_column("bytes a site", justify="right")
     table.add_column("memory", justify="right")
     table.add_column("note")
     for each in forecasts:
         mark = " *" if each.protocol == chosen else ""
+        energy = "-" if each.captured_energy is None else f"{each.captured_energy:.3f}"
         table.add_row(
             each.protocol + mark,
-            "-" if each.captured_energy is None else f"{each.captured_energy:.3f}",
+            *([energy] if tensors is None else []),
             _size(each.round_bytes),
             _size(each.memory_bytes),
-            each.note,
+            each.note if tensors is None else each.note.removesuffix(_ONLY_SIZES).rstrip("; "),
             style="bold" if mark else None,
         )
     screen.print(table)
     screen.print(f"* this study's{'.' if choice is None else ': ' + choice.reason}")
-    screen.print(
-        "captured energy: of the exact subspace's, simulated on Gaussian rows with this spectrum, "
-        f"as many at every site. {POOLED}: for comparison. bytes: the numbers that leave a site."
-    )
-    if rows is None:
-        screen.print("note: give --rows to have the captured energy predicted.")
+    if tensors is not None:
+        screen.print("bytes: the numbers that leave a site, in all rounds together.")
+        tensors.show(screen)
+    else:
+        screen.print(
+            "captured energy: of the exact subspace's, simulated on Gaussian rows with this "
+            f"spectrum, as many at every site. {POOLED}: for comparison. bytes: the numbers that "
+            "leave a site."
+        )
+        if rows is None:
+            screen.print("note: give --rows to have the captured energy predicted.")
     _print_adversaries(study)
+
+
+# What a forecast says of every protocol of mixtures and topics.
+_ONLY_SIZES = "only the sizes are forecast for this task"

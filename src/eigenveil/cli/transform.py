@@ -1,33 +1,24 @@
-"""``eigenveil transform``: scores of new rows along the released components."""
+"""``eigenveil transform``: what a released model says of new rows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
+import scipy.sparse
 import typer
 
 from eigenveil.cli import options
+from eigenveil.cli.columns import open_for_model
+from eigenveil.cli.family import names_of
 from eigenveil.cli.report import console
 from eigenveil.cli.results import MODEL
+from eigenveil.cli.tasks import family_of, load_model
 from eigenveil.errors import DataError, OutputError
-from eigenveil.estimators.fitted import FittedPCA
-from eigenveil.io import open_rows, write_table
-from eigenveil.moments.source import RowSource
-
-
-def _open_for(model: FittedPCA, files: list[str]) -> RowSource:
-    """The model's columns by name; by position where the files have no names."""
-    names = getattr(model, "feature_names_in_", None)
-    if names is None:
-        return open_rows(files)
-    try:
-        return open_rows(files, columns=[str(name) for name in names])
-    except DataError as error:
-        if error.code != "no-names":
-            raise
-        return open_rows(files)
+from eigenveil.io import write_columns
+from eigenveil.moments.rows import Block
 
 
 def transform(
@@ -38,36 +29,64 @@ def transform(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write the scores of the rows of FILES; they are as private as the rows."""
+    """Write the scores of the rows of FILES, or their components' probabilities.
+
+    They are as private as the rows.
+    """
     if out.exists() and not overwrite:
         raise OutputError(
             f"{out} exists.", hint="Choose another --out, or say --overwrite.", code="output-exists"
         )
-    model = FittedPCA.load(result / MODEL)
-    rows = _open_for(model, files)
+    model = load_model(result / MODEL)
+    family = family_of(model)
+    rows = open_for_model(names_of(model), files)
     if rows.features != model.n_features_in_:
         raise DataError(
             f"The files have {rows.features} columns, the model {model.n_features_in_}.",
             hint="Give files with the columns that the model was fitted to.",
         )
     parts = []
-    for block in rows.blocks():
-        if not np.isfinite(block.values).all():
-            row, column = np.argwhere(~np.isfinite(block.values))[0]
-            name = column if rows.names is None else rows.names[int(column)]
-            raise DataError(
-                f"{block.origin}: row {block.first_row + int(row)}, column {str(name)!r} is not a "
-                "finite number.",
-                hint="Remove or fill such entries first.",
-                code="not-finite",
-            )
-        parts.append((block.values - model.mean_) @ model.components_.T)
-    scores = np.concatenate(parts)
-    write_table(out, scores, [f"PC{i + 1}" for i in range(scores.shape[1])])
+    for block in rows.sparse_blocks() if family.takes_documents else rows.blocks():
+        _check(block, rows.names or names_of(model), counts=family.takes_documents)
+        parts.append(family.new_values(model, block.values))
+    values = np.concatenate(parts)
+    columns = list(zip(family.new_names(model), values.T, strict=True))
+    if family.label is not None:
+        columns.append((family.label, 1 + np.argmax(values, axis=1)))
+    write_columns(out, columns)
+    count, width = values.shape[0], len(columns)
     if json:
-        options.print_json({"out": str(out), "rows": scores.shape[0], "columns": scores.shape[1]})
+        options.print_json({"out": str(out), "rows": count, "columns": width})
     else:
+        what = "scores" if family.label is None else "probabilities"
         console(quiet=quiet).print(
-            f"{scores.shape[0]:,} rows x {scores.shape[1]} scores written to {out}. "
-            "Scores are as private as the rows."
+            f"{count:,} rows x {values.shape[1]} {what} written to {out}. "
+            f"{what.capitalize()} are as private as the rows."
         )
+
+
+def _check(block: Block, names: Sequence[str] | None, *, counts: bool) -> None:
+    """Raise where an entry is not finite, or a count is negative, naming its place."""
+    values: Any = block.values
+    entries = values.data if scipy.sparse.issparse(values) else values
+    wrong = ~np.isfinite(entries)
+    if counts:
+        wrong |= entries < 0
+    if not wrong.any():
+        return
+    if scipy.sparse.issparse(values):
+        first = int(np.flatnonzero(wrong)[0])
+        row = int(np.searchsorted(values.indptr, first, side="right")) - 1
+        column, value = int(values.indices[first]), float(entries[first])
+    else:
+        row, column = (int(place) for place in np.argwhere(wrong)[0])
+        value = float(entries[row, column])
+    name = column if names is None else names[column]
+    problem = "is negative" if np.isfinite(value) else "is not a finite number"
+    raise DataError(
+        f"{block.origin}: row {block.first_row + row}, column {str(name)!r} {problem}.",
+        hint="Remove or mend such entries first."
+        if counts
+        else "Remove or fill such entries first.",
+        code="not-a-count" if np.isfinite(value) else "not-finite",
+    )

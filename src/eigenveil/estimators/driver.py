@@ -2,38 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Generic, TypeVar
 
 from eigenveil.errors import DataError, PrivacyError
-from eigenveil.estimators.pipeline import Answers, Ask, Factors, Round
+from eigenveil.estimators.plans import BasePlan
+from eigenveil.estimators.rounds import Answers, Ask, Round
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.exponential import release_vectors
 from eigenveil.moments.release import Release
 from eigenveil.moments.source import RowSource
 from eigenveil.noise.source import RandomSource
+from eigenveil.privacy.accountant import compose
+from eigenveil.privacy.certificate import Certificate, Claim, make_certificate
 from eigenveil.privacy.releases import ReleaseRecord
 
 RoundProgress = Callable[[str, int], None]
 
 
+Result = TypeVar("Result")
+
+
 @dataclass
-class Run:
+class Run(Generic[Result]):
     """A finished fit: its result and what was spent on it, in order."""
 
-    factors: Factors
+    factors: Result
     records: list[ReleaseRecord] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class CertifiedRun(Generic[Result]):
+    """A finished fit of one data set: its result, and the certificate of what it released."""
+
+    factors: Result
+    certificate: Certificate
+
+
+def certified_run(
+    plan: BasePlan,
+    rounds: Generator[Round, Answers, Result],
+    rows: RowSource,
+    source: RandomSource,
+    *,
+    reasons_not_certified: Sequence[str] = (),
+    progress: RoundProgress | None = None,
+) -> CertifiedRun[Result]:
+    """Run a plan's rounds over one data set and certify what they released.
+
+    Raises
+    ------
+    DataError
+        When the rows cannot be used; nothing was released.
+    PrivacyError
+        With ``spent``, the guarantee of what was released before, or ``None``.
+    """
+    try:
+        run = run_rounds(rounds, rows, source, fewest_rows=plan.fewest_rows, progress=progress)
+    except PrivacyError as error:
+        if error.released:
+            error.spent = compose(error.released, delta=plan.delta, adjacency=plan.adjacency)
+        raise
+    certificate = make_certificate(
+        software=f"eigenveil {version('eigenveil')}",
+        plan=plan.model_dump(mode="json"),
+        plan_hash=plan.hash,
+        secure=source.secure,
+        wish=Claim(epsilon=plan.epsilon, delta=plan.delta, adjacency=plan.adjacency),
+        releases=run.records,
+        reasons_not_certified=list(reasons_not_certified),
+    )
+    return CertifiedRun(run.factors, certificate)
+
+
 def run_rounds(
-    rounds: Generator[Round, Answers, Factors],
+    rounds: Generator[Round, Answers, Result],
     rows: RowSource,
     source: RandomSource,
     *,
     fewest_rows: int = 1,
     progress: RoundProgress | None = None,
-) -> Run:
+) -> Run[Result]:
     """Answer every round from ``rows``.
 
     ``progress(what, n)`` is told after every n rows of the pass named ``what``.

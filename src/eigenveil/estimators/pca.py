@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Self
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import validate_data
 
-from eigenveil.errors import DataError, PrivacyError
-from eigenveil.estimators.driver import RoundProgress, run_rounds
-from eigenveil.estimators.fitted import FittedPCA, noise_source, public_centre
+from eigenveil.estimators.driver import RoundProgress, certified_run
+from eigenveil.estimators.fitted import FittedPCA
+from eigenveil.estimators.inputs import check_noise, public_rows, rows_of, take_names
 from eigenveil.estimators.pipeline import private_pca
 from eigenveil.estimators.settings import make_plan
+from eigenveil.estimators.stored import noise_source, public_centre
 from eigenveil.moments.rows import row_norms
-from eigenveil.moments.source import ArrayRows, RowSource
-from eigenveil.moments.sparse import SparseRows
-from eigenveil.privacy.accountant import compose
-from eigenveil.privacy.certificate import Claim, make_certificate
+from eigenveil.moments.source import RowSource
 
 LARGEST_NORM = "rows were divided by the largest norm found, which is not private"
 
@@ -145,22 +140,8 @@ class PrivatePCA(FittedPCA):
             guarantee of what was released before that was known, or ``None``.
         """
         del y
-        array = validate_data(
-            self,
-            X,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_min_samples=2,
-            ensure_all_finite=False,  # found while reading, with row and column
-        )
-        names = getattr(self, "feature_names_in_", None)
-        columns = None if names is None else [str(name) for name in names]
-        rows: RowSource
-        if scipy.sparse.issparse(array):
-            rows = SparseRows(array, names=columns)
-        else:
-            rows = ArrayRows(array, names=columns)
-        return self._fit_rows(rows, count=int(array.shape[0]), progress=None)
+        rows, count = rows_of(self, X)
+        return self._fit_rows(rows, count=count, progress=None)
 
     def fit_rows(self, rows: RowSource, *, progress: RoundProgress | None = None) -> Self:
         """Fit to rows read a block at a time, as often as the plan has rounds.
@@ -172,25 +153,13 @@ class PrivatePCA(FittedPCA):
         progress : callable, optional
             Told ``(release, n)`` after every n rows of a pass.
         """
-        for name in ("feature_names_in_", "n_features_in_"):
-            if hasattr(self, name):
-                delattr(self, name)
-        self.n_features_in_ = rows.features
-        if rows.names is not None:
-            self.feature_names_in_ = np.array(rows.names, dtype=object)
-        count = None
-        if self.adjacency == "replace-one":  # the number of rows is public: read it first
-            count = sum(block.values.shape[0] for block in rows.blocks())
-        return self._fit_rows(rows, count=count, progress=progress)
+        take_names(self, rows)
+        return self._fit_rows(rows, count=public_rows(rows, self.adjacency), progress=progress)
 
     def _fit_rows(
         self, rows: RowSource, *, count: int | None, progress: RoundProgress | None
     ) -> Self:
-        if self.noise != "secure":
-            raise DataError(
-                f"noise = {self.noise!r} is not 'secure'.",
-                hint="Use noise='secure'; give random_state for a reproducible, uncertified run.",
-            )
+        check_noise(self.noise)
         centre = public_centre(self.center, rows.features)
         plan = make_plan(
             features=rows.features,
@@ -207,30 +176,21 @@ class PrivatePCA(FittedPCA):
             sketch_size=self.sketch_size,
             power_rounds=self.power_rounds,
         )
-        source = noise_source(self.random_state)
-        reasons = [LARGEST_NORM] if plan.row_norm == "max" else []
         rounds = private_pca(
             plan,
             public_centre=centre,
             stored_single=rows.single,
             max_norm=_largest_norm(rows, centre) if plan.row_norm == "max" else None,
         )
-        try:
-            run = run_rounds(rounds, rows, source, fewest_rows=plan.n_components, progress=progress)
-        except PrivacyError as error:
-            if error.released:
-                error.spent = compose(error.released, delta=plan.delta, adjacency=plan.adjacency)
-            raise
-        certificate = make_certificate(
-            software=f"eigenveil {version('eigenveil')}",
-            plan=plan.model_dump(mode="json"),
-            plan_hash=plan.hash,
-            secure=source.secure,
-            wish=Claim(epsilon=plan.epsilon, delta=plan.delta, adjacency=plan.adjacency),
-            releases=run.records,
-            reasons_not_certified=reasons,
+        run = certified_run(
+            plan,
+            rounds,
+            rows,
+            noise_source(self.random_state),
+            reasons_not_certified=[LARGEST_NORM] if plan.row_norm == "max" else [],
+            progress=progress,
         )
-        self._keep(plan, run.factors, certificate)
+        self._keep(plan, run.factors, run.certificate)
         return self
 
 

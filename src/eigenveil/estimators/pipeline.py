@@ -1,9 +1,4 @@
-"""Private PCA as a generator of rounds: each asks for noisy sums, the last answer is the result.
-
-Nothing here sees a row. A round is a tuple of :class:`Ask`; whoever drives the generator adds up
-the rows in one pass, releases each sum, and sends the releases back. One data set, many sites and
-trees differ only in the driver (privacy.md, section 8).
-"""
+"""Private PCA as a generator of rounds (privacy.md, section 8)."""
 
 from __future__ import annotations
 
@@ -15,56 +10,35 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
 
-from eigenveil.errors import PrivacyError
 from eigenveil.estimators.clipping import choose_bound
+from eigenveil.estimators.plans import Step
+from eigenveil.estimators.rounds import (
+    COUNT_WEIGHT,
+    Answers,
+    Ask,
+    Round,
+    RoundState,
+    find_centre,
+    too_few_rows,
+)
 from eigenveil.estimators.scale import NormScale, read_scale
-from eigenveil.estimators.settings import Plan, Step
+from eigenveil.estimators.settings import Plan
 from eigenveil.linalg.eigen import fix_signs, leading_eigenpairs, left_singular, orthonormal_basis
 from eigenveil.moments.accumulators import (
-    Accumulator,
     ComponentEnergy,
-    NormHistogram,
-    RowSum,
     SecondMoment,
     Sketch,
 )
-from eigenveil.moments.release import Release, calibrated_record
-from eigenveil.moments.rows import BITS, Precision, RowRule
+from eigenveil.moments.release import Release
+from eigenveil.moments.rows import RowRule
 from eigenveil.noise.edges import spectral_edge
-from eigenveil.noise.grid import wishart_unit
-from eigenveil.privacy import sensitivity
 from eigenveil.privacy.budget import StepBudget
-from eigenveil.privacy.releases import ALONE, ReleaseRecord, Sharing
+from eigenveil.privacy.releases import Sharing
 
-# The count rides along with a sum of rows at this weight where no histogram has released it: it
-# makes the noise of the sum 3% larger and is itself known to four noise deviations.
-_COUNT_WEIGHT = 0.25
-_CENTRE_QUANTILE = 0.90
 _ENERGY_QUANTILE = 0.99
 # Relative error that eigenvalues of shortened rows are taken to have as variances of rows.
 _EIGENVALUE_ERROR = 0.2
 _CENTRED_SCALE = "scale of centred rows"
-# Rounding to 2**-9 is invisible when it keeps all but this share of a unit row's energy, and what
-# it can hide of one feature is below this part of the noise's edge.
-_ROUNDING_SHARE = 0.002
-_HIDDEN_PART = 0.1
-
-
-@dataclass(frozen=True)
-class Ask:
-    """One noisy sum: an empty accumulator and the record its release must have."""
-
-    accumulator: Accumulator
-    record: ReleaseRecord
-
-    @property
-    def name(self) -> str:
-        """The release's name."""
-        return self.record.name
-
-
-Round = tuple[Ask, ...]
-Answers = Mapping[str, Release]
 
 
 @dataclass(frozen=True)
@@ -85,48 +59,7 @@ class Factors:
     row_bound: float
 
 
-@dataclass
-class _State:
-    """What the rounds so far have released, as the next ones need it."""
-
-    plan: Plan
-    budgets: dict[Step, StepBudget]
-    stored_single: bool
-    sharing: Mapping[Step, Sharing]
-    centre: NDArray[np.float64] | None = None
-    centre_error: float = 0.0  # expected squared norm of the released mean's noise
-    rows: float | None = None
-
-    def ask(
-        self, step: Step, name: str, accumulator: Accumulator, *, share: float = 1.0, draws: int = 1
-    ) -> Ask:
-        """Ask for a sum, spending ``share`` of the step's budget."""
-        record = calibrated_record(
-            accumulator,
-            name=name,
-            adjacency=self.plan.adjacency,
-            kind=self.plan.kind(step),
-            budget=self.budgets[step].scaled(share),
-            draws_count=draws,
-            sharing=self.sharing.get(step, ALONE),
-        )
-        return Ask(accumulator, record)
-
-    def give_variance_to_moment(self) -> None:
-        """Without a scale the variances come out of the moment: it may have their budget."""
-        variance = self.budgets.pop("variance", None)
-        if variance is not None and variance.is_pure == self.budgets["moment"].is_pure:
-            self.budgets["moment"] = self.budgets["moment"].plus(variance)
-
-    @property
-    def storage(self) -> Precision:
-        """Arithmetic in which the rows are stored."""
-        return "single" if self.stored_single else "double"
-
-    @property
-    def count_weight(self) -> float:
-        """Weight at which the next sum must carry the row count: 0 once it is known."""
-        return 0.0 if self.rows is not None else _COUNT_WEIGHT
+_State = RoundState[Plan]
 
 
 def private_pca(
@@ -159,27 +92,9 @@ def private_pca(
     PrivacyError
         When a released histogram shows too few rows for its quantiles to be found.
     """
-    state = _State(plan, dict(budgets or plan.budgets()), stored_single, dict(sharing or {}))
-    state.rows = None if plan.rows is None else float(plan.rows)
-    scale: NormScale | None = None
-
-    if plan.centred == "private":
-        bound = plan.row_bound
-        if bound is None:
-            share = 0.5 if _scale_is_shared(plan) else 1.0
-            answers = yield (state.ask("scale", "scale", _histogram(state), share=share),)
-            scale = _read(answers["scale"], state)
-            bound = scale.quantile(_CENTRE_QUANTILE)
-        sums = RowSum(
-            RowRule(bound=bound, precision=state.storage, extra_bits=2),
-            features=plan.features,
-            count_weight=state.count_weight,
-        )
-        answers = yield (state.ask("centre", "centre", sums),)
-        state.centre = _mean(answers["centre"], state, bound)
-        state.centre_error = _mean_error(answers["centre"].record, state, bound)
-    elif plan.centred == "public":
-        state.centre = public_centre
+    state = _State(plan, stored_single, dict(budgets or {}), dict(sharing or {}))
+    share = 0.5 if _scale_is_shared(plan) else 1.0
+    scale = yield from find_centre(state, public_centre, scale_share=share)
 
     beside: Round = ()
     if _wants_centred_scale(plan):
@@ -190,7 +105,7 @@ def private_pca(
             answers = yield (ask,)
             scale = _better(None, answers[ask.name], state)
             if scale is None and plan.mechanism != "bingham":
-                state.give_variance_to_moment()
+                _give_variance_to_moment(state)
 
     row_bound = _second_moment_bound(state, scale, max_norm)
     found = yield from _components(state, row_bound, beside)
@@ -219,9 +134,16 @@ def _scale_is_shared(plan: Plan) -> bool:
     return plan.centred == "private" and plan.row_norm == "auto"
 
 
+def _give_variance_to_moment(state: _State) -> None:
+    """Without a scale the variances come out of the moment: it may have their budget."""
+    variance = state.budgets.pop("variance", None)
+    if variance is not None and variance.is_pure == state.budgets["moment"].is_pure:
+        state.budgets["moment"] = state.budgets["moment"].plus(variance)
+
+
 def _ask_centred_scale(state: _State) -> Ask:
     """Norms of centred rows, with half the variance's budget where the centre took the scale's."""
-    histogram = _histogram(state)
+    histogram = state.histogram()
     if state.plan.centred != "private":
         return state.ask("scale", _CENTRED_SCALE, histogram)
     step: Step = "scale" if _scale_is_shared(state.plan) else "variance"
@@ -238,46 +160,6 @@ def _better(scale: NormScale | None, release: Release, state: _State) -> NormSca
     if state.rows is None:
         state.rows = max(1.0, centred.rows)
     return centred
-
-
-def _histogram(state: _State) -> NormHistogram:
-    return NormHistogram(
-        state.centre, precision=state.storage, with_count=state.plan.adjacency == "add-remove"
-    )
-
-
-def _read(release: Release, state: _State) -> NormScale:
-    scale = read_scale(release, public_rows=state.plan.rows)
-    if not scale.found:
-        raise _too_few_rows()
-    if state.rows is None:
-        state.rows = max(1.0, scale.rows)
-    return scale
-
-
-def _too_few_rows() -> PrivacyError:
-    return PrivacyError(
-        "Too few rows for the budget: the released histogram of the rows' norms shows nothing "
-        "above its noise.",
-        hint="Give a public row_bound (the largest norm that rows can have), more rows, or a "
-        "larger epsilon.",
-        code="too-few-rows",
-    )
-
-
-def _mean(release: Release, state: _State, bound: float) -> NDArray[np.float64]:
-    values = release.values
-    features = state.plan.features
-    if state.rows is None:
-        state.rows = max(1.0, float(values[features]) / _COUNT_WEIGHT)
-    return np.asarray(values[:features] * (bound / state.rows))
-
-
-def _mean_error(record: ReleaseRecord, state: _State, bound: float) -> float:
-    assert state.rows is not None
-    size, scale = record.noise.size, record.noise.scale
-    squared = size * scale**2 if record.noise.kind == "gaussian" else size * (size + 1) * scale**2
-    return float(squared * (bound / state.rows) ** 2)
 
 
 def _second_moment_bound(state: _State, scale: NormScale | None, max_norm: float | None) -> float:
@@ -302,43 +184,21 @@ def _moment_edge(state: _State) -> float:
         # comparable to a Gaussian release of the whole matrix, for choosing how to clip
         mu = state.budgets["moment"].mu or state.budgets["moment"].epsilon or 1.0
         return math.sqrt(2 * plan.features) / mu
-    rule = RowRule(precision=state.storage, extra_bits=_coarser(state, state.storage))
+    rule = RowRule(precision=state.storage, extra_bits=state.coarser(state.storage))
     moment = SecondMoment(rule, features=plan.features)
     noise = state.ask("moment", "edge", moment).record.noise
     return spectral_edge(noise, plan.features, plan.features)
 
 
-def _coarser(state: _State, precision: Precision) -> int:
-    """Bits by which rows must be coarser for Wishart noise to live on their grid."""
-    epsilon = state.budgets["moment"].epsilon
-    if state.plan.kind("moment") != "wishart":
-        return 0
-    assert epsilon is not None
-    scale = sensitivity.wishart_trace(state.plan.adjacency) / (2.0 * epsilon)
-    finest = wishart_unit(2.0 * scale) + state.sharing.get("moment", ALONE).weight_bits
-    return min(0, max(1, -finest // 2) - BITS[precision])
-
-
-def _precision(state: _State) -> Precision:
-    """Single where the rows are stored so and rounding them to 2**-9 cannot be seen."""
-    if not state.stored_single:
-        return "double"
-    step = 2.0 ** -BITS["single"]
-    lost = state.plan.features * step * step / 12
-    hidden = (state.rows or 1.0) * step * step / 4
-    fine = lost <= _ROUNDING_SHARE and hidden <= _HIDDEN_PART * _moment_edge(state)
-    return "single" if fine else "double"
-
-
 def _components(state: _State, bound: float, beside: Round) -> Generator[Round, Answers, _Found]:
     """Ask for the second moment in the plan's form and factorise what comes back."""
     plan, k = state.plan, state.plan.n_components
-    precision = _precision(state)
+    precision = state.precision(_moment_edge(state)) if state.stored_single else "double"
     rule = RowRule(
         centre=state.centre,
         bound=bound,
         precision=precision,
-        extra_bits=_coarser(state, precision),
+        extra_bits=state.coarser(precision),
     )
     match plan.mechanism:
         case "power":
@@ -412,14 +272,14 @@ def _variances(
         bound = plan.row_bound
         if bound is None:
             if scale is None:  # only bingham comes here: its directions carry no variances
-                raise _too_few_rows()
+                raise too_few_rows()
             bound = scale.quantile(_ENERGY_QUANTILE)
         rule = RowRule(centre=state.centre, bound=bound, precision=state.storage)
         energy = ComponentEnergy(rule, components, count_weight=state.count_weight)
         answers = yield (state.ask("variance", "explained variance", energy),)
         values = answers["explained variance"].values
         if state.rows is None:
-            state.rows = max(1.0, float(values[-1]) / _COUNT_WEIGHT)
+            state.rows = max(1.0, float(values[-1]) / COUNT_WEIGHT)
         k = plan.n_components
         unit = bound * bound / state.rows
         along, total = values[:k] * unit, float(np.sum(values[: k + 1])) * unit

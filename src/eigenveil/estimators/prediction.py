@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.driver import run_rounds
-from eigenveil.estimators.pipeline import Answers, Factors, Round, private_pca
-from eigenveil.estimators.settings import Plan, Step
+from eigenveil.estimators.pipeline import Factors, private_pca
+from eigenveil.estimators.plans import Step
+from eigenveil.estimators.rounds import Answers, Round
+from eigenveil.estimators.settings import Plan
 from eigenveil.linalg.subspace import captured_energy
 from eigenveil.moments.rows import FloatArray
 from eigenveil.moments.source import ArrayRows, block_rows

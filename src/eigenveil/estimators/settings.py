@@ -1,4 +1,4 @@
-"""What a fit is asked to do: checked, frozen, and made before any data is touched."""
+"""What a fit of PCA is asked to do: checked, frozen, and made before any data is touched."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from eigenveil.errors import DataError, PrivacyError
+from eigenveil.estimators.plans import (
+    BasePlan,
+    Step,
+    check_choice,
+    check_components,
+    check_row_bound,
+    check_wish,
+)
 from eigenveil.noise.bingham import check_feasible
-from eigenveil.privacy.budget import StepBudget, split_budget
-from eigenveil.privacy.certificate import plan_hash
-from eigenveil.privacy.gaussian import check_delta, check_epsilon
-from eigenveil.privacy.guarantee import ADJACENCIES, Adjacency
-from eigenveil.privacy.releases import NoiseKind, lattice_error
+from eigenveil.privacy.releases import NoiseKind, Statistic
 
 Mechanism = Literal["gaussian", "wishart", "vector", "bingham", "power", "sketch"]
 MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
-Step = Literal["scale", "centre", "moment", "variance"]
-STEPS: tuple[Step, ...] = get_args(Step)
+STEPS: tuple[Step, ...] = ("scale", "centre", "moment", "variance")
 
 # Shares of mu squared (privacy.md, section 8), and of epsilon where everything is pure: epsilons
 # add up where mus add in squares, so a small step must be paid more.
@@ -35,40 +37,40 @@ _PURE_KINDS: dict[Mechanism, NoiseKind] = {
 
 POWER_ROUNDS = 4
 
+_STEP_OF: dict[Statistic, Step] = {
+    "norm-histogram": "scale",
+    "row-sum": "centre",
+    "second-moment": "moment",
+    "sketch": "moment",
+    "component-energy": "variance",
+}
 
-class Plan(BaseModel):
-    """Everything about a fit that is decided before data is touched.
 
-    ``row_norm`` is "unit", "auto", "max", or a public number; ``centred`` is "private", "public"
-    or "no". ``rows`` is the public number of rows under replace-one, else ``None``.
+class Plan(BasePlan):
+    """Everything about a fit of PCA that is decided before data is touched.
+
+    ``row_norm`` is "unit", "auto", "max", or a public number.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    features: int
-    n_components: int
-    epsilon: float
-    delta: float
     mechanism: Mechanism
-    adjacency: Adjacency
     row_norm: Literal["unit", "auto", "max"] | float
-    row_bound: float | None
-    centred: Literal["private", "public", "no"]
-    shares: dict[Step, float]
-    sketch_size: int
     power_rounds: int
-    rows: int | None = None
-    noise_draws: int = 1
 
     @property
-    def hash(self) -> str:
-        """SHA-256 of the plan's canonical JSON."""
-        return plan_hash(self.model_dump(mode="json"))
+    def fewest_rows(self) -> int:
+        """As many rows as components."""
+        return self.n_components
 
     @property
-    def pure(self) -> bool:
-        """Whether every release must be pure epsilon."""
-        return self.delta == 0
+    def sketched(self) -> bool:
+        """Whether the second moment is released as a sketch that says so."""
+        return self.mechanism == "sketch"
+
+    def step_of(self, statistic: Statistic) -> Step | None:
+        """The step that releases a statistic, if one does."""
+        if statistic in ("sketch", "second-moment") and (statistic == "sketch") != self.sketched:
+            return None
+        return self._taken(_STEP_OF.get(statistic))
 
     def kind(self, step: Step) -> NoiseKind:
         """The noise of a step."""
@@ -77,22 +79,6 @@ class Plan(BaseModel):
         if not self.pure:
             return "gaussian"
         return "laplace" if step in ("scale", "variance") else "vector"
-
-    def budgets(self) -> dict[Step, StepBudget]:
-        """What each step may spend."""
-        pure: frozenset[str] = frozenset(
-            step for step in self.shares if self.kind(step) != "gaussian"
-        )
-        budgets = split_budget(
-            {str(step): share for step, share in self.shares.items()},
-            epsilon=self.epsilon,
-            delta=self.delta,
-            pure_steps=pure,
-            error=lattice_error(
-                self.released_values(), steps_a_scale=2.0**26, draws=self.noise_draws
-            ),
-        )
-        return {step: budgets[step] for step in self.shares}
 
     def released_values(self) -> int:
         """Number of coordinates of all releases together, rounded up."""
@@ -129,10 +115,8 @@ def make_plan(
     PrivacyError, DataError
         Naming the parameter and what it may be.
     """
-    check_epsilon(epsilon)
-    check_delta(delta)
-    _check_choice("adjacency", adjacency, ADJACENCIES)
-    _check_choice("mechanism", mechanism, ("auto", *MECHANISMS))
+    check_wish(epsilon, delta, adjacency)
+    check_choice("mechanism", mechanism, ("auto", *MECHANISMS))
     if mechanism == "auto":
         mechanism = "wishart" if delta == 0 else "gaussian"
     if mechanism == "gaussian" and delta == 0:
@@ -142,24 +126,14 @@ def make_plan(
             code="pure-needs-pure-mechanism",
         )
     if isinstance(row_norm, str):
-        _check_choice("row_norm", row_norm, ("unit", "auto", "max"))
+        check_choice("row_norm", row_norm, ("unit", "auto", "max"))
     elif isinstance(row_norm, bool) or not (math.isfinite(row_norm) and row_norm > 0):
         raise DataError(
             f"row_norm = {row_norm!r} is neither 'unit', 'auto', 'max' nor a positive number.",
             hint="Give a public bound on the norm of a centred row, or 'unit'.",
         )
-    if row_bound is not None and not (math.isfinite(row_bound) and row_bound > 0):
-        raise DataError(
-            f"row_bound = {row_bound!r} is not a positive finite number.",
-            hint="Give a public bound on the norm of a row, in the data's units, or None.",
-        )
-    if not 1 <= n_components <= features:
-        raise DataError(
-            f"n_components = {n_components} must be between 1 and the number of features, "
-            f"{features}.",
-            hint="Ask for fewer components, or check which columns are read.",
-            code="too-many-components",
-        )
+    check_row_bound(row_bound)
+    check_components(n_components, features)
     if mechanism == "bingham":
         check_feasible(features, n_components)
     centred = "public" if isinstance(center, np.ndarray) else "private" if center else "no"
@@ -195,7 +169,7 @@ def _shares(plan: Plan, wished: dict[str, float] | None) -> dict[Step, float]:
     defaults = _PURE_SHARES if plan.pure else _SHARES
     given = dict(defaults) if wished is None else dict(wished)
     for step, share in given.items():
-        _check_choice("a step of budget_split", step, STEPS)
+        check_choice("a step of budget_split", step, STEPS)
         if not (math.isfinite(share) and share >= 0):
             raise PrivacyError(
                 f"budget_split[{step!r}] = {share!r} is not a non-negative number.",
@@ -234,12 +208,3 @@ def _shares(plan: Plan, wished: dict[str, float] | None) -> dict[Step, float]:
         )
     total = math.fsum(given.values())
     return {step: given[step] / total for step in STEPS if step in given}
-
-
-def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise DataError(
-            f"{name} = {value!r} is not one of {', '.join(repr(a) for a in allowed)}.",
-            hint="Choose one of these.",
-            code="bad-choice",
-        )

@@ -1,22 +1,25 @@
 """The role of the aggregator: a generator of calls, from the first message to the result.
 
-It drives the same rounds as a fit of one data set (:func:`eigenveil.estimators.pipeline
-.private_pca`), but every sum comes from messages: masked integers are added up modulo 2^64 as they
+It drives the same rounds as a fit of one data set (:func:`eigenveil.estimators.tasks
+.rounds_of`), but every sum comes from messages: masked integers are added up modulo 2^64 as they
 arrive and forgotten, so memory does not grow with the number of sites.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
-from eigenveil.estimators.pipeline import Answers, Ask, Factors, Round, private_pca
-from eigenveil.estimators.settings import Plan
+from eigenveil.estimators.plans import BasePlan
+from eigenveil.estimators.rounds import Answers, Ask, Round
+from eigenveil.estimators.tasks import rounds_of
 from eigenveil.federation import bodies, masks
 from eigenveil.federation.asking import SMALL, TRIES, Asking, Calls
 from eigenveil.federation.graph import neighbours
@@ -38,6 +41,8 @@ from eigenveil.privacy.releases import ReleaseRecord
 
 # Bytes of answers that are held at once, at the most.
 _HELD = 1 << 25
+# Bytes for the name of a column, some more than most have: a vocabulary is long.
+_LONG_NAME = 256
 # Beyond an answer's numbers.
 _HEADER_ROOM = 1 << 16
 
@@ -48,8 +53,10 @@ class Outcome:
 
     Attributes
     ----------
-    factors : Factors
-    plan : Plan
+    factors : object
+        What the study's task makes of the releases, such as
+        :class:`eigenveil.estimators.pipeline.Factors`.
+    plan : BasePlan
     records : tuple of ReleaseRecord
         What was released, as calibrated, in order.
     columns : tuple of str or None
@@ -60,8 +67,8 @@ class Outcome:
         Sites that fell out, and why.
     """
 
-    factors: Factors
-    plan: Plan
+    factors: Any
+    plan: BasePlan
     records: tuple[ReleaseRecord, ...]
     columns: tuple[str, ...] | None
     taking_part: int
@@ -157,7 +164,8 @@ class Aggregator:
         def take(name: str, reply: Message) -> None:
             know.joined[name] = reply.read(bodies.JoinReply)
 
-        yield from self._calls.ask("join", names, self._calls.same("join", body), take, SMALL)
+        limit = SMALL + _LONG_NAME * self.study.width
+        yield from self._calls.ask("join", names, self._calls.same("join", body), take, limit)
         know.members = [name for name in names if name in know.joined]
         self._check_left("join")
         self._check_tables()
@@ -187,8 +195,11 @@ class Aggregator:
         self._know.columns = columns
 
     def _terms(self) -> Terms:
-        rows = sum(table.rows or 0 for table in self._know.joined.values())
-        public = rows if self.study.adjacency == "replace-one" else None
+        public = None
+        if self.study.adjacency == "replace-one":
+            weights, joined = self.study.row_weights(), self._know.joined
+            # as rows count in the sums
+            public = max(1, round(math.fsum(weights[n] * (joined[n].rows or 0) for n in joined)))
         return Terms(self.study, self.study.plan(self.study.width, public))
 
     def _agree_on_keys(self, terms: Terms) -> Calls:
@@ -259,9 +270,9 @@ class Aggregator:
 
     # -- rounds
 
-    def _rounds(self, terms: Terms) -> Generator[Call, Replies, Factors]:
+    def _rounds(self, terms: Terms) -> Generator[Call, Replies, Any]:
         plan = terms.plan
-        rounds = private_pca(
+        rounds = rounds_of(
             plan,
             stored_single=all(table.single for table in self._know.joined.values()),
             public_centre=self.study.public_centre,
@@ -275,8 +286,7 @@ class Aggregator:
                 turn += 1
                 asks = rounds.send(answers)
         except StopIteration as end:
-            factors: Factors = end.value
-            return factors
+            return end.value
 
     def _round(self, terms: Terms, turn: int, asks: Round) -> Generator[Call, Replies, Answers]:
         know = self._know
@@ -319,9 +329,7 @@ class Aggregator:
             about=about,
             channels={name: know.joined[name].keys.channel for name in batch},
             parts=tuple(
-                bodies.PartBody(
-                    size=part.size, deviation=part.mask_deviation, triangle=part.triangle
-                )
+                bodies.PartBody(size=part.size, deviation=part.mask_deviation, layout=part.layout)
                 for part in parts
             ),
         )

@@ -9,13 +9,16 @@ import math
 from collections.abc import Sequence
 
 from eigenveil.errors import BudgetExceeded, DataError, ProtocolError
+from eigenveil.estimators.plans import BasePlan
+from eigenveil.estimators.tensor_settings import TopicPlan
 from eigenveil.federation import bodies
 from eigenveil.federation.graph import neighbours
 from eigenveil.federation.hiding import State
 from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms, active_sites, fewest_sites
+from eigenveil.moments.describe import Description
 from eigenveil.privacy.accountant import Loss
-from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.privacy.releases import TENSORS, ReleaseRecord
 
 # Of what all sites add up, in grid steps: sums stay within 64 bits.
 _LARGEST_SUM = 2.0**61
@@ -53,6 +56,31 @@ def check_taking_part(study: Study, count: int) -> None:
         )
 
 
+def check_asked(plan: BasePlan, asked: Description) -> None:
+    """Sums over documents for topics, over rows otherwise, and none larger than the study has.
+
+    So before memory is taken for them, and before rows are read as what they are not.
+    """
+    what = asked.of or asked.kind
+    counted = asked.kind == "norm-histogram"
+    fits = (asked.of is not None) == (counted and isinstance(plan, TopicPlan))
+    if asked.of is not None:
+        fits &= plan.step_of(asked.of) is not None
+    if what in TENSORS:
+        fits &= asked.columns <= plan.n_components
+    if what == "document-sketch":
+        fits &= asked.columns <= plan.sketch_size
+    if what == "document-pairs":  # Wishart noise hides what is bounded in the nuclear norm
+        fits &= asked.nuclear == (plan.kind("moment") == "wishart")
+    if not fits:
+        raise ProtocolError(
+            f"A {asked.kind}{f' of {asked.of}' if asked.of else ''} with {asked.columns} columns "
+            "was asked for, which the study does not have.",
+            hint="It is refused; check that all parties have the same study file.",
+            code="bad-ask",
+        )
+
+
 def check_within(terms: Terms, name: str, records: Sequence[ReleaseRecord]) -> None:
     """Nothing about rows may show in why too much is refused: so before they are read."""
     asked = Loss.total(Loss.of(record) for record in records)
@@ -64,15 +92,21 @@ def check_within(terms: Terms, name: str, records: Sequence[ReleaseRecord]) -> N
         )
 
 
-def check_count(terms: Terms, name: str, records: Sequence[ReleaseRecord], count: int) -> None:
-    """Some rows, and not so many that the sum over all sites could leave 64 bits."""
+def check_some(name: str, count: int) -> None:
+    """At least one row."""
     if count == 0:
         raise DataError(f"site {name} has no rows.", hint="Give files with rows.", code="no-rows")
+
+
+def check_count(terms: Terms, name: str, records: Sequence[ReleaseRecord], count: int) -> None:
+    """Some rows, and not so many that the sum over all sites could leave 64 bits."""
+    check_some(name, count)
     finest = min(record.noise.grid or 0 for record in records)
     if count * len(terms.names) * math.ldexp(1.0, -finest) > _LARGEST_SUM:
         raise DataError(
             f"site {name} has more rows than one sum can hold.",
-            hint="Split the data into several studies, or fit a sample.",
+            hint="Split the data into several studies, or fit a sample"
+            + (", or have no site wish for less." if terms.weight_bits else "."),
             code="too-many-rows",
         )
 

@@ -9,10 +9,13 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from eigenveil.moments.accumulators import Layout
 from eigenveil.moments.describe import Description
 
-# Rounds that a session has keys for; a fit has at most five.
-MOST_ROUNDS = 6
+# Rounds that a session has keys for; a fit has at most six, that of a mixture.
+MOST_ROUNDS = 8
+# Sums of a round.
+MOST_ASKS = 3
 
 Key = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Hex = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2})*$", max_length=4096)]
@@ -59,7 +62,9 @@ class KeysRequest(_Body):
     lost: tuple[Name, ...] = ()
     neighbours: dict[Name, PublicKeys]
     helper: Key | None = None
-    rows: int | None = Field(default=None, ge=0, le=2**60, description="public rows of all sites")
+    rows: int | None = Field(
+        default=None, ge=0, le=2**60, description="public rows of all sites, weighted"
+    )
 
 
 class KeysReply(_Body):
@@ -91,7 +96,7 @@ class RoundRequest(_Body):
     """The sums of a round; arrays are named ``centre i`` and ``basis i``."""
 
     turn: int = Field(ge=1, le=MOST_ROUNDS)
-    asks: tuple[AskBody, ...] = Field(min_length=1, max_length=3)
+    asks: tuple[AskBody, ...] = Field(min_length=1, max_length=MOST_ASKS)
 
 
 class UnmaskRequest(_Body):
@@ -115,7 +120,7 @@ class PartBody(_Body):
 
     size: int = Field(gt=0)
     deviation: float = Field(gt=0, le=2.0**90)
-    triangle: int = Field(ge=0)
+    layout: Layout
 
 
 class MasksRequest(_Body):
@@ -124,7 +129,7 @@ class MasksRequest(_Body):
     turn: int = Field(ge=1, le=MOST_ROUNDS)
     about: Key = Field(description="fingerprint of the round's request")
     channels: dict[Name, Key] = Field(description="the sites whose masks are wanted now")
-    parts: tuple[PartBody, ...] = Field(min_length=1, max_length=3)
+    parts: tuple[PartBody, ...] = Field(min_length=1, max_length=MOST_ASKS)
 
 
 class HelperKey(_Body):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from eigenveil.estimators.prediction import memory_bytes, released_values
-from eigenveil.federation.forecast import DEFAULT_SPECTRUM, forecast
+from eigenveil.estimators.tensor_settings import FULL_UP_TO
+from eigenveil.federation.forecast import DEFAULT_SPECTRUM, fit_memory, forecast, moment_values
 
 if TYPE_CHECKING:
     from eigenveil.federation.study import Study
@@ -37,13 +37,16 @@ class _Candidate:
 def choose_protocol(study: Study, features: int, spectrum: str = DEFAULT_SPECTRUM) -> Choice:
     """The protocol for a study of this many columns.
 
-    With ``expected_rows`` the predicted captured energy decides (simulated from a fixed seed, which
+    Of mixtures and topics the columns decide, as in a fit of one data set. Of PCA, with
+    ``expected_rows`` the predicted captured energy decides (simulated from a fixed seed, which
     takes seconds), and the smaller message where predictions are as good as equal; without, the
     sizes. Arithmetic differs between machines in the last digits, so where two predictions lie just
     so, two machines may choose differently: one party chooses, and writes what it chose.
     """
     if study.delta == 0:
         return Choice("cape", "delta = 0 is proved for cape only.")
+    if study.task != "pca":
+        return _by_columns(study, features)
     if len(study.sites) == 1:
         return Choice("cape", "With one site there is nothing to save by sketching.")
     cape, sketch = (_size(study, protocol, features) for protocol in ("cape", "sketch"))
@@ -56,7 +59,20 @@ def choose_protocol(study: Study, features: int, spectrum: str = DEFAULT_SPECTRU
 
 def _size(study: Study, protocol: str, features: int) -> _Candidate:
     plan = study.changed(protocol=protocol).plan(features, None)
-    return _Candidate(8 * released_values(plan), memory_bytes(plan))
+    return _Candidate(8 * moment_values(plan), fit_memory(plan))
+
+
+def _by_columns(study: Study, features: int) -> Choice:
+    columns = study.plan(features, None).sketch_size
+    whole, part = 8 * (features * (features + 1) // 2), 8 * features * columns
+    numbers = f"cape would send {_size_text(whole)} and sketch {_size_text(part)}"
+    if features <= FULL_UP_TO:
+        return Choice(
+            "cape", f"Up to {FULL_UP_TO:,} columns the whole pair moment is kept: {numbers}."
+        )
+    return Choice(
+        "sketch", f"Of more than {FULL_UP_TO:,} columns the pair moment is sketched: {numbers}."
+    )
 
 
 def _by_energy(

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.estimators.pipeline import Answers, Ask, Factors, Round
+from eigenveil.estimators.pipeline import Factors
+from eigenveil.estimators.plans import BasePlan, Step
 from eigenveil.estimators.prediction import (
     Drive,
     memory_bytes,
@@ -22,14 +23,17 @@ from eigenveil.estimators.prediction import (
     predict,
     released_values,
 )
-from eigenveil.estimators.settings import Plan, Step
+from eigenveil.estimators.rounds import Answers, Ask, Round
+from eigenveil.estimators.settings import Plan
+from eigenveil.estimators.tensor_settings import MixturePlan, TensorPlan, TopicPlan
 from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.moments.accumulators import BINS, SecondMoment
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.release import Release
 from eigenveil.moments.rows import FloatArray
-from eigenveil.moments.source import ArrayRows
+from eigenveil.moments.source import ArrayRows, block_rows
+from eigenveil.noise.cube import tensor_size
 from eigenveil.noise.source import RandomSource
 
 if TYPE_CHECKING:
@@ -54,7 +58,7 @@ class Forecast:
     note : str
         What to know of the protocol, and why nothing was predicted.
     message_bytes : int
-        A site's largest message: its second moment.
+        A site's largest message: its second moment, or its tensor where that is larger.
     round_bytes : int
         Numbers that leave a site in all rounds together; headers and keys add a few kilobytes.
     memory_bytes : int
@@ -78,6 +82,8 @@ def forecast(
 ) -> Forecast:
     """What the study's protocol would give; deterministic for a seed.
 
+    Of tasks other than PCA only the sizes are forecast.
+
     Parameters
     ----------
     study : Study
@@ -95,15 +101,17 @@ def forecast(
     scene = _scene(study, plan)
     energy, trouble = _simulated(plan, counted, spectrum, seed, scene)
     dpdispca = study.protocol == "dpdispca"
-    message = 8 * (features * plan.sketch_size if dpdispca else released_values(plan))
+    moment = features * plan.sketch_size if dpdispca else moment_values(plan)
+    tensor = tensor_size(plan.n_components) if isinstance(plan, TensorPlan) else 0
+    message = 8 * max(moment, tensor)
     alone = study.protocol == "local" or len(study.sites) == 1
     return Forecast(
         protocol=study.protocol,
         captured_energy=energy,
         note="; ".join(filter(None, (scene.note, trouble))),
         message_bytes=message,
-        round_bytes=message + 8 * _small_values(plan),
-        memory_bytes=memory_bytes(plan) + (0 if alone else 2 * message),  # a mask, and the sum
+        round_bytes=8 * (moment + tensor + _small_values(plan)),
+        memory_bytes=fit_memory(plan) + (0 if alone else 2 * message),  # a mask, and the sum
     )
 
 
@@ -118,7 +126,28 @@ def pooled(
     plan = study.changed(protocol="local").plan(features, rows)
     energy, trouble = _simulated(plan, rows, spectrum, seed, _Scene())
     note = "; ".join(filter(None, ("were all rows in one place", trouble)))
-    return Forecast(POOLED, energy, note, 0, 0, memory_bytes(plan))
+    return Forecast(POOLED, energy, note, 0, 0, fit_memory(plan))
+
+
+def moment_values(plan: BasePlan) -> int:
+    """Numbers in the released second (or pair) moment."""
+    if isinstance(plan, Plan):
+        return released_values(plan)
+    assert isinstance(plan, TensorPlan)
+    d = plan.features
+    return d * plan.sketch_size if plan.pair == "sketch" else d * (d + 1) // 2
+
+
+def fit_memory(plan: BasePlan) -> int:
+    """Peak memory of a fit beyond its input, counted from the arrays it makes."""
+    if isinstance(plan, Plan):
+        return memory_bytes(plan)
+    assert isinstance(plan, TensorPlan)
+    d, k = plan.features, plan.n_components
+    rows = 4 * block_rows(d) * d * 8
+    # sum, 64-bit total, noise and release of the moment; the same of the tensor, and its entries
+    pair = 6 * 8 * d * plan.sketch_size if plan.pair == "sketch" else 5 * 8 * d * d
+    return max(pair, 6 * 8 * k**3) + rows
 
 
 @dataclass(frozen=True)
@@ -130,7 +159,7 @@ class _Scene:
     note: str = ""
 
 
-def _scene(study: Study, plan: Plan) -> _Scene:
+def _scene(study: Study, plan: BasePlan) -> _Scene:
     if study.protocol == "local":
         note = "the first site's rows alone" if len(study.sites) > 1 else ""
         return _Scene(note=note)
@@ -141,7 +170,7 @@ def _scene(study: Study, plan: Plan) -> _Scene:
     return _Scene(louder, note=note)
 
 
-def noise_factors(study: Study, plan: Plan) -> dict[Step, float]:
+def noise_factors(study: Study, plan: BasePlan) -> dict[Step, float]:
     """Deviation of each step's noise, all sites taking part, over that of a single curator.
 
     Every site draws a share of which the honest sites' suffice: the others' come on top.
@@ -157,13 +186,15 @@ def noise_factors(study: Study, plan: Plan) -> dict[Step, float]:
 
 
 def _simulated(
-    plan: Plan,
+    plan: BasePlan,
     rows: float | None,
     spectrum: str | NDArray[np.float64],
     seed: int,
     scene: _Scene,
 ) -> tuple[float | None, str]:
     """Captured energy at so many rows of full weight; and if there is none, why."""
+    if not isinstance(plan, Plan):
+        return None, "only the sizes are forecast for this task"
     eigenvalues = parse_spectrum(spectrum, plan.features) if isinstance(spectrum, str) else spectrum
     if rows is None:
         return None, ""
@@ -175,11 +206,15 @@ def _simulated(
     return found.captured_energy, found.note.rstrip(".")
 
 
-def _small_values(plan: Plan) -> int:
-    """Numbers of the sums beside the second moment; at most, for counts travel with one of them."""
+def _small_values(plan: BasePlan) -> int:
+    """Numbers of the sums beside the moments; at most, for counts travel with one of them."""
     histogram = BINS + 1
     values = 0
-    if plan.row_bound is None:
+    if isinstance(plan, MixturePlan):
+        values += histogram * (3 if plan.row_bound is None else 2)
+    elif isinstance(plan, TopicPlan):
+        values += histogram * (2 if plan.clip_documents else 0)
+    elif isinstance(plan, Plan) and plan.row_bound is None:
         centred_scale = plan.row_norm == "auto" or "variance" in plan.shares
         values += histogram * ((plan.centred == "private") + centred_scale)
     if "centre" in plan.shares:
@@ -189,7 +224,7 @@ def _small_values(plan: Plan) -> int:
     return values
 
 
-def _each_by_itself(study: Study, plan: Plan, louder: Mapping[Step, float]) -> _Scene:
+def _each_by_itself(study: Study, plan: BasePlan, louder: Mapping[Step, float]) -> _Scene:
     """DPdisPCA: moments released and cut to R eigenpairs by each site, then added up.
 
     Fewer sites than there are get rows in proportion, so that noise keeps its size against a

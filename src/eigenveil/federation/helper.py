@@ -23,6 +23,7 @@ from eigenveil.federation.messages import (
 )
 from eigenveil.federation.study import Study
 from eigenveil.federation.sums import active_sites
+from eigenveil.noise.cube import tensor_size
 
 # Sessions that are remembered; the oldest is forgotten, and with it what its masks were made from.
 _MOST_SESSIONS = 16
@@ -91,19 +92,25 @@ class Helper:
 
     def _check(self, message: Message, body: bodies.MasksRequest) -> None:
         """Masks that can be drawn, of sums that this study can have, for its sites."""
-        most = self.study.width**2 + 1024
         right = (
             message.step == f"masks {body.turn}"
             and set(body.channels) <= set(self._sites)
-            and all(
-                part.size <= most
-                and part.triangle in (0, self.study.width)
-                and part.size == (part.triangle * (part.triangle + 1) // 2 or part.size)
-                for part in body.parts
-            )
+            and all(self._fits(part) for part in body.parts)
         )
         if not right:
             raise ProtocolError("A request for masks that fits no round.", code="bad-ask")
+
+    def _fits(self, part: bodies.PartBody) -> bool:
+        """Whether a sum of this study can have such a part."""
+        width = self.study.width
+        match part.layout:
+            case "symmetric":
+                return part.size == width * (width + 1) // 2
+            case "tensor":
+                most = self.study.most_components
+                return part.size in (tensor_size(rows) for rows in range(1, most + 1))
+            case _:
+                return part.size <= width**2 + 1024
 
     def _fix(self, session: _Session, body: bodies.MasksRequest) -> None:
         """Refuse what is not as it was told before."""
@@ -126,7 +133,7 @@ class Helper:
                 for name in self._sites
             ]
             parts = [
-                masks.Part(part.size, part.deviation, triangle=part.triangle) for part in body.parts
+                masks.Part(part.size, part.deviation, layout=part.layout) for part in body.parts
             ]
             try:
                 self._last = (which, masks.ZeroSum(made, parts))

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.moments.accumulators import Layout
+from eigenveil.noise.cube import tensor_copies, tensor_rows
 from eigenveil.noise.lattice import lattice_noise
 from eigenveil.noise.source import KeyedSource
 
@@ -35,14 +37,14 @@ class Part:
     size : int
     mask_deviation : float
         In grid steps; 0 where masks are modular.
-    triangle : int
-        Rows of a symmetric matrix whose lower triangle this is: its masks are isometric, like its
-        noise; 0 for any other sum.
+    layout : Layout
+        Where these are the independent entries of a symmetric matrix or tensor, its masks are
+        isometric, like its noise.
     """
 
     size: int
     mask_deviation: float = 0.0
-    triangle: int = 0
+    layout: Layout = "vector"
 
 
 Stream = Callable[[KeyedSource, Sequence[Part]], Integers]
@@ -113,12 +115,22 @@ def split(values: NDArray[Any], parts: Sequence[Part]) -> list[NDArray[Any]]:
 
 
 def _gaussian_part(source: KeyedSource, part: Part) -> NDArray[np.int64]:
-    if not part.triangle:
-        return _lattice(source, part.size, part.mask_deviation)
-    drawn = _lattice(source, part.size, part.mask_deviation / math.sqrt(2.0))
-    row = np.arange(part.triangle)
-    drawn[row * (row + 3) // 2] = _lattice(source, part.triangle, part.mask_deviation)
-    return drawn
+    match part.layout:
+        case "symmetric":
+            drawn = _lattice(source, part.size, part.mask_deviation / math.sqrt(2.0))
+            row = np.arange((math.isqrt(8 * part.size + 1) - 1) // 2)
+            drawn[row * (row + 3) // 2] = _lattice(source, row.size, part.mask_deviation)
+            return drawn
+        case "tensor":
+            copies = tensor_copies(tensor_rows(part.size))
+            drawn = np.empty(part.size, dtype=np.int64)
+            for count in (1, 3, 6):
+                here = np.flatnonzero(copies == count)
+                own = part.mask_deviation / math.sqrt(count)
+                drawn[here] = _lattice(source, here.size, own)
+            return drawn
+        case _:
+            return _lattice(source, part.size, part.mask_deviation)
 
 
 def _lattice(source: KeyedSource, size: int, deviation: float) -> NDArray[np.int64]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyError, ProtocolError
+from eigenveil.estimators.tasks import rows_for
 from eigenveil.federation import allowed, bodies, masks
 from eigenveil.federation.hiding import Hiding, State
 from eigenveil.federation.keys import Context, SiteKeys
@@ -38,7 +40,7 @@ from eigenveil.privacy.releases import ReleaseRecord
 
 # Steps of which there is one a round; any other step is answered once.
 _EVERY_ROUND = ("round", "unmask")
-# Requests carry at most a basis and a centre a sum, and the helper's masks.
+# Of a request, beside its arrays.
 _SMALL = 1 << 22
 _OWN_LOG = "its owner finds the reason in the site's own log"
 
@@ -53,7 +55,7 @@ class Site:
     study : Study
         As the site's owner agreed to it; ``protocol`` is settled.
     rows : RowSource
-        Its rows, with the study's columns.
+        Its rows, with the study's columns; of topics, word counts of documents.
     ledger : Ledger
         Its own; must hold a budget for ``data_set`` under the study's adjacency.
     data_set : str
@@ -77,7 +79,7 @@ class Site:
         data_set: str = "default",
         source: RandomSource | None = None,
     ) -> None:
-        self.name, self.study, self.rows = name, study, rows
+        self.name, self.study, self.rows = name, study, rows_for(study.task, rows)
         self.ledger, self.data_set = ledger, data_set
         self._source = source or SecureSource()
         self._hash = study.hash
@@ -106,7 +108,7 @@ class Site:
         """
         step, session = REFUSED, ""
         try:
-            message = decode(request, sender=AGGREGATOR, limit=self._limit())
+            message = decode(request, sender=AGGREGATOR, limit=self._limit)
             session = message.session
             expect(message, step=message.step, study=self._hash, session=session)
             kind = message.step.partition(" ")[0]
@@ -130,18 +132,19 @@ class Site:
             "finish": self._finish,
         }
 
+    @cached_property
     def _limit(self) -> int:
-        """Most bytes of a request: bases of all features, or the helper's masks."""
-        d = self.rows.features
-        return _SMALL + 8 * d * (2 * d + 4)
+        """Most bytes of a request: a basis and a centre a sum, and the helper's masks of all."""
+        plan = self._terms(None).plan
+        columns = max(plan.sketch_size, plan.n_components)
+        arrays = bodies.MOST_ASKS * plan.features * (columns + 1)
+        return _SMALL + 8 * (arrays + plan.released_values())
 
     # -- the steps of a session, in order
 
     def _join(self, message: Message, request: bytes) -> bytes:
         message.read(bodies.JoinRequest)
-        rows = None
-        if self.study.adjacency == "replace-one":
-            rows = sum(block.values.shape[0] for block in self.rows.blocks())
+        rows = self._rows_at_joining()
         terms = self._terms(rows)
         if self.name not in terms.names:
             raise ProtocolError(f"{self.name} does not take part in this study.", code="not-a-site")
@@ -162,6 +165,19 @@ class Site:
             keys=self._hiding(message, state).public_keys(),
         )
         return self._commit(message, request, lambda: (self._reply(message, reply), None))
+
+    def _rows_at_joining(self) -> int | None:
+        """The number of rows where it is public.
+
+        Documents are read in any case: what is wrong with them is then found before any site has
+        paid for the first round, which takes most of the budget.
+        """
+        public = self.study.adjacency == "replace-one"
+        if not public and self.study.task != "topic-model":
+            return None
+        count = sum(int(block.values.shape[0]) for block in self.rows.blocks())
+        allowed.check_some(self.name, count)
+        return count if public else None
 
     def _keys(self, message: Message, request: bytes) -> bytes:
         body = message.read(bodies.KeysRequest)
@@ -275,6 +291,7 @@ class Site:
             name: message.array(f"{name} {index}", dtype="f8", shape=shape)
             for name, shape in ask.description.shapes().items()
         }
+        allowed.check_asked(terms.plan, ask.description)
         accumulator = rebuild(ask.description, arrays)
         weight = terms.weight(self.name)
         record = terms.record(ask.name, accumulator, scale=ask.scale, grid=ask.grid, weight=weight)

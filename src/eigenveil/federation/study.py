@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, model_validator
 
-from eigenveil.errors import EigenveilError, PrivacyError
-from eigenveil.estimators.settings import Mechanism, Plan, make_plan
+from eigenveil.errors import EigenveilError
+from eigenveil.estimators.plans import BasePlan
+from eigenveil.estimators.settings import Mechanism, make_plan
+from eigenveil.estimators.tasks import Task
+from eigenveil.estimators.tensor_settings import make_mixture_plan, make_topic_plan
 from eigenveil.federation.choosing import choose_protocol
 from eigenveil.federation.graph import even, threshold
 from eigenveil.federation.study_checks import check_study
 from eigenveil.federation.study_words import bad_field, urgency
-from eigenveil.privacy.budget import split_budget
+from eigenveil.federation.wishes import coarse_weights, site_weight
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency
-from eigenveil.privacy.releases import SamplingError, lattice_error
 
 FORMAT = "eigenveil-study-1"
 # Weights of sites with smaller wishes are multiples of 2**-10.
@@ -74,7 +76,11 @@ class Study(BaseModel):
         description="Names the study: letters, digits and _ . - (64 at most), the first a letter "
         "or digit."
     )
-    task: Literal["pca"] = Field(default="pca", description="What is computed: pca.")
+    task: Task = Field(
+        default="pca",
+        description="What is computed: 'pca', 'gaussian-mixture' (means of spherical Gaussians) or "
+        "'topic-model' (single-topic documents; rows are word counts).",
+    )
     columns: Annotated[tuple[Column, ...], Field(min_length=1)] | None = Field(
         default=None,
         description="Names of the columns that every site's files have, in the order of the "
@@ -87,8 +93,9 @@ class Study(BaseModel):
         "or features.",
         examples=[64],
     )
-    components: Annotated[Whole, Field(ge=1)] = Field(
-        description="Number of principal components: a whole number from 1 to the columns."
+    components: Annotated[Whole, Field(ge=1)] | Literal["auto"] = Field(
+        description="Number of components (means, topics): a whole number from 1 to the columns; "
+        "of tasks other than pca also 'auto': as many as stand above the noise, at most 32."
     )
     epsilon: Wish = Field(
         default=1.0,
@@ -109,8 +116,8 @@ class Study(BaseModel):
     protocol: Protocol = Field(
         default="auto",
         description="What the sites send: 'cape' (hidden sums of D x D), 'sketch' (hidden sums of "
-        "D x R), 'dpdispca' (each its own noisy D x R factor), 'full' (each its own noisy D x D), "
-        "'local' (the first site alone), or 'auto'.",
+        "D x R), 'local' (the first site alone), or 'auto'; of pca also 'dpdispca' (each its own "
+        "noisy D x R factor) and 'full' (each its own noisy D x D).",
     )
     masks: Masks = Field(
         default="modular",
@@ -150,11 +157,37 @@ class Study(BaseModel):
         "centre, one number a column.",
         examples=[True],
     )
+    noise_variance: Annotated[Number, Field(ge=0)] | None = Field(
+        default=None,
+        description="A public variance of every column within a component, in the data's units "
+        "squared; left out, it is found from what is released.",
+        examples=[1.0],
+    )
+    mechanism: Literal["auto", "gaussian", "vector"] = Field(
+        default="auto",
+        description="Noise of the third moment: 'gaussian', 'vector' (pure epsilon), or 'auto': "
+        "'vector' if delta = 0.",
+    )
+    below_noise: Literal["error", "keep"] = Field(
+        default="error",
+        description="When fewer components stand above the noise than were asked for: 'error' "
+        "stops, 'keep' goes on.",
+    )
+    clip_documents: StrictBool = Field(
+        default=True,
+        description="Whether what documents contribute is clipped at a released quantile of its "
+        "norms: far less noise for documents of more than a few words.",
+    )
     budget_split: dict[str, Number] | None = Field(
         default=None,
-        description="Shares of the budget for the steps scale, centre, moment and variance: "
-        "numbers that are not negative.",
-        examples=[{"scale": 0.02, "centre": 0.08, "moment": 0.88, "variance": 0.02}],
+        description="Shares of the budget for the steps: scale, centre, moment and variance (pca), "
+        "scale, centre, moment and tensor (gaussian-mixture), scale, moment and tensor "
+        "(topic-model; without scale if clip_documents is false).",
+        examples=[  # one a task
+            {"scale": 0.02, "centre": 0.08, "moment": 0.88, "variance": 0.02},
+            {"scale": 0.06, "centre": 0.04, "moment": 0.6, "tensor": 0.3},
+            {"scale": 0.05, "moment": 0.55, "tensor": 0.4},
+        ],
     )
     sketch_size: Annotated[Whole, Field(ge=1)] | None = Field(
         default=None,
@@ -181,8 +214,17 @@ class Study(BaseModel):
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the study's canonical JSON: two sites hold the same study if these agree."""
-        return plan_hash(self.model_dump(mode="json"))
+        """SHA-256 of the study's canonical JSON: two sites hold the same study if these agree.
+
+        Fields that the format did not have at first are left out where they have their defaults, so
+        that a study's hash does not depend on the version. Studies that differ have other JSON
+        still: a field that is there never has its default, and defaults cannot change.
+        """
+        said = self.model_dump(mode="json")
+        for field in _LATER_FIELDS:
+            if said[field] == type(self).model_fields[field].default:
+                del said[field]
+        return plan_hash(said)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -223,10 +265,17 @@ class Study(BaseModel):
         return threshold(self.degree + 1, self.collusion)
 
     @property
+    def most_components(self) -> int:
+        """How many components there can be: so many, or, where they are counted, the most."""
+        if self.components == "auto":
+            return self.plan(self.width, None).n_components
+        return self.components
+
+    @property
     def sketch_columns(self) -> int:
         """R of a sketch, or of DPdisPCA's factors; at most the number of columns."""
         usual = 2 if self.protocol == "dpdispca" else 4
-        return min(self.width, self.sketch_size or usual * self.components)
+        return min(self.width, self.sketch_size or usual * self.most_components)
 
     @property
     def public_centre(self) -> NDArray[np.float64] | None:
@@ -258,7 +307,8 @@ class Study(BaseModel):
         """Weight of each site's rows, in units of ``2**-WEIGHT_BITS``.
 
         A site with a smaller wish has the share of the study's mu (of epsilon, if delta = 0) that
-        it wishes, rounded down: the common noise then gives it what it wishes (privacy.md, 5).
+        it wishes, rounded down: the common noise then gives it what it wishes (privacy.md, 5). In
+        mixtures and topics it is rounded further, for sums of more rows.
 
         Raises
         ------
@@ -266,39 +316,17 @@ class Study(BaseModel):
             Naming a site whose wish is too small for a weight.
         """
         whole = 1 << WEIGHT_BITS
-        weights = {site.name: whole for site in self.sites}
         wishes = {site.name: site.epsilon for site in self.sites if site.epsilon is not None}
-        if not wishes:
-            return weights
-        plan = self.plan(self.width, None)
-        error = lattice_error(plan.released_values(), steps_a_scale=2.0**26, draws=plan.noise_draws)
-        for name, epsilon in wishes.items():
-            weights[name] = self._weight(name, epsilon, error)
-        return weights
+        weights = dict.fromkeys(self.names, whole)
+        if wishes:
+            plan = self.plan(self.width, None)
+            for name, epsilon in wishes.items():
+                weights[name] = site_weight(plan, name, epsilon, whole=whole)
+        return weights if self.task == "pca" else coarse_weights(weights, bits=WEIGHT_BITS)
 
     def row_weights(self) -> dict[str, float]:
         """Factor on every row of each site: 1 where it has no smaller wish."""
         return {name: math.ldexp(weight, -WEIGHT_BITS) for name, weight in self.weights().items()}
-
-    def _weight(self, name: str, epsilon: float, error: SamplingError) -> int:
-        whole = 1 << WEIGHT_BITS
-        try:
-            own = _spendable(epsilon, self.delta, error)
-        except PrivacyError as trouble:
-            raise PrivacyError(
-                f"site {name!r}: {trouble.message}", hint=trouble.hint, code=trouble.code
-            ) from None
-        weight = math.floor(whole * own / _spendable(self.epsilon, self.delta, error))
-        if self.delta == 0 and weight < whole:
-            weight -= 1  # for the sampler's own error, which no weight makes smaller
-        if weight < 1:
-            raise PrivacyError(
-                f"site {name!r}: epsilon = {epsilon:g} is so far below the study's {self.epsilon:g}"
-                f" that its rows would count less than 1/{whole}.",
-                hint="Leave the site out, raise its epsilon, or lower that of the study.",
-                code="weight-too-small",
-            )
-        return weight
 
     def settled(self) -> Study:
         """The study with a protocol in place of 'auto'.
@@ -313,7 +341,7 @@ class Study(BaseModel):
         """The study with other values of some fields, checked again."""
         return parse_study(self.model_dump() | fields)
 
-    def plan(self, features: int, rows: int | None) -> Plan:
+    def plan(self, features: int, rows: int | None) -> BasePlan:
         """The fit that the sites run together.
 
         Parameters
@@ -323,24 +351,52 @@ class Study(BaseModel):
         rows : int or None
             The public number of all rows, under replace-one.
         """
-        mechanism: Mechanism = "wishart" if self.delta == 0 else "gaussian"
+        common: dict[str, Any] = {
+            "features": features,
+            "rows": rows,
+            "n_components": self.components,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "adjacency": self.adjacency,
+            "budget_split": self.budget_split,
+            "noise_draws": self._draws(),
+        }
+        place: dict[str, Any] = {
+            "row_bound": self.row_bound,
+            "center": self.center if isinstance(self.center, bool) else np.array(self.center),
+        }
+        if self.task == "pca":
+            return make_plan(
+                **common,
+                **place,
+                mechanism=self._pca_mechanism(),
+                row_norm=self.row_norm,
+                sketch_size=self.sketch_columns,
+            )
+        tensors: dict[str, Any] = {
+            "mechanism": self.mechanism,
+            "pair": self._pair(),
+            "sketch_size": self.sketch_size,
+            "below_noise": self.below_noise,
+        }
+        if self.task == "gaussian-mixture":
+            return make_mixture_plan(
+                **common, **place, **tensors, noise_variance=self.noise_variance
+            )
+        return make_topic_plan(**common, **tensors, clip_documents=self.clip_documents)
+
+    def _pca_mechanism(self) -> Mechanism:
         if self.protocol == "sketch":
-            mechanism = "sketch"
-        return make_plan(
-            features=features,
-            rows=rows,
-            n_components=self.components,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            mechanism=mechanism,
-            adjacency=self.adjacency,
-            row_norm=self.row_norm,
-            row_bound=self.row_bound,
-            center=self.center if isinstance(self.center, bool) else np.array(self.center),
-            budget_split=self.budget_split,
-            sketch_size=self.sketch_columns,
-            noise_draws=self._draws(),
-        )
+            return "sketch"
+        return "wishart" if self.delta == 0 else "gaussian"
+
+    def _pair(self) -> str:
+        """The form of the pair moment."""
+        if self.protocol == "sketch":
+            return "sketch"
+        # as the protocol that 'auto' will be; alone, a site does as it would in a fit of its own
+        by_size = self.protocol == "local" or (self.protocol == "auto" and self.delta > 0)
+        return "auto" if by_size else "full"
 
     def _draws(self) -> int:
         """At most so many draws of lattice noise make up a released value."""
@@ -352,6 +408,8 @@ class Study(BaseModel):
 
 # Protocols whose second moment does not count on other sites' noise.
 _ALONE = ("local", "full", "dpdispca")
+# Fields that came with tasks beside PCA: see Study.hash.
+_LATER_FIELDS = ("noise_variance", "mechanism", "below_noise", "clip_documents")
 
 
 def make_study(**fields: Any) -> Study:
@@ -392,12 +450,3 @@ def default_neighbours(sites: int, collusion: int, dropouts: int) -> int:
         return sites - 1
     wanted = max(collusion + dropouts + 2, collusion + 2 * dropouts)
     return min(sites - 1, max(_COMPLETE_UP_TO, even(wanted)))
-
-
-@lru_cache(maxsize=256)
-def _spendable(epsilon: float, delta: float, error: SamplingError) -> float:
-    """What a wish leaves for a fit's releases together: mu, or epsilon if delta = 0."""
-    budget = split_budget({"all": 1.0}, epsilon=epsilon, delta=delta, error=error)["all"]
-    spendable = budget.epsilon if budget.mu is None else budget.mu
-    assert spendable is not None
-    return spendable

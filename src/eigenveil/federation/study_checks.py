@@ -7,11 +7,31 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from eigenveil.errors import DataError, PrivacyError
+from eigenveil.estimators.tasks import TASKS, Task
 from eigenveil.federation.graph import even
 from eigenveil.privacy.gaussian import check_delta, check_epsilon
 
 if TYPE_CHECKING:
     from eigenveil.federation.study import Study
+
+_TENSORS: tuple[Task, ...] = ("gaussian-mixture", "topic-model")
+_ROWS_IN_SPACE: tuple[Task, ...] = ("pca", "gaussian-mixture")
+# Fields that not every task has.
+_TASKS_OF_FIELD: dict[str, tuple[Task, ...]] = {
+    "row_norm": ("pca",),
+    "row_bound": _ROWS_IN_SPACE,
+    "center": _ROWS_IN_SPACE,
+    "noise_variance": ("gaussian-mixture",),
+    "mechanism": _TENSORS,
+    "below_noise": _TENSORS,
+    "clip_documents": ("topic-model",),
+}
+_OF_PCA_ONLY = ("dpdispca", "full")
+
+
+def has_field(task: Task, field: str) -> bool:
+    """Whether a field of a study means anything for a task."""
+    return task in _TASKS_OF_FIELD.get(field, TASKS)
 
 
 def check_study(study: Study) -> None:
@@ -22,8 +42,44 @@ def check_study(study: Study) -> None:
     DataError, PrivacyError
         Naming the field, the site or the number.
     """
-    for check in (_check_shape, _check_sites, _check_crowd, _check_protocol, _check_masks):
+    for check in (
+        _check_task,
+        _check_shape,
+        _check_sites,
+        _check_crowd,
+        _check_protocol,
+        _check_masks,
+    ):
         check(study)
+
+
+def _check_task(study: Study) -> None:
+    """Nothing that is for other tasks."""
+    for field, tasks in _TASKS_OF_FIELD.items():
+        value = getattr(study, field)
+        if study.task not in tasks and value != type(study).model_fields[field].default:
+            raise DataError(
+                f"{field} = {_short(value)} is for task {_any_of(tasks)}, and this study's is "
+                f"{study.task!r}.",
+                hint=f"Leave {field} out, or change the task.",
+                code="field-of-other-task",
+            )
+    if study.components == "auto" and study.task not in _TENSORS:
+        raise DataError(
+            f"components = 'auto' is for task {_any_of(_TENSORS)}, and this study's is "
+            f"{study.task!r}.",
+            hint="Give a number of components.",
+            code="field-of-other-task",
+        )
+
+
+def _any_of(names: tuple[str, ...]) -> str:
+    return " or ".join(repr(name) for name in names)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def _check_shape(study: Study) -> None:
@@ -36,7 +92,8 @@ def _check_shape(study: Study) -> None:
             code="columns-or-features",
         )
     _check_once("columns", study.columns or ())
-    if study.components > study.width:
+    least = 1 if study.components == "auto" else study.components
+    if least > study.width:
         raise DataError(
             f"components = {study.components} is more than the study's {study.width} columns.",
             hint="Ask for fewer components, or check the columns.",
@@ -54,13 +111,13 @@ def _check_shape(study: Study) -> None:
             hint="Give 'unit', 'auto' or a public bound on the norm of a centred row.",
             code="bad-row-norm",
         )
-    if study.sketch_size is not None and study.sketch_size < study.components:
+    if study.sketch_size is not None and study.sketch_size < least:
         raise DataError(
             f"sketch_size = {study.sketch_size} is less than components = {study.components}.",
             hint="Use at least as many; 2 to 4 times as many is usual.",
             code="small-sketch",
         )
-    if study.expected_rows is not None and study.expected_rows < study.components:
+    if study.expected_rows is not None and study.expected_rows < least:
         raise DataError(
             f"expected_rows = {study.expected_rows} is less than components = {study.components}.",
             hint="Ask for fewer components, or leave expected_rows out.",
@@ -106,19 +163,25 @@ def _check_crowd(study: Study) -> None:
 
 
 def _check_protocol(study: Study) -> None:
-    """Pure epsilon: only what is proved for it."""
-    if study.delta > 0:
-        return
-    if study.protocol not in ("auto", "cape", "local"):
+    """A protocol that the task has; pure epsilon only as it is proved."""
+    if study.task != "pca" and study.protocol in _OF_PCA_ONLY:
+        raise PrivacyError(
+            f"protocol = {study.protocol!r} is for task 'pca', and this study's is {study.task!r}.",
+            hint="Use protocol = 'cape', 'sketch', 'local' or 'auto'.",
+            code="protocol-of-other-task",
+        )
+    pure = "delta = 0" if study.delta == 0 else "mechanism = 'vector'"
+    if study.delta == 0 and study.protocol not in ("auto", "cape", "local"):
         raise PrivacyError(
             f"protocol = {study.protocol!r} cannot give delta = 0.",
             hint="Use protocol = 'cape' (or 'local') for pure epsilon, or a delta above 0.",
             code="pure-needs-pure-mechanism",
         )
-    if study.masks != "modular":
+    if study.masks != "modular" and (study.delta == 0 or study.mechanism == "vector"):
+        way = "a delta above 0" if study.delta == 0 else "mechanism = 'gaussian'"
         raise PrivacyError(
-            f"masks = {study.masks!r} cannot give delta = 0: Gaussian masks show a little.",
-            hint="Use masks = 'modular', or a delta above 0.",
+            f"masks = {study.masks!r} cannot give {pure}: Gaussian masks show a little.",
+            hint=f"Use masks = 'modular', or {way}.",
             code="pure-needs-modular-masks",
         )
 

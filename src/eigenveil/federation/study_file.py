@@ -1,4 +1,4 @@
-"""Studies in TOML files that people read: every field with its comment."""
+"""Studies in TOML files that people read: every field that the task has, with its comment."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import json
 import re
 import textwrap
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from eigenveil.errors import DataError, OutputError
+from eigenveil.estimators.tasks import TASKS, Task
 from eigenveil.federation.study import Study, StudySite, parse_study
+from eigenveil.federation.study_checks import has_field
 from eigenveil.files import replacing
 
 
@@ -49,12 +51,12 @@ def template(study: Study) -> str:
         "",
     ]
     for field, info in Study.model_fields.items():
-        if field == "sites":
+        if field == "sites" or not has_field(study.task, field):
             continue
         value = getattr(study, field)
         lines += _comment(info.description or "")
         if value is None:
-            lines += [f"# {field} = {_toml(info.examples[0])}" if info.examples else "", ""]
+            lines += [_example(field, info.examples or (), study.task), ""]
         else:
             lines += [f"{field} = {_toml(value)}", ""]
     lines += _comment(Study.model_fields["sites"].description or "")
@@ -92,6 +94,14 @@ def schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **Study.model_json_schema(),
     }
+
+
+def _example(field: str, examples: Sequence[Any], task: Task) -> str:
+    """A line that could be taken; where they differ, there is one example a task."""
+    if not examples:
+        return ""
+    fitting = examples[TASKS.index(task) if len(examples) == len(TASKS) else 0]
+    return f"# {field} = {_toml(fitting)}"
 
 
 def _comment(text: str) -> list[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import cast
 
 from eigenveil.errors import ProtocolError
-from eigenveil.estimators.settings import Plan, Step
+from eigenveil.estimators.plans import BasePlan, Step
 from eigenveil.federation import masks
 from eigenveil.federation.study import WEIGHT_BITS, Study
 from eigenveil.moments.accumulators import Accumulator
@@ -24,13 +25,6 @@ from eigenveil.privacy.releases import (
 )
 from eigenveil.privacy.views import MASK_RATIO, Federation, MaskKind, Protocol
 
-_STEPS: dict[Statistic, Step] = {
-    "norm-histogram": "scale",
-    "row-sum": "centre",
-    "second-moment": "moment",
-    "sketch": "moment",
-    "component-energy": "variance",
-}
 # Of a pure session's reservation, for events that no sampler avoids; what is charged is far less.
 _PURE_DISTANCE = NEGLIGIBLE / 16
 
@@ -58,7 +52,7 @@ class Terms:
     """How the sums of a study are shared, weighted and masked."""
 
     study: Study
-    plan: Plan
+    plan: BasePlan
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -72,9 +66,10 @@ class Terms:
 
     @cached_property
     def weight_bits(self) -> int:
-        """Bits of the sites' weights; 0 when all are 1."""
-        whole = 1 << WEIGHT_BITS
-        return WEIGHT_BITS if any(self._weights[name] != whole for name in self.names) else 0
+        """Bits that the sites' weights need; 0 when all are 1."""
+        all_set = reduce(operator.or_, (self._weights[name] for name in self.names))
+        lowest = (all_set & -all_set).bit_length() - 1
+        return max(0, WEIGHT_BITS - lowest)
 
     def weight(self, name: str) -> float:
         """Factor on every row of a site."""
@@ -120,10 +115,8 @@ class Terms:
         ProtocolError
             When the plan has no such step.
         """
-        step = _STEPS.get(statistic)
-        sketched = self.plan.mechanism == "sketch"
-        wrong_moment = step == "moment" and (statistic == "sketch") != sketched
-        if step is None or wrong_moment or step not in self.plan.shares:
+        step = self.plan.step_of(statistic)
+        if step is None:
             raise ProtocolError(
                 f"A {statistic} was asked for, which the study's plan does not release.",
                 hint="It is refused; check that all parties have the same study file.",
@@ -146,16 +139,23 @@ class Terms:
                 hint="It is refused; check that all parties run the same version.",
                 code="bad-ask",
             )
-        return record_of(
-            accumulator,
-            name=name,
-            adjacency=self.study.adjacency,
-            kind=kind,
-            scale=scale,
-            grid=grid,
-            sharing=sharing,
-            weight=weight,
-        )
+        try:
+            return record_of(
+                accumulator,
+                name=name,
+                adjacency=self.study.adjacency,
+                kind=kind,
+                scale=scale,
+                grid=grid,
+                sharing=sharing,
+                weight=weight,
+            )
+        except ValueError:  # a record that no proof covers
+            raise ProtocolError(
+                f"{name}: this sum cannot be released with {kind} noise.",
+                hint="It is refused; check that all parties run the same version.",
+                code="bad-ask",
+            ) from None
 
     def part(self, accumulator: Accumulator, record: ReleaseRecord) -> masks.Part:
         """What a sum's masks are made for."""
@@ -164,10 +164,7 @@ class Terms:
             assert record.noise.grid is not None
             share = record.noise.scale / math.sqrt(record.noise.shares)
             deviation = MASK_RATIO * math.ldexp(share, -record.noise.grid)
-        symmetric = accumulator.layout == "symmetric"
-        return masks.Part(
-            accumulator.size, deviation, triangle=accumulator.shape[0] if symmetric else 0
-        )
+        return masks.Part(accumulator.size, deviation, layout=accumulator.layout)
 
     def reservation(self, name: str) -> Loss:
         """The most that a session can cost a site."""

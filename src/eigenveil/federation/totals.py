@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import ProtocolError
-from eigenveil.estimators.pipeline import Ask
+from eigenveil.estimators.rounds import Ask
 from eigenveil.federation import masks
 from eigenveil.federation.messages import Message
 from eigenveil.federation.sums import Terms

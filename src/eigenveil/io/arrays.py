@@ -20,7 +20,7 @@ from eigenveil.io.reading import reading
 
 
 @dataclass(frozen=True)
-class _Header:
+class Header:
     """What the first bytes of a stored array tell."""
 
     shape: tuple[int, ...]
@@ -29,6 +29,7 @@ class _Header:
 
     @property
     def is_matrix(self) -> bool:
+        """Whether it is rows of numbers."""
         return len(self.shape) == 2 and self.dtype.kind in "biuf"
 
     def __str__(self) -> str:
@@ -63,8 +64,26 @@ class ArrayFile(ABC):
         """Read all rows in order, in parts of at most ``step`` rows and of any numeric type."""
 
     @abstractmethod
-    def _header(self) -> _Header:
+    def _header(self) -> Header:
         """Shape and type of the matrix."""
+
+
+class SparseArrayFile(ArrayFile):
+    """An array of which only the entries that are not 0 are stored: dense a block at a time."""
+
+    def parts(self, step: int) -> Iterator[NDArray[Any]]:
+        """Make consecutive rows dense."""
+        for part in self.sparse_parts(step):
+            yield part.toarray()
+
+    @abstractmethod
+    def sparse_parts(self, step: int) -> Iterator[Any]:
+        """Read all rows in order, in compressed rows of at most ``step`` each."""
+
+    @property
+    def _entry_type(self) -> np.dtype[Any]:
+        # entries at the same place add up: not in a small integer
+        return np.result_type(self._stored.dtype, np.float32)
 
 
 class NpyFile(ArrayFile):
@@ -74,7 +93,7 @@ class NpyFile(ArrayFile):
         """Give views of consecutive rows."""
         yield from _slices(np.lib.format.open_memmap(self.path, mode="r"), step)
 
-    def _header(self) -> _Header:
+    def _header(self) -> Header:
         with self.path.open("rb") as file:
             return _read_header(file)
 
@@ -106,30 +125,27 @@ class NpzFile(ArrayFile):
                         np.memmap(copy, self._stored.dtype, "r", shape=shape, order="F"), step
                     )
 
-    def _header(self) -> _Header:
+    def _header(self) -> Header:
         with _Member(self.path, self._key) as member:
             return member.header
 
 
-class SparseFile(ArrayFile):
-    """A scipy sparse matrix in its own ``.npz`` format, made dense a block at a time.
+class SparseFile(SparseArrayFile):
+    """A scipy sparse matrix in its own ``.npz`` format.
 
     The compressed-row format is read in order. Any other is loaded and converted first, because its
     rows are not in order.
     """
 
-    def parts(self, step: int) -> Iterator[NDArray[Any]]:
-        """Make consecutive rows dense."""
-        # entries at the same place add up: not in a small integer
-        dtype = np.result_type(self._stored.dtype, np.float32)
+    def sparse_parts(self, step: int) -> Iterator[Any]:
+        """Read consecutive rows."""
         if self._format == "csr":
-            yield from self._compressed_rows(step, dtype)
+            yield from self._compressed_rows(step)
             return
-        matrix = scipy.sparse.load_npz(self.path).astype(dtype).tocsr()
-        for start in range(0, matrix.shape[0], step):
-            yield matrix[start : start + step].toarray()
+        matrix = scipy.sparse.load_npz(self.path).astype(self._entry_type).tocsr()
+        yield from _slices(matrix, step)
 
-    def _compressed_rows(self, step: int, dtype: np.dtype[Any]) -> Iterator[NDArray[Any]]:
+    def _compressed_rows(self, step: int) -> Iterator[Any]:
         rows, width = self._stored.shape
         with (
             _Member(self.path, "data") as data,
@@ -141,19 +157,20 @@ class SparseFile(ArrayFile):
                 count = min(step, rows - start)
                 ends = np.concatenate([begin, pointers.take(count)])
                 begin, entries = ends[-1:], int(ends[-1] - ends[0])
-                values, places = data.take(entries).astype(dtype), indices.take(entries)
+                values = data.take(entries).astype(self._entry_type)
+                places = indices.take(entries)
                 part = scipy.sparse.csr_array(
                     (values, places, ends - ends[0]), shape=(count, width)
                 )
                 part.check_format(full_check=True)  # an index out of range writes out of range
-                yield part.toarray()
+                yield part
 
-    def _header(self) -> _Header:
+    def _header(self) -> Header:
         with np.load(self.path, allow_pickle=False) as archive:
             shape = tuple(int(n) for n in archive["shape"])
             self._format = archive["format"].item().decode()
         with _Member(self.path, "data") as data:
-            return _Header(shape, fortran=False, dtype=data.header.dtype)
+            return Header(shape, fortran=False, dtype=data.header.dtype)
 
 
 def open_archive(path: Path) -> ArrayFile:
@@ -214,17 +231,17 @@ class _Member:
         return np.frombuffer(stored, self.header.dtype)
 
 
-def _read_header(file: IO[bytes]) -> _Header:
+def _read_header(file: IO[bytes]) -> Header:
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
-        return _Header(*np.lib.format.read_array_header_1_0(file))
+        return Header(*np.lib.format.read_array_header_1_0(file))
     if version == (2, 0):
-        return _Header(*np.lib.format.read_array_header_2_0(file))
+        return Header(*np.lib.format.read_array_header_2_0(file))
     # version 3 is for field names beyond latin-1, which no matrix has
     raise ValueError(f"an array in version {version} of the format has named fields")
 
 
-def _slices(array: NDArray[Any], step: int) -> Iterator[NDArray[Any]]:
-    plain = np.asarray(array)
+def _slices(array: Any, step: int) -> Iterator[Any]:
+    plain = np.asarray(array) if isinstance(array, np.ndarray) else array
     for start in range(0, plain.shape[0], step):
         yield plain[start : start + step]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,12 +21,18 @@ READABLE = (
     ".ipc",
     ".npy",
     ".npz",
+    ".mtx",
+    ".mtx.gz",
 )
+# The bags of words of UCI are known by how their names begin.
+_BAG_OF_WORDS = re.compile(r"docword\.(.+\.)?txt(\.gz)?")
 
 
 def ending(path: Path) -> str | None:
     """Return the ending that tells a file's format, in lower case; ``None`` if it is not read."""
     name = path.name.lower()
+    if _BAG_OF_WORDS.fullmatch(name):
+        return "docword.txt"
     return next((e for e in READABLE if name.endswith(e) and name != e), None)
 
 
@@ -49,7 +56,8 @@ def expand(paths: Sequence[str | Path]) -> list[Path]:
         if ending(file) is None:
             raise DataError(
                 f"{file} is not of a format that can be read.",
-                hint=f"Its name must end in one of {', '.join(READABLE)}.",
+                hint=f"Its name must end in one of {', '.join(READABLE)}, or be docword.NAME.txt "
+                "(also .gz).",
                 code="unknown-format",
             )
         first = seen.setdefault(file.resolve(), file)

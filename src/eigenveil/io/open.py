@@ -7,18 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.io.arrays import ArrayFile, NpyFile, open_archive
+from eigenveil.io.arrays import ArrayFile, NpyFile, SparseArrayFile, open_archive
 from eigenveil.io.chunks import rechunk
+from eigenveil.io.counts import BagOfWordsFile, MatrixMarketFile
 from eigenveil.io.files import ending, expand
 from eigenveil.io.reading import reading
 from eigenveil.io.select import select
 from eigenveil.io.tabular import ArrowTable, ParquetTable, Table
 from eigenveil.io.text import TextTable
 from eigenveil.moments.rows import Block, FloatArray
-from eigenveil.moments.source import RowSource, block_rows
+from eigenveil.moments.source import block_rows
+
+# Rows of a sparse block: their entries are few, and a product with them costs as much as the
+# matrix is wide.
+_SPARSE_ROWS = 1 << 13
 
 
 def open_rows(
@@ -26,12 +32,14 @@ def open_rows(
     *,
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
-) -> RowSource:
+    names: Sequence[str] | None = None,
+) -> FileRows:
     """Open files as one source of rows, read a block at a time and as often as wanted.
 
     Formats go by the ending: ``.csv`` and ``.tsv`` (also with ``.gz``), ``.parquet``, ``.arrow``,
-    ``.feather``, ``.ipc``, ``.npy``, and ``.npz`` (an array named ``X`` or the only matrix, or a
-    scipy sparse matrix). They may be mixed where the columns agree.
+    ``.feather``, ``.ipc``, ``.npy``, ``.npz`` (an array named ``X`` or the only matrix, or a scipy
+    sparse matrix), ``.mtx`` (also with ``.gz``), and the ``docword.NAME.txt`` of UCI's bags of
+    words. They may be mixed where the columns agree.
 
     Parameters
     ----------
@@ -43,6 +51,9 @@ def open_rows(
     exclude : sequence of str
         Columns to leave out. Row labels that pandas adds (an unnamed column in text,
         ``__index_level_0__``) are left out unless ``columns`` names them.
+    names : sequence of str, optional
+        All columns' names, such as a vocabulary, in place of ``columns``: also for files without
+        names, whose columns have these in this order.
 
     Raises
     ------
@@ -54,14 +65,17 @@ def open_rows(
         paths = [paths]
     files = [_open(path) for path in expand(paths)]
     tables = [file for file in files if isinstance(file, Table)]
-    names = select(tables, columns, exclude) if tables else None
-    if names is None and (columns is not None or exclude):
+    if names is not None:
+        _check_names(files, names)
+        columns = names
+    chosen = select(tables, columns, exclude) if tables else names
+    if chosen is None and (columns is not None or exclude):
         raise DataError(
             f"{files[0].path} has no column names, so that columns cannot be chosen by name.",
             hint="Choose them before saving, or use a format with names.",
             code="no-names",
         )
-    rows = FileRows(files, names)
+    rows = FileRows(files, chosen)
     if not rows.has_rows():
         raise DataError(
             f"No rows in {', '.join(str(file.path) for file in files)}.",
@@ -71,6 +85,21 @@ def open_rows(
     return rows
 
 
+def _check_names(files: Sequence[Table | ArrayFile], names: Sequence[str]) -> None:
+    """Raise where a file without names has not as many columns as there are names."""
+    for file in files:
+        if not isinstance(file, ArrayFile) or file.features == len(names):
+            continue
+        turned = file.rows == len(names)
+        raise DataError(
+            f"{file.path} has {file.features} columns, and there are {len(names)} names for them.",
+            hint="Its rows are as many as the names: it lies on its side, transpose it."
+            if turned
+            else "Give one name for each column, in their order.",
+            code="columns-differ",
+        )
+
+
 class FileRows:
     """The rows of files, one file after the other.
 
@@ -78,7 +107,7 @@ class FileRows:
     ----------
     files : sequence of Table or ArrayFile
     names : sequence of str or None
-        Columns wanted, which every table has; ``None`` if no file is a table.
+        Columns wanted, which every table has; ``None`` if they have no names.
     """
 
     def __init__(self, files: Sequence[Table | ArrayFile], names: Sequence[str] | None) -> None:
@@ -109,6 +138,15 @@ class FileRows:
                     yield Block(self._dense(part), origin=str(file.path), first_row=first_row)
                     first_row += part.shape[0]
 
+    def sparse_blocks(self) -> Iterator[Block]:
+        """The same with values in scipy's compressed rows; files of sparse rows stay sparse."""
+        for file in self._files:
+            first_row = 0
+            with reading(file.path):
+                for part in self._sparse_parts(file):
+                    yield Block(part, origin=str(file.path), first_row=first_row)
+                    first_row += part.shape[0]
+
     def has_rows(self) -> bool:
         """Whether there is a row at all; reads no further than the first."""
         return any(self._has_rows(file) for file in self._files)
@@ -130,6 +168,14 @@ class FileRows:
         dtype = np.float32 if self.single else np.float64
         return file.parts(self.names or (), dtype, step)
 
+    def _sparse_parts(self, file: Table | ArrayFile) -> Iterator[Any]:
+        if isinstance(file, SparseArrayFile):
+            yield from file.sparse_parts(_SPARSE_ROWS)
+            return
+        step = block_rows(self.features)
+        for part in rechunk(self._parts(file, step), step):
+            yield scipy.sparse.csr_array(self._dense(part))
+
 
 def _open(path: Path) -> Table | ArrayFile:
     match ending(path):
@@ -141,5 +187,9 @@ def _open(path: Path) -> Table | ArrayFile:
             return NpyFile(path)
         case ".npz":
             return open_archive(path)
+        case ".mtx" | ".mtx.gz":
+            return MatrixMarketFile(path)
+        case "docword.txt":
+            return BagOfWordsFile(path)
         case _:
             return TextTable(path)

@@ -18,7 +18,14 @@ from eigenveil.files import replacing
 
 
 def write_table(path: str | Path, array: NDArray[np.floating[Any]], names: Sequence[str]) -> None:
-    """Write an array of shape (n, D) with a name for each column; the format goes by the ending.
+    """Write an array of shape (n, D) with a name for each column: see :func:`write_columns`."""
+    if array.ndim != 2 or array.shape[1] != len(names):
+        raise ValueError(f"array of shape {array.shape} with {len(names)} names")
+    write_columns(path, list(zip(names, array.T, strict=True)))
+
+
+def write_columns(path: str | Path, columns: Sequence[tuple[str, NDArray[Any]]]) -> None:
+    """Write columns of numbers of one length, each with its name; the format goes by the ending.
 
     ``.parquet``, ``.csv``, ``.arrow``, ``.feather``, or ``.npy``, which keeps no names. The file
     appears under its name once it is complete, in place of one that was there.
@@ -36,20 +43,26 @@ def write_table(path: str | Path, array: NDArray[np.floating[Any]], names: Seque
             hint=f"Its name must end in one of {', '.join(_WRITERS)}.",
             code="unknown-format",
         )
-    if array.ndim != 2 or array.shape[1] != len(names):
-        raise ValueError(f"array of shape {array.shape} with {len(names)} names")
     with replacing(target) as scratch, scratch.open("wb") as file:
-        write(file, array, names)
+        write(file, columns)
 
 
-def _table(array: NDArray[Any], names: Sequence[str]) -> Any:
-    return pa.Table.from_arrays([pa.array(column) for column in array.T], list(names))
+_Columns = Sequence[tuple[str, NDArray[Any]]]
 
 
-_WRITERS: dict[str, Callable[[IO[bytes], NDArray[Any], Sequence[str]], None]] = {
-    ".parquet": lambda file, array, names: pa.parquet.write_table(_table(array, names), file),
-    ".csv": lambda file, array, names: pa.csv.write_csv(_table(array, names), file),
-    ".arrow": lambda file, array, names: pa.feather.write_feather(_table(array, names), file),
-    ".feather": lambda file, array, names: pa.feather.write_feather(_table(array, names), file),
-    ".npy": lambda file, array, _: np.save(file, array, allow_pickle=False),
+def _table(columns: _Columns) -> Any:
+    arrays = [pa.array(column) for _, column in columns]
+    return pa.Table.from_arrays(arrays, [name for name, _ in columns])
+
+
+def _write_npy(file: IO[bytes], columns: _Columns) -> None:
+    np.save(file, np.column_stack([column for _, column in columns]), allow_pickle=False)
+
+
+_WRITERS: dict[str, Callable[[IO[bytes], _Columns], None]] = {
+    ".parquet": lambda file, columns: pa.parquet.write_table(_table(columns), file),
+    ".csv": lambda file, columns: pa.csv.write_csv(_table(columns), file),
+    ".arrow": lambda file, columns: pa.feather.write_feather(_table(columns), file),
+    ".feather": lambda file, columns: pa.feather.write_feather(_table(columns), file),
+    ".npy": _write_npy,
 }

@@ -1,0 +1,82 @@
+"""What the commands need to know of a task: its estimators, and how a result is shown and kept."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from eigenveil.estimators.stored import StoredModel
+from eigenveil.estimators.tasks import Task
+from eigenveil.moments.source import RowSource
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of a result folder.
+
+    ``axes`` are written to each of ``files``.
+    """
+
+    axes: Any
+    files: tuple[str, ...]
+    what: str
+
+
+class Family(ABC):
+    """A task as the commands meet it; one instance each."""
+
+    task: ClassVar[Task]
+    stored: ClassVar[type[StoredModel]]
+    """What the models of all the task's estimators are."""
+    usual_components: ClassVar[int | str]
+    """Unless ``--components`` says otherwise."""
+    takes_documents: ClassVar[bool] = False
+    """Whether new rows are counts of words, read without being made dense."""
+    label: ClassVar[str | None] = None
+    """Heading of the column with the number of the largest new value, if there is one."""
+
+    @abstractmethod
+    def estimator(self, *, sites: bool) -> type[StoredModel]:
+        """The estimator of one data set, or that of several sites."""
+
+    @abstractmethod
+    def values(self, model: Any) -> dict[str, Any]:
+        """The released result as plain values."""
+
+    @abstractmethod
+    def show(self, model: Any, out: Console) -> None:
+        """Print the components."""
+
+    @abstractmethod
+    def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
+        """Write tables of the components; returns (file, what it is)."""
+
+    @abstractmethod
+    def drawings(self, model: Any, rows: RowSource | None) -> Iterator[Drawing]:
+        """Figures; rows are drawn only where they are given."""
+
+    @abstractmethod
+    def new_names(self, model: Any) -> list[str]:
+        """Headings of what :meth:`new_values` gives."""
+
+    @abstractmethod
+    def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
+        """What the model says of new rows, shape (n, columns)."""
+
+
+def names_of(model: Any) -> list[str] | None:
+    """Names of a model's features, if they have any."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def name_of(names: Sequence[str] | None, index: int) -> str:
+    """A feature's name, or its number."""
+    return str(index) if names is None else names[index]

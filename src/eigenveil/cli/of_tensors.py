@@ -1,0 +1,60 @@
+"""What results of mixtures and of topics have in common."""
+
+from __future__ import annotations
+
+import copy
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+
+def strength_values(model: Any) -> dict[str, Any]:
+    """Strengths against the noise, as plain values."""
+    return {
+        "strengths": model.strengths_.tolist(),
+        "noise_floor": model.noise_floor_,
+        "above_noise": model.above_noise_,
+        "converged": model.converged_,
+    }
+
+
+_MOST_STRENGTHS = 8
+
+
+def print_strengths(model: Any, out: Console, *, things: str) -> None:
+    """How far the components stand above the noise, and a warning where they do not."""
+    count, above = model.n_components_, model.above_noise_
+    shown = [f"{value:.4g}" for value in model.strengths_[: max(count, 1)]]
+    if len(shown) > _MOST_STRENGTHS:
+        shown = [*shown[: _MOST_STRENGTHS - 1], "...", shown[-1]]
+    out.print(
+        f"strengths: {', '.join(shown)}; noise alone shows up to {model.noise_floor_:.4g}: "
+        f"{above} of {count} {things} stand above it."
+    )
+    if above < count:
+        out.print(
+            f"  [bold]not usable:[/bold] {count - above} of them show noise, and mix with the "
+            "others."
+        )
+    if not model.converged_:
+        out.print("  note: a power iteration did not converge; those with little weight are vague.")
+
+
+def write_csv(path: Path, heading: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
+    """A table of text and numbers, these in full."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(heading)
+        for line in lines:
+            writer.writerow([each if isinstance(each, str) else repr(each) for each in line])
+
+
+def nameless(model: Any) -> Any:
+    """The model without names of features: for rows whose columns are already matched by name."""
+    bare = copy.copy(model)
+    if hasattr(bare, "feature_names_in_"):
+        del bare.feature_names_in_
+    return bare

@@ -1,0 +1,199 @@
+"""PrivateGaussianMixture: the scikit-learn estimator of one data set."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from eigenveil.estimators.driver import RoundProgress, certified_run
+from eigenveil.estimators.fitted_mixture import FittedMixture
+from eigenveil.estimators.inputs import check_noise, public_rows, rows_of, take_names
+from eigenveil.estimators.mixture_pipeline import private_mixture
+from eigenveil.estimators.stored import noise_source, public_centre
+from eigenveil.estimators.tensor_settings import make_mixture_plan
+from eigenveil.moments.source import RowSource
+
+
+class PrivateGaussianMixture(FittedMixture):
+    """Differentially private mixture of spherical Gaussians, by orthogonal tensor decomposition.
+
+    The rows' second moment and their third moment, seen through the span of its leading
+    eigenvectors, are released with noise; whitening and tensor power iteration find the means. No
+    start, no number of iterations and nothing about the rows has to be known.
+
+    Parameters
+    ----------
+    n_components : int or "auto", default="auto"
+        Components, at most the number of features; "auto": as many as stand above the noise, at
+        most 32.
+    epsilon : float, default=1.0
+        Privacy wish, > 0.
+    delta : float, default=1e-6
+        Privacy wish, 0 <= delta < 1; 0 asks for pure epsilon.
+    noise_variance : float, default=None
+        Public variance of every feature within a component, in the data's units squared; by default
+        it is found from the released second moment.
+    mechanism : {"auto", "gaussian", "vector"}, default="auto"
+        Noise of the third moment. "gaussian": isometric Gaussian noise (AGN of paper 001).
+        "vector": density exp(-epsilon |E|_F) (AVN), pure epsilon; with ``delta=0`` all other
+        releases are pure too. "auto": "vector" if ``delta=0``, else "gaussian".
+    adjacency : {"add-remove", "replace-one"}, default="add-remove"
+        Which data sets are neighbours: one row more or less, or one row changed (the number of rows
+        then being public).
+    pair : {"auto", "full", "sketch"}, default="auto"
+        How the second moment is released: D x D, or as a sketch of D x ``sketch_size``. "auto":
+        a sketch beyond 1000 features.
+    row_bound : float, default=None
+        A public bound on the norm of (centred) rows, in the data's units; longer rows are
+        shortened. By default the bound is found from released norms.
+    center : bool or array of shape (n_features,), default=True
+        True: rows are taken about a point beside a privately released mean. An array: beside that
+        public point. False: as they are; the means must then be linearly independent.
+    budget_split : dict, default=None
+        Shares of the steps "scale", "centre", "moment" and "tensor".
+    sketch_size : int, default=None
+        Columns of the sketch; by default 4 times ``n_components``.
+    below_noise : {"error", "keep"}, default="error"
+        What to do when fewer components than were asked for show more than noise alone does on
+        average.
+    noise : {"secure"}, default="secure"
+        Noise from a cryptographic generator keyed by the operating system.
+    random_state : int, Generator or RandomState, default=None
+        For tests and reproductions: the noise is reproducible and the guarantee is not certified.
+
+    Attributes
+    ----------
+    means_ : ndarray of shape (n_components, n_features)
+    weights_ : ndarray of shape (n_components,)
+        The largest first; they add up to 1.
+    noise_variance_ : float
+        Variance of every feature within a component.
+    covariances_ : ndarray of shape (n_components,)
+        The same for each component.
+    n_components_ : int
+    n_samples_ : float
+        Released (noisy) number of rows; exact where the number is public.
+    strengths_ : ndarray
+        Leading eigenvalues of the second moment above the noise variance; singular values of a
+        sketch.
+    noise_floor_ : float
+        What of the last component noise alone would show, about once in a hundred times.
+    above_noise_ : int
+        How many components stand clearly above the noise.
+    converged_ : bool
+        Whether every power iteration converged.
+    guarantee_ : Guarantee
+        What was promised, to whom, and how it is computed.
+    certificate_ : Certificate
+        The recorded releases, from which the guarantee can be recomputed.
+
+    References
+    ----------
+    Anandkumar, Ge, Hsu, Kakade, Telgarsky (2014), JMLR 15. Hsu, Kakade (2013),
+    doi:10.1145/2422436.2422439. Paper 001, algorithms 4 and 5; the design's privacy.md, sections 2
+    to 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from eigenveil import PrivateGaussianMixture
+    >>> rng = np.random.default_rng(0)
+    >>> means = 4.0 * np.eye(3, 6)
+    >>> X = means[rng.integers(3, size=20000)] + rng.standard_normal((20000, 6))
+    >>> mixture = PrivateGaussianMixture(n_components=3, epsilon=1.0, delta=1e-6).fit(X)
+    >>> mixture.means_.shape
+    (3, 6)
+    >>> bool(abs(mixture.noise_variance_ - 1.0) < 0.2)
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int | str = "auto",
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        noise_variance: float | None = None,
+        mechanism: str = "auto",
+        adjacency: str = "add-remove",
+        pair: str = "auto",
+        row_bound: float | None = None,
+        center: bool | ArrayLike = True,
+        budget_split: dict[str, float] | None = None,
+        sketch_size: int | None = None,
+        below_noise: str = "error",
+        noise: str = "secure",
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.noise_variance = noise_variance
+        self.mechanism = mechanism
+        self.adjacency = adjacency
+        self.pair = pair
+        self.row_bound = row_bound
+        self.center = center
+        self.budget_split = budget_split
+        self.sketch_size = sketch_size
+        self.below_noise = below_noise
+        self.noise = noise
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Fit to the rows of ``X``, shape (n_samples, n_features), dense or sparse.
+
+        Raises
+        ------
+        DataError
+            When the rows cannot be used; nothing was released.
+        PrivacyError
+            When the wish cannot be met, the data set is too small for it, or fewer components stand
+            above the noise than were asked for; ``spent`` is the guarantee of what was released
+            before that was known, or ``None``.
+        """
+        del y
+        rows, count = rows_of(self, X)
+        return self._fit_rows(rows, count=count, progress=None)
+
+    def fit_rows(self, rows: RowSource, *, progress: RoundProgress | None = None) -> Self:
+        """Fit to rows read a block at a time, as often as the plan has rounds.
+
+        Parameters
+        ----------
+        rows : RowSource
+            For example ``eigenveil.io.open_rows(["a.parquet", "b.csv"])``; never held in memory.
+        progress : callable, optional
+            Told ``(release, n)`` after every n rows of a pass.
+        """
+        take_names(self, rows)
+        return self._fit_rows(rows, count=public_rows(rows, self.adjacency), progress=progress)
+
+    def _fit_rows(
+        self, rows: RowSource, *, count: int | None, progress: RoundProgress | None
+    ) -> Self:
+        check_noise(self.noise)
+        centre = public_centre(self.center, rows.features)
+        plan = make_mixture_plan(
+            features=rows.features,
+            rows=count,
+            n_components=self.n_components,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            mechanism=self.mechanism,
+            adjacency=self.adjacency,
+            pair=self.pair,
+            noise_variance=self.noise_variance,
+            row_bound=self.row_bound,
+            center=centre if centre is not None else bool(self.center),
+            budget_split=self.budget_split,
+            sketch_size=self.sketch_size,
+            below_noise=self.below_noise,
+        )
+        rounds = private_mixture(plan, stored_single=rows.single, public_centre=centre)
+        source = noise_source(self.random_state)
+        run = certified_run(plan, rounds, rows, source, progress=progress)
+        self._keep(plan, run.factors, run.certificate)
+        return self

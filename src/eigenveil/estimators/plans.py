@@ -1,0 +1,146 @@
+"""What every plan says: what is decided about a fit before any data is touched."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from functools import lru_cache
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from eigenveil.errors import DataError
+from eigenveil.privacy.budget import StepBudget, split_budget
+from eigenveil.privacy.certificate import plan_hash
+from eigenveil.privacy.gaussian import check_delta, check_epsilon
+from eigenveil.privacy.guarantee import ADJACENCIES, Adjacency
+from eigenveil.privacy.releases import NoiseKind, SamplingError, Statistic, lattice_error
+
+Step = Literal["scale", "centre", "moment", "variance", "tensor"]
+
+
+class BasePlan(BaseModel):
+    """What the plans of all tasks have in common.
+
+    ``centred`` is "private", "public" or "no"; ``shares`` divide the budget over the steps that are
+    taken; ``sketch_size`` is the number of columns of a
+    sketch; ``rows`` is the public number of rows under replace-one, else ``None``; ``noise_draws``
+    is how many draws of lattice noise make up a released value.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    features: int
+    n_components: int
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    row_bound: float | None
+    centred: Literal["private", "public", "no"]
+    shares: dict[Step, float]
+    sketch_size: int
+    rows: int | None = None
+    noise_draws: int = 1
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the plan's canonical JSON."""
+        return plan_hash(self.model_dump(mode="json"))
+
+    @property
+    def pure(self) -> bool:
+        """Whether every release must be pure epsilon."""
+        return self.delta == 0
+
+    @property
+    @abstractmethod
+    def fewest_rows(self) -> int:
+        """With fewer rows than this nothing is released."""
+
+    @abstractmethod
+    def kind(self, step: Step) -> NoiseKind:
+        """The noise of a step."""
+
+    @abstractmethod
+    def step_of(self, statistic: Statistic) -> Step | None:
+        """The step that releases a statistic, if one does."""
+
+    @abstractmethod
+    def released_values(self) -> int:
+        """Number of coordinates of all releases together, rounded up."""
+
+    @property
+    def pure_steps(self) -> frozenset[Step]:
+        """Steps whose noise is not Gaussian."""
+        return frozenset(step for step in self.shares if self.kind(step) != "gaussian")
+
+    @property
+    def mixed(self) -> bool:
+        """Whether some steps have Gaussian noise and others pure noise."""
+        return 0 < len(self.pure_steps) < len(self.shares)
+
+    def budgets(self) -> dict[Step, StepBudget]:
+        """What each step may spend."""
+        error = lattice_error(self.released_values(), steps_a_scale=2.0**26, draws=self.noise_draws)
+        return dict(
+            _divided(tuple(self.shares.items()), self.epsilon, self.delta, self.pure_steps, error)
+        )
+
+    def _taken(self, step: Step | None) -> Step | None:
+        return step if step in self.shares else None
+
+
+@lru_cache(maxsize=64)
+def _divided(
+    shares: tuple[tuple[Step, float], ...],
+    epsilon: float,
+    delta: float,
+    pure: frozenset[str],
+    error: SamplingError,
+) -> tuple[tuple[Step, StepBudget], ...]:
+    """Steps and what they may spend; remembered, for mixed noise takes seconds to divide."""
+    budgets = split_budget(
+        {str(step): share for step, share in shares},
+        epsilon=epsilon,
+        delta=delta,
+        pure_steps=pure,
+        error=error,
+    )
+    return tuple((step, budgets[step]) for step, _ in shares)
+
+
+def check_wish(epsilon: float, delta: float, adjacency: str) -> None:
+    """Raise where a privacy wish cannot be one."""
+    check_epsilon(epsilon)
+    check_delta(delta)
+    check_choice("adjacency", adjacency, ADJACENCIES)
+
+
+def check_row_bound(row_bound: float | None) -> None:
+    """Raise where a public bound is no positive number."""
+    if row_bound is not None and not (math.isfinite(row_bound) and row_bound > 0):
+        raise DataError(
+            f"row_bound = {row_bound!r} is not a positive finite number.",
+            hint="Give a public bound on the norm of a row, in the data's units, or None.",
+        )
+
+
+def check_components(n_components: int, features: int) -> None:
+    """Raise where there cannot be so many components."""
+    if not 1 <= n_components <= features:
+        raise DataError(
+            f"n_components = {n_components} must be between 1 and the number of features, "
+            f"{features}.",
+            hint="Ask for fewer components, or check which columns are read.",
+            code="too-many-components",
+        )
+
+
+def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Raise where a value is none of a parameter's choices."""
+    if value not in allowed:
+        raise DataError(
+            f"{name} = {value!r} is not one of {', '.join(repr(a) for a in allowed)}.",
+            hint="Choose one of these.",
+            code="bad-choice",
+        )

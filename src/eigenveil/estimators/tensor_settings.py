@@ -1,0 +1,350 @@
+"""What a fit of a mixture or of topics is asked to do: frozen before any data is touched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import model_validator
+
+from eigenveil.errors import DataError, PrivacyError
+from eigenveil.estimators.plans import (
+    BasePlan,
+    Step,
+    check_choice,
+    check_components,
+    check_row_bound,
+    check_wish,
+)
+from eigenveil.noise.cube import tensor_size
+from eigenveil.privacy.releases import NoiseKind, Statistic
+
+TensorMechanism = Literal["gaussian", "vector"]
+TENSOR_MECHANISMS: tuple[TensorMechanism, ...] = get_args(TensorMechanism)
+PairForm = Literal["full", "sketch"]
+PAIR_FORMS: tuple[PairForm, ...] = get_args(PairForm)
+
+# Up to so many features the pair moment is a matrix, beyond it is sketched.
+FULL_UP_TO = 1000
+# "auto" looks for at most so many components.
+_MOST_COMPONENTS = 32
+# Norm histograms hold 322 values each, of which a fit releases at most three.
+_HISTOGRAMS = 3 * 330
+# Shares of the budget: of all histograms of norms, and of the centre, which need not be good, since
+# any point near the rows will do.
+_SCALE_SHARE, _CENTRE_SHARE = 0.06, 0.04
+# The same of both histograms of documents' norms.
+_DOCUMENT_SCALE_SHARE = 0.04
+# The pair moment's part of what is left. Its noise grows with the features, the tensor's with the
+# components only; measured, 0.7 is best or within 2 % of it from D = 2 K on (``make bench``), and a
+# half where the tensor's is vector noise.
+_PAIR = 0.7
+_VECTOR_PAIR = 0.5
+
+
+class TensorPlan(BasePlan):
+    """What the plans of mixtures and topics have in common.
+
+    ``n_components`` is the largest number there can be where ``auto_components`` is set. ``pair``
+    says in which form the pair moment is released; ``mechanism`` is the noise of the tensor.
+    """
+
+    mechanism: TensorMechanism
+    pair: PairForm
+    auto_components: bool = False
+    below_noise: Literal["error", "keep"] = "error"
+
+    @property
+    def fewest_rows(self) -> int:
+        """As many as components; one where they are counted."""
+        return 1 if self.auto_components else self.n_components
+
+    def kind(self, step: Step) -> NoiseKind:
+        """The noise of a step."""
+        if step == "tensor" and self.mechanism == "vector":
+            return "vector"
+        if not self.pure:
+            return "gaussian"
+        if step == "scale":
+            return "laplace"
+        if step == "moment" and self.pair == "full":
+            return "wishart"
+        return "vector"
+
+    def released_values(self) -> int:
+        """Number of coordinates of all releases together, rounded up.
+
+        Those of a tensor count for what their sampling costs (``releases.lattice_error``): less
+        than twice as much in Gaussian noise, and in shares of vector noise less than five times 64
+        more.
+        """
+        d, tensor = self.features, tensor_size(self.n_components)
+        pair = d * self.sketch_size if self.pair == "sketch" else d * (d + 1) // 2
+        tensor = 5 * (tensor + 64) if self.mechanism == "vector" else 2 * tensor
+        return pair + tensor + d + _HISTOGRAMS
+
+
+class MixturePlan(TensorPlan):
+    """A mixture of spherical Gaussians.
+
+    ``noise_variance`` is public, in the data's units squared, or ``None``: found from the release.
+    """
+
+    task: Literal["gaussian-mixture"] = "gaussian-mixture"
+    noise_variance: float | None = None
+
+    def step_of(self, statistic: Statistic) -> Step | None:
+        """The step that releases a statistic, if one does."""
+        steps: dict[Statistic, Step] = {
+            "norm-histogram": "scale",
+            "row-sum": "centre",
+            "sketch" if self.pair == "sketch" else "second-moment": "moment",
+            "third-moment": "tensor",
+        }
+        return self._taken(steps.get(statistic))
+
+
+class TopicPlan(TensorPlan):
+    """Single-topic documents; ``features`` is the size of the vocabulary.
+
+    ``clip_documents``: contributions are clipped at a released quantile of their norms.
+    """
+
+    task: Literal["topic-model"] = "topic-model"
+    clip_documents: bool = True
+
+    @model_validator(mode="after")
+    def _needs_no_centre(self) -> Self:
+        if self.centred != "no" or ("scale" in self.shares) != self.clip_documents:
+            raise ValueError("documents have no centre, and a scale only to be clipped at")
+        return self
+
+    def step_of(self, statistic: Statistic) -> Step | None:
+        """The step that releases a statistic, if one does."""
+        steps: dict[Statistic, Step] = {
+            "norm-histogram": "scale",
+            "document-sketch" if self.pair == "sketch" else "document-pairs": "moment",
+            "document-triples": "tensor",
+        }
+        return self._taken(steps.get(statistic))
+
+
+def make_mixture_plan(
+    *,
+    features: int,
+    rows: int | None,
+    n_components: int | str,
+    epsilon: float,
+    delta: float,
+    mechanism: str,
+    adjacency: str,
+    pair: str,
+    noise_variance: float | None,
+    row_bound: float | None,
+    center: bool | NDArray[np.float64],
+    budget_split: dict[str, float] | None,
+    sketch_size: int | None,
+    below_noise: str = "error",
+    noise_draws: int = 1,
+) -> MixturePlan:
+    """Check every parameter and settle every choice.
+
+    Raises
+    ------
+    PrivacyError, DataError
+        Naming the parameter and what it may be.
+    """
+    check_row_bound(row_bound)
+    centred = "public" if isinstance(center, np.ndarray) else "private" if center else "no"
+    if noise_variance is not None and not (_is_finite(noise_variance) and noise_variance >= 0):
+        raise DataError(
+            f"noise_variance = {noise_variance!r} is not a number from 0.",
+            hint="Give the public variance of every feature within a component, or None.",
+        )
+    common = _common(
+        features=features,
+        n_components=n_components,
+        epsilon=epsilon,
+        delta=delta,
+        mechanism=mechanism,
+        adjacency=adjacency,
+        pair=pair,
+        sketch_size=sketch_size,
+        below_noise=below_noise,
+    )
+    seen = centred == "private" and common["pair"] == "full"
+    if common["n_components"] == features and noise_variance is None and not seen:
+        raise DataError(
+            f"With as many components as features ({features}) the noise variance can only be "
+            "found about the rows' own centre, and not from a sketch.",
+            hint="Give noise_variance, center=True with pair='full', or fewer components.",
+            code="too-many-components",
+        )
+    steps: dict[Step, float] = {"scale": _SCALE_SHARE}
+    if centred == "private":
+        steps["centre"] = _CENTRE_SHARE
+    return MixturePlan(
+        **common,
+        row_bound=row_bound,
+        centred=centred,
+        noise_variance=noise_variance,
+        rows=rows if adjacency == "replace-one" else None,
+        noise_draws=noise_draws,
+        shares=_shares(_usual_shares(common, steps), budget_split),
+    )
+
+
+def make_topic_plan(
+    *,
+    features: int,
+    rows: int | None,
+    n_components: int | str,
+    epsilon: float,
+    delta: float,
+    mechanism: str,
+    adjacency: str,
+    pair: str,
+    budget_split: dict[str, float] | None,
+    sketch_size: int | None,
+    clip_documents: bool = True,
+    below_noise: str = "error",
+    noise_draws: int = 1,
+) -> TopicPlan:
+    """Check every parameter and settle every choice.
+
+    Raises
+    ------
+    PrivacyError, DataError
+        Naming the parameter and what it may be.
+    """
+    common = _common(
+        features=features,
+        n_components=n_components,
+        epsilon=epsilon,
+        delta=delta,
+        mechanism=mechanism,
+        adjacency=adjacency,
+        pair=pair,
+        sketch_size=sketch_size,
+        below_noise=below_noise,
+    )
+    steps: dict[Step, float] = {"scale": _DOCUMENT_SCALE_SHARE} if clip_documents else {}
+    return TopicPlan(
+        **common,
+        row_bound=None,
+        centred="no",
+        rows=rows if adjacency == "replace-one" else None,
+        noise_draws=noise_draws,
+        clip_documents=bool(clip_documents),
+        shares=_shares(_usual_shares(common, steps), budget_split),
+    )
+
+
+def _common(
+    *,
+    features: int,
+    n_components: int | str,
+    epsilon: float,
+    delta: float,
+    mechanism: str,
+    adjacency: str,
+    pair: str,
+    sketch_size: int | None,
+    below_noise: str,
+) -> dict[str, Any]:
+    """The settled fields that mixtures and topics share."""
+    check_wish(epsilon, delta, adjacency)
+    check_choice("mechanism", mechanism, ("auto", *TENSOR_MECHANISMS))
+    check_choice("pair", pair, ("auto", *PAIR_FORMS))
+    check_choice("below_noise", below_noise, ("error", "keep"))
+    if mechanism == "auto":
+        mechanism = "vector" if delta == 0 else "gaussian"
+    if mechanism == "gaussian" and delta == 0:
+        raise PrivacyError(
+            "mechanism='gaussian' cannot give delta = 0.",
+            hint="Use mechanism='vector' (or 'auto') for pure epsilon, or a delta above 0.",
+            code="pure-needs-pure-mechanism",
+        )
+    auto = n_components == "auto"
+    if isinstance(n_components, str):
+        check_choice("n_components", n_components, ("auto",))
+        count = min(max(1, features - 1), _MOST_COMPONENTS)
+    else:
+        _check_whole("n_components", n_components)
+        check_components(n_components, features)
+        count = n_components
+    if pair == "auto":
+        pair = "full" if features <= FULL_UP_TO else "sketch"
+    sketch_size = 4 * count if sketch_size is None else sketch_size
+    _check_whole("sketch_size", sketch_size)
+    if auto and sketch_size >= 1:
+        count = min(count, sketch_size)
+    elif sketch_size < count:
+        raise DataError(
+            f"sketch_size = {sketch_size} is less than n_components = {count}.",
+            hint="Use at least n_components; 4 times as many is usual.",
+        )
+    return {
+        "features": features,
+        "n_components": count,
+        "auto_components": auto,
+        "epsilon": float(epsilon),
+        "delta": float(delta),
+        "mechanism": mechanism,
+        "adjacency": adjacency,
+        "pair": pair,
+        "sketch_size": min(features, sketch_size),
+        "below_noise": below_noise,
+    }
+
+
+def _check_whole(name: str, value: object) -> None:
+    """Raise where a number of things is no whole number."""
+    if not isinstance(value, Integral):
+        raise DataError(
+            f"{name} = {value!r} is not a whole number.",
+            hint="Give a whole number, or leave the parameter out.",
+            code="bad-choice",
+        )
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, Real) and math.isfinite(value)
+
+
+def _usual_shares(common: Mapping[str, Any], steps: Mapping[Step, float]) -> dict[Step, float]:
+    """Shares of mu squared, of epsilon where all is pure; they add up to 1."""
+    pair = _PAIR if common["mechanism"] == "gaussian" else _VECTOR_PAIR
+    rest = 1.0 - math.fsum(steps.values())
+    return {**steps, "moment": pair * rest, "tensor": (1.0 - pair) * rest}
+
+
+def _shares(usual: Mapping[Step, float], wished: Mapping[str, float] | None) -> dict[Step, float]:
+    """Shares of the steps that this fit takes, adding up to 1."""
+    given: dict[Step, float] = dict(usual)
+    if wished is not None and not isinstance(wished, Mapping):
+        raise DataError(
+            f"budget_split = {wished!r} is not a dict.",
+            hint=f"Give every step a share: {', '.join(usual)}.",
+            code="bad-choice",
+        )
+    for step, share in (wished or {}).items():
+        check_choice("a step of budget_split", step, tuple(usual))
+        if not (_is_finite(share) and share > 0):
+            raise PrivacyError(
+                f"budget_split[{step!r}] = {share!r} is not a positive number.",
+                hint="Shares are relative: {'moment': 0.6, 'tensor': 0.4}, for example.",
+            )
+    if wished is not None:
+        if missing := [step for step in usual if step not in wished]:
+            raise PrivacyError(
+                f"budget_split gives {missing[0]!r} nothing, and this fit releases it.",
+                hint=f"Give every step a share: {', '.join(usual)}.",
+            )
+        given = {step: wished[step] for step in usual}
+    total = math.fsum(given.values())
+    return {step: share / total for step, share in given.items()}

@@ -1,0 +1,265 @@
+"""A private single-topic model as a generator of rounds: pair moment, triple moment.
+
+A document's contributions are bounded whatever its length; but only one that repeats a single word
+reaches the bound, and one of a hundred different words stays a hundred times below it. So how far
+they reach is released first, and contributions are clipped there: the noise is that of what real
+documents contribute.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.estimators.plans import Step
+from eigenveil.estimators.polish import TopicMoments, polished_topics
+from eigenveil.estimators.rounds import Answers, Round, RoundState
+from eigenveil.estimators.tensor_settings import TopicPlan
+from eigenveil.estimators.whitening import (
+    Bulk,
+    PairMoment,
+    Recovered,
+    check_rank,
+    full_pair,
+    recover,
+    sketched_pair,
+)
+from eigenveil.moments.document_sums import (
+    ClippedSum,
+    DocumentNorms,
+    DocumentPairs,
+    DocumentSketch,
+)
+from eigenveil.moments.document_triples import DocumentTriples
+from eigenveil.moments.release import Release
+from eigenveil.noise.edges import deviation
+from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.releases import Sharing
+
+# Contributions above this quantile of their norms are clipped, if that takes off half or more.
+_QUANTILE, _WORTH_IT = 0.99, 0.5
+_SMALLEST_CLIP = 2.0**-12
+# Mean squared norm of the pairs of documents of three different words.
+_OF_THREE_WORDS = 1.0 / 6.0
+
+_State = RoundState[TopicPlan]
+
+
+@dataclass(frozen=True)
+class TopicFactors:
+    """The result: everything in it is computed from releases.
+
+    Attributes
+    ----------
+    topics : array of shape (K, D)
+        Probabilities of the words, a row a topic.
+    weights : array of shape (K,)
+        Shares of the documents; they add up to 1, the largest first.
+    strengths : array
+        Leading eigenvalues of the pair moment (singular values of a sketch).
+    noise_floor : float
+        What of these noise alone would show.
+    above_noise : int
+        How many of them stand clearly above it.
+    converged : bool
+    """
+
+    topics: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    strengths: NDArray[np.float64]
+    noise_floor: float
+    above_noise: int
+    converged: bool
+
+
+def private_topics(
+    plan: TopicPlan,
+    *,
+    budgets: Mapping[Step, StepBudget] | None = None,
+    sharing: Mapping[Step, Sharing] | None = None,
+) -> Generator[Round, Answers, TopicFactors]:
+    """The rounds of a fit.
+
+    Raises
+    ------
+    PrivacyError
+        When the pair moment shows fewer topics than were asked for.
+    """
+    state = _State(plan, False, dict(budgets or {}), dict(sharing or {}))
+    pairs = yield from _pairs(state)
+    pair = _leading(plan, pairs)
+    check_rank(pair, wanted=_wanted(plan))
+    clip, _ = yield from _clip(state, "norms of triples", DocumentTriples(pair.basis))
+    triples = DocumentTriples(pair.basis, clip=clip)
+    answers = yield (state.ask("tensor", "triple moment", triples),)
+    triple = _Moment(answers["triple moment"], triples.unit)
+    found = recover(pair, triple.values, rows=state.rows)
+    topics, weights = _as_probabilities(found, pair, sparse=plan.pair == "sketch")
+    if plan.pair == "full":
+        moments = TopicMoments(
+            pair=pairs.values,
+            basis=pair.basis,
+            triple=triple.values,
+            pair_noise=deviation(pairs.noise, plan.features),
+            triple_noise=deviation(triple.noise, topics.shape[0]),
+            # every document's pairs add up to 1
+            rows=state.rows or max(1.0, float(np.sum(pairs.values))),
+            words=_words(pairs.square),
+        )
+        topics, weights = polished_topics(moments, topics, weights)
+        order = np.argsort(-weights, kind="stable")
+        topics, weights = topics[order], weights[order]
+    return TopicFactors(
+        topics=topics,
+        weights=weights,
+        strengths=pair.strengths,
+        noise_floor=pair.floor,
+        above_noise=pair.above,
+        converged=found.converged,
+    )
+
+
+class _Moment:
+    """A released moment in documents: the units in which it was released are taken out.
+
+    ``square`` is the mean squared norm of a document's part, and ``test`` the public matrix that a
+    sketch was multiplied by.
+    """
+
+    def __init__(
+        self,
+        release: Release,
+        unit: float,
+        *,
+        square: float = 0.0,
+        test: NDArray[np.float64] | None = None,
+    ) -> None:
+        self.values = release.values * unit
+        noise = release.record.noise
+        self.noise = noise.model_copy(update={"scale": noise.scale * unit})
+        self.square, self.test = square, test
+
+
+def _clip(
+    state: _State, name: str, contributions: ClippedSum
+) -> Generator[Round, Answers, tuple[float, float]]:
+    """Where contributions are to be clipped, and their mean square; 1 where nothing is released."""
+    if not state.plan.clip_documents:
+        return 1.0, _OF_THREE_WORDS
+    norms = DocumentNorms(contributions, with_count=state.with_count)
+    answers = yield (state.ask("scale", name, norms, share=0.5),)
+    scale = state.read(answers[name])
+    if not scale.found:
+        return 1.0, _OF_THREE_WORDS
+    clip = min(1.0, scale.quantile(_QUANTILE))
+    square = clip**2 * scale.mean_energy(clip)
+    # for less gain the bias is not worth it: repeated words would count for less
+    return (max(_SMALLEST_CLIP, clip) if clip <= _WORTH_IT else 1.0), square
+
+
+def _wanted(plan: TopicPlan) -> int | None:
+    """How many topics must stand above the noise; ``None``: at least one."""
+    if plan.auto_components:
+        return None
+    return plan.n_components if plan.below_noise == "error" else 0
+
+
+def _pairs(state: _State) -> Generator[Round, Answers, _Moment]:
+    """The pair moment in the plan's form."""
+    plan = state.plan
+    if plan.pair == "full":
+        options: dict[str, Any] = {
+            "nuclear": plan.kind("moment") == "wishart",
+            "extra_bits": state.coarser("double"),
+        }
+        whole = DocumentPairs(plan.features, **options)
+        clip, square = yield from _clip(state, "norms of pairs", whole)
+        pairs = DocumentPairs(plan.features, clip=clip, **options)
+        answers = yield (state.ask("moment", "pair moment", pairs),)
+        return _Moment(answers["pair moment"], clip, square=square)
+    sketch = DocumentSketch(plan.features, plan.sketch_size)
+    clip, square = yield from _clip(state, "norms of pairs", sketch)
+    sketch = DocumentSketch(plan.features, plan.sketch_size, clip=clip)
+    answers = yield (state.ask("moment", "pair moment", sketch),)
+    return _Moment(answers["pair moment"], clip, square=square, test=sketch.signs)
+
+
+def _leading(plan: TopicPlan, pairs: _Moment) -> PairMoment:
+    """The leading part of the pair moment."""
+    count = None if plan.auto_components else plan.n_components
+    if pairs.test is not None:
+        return sketched_pair(
+            pairs.values,
+            pairs.test,
+            pairs.noise,
+            Bulk(0.0),
+            components=count,
+            most=plan.n_components,
+        )
+    return full_pair(
+        pairs.values,
+        pairs.noise,
+        Bulk(0.0, sampling=_sampling(pairs)),
+        components=count,
+        most=plan.n_components,
+    )
+
+
+def _words(square: float) -> float:
+    """Length of documents of different words whose pairs have this mean squared norm."""
+    return max(3.0, 0.5 + math.sqrt(0.25 + 1.0 / max(square, 1e-12)))
+
+
+def _sampling(pairs: _Moment) -> float:
+    """Variance that sampling gives to an entry of the pair moment, as if to all alike.
+
+    All entries together have at most the squared norms of the documents' parts; frequent words
+    count for what they weigh.
+    """
+    frequencies = pairs.values.sum(axis=1)
+    size, total = frequencies.size, float(np.sum(frequencies))
+    if total <= 0:
+        return 0.0
+    own = size * size * deviation(pairs.noise, size) ** 2 / 2.0  # what the noise adds to squares
+    squares = float(np.sum(frequencies**2)) - own
+    uneven = max(1.0, squares * size / total**2)
+    return float(pairs.square * total * uneven / (size * size))
+
+
+def _as_probabilities(
+    found: Recovered, pair: PairMoment, *, sparse: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Topics as probability vectors, and their shares of the documents.
+
+    A topic's entries add up to 1, which gives its length without the triple moment's eigenvalue
+    and, with the pair moment, its share. Where there are many more words than a topic has
+    (``sparse``), what noise adds to all others is taken off by projecting onto the probabilities;
+    otherwise what is negative becomes 0, as in paper 001.
+    """
+    directions = found.seen @ pair.basis.T
+    lengths = directions.sum(axis=1)
+    if sparse:
+        scaled = directions / np.where(lengths > 0, lengths, 1.0)[:, None]
+        directions = np.where((lengths > 0)[:, None], _on_simplex(scaled), directions)
+    topics = np.maximum(directions, 0.0)
+    sums = topics.sum(axis=1)
+    uniform = np.full(topics.shape[1], 1.0 / topics.shape[1])
+    topics = np.where(sums[:, None] > 0, topics / np.where(sums > 0, sums, 1.0)[:, None], uniform)
+    shares = np.where(lengths > 0, lengths**2, 1.0) * found.counts
+    order = np.argsort(-shares, kind="stable")
+    return topics[order], shares[order] / float(np.sum(shares))
+
+
+def _on_simplex(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The nearest probability vector to each row (Duchi et al. 2008)."""
+    descending = -np.sort(-rows, axis=1)
+    excess = np.cumsum(descending, axis=1) - 1.0
+    number = np.arange(1, rows.shape[1] + 1)
+    last = np.sum(descending - excess / number > 0, axis=1) - 1
+    level = excess[np.arange(rows.shape[0]), last] / (last + 1)
+    return np.asarray(np.maximum(rows - level[:, None], 0.0))

@@ -1,0 +1,190 @@
+"""PrivateTopicModel: the scikit-learn estimator of one collection of documents."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from eigenveil.estimators.driver import RoundProgress, certified_run
+from eigenveil.estimators.fitted_topics import FittedTopics
+from eigenveil.estimators.inputs import check_noise, public_rows, rows_of, take_names
+from eigenveil.estimators.stored import noise_source
+from eigenveil.estimators.tensor_settings import make_topic_plan
+from eigenveil.estimators.topic_pipeline import private_topics
+from eigenveil.moments.documents import as_documents
+from eigenveil.moments.source import RowSource
+
+
+class PrivateTopicModel(FittedTopics):
+    """Differentially private single-topic model, by orthogonal tensor decomposition.
+
+    Each document has one topic, from which its words are drawn independently. All words of a
+    document are used, whatever its length, and a document counts as much as any other; how often
+    pairs and triples of words occur together is released with noise. The guarantee protects whole
+    documents.
+
+    Parameters
+    ----------
+    n_components : int or "auto", default="auto"
+        Topics, at most the number of words; "auto": as many as stand above the noise, at most 32.
+    epsilon : float, default=1.0
+        Privacy wish, > 0.
+    delta : float, default=1e-6
+        Privacy wish, 0 <= delta < 1; 0 asks for pure epsilon.
+    mechanism : {"auto", "gaussian", "vector"}, default="auto"
+        Noise of the triples. "gaussian": isometric Gaussian noise (AGN of paper 001). "vector":
+        density exp(-epsilon |E|_F) (AVN), pure epsilon; with ``delta=0`` that of the pairs is pure
+        too. "auto": "vector" if ``delta=0``, else "gaussian".
+    adjacency : {"add-remove", "replace-one"}, default="add-remove"
+        Which collections are neighbours: one document more or less, or one changed (their number
+        then being public).
+    pair : {"auto", "full", "sketch"}, default="auto"
+        How the pairs are released: D x D, or as a sketch of D x ``sketch_size``. "auto": a sketch
+        beyond 1000 words.
+    clip_documents : bool, default=True
+        Whether contributions are clipped at a released quantile of their norms: that takes most of
+        the noise off documents of more than a few words. False: all count in full, and nothing is
+        released before the pairs.
+    budget_split : dict, default=None
+        Shares of the steps "scale" (norms, if documents are clipped), "moment" (pairs) and "tensor"
+        (triples).
+    sketch_size : int, default=None
+        Columns of the sketch; by default 4 times ``n_components``.
+    below_noise : {"error", "keep"}, default="error"
+        What to do when fewer topics than were asked for show more than noise alone does on average.
+    noise : {"secure"}, default="secure"
+        Noise from a cryptographic generator keyed by the operating system.
+    random_state : int, Generator or RandomState, default=None
+        For tests and reproductions: the noise is reproducible and the guarantee is not certified.
+
+    Attributes
+    ----------
+    topics_ : ndarray of shape (n_components, n_features)
+        Probabilities of the words; rows add up to 1.
+    components_ : ndarray
+        The same.
+    weights_ : ndarray of shape (n_components,)
+        Shares of the documents, the largest first; they add up to 1.
+    n_components_ : int
+    strengths_ : ndarray
+        Leading eigenvalues of the pair moment; singular values of a sketch.
+    noise_floor_ : float
+        What of the last component noise alone would show, about once in a hundred times.
+    above_noise_ : int
+        How many components stand clearly above the noise.
+    converged_ : bool
+        Whether every power iteration converged.
+    guarantee_ : Guarantee
+        What was promised, to whom, and how it is computed.
+    certificate_ : Certificate
+        The recorded releases, from which the guarantee can be recomputed.
+
+    References
+    ----------
+    Anandkumar, Ge, Hsu, Kakade, Telgarsky (2014), JMLR 15. Paper 001, algorithms 4 and 5; the
+    design's privacy.md, sections 2 to 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from eigenveil import PrivateTopicModel
+    >>> rng = np.random.default_rng(0)
+    >>> topics = np.repeat(np.eye(3), 4, axis=1) / 4
+    >>> X = rng.multinomial(20, topics[rng.integers(3, size=5000)])
+    >>> model = PrivateTopicModel(n_components=3, epsilon=1.0, delta=1e-6).fit(X)
+    >>> model.topics_.shape
+    (3, 12)
+    >>> bool(abs(model.topics_.sum(axis=1) - 1.0).max() < 1e-9)
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int | str = "auto",
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        mechanism: str = "auto",
+        adjacency: str = "add-remove",
+        pair: str = "auto",
+        clip_documents: bool = True,
+        budget_split: dict[str, float] | None = None,
+        sketch_size: int | None = None,
+        below_noise: str = "error",
+        noise: str = "secure",
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mechanism = mechanism
+        self.adjacency = adjacency
+        self.pair = pair
+        self.clip_documents = clip_documents
+        self.budget_split = budget_split
+        self.sketch_size = sketch_size
+        self.below_noise = below_noise
+        self.noise = noise
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Fit to the documents of ``X``, shape (n_documents, n_words).
+
+        Parameters
+        ----------
+        X : array or sparse matrix
+            Word counts: whole numbers; every document at least 3 words long.
+
+        Raises
+        ------
+        DataError
+            When the counts cannot be used, naming document and word; nothing was released.
+        PrivacyError
+            When the wish cannot be met, or fewer topics stand above the noise than were asked for;
+            ``spent`` is the guarantee of what was released before, or ``None``.
+        """
+        del y
+        rows, count = rows_of(self, X)
+        return self._fit_rows(rows, count=count, progress=None)
+
+    def fit_rows(self, rows: RowSource, *, progress: RoundProgress | None = None) -> Self:
+        """Fit to documents read a block at a time, as often as the plan has rounds.
+
+        Parameters
+        ----------
+        rows : RowSource
+            Word counts, one document a row.
+        progress : callable, optional
+            Told ``(release, n)`` after every n documents of a pass.
+        """
+        take_names(self, rows)
+        documents = as_documents(rows)
+        count = public_rows(documents, self.adjacency)
+        return self._fit_rows(documents, count=count, progress=progress)
+
+    def _fit_rows(
+        self, rows: RowSource, *, count: int | None, progress: RoundProgress | None
+    ) -> Self:
+        check_noise(self.noise)
+        plan = make_topic_plan(
+            features=rows.features,
+            rows=count,
+            n_components=self.n_components,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            mechanism=self.mechanism,
+            adjacency=self.adjacency,
+            pair=self.pair,
+            clip_documents=self.clip_documents,
+            budget_split=self.budget_split,
+            sketch_size=self.sketch_size,
+            below_noise=self.below_noise,
+        )
+        source = noise_source(self.random_state)
+        run = certified_run(
+            plan, private_topics(plan), as_documents(rows), source, progress=progress
+        )
+        self._keep(plan, run.factors, run.certificate)
+        return self

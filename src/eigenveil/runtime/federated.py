@@ -1,0 +1,183 @@
+"""What all estimators of many sites do: say a study, run it, keep what it released."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from eigenveil.errors import DataError
+from eigenveil.estimators.stored import noise_source, public_centre
+from eigenveil.estimators.tasks import Task
+from eigenveil.federation.ledger import Ledger
+from eigenveil.federation.study import Study, make_study
+from eigenveil.moments.source import RowSource
+from eigenveil.privacy.certificate import Certificate
+from eigenveil.privacy.guarantee import Guarantee
+from eigenveil.runtime.inprocess import Traffic
+from eigenveil.runtime.running import StudyProgress, run_study, site_rows
+
+
+class FederatedFit:
+    """Fitting to several sites that keep their rows; stands before a fitted model's class.
+
+    Attributes
+    ----------
+    views_, traffic_, study_, choice_, missing_
+        As each estimator describes them.
+    """
+
+    _TASK: ClassVar[Task]
+    _FOR_ONE: ClassVar[str]
+
+    n_components: int | str
+    epsilon: float
+    delta: float
+    protocol: str
+    collusion: int
+    dropouts: int
+    masks: str
+    adjacency: str
+    budget_split: dict[str, float] | None
+    sketch_size: int | None
+    neighbours: int | None
+    site_epsilon: Mapping[str, float] | None
+    expected_rows: int | None
+    random_state: Any
+
+    views_: dict[str, Guarantee]
+    traffic_: dict[str, Traffic]
+    study_: Study
+    choice_: str
+    missing_: dict[str, str]
+    _keep: Callable[[Any, Any, Certificate], None]
+
+    def fit(self, X: Sequence[ArrayLike] | Mapping[str, ArrayLike], y: object = None) -> Self:
+        """Fit to the rows (of a topic model: the documents' word counts) of several sites.
+
+        Parameters
+        ----------
+        X : sequence of arrays, or mapping of site name to array
+            Each of shape (n_s, n_features), dense, sparse or a frame; any row counts.
+
+        Raises
+        ------
+        DataError
+            Naming the site whose rows cannot be used.
+        PrivacyError
+            When the wish cannot be met, or the data are too few for it; ``spent`` is the guarantee
+            of what was released before that was known, or ``None``.
+        ProtocolError
+            When too few sites are left.
+        """
+        del y
+        return self.fit_rows(site_rows(X, for_one=self._FOR_ONE))
+
+    def fit_rows(
+        self,
+        rows: Mapping[str, RowSource],
+        *,
+        ledgers: Mapping[str, Ledger] | None = None,
+        progress: StudyProgress | None = None,
+    ) -> Self:
+        """Fit to sites' rows read a block at a time.
+
+        Parameters
+        ----------
+        rows : mapping of site name to RowSource
+        ledgers : mapping of site name to Ledger, optional
+            Each site's own, with a budget for the data set "default"; by default each site has a
+            new one with just this budget, thrown away afterwards.
+        progress : callable, optional
+            Told ``(step, sites)`` after every answer.
+        """
+        study = self.study_of(rows)
+        return self.fit_study(study, rows, ledgers=ledgers, progress=progress)
+
+    def study_of(self, rows: Mapping[str, RowSource]) -> Study:
+        """The study that the constructor's parameters say, over these sites' rows."""
+        first = next(iter(rows.values()), None)
+        if first is None:
+            raise DataError("There is no site.", hint="Give the rows of at least one site.")
+        own_fields = self._own_fields(first.features)
+        own = self.site_epsilon or {}
+        if unknown := set(own) - set(rows):
+            raise DataError(
+                f"site_epsilon names {sorted(unknown)[0]!r}, which is no site.",
+                hint=f"The sites are {', '.join(rows)}.",
+            )
+        return make_study(
+            name="fit",
+            task=self._TASK,
+            features=first.features if first.names is None else None,
+            columns=None if first.names is None else list(first.names),
+            components=self.n_components,
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            adjacency=self.adjacency,
+            protocol=self.protocol,
+            masks=self.masks,
+            collusion=self.collusion,
+            dropouts=self.dropouts,
+            neighbours=self.neighbours,
+            budget_split=self.budget_split,
+            sketch_size=self.sketch_size,
+            expected_rows=self.expected_rows,
+            sites=tuple({"name": name, "epsilon": own.get(name)} for name in rows),
+            **own_fields,
+        )
+
+    def fit_study(
+        self,
+        study: Study,
+        rows: Mapping[str, RowSource],
+        *,
+        ledgers: Mapping[str, Ledger] | None = None,
+        progress: StudyProgress | None = None,
+    ) -> Self:
+        """Run a study over its sites' rows; the study, not the constructor, says what is done."""
+        if study.task != self._TASK:
+            raise DataError(
+                f"The study's task is {study.task!r}; {type(self).__name__} fits {self._TASK!r}.",
+                hint="Use the estimator of the study's task.",
+                code="other-task",
+            )
+        for name in ("feature_names_in_", "n_features_in_"):
+            if hasattr(self, name):
+                delattr(self, name)
+        source = noise_source(self.random_state)
+        run = run_study(study, rows, source=source, ledgers=ledgers, progress=progress)
+        self.n_features_in_ = run.study.width
+        if run.outcome.columns is not None:
+            self.feature_names_in_ = np.array(run.outcome.columns, dtype=object)
+        self.study_ = run.study
+        self.choice_ = run.choice
+        self.traffic_ = run.traffic
+        self.missing_ = dict(run.outcome.missing)
+        self.views_ = run.certificate.guarantees()
+        self._keep(run.outcome.plan, run.outcome.factors, run.certificate)
+        return self
+
+    @abstractmethod
+    def _own_fields(self, features: int) -> dict[str, Any]:
+        """Fields of the study that only this task has."""
+
+
+def study_centre(center: object, features: int) -> bool | tuple[float, ...]:
+    """A constructor's ``center`` as a study says it.
+
+    Raises
+    ------
+    DataError
+        When it is not one finite number a feature.
+    """
+    centre = public_centre(center, features)
+    return bool(center) if centre is None else tuple(float(number) for number in centre)
+
+
+def number_or_none(value: float | None) -> float | None:
+    """A number as a plain float, where there is one."""
+    return None if value is None else float(value)

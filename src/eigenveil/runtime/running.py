@@ -1,0 +1,242 @@
+"""Studies over rows in one process: every site's own software, real messages, no network."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import _get_feature_names, check_array
+
+from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyError
+from eigenveil.federation.aggregator import Aggregator, Outcome
+from eigenveil.federation.choosing import choose_protocol
+from eigenveil.federation.helper import Helper
+from eigenveil.federation.ledger import Budget, Ledger
+from eigenveil.federation.messages import HELPER
+from eigenveil.federation.site import Site
+from eigenveil.federation.study import Study
+from eigenveil.federation.sums import Terms, active_sites
+from eigenveil.moments.source import ArrayRows, RowSource
+from eigenveil.moments.sparse import SparseRows
+from eigenveil.noise.source import RandomSource
+from eigenveil.privacy.accountant import compose
+from eigenveil.privacy.certificate import Certificate, Claim, make_certificate
+from eigenveil.runtime.inprocess import InProcess, Party, Traffic, carry
+
+DATA_SET = "default"
+StudyProgress = Callable[[str, int], None]
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """A finished study.
+
+    Attributes
+    ----------
+    study : Study
+        With the protocol that was run.
+    choice : str
+        Why that protocol, where the study did not name one.
+    outcome : Outcome
+    certificate : Certificate
+    traffic : dict of str to Traffic
+        Of each party.
+    """
+
+    study: Study
+    choice: str
+    outcome: Outcome
+    certificate: Certificate
+    traffic: dict[str, Traffic]
+
+
+def run_study(
+    study: Study,
+    rows: Mapping[str, RowSource],
+    *,
+    source: RandomSource,
+    ledgers: Mapping[str, Ledger] | None = None,
+    progress: StudyProgress | None = None,
+) -> StudyRun:
+    """Run a study over its sites' rows.
+
+    Parameters
+    ----------
+    source : RandomSource
+        Of the sites' noise.
+    ledgers : mapping of site to Ledger, optional
+        By default each site has a new one with just the study's budget, thrown away afterwards.
+    progress : callable, optional
+        Told ``(step, sites)`` after every answer.
+
+    Raises
+    ------
+    DataError, BudgetExceeded
+        Naming the site whose rows or ledger refuse.
+    PrivacyError
+        When the wish cannot be met, or the data are too few for it; ``spent`` is the guarantee of
+        what was released before.
+    ProtocolError
+        When too few sites are left.
+    """
+    _check_rows(study, rows)
+    choice = choose_protocol(study, study.width) if study.protocol == "auto" else None
+    settled = study if choice is None else study.changed(protocol=choice.protocol)
+    with _Ledgers(settled, ledgers) as books:
+        sites = {
+            name: Site(name=name, study=settled, rows=rows[name], ledger=books[name], source=source)
+            for name in active_sites(settled)
+        }
+        parties: dict[str, Party] = dict(sites)
+        terms = Terms(settled, settled.plan(settled.width, None))
+        if terms.mask_kind == "helper":
+            parties[HELPER] = Helper(settled)
+        transport = InProcess(parties)
+        try:
+            outcome = carry(Aggregator(settled, progress=progress).run(), transport)
+        except EigenveilError as error:
+            raise _for_the_owner(error, sites, settled) from None
+    return StudyRun(
+        study=settled,
+        choice="" if choice is None else choice.reason,
+        outcome=outcome,
+        certificate=_certificate(settled, terms, outcome, secure=source.secure),
+        traffic=transport.traffic,
+    )
+
+
+class _Ledgers:
+    """The sites' ledgers: their own, or new ones that are thrown away."""
+
+    def __init__(self, study: Study, given: Mapping[str, Ledger] | None) -> None:
+        self._study, self._given = study, given
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Mapping[str, Ledger]:
+        if self._given is not None:
+            return self._given
+        self._folder = tempfile.TemporaryDirectory(prefix="eigenveil-")
+        folder = Path(self._folder.name)
+        made = {}
+        for number, name in enumerate(active_sites(self._study)):
+            made[name] = Ledger(folder / f"{number}.ledger", durable=False)
+            made[name].set_budget(wished_budget(self._study))
+        return made
+
+    def __exit__(self, *_: object) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def wished_budget(study: Study) -> Budget:
+    """The budget that just covers a study."""
+    return Budget(
+        data_set=DATA_SET,
+        adjacency=study.adjacency,
+        epsilon=study.epsilon,
+        delta=study.delta,
+    )
+
+
+def site_rows(
+    X: Sequence[ArrayLike] | Mapping[str, ArrayLike], *, for_one: str
+) -> dict[str, RowSource]:
+    """Rows of each site, checked; columns of frames are matched by name.
+
+    Raises
+    ------
+    DataError
+        Naming the site; where X is one array, the estimator ``for_one`` data set.
+    """
+    if isinstance(X, Mapping):
+        named = {str(name): array for name, array in X.items()}
+    elif scipy.sparse.issparse(X) or (isinstance(X, np.ndarray) and X.ndim != 3):
+        raise DataError(
+            "X is one array, not one for each site.",
+            hint="Give a list of arrays, or a mapping of site names to arrays; for one data set "
+            f"use {for_one}.",
+        )
+    else:
+        named = {f"site{number}": array for number, array in enumerate(X, start=1)}
+    found: dict[str, RowSource] = {}
+    wanted: list[str] | None = None
+    for name, array in named.items():
+        columns = _get_feature_names(array)
+        if columns is not None and wanted is not None and set(columns) == set(wanted):
+            array = array[wanted]  # type: ignore[index]
+            columns = wanted
+        found[name] = _source(name, array, None if columns is None else [str(c) for c in columns])
+        wanted = wanted or (None if columns is None else list(columns))
+    return found
+
+
+def _source(name: str, array: Any, columns: list[str] | None) -> RowSource:
+    try:
+        checked = check_array(
+            array, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False
+        )
+    except (ValueError, TypeError) as error:
+        raise DataError(f"site {name}: {error}", hint="Mend that site's rows.") from None
+    if scipy.sparse.issparse(checked):
+        return SparseRows(checked, names=columns)
+    return ArrayRows(checked, names=columns, origin=f"site {name}")
+
+
+def _check_rows(study: Study, rows: Mapping[str, RowSource]) -> None:
+    names = {site.name for site in study.sites}
+    if missing := names - set(rows):
+        raise DataError(
+            f"There are no rows for site {sorted(missing)[0]!r} of the study.",
+            hint="Give rows for every site of the study.",
+            code="no-rows-for-site",
+        )
+    if strange := set(rows) - names:
+        raise DataError(
+            f"site {sorted(strange)[0]!r} is not in the study.",
+            hint=f"The study's sites are {', '.join(sorted(names))}.",
+            code="unknown-site",
+        )
+
+
+def _for_the_owner(
+    error: EigenveilError, sites: Mapping[str, Site], study: Study
+) -> EigenveilError:
+    """In one process the caller owns all rows: it may know what the aggregator must not."""
+    if isinstance(error, PrivacyError) and error.released:
+        error.spent = compose(error.released, delta=study.delta, adjacency=study.adjacency)
+    for name, site in sites.items():
+        trouble = site.trouble
+        if isinstance(trouble, DataError | BudgetExceeded):
+            message = trouble.message
+            if f"site {name}" not in message:
+                message = f"site {name}: {message}"
+            return type(trouble)(message, hint=trouble.hint, code=trouble.code)
+    return error
+
+
+def _certificate(study: Study, terms: Terms, outcome: Outcome, *, secure: bool) -> Certificate:
+    plan = outcome.plan
+    federation = terms.federation(outcome.taking_part)
+    return make_certificate(
+        software=f"eigenveil {version('eigenveil')}",
+        plan=plan.model_dump(mode="json"),
+        plan_hash=plan.hash,
+        secure=secure,
+        wish=Claim(
+            epsilon=study.epsilon,
+            delta=study.delta,
+            adjacency=study.adjacency,
+            view=federation.wished_view,
+        ),
+        releases=list(outcome.records),
+        reasons_not_certified=[],
+        federation=federation,
+        study=study.model_dump(mode="json"),
+    )
