@@ -5,10 +5,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from benchmarks import federated, speed, utility
+from benchmarks import federated, speed, tensors, utility
 from benchmarks.report import Report
 
-PARTS = {"speed": speed.run, "utility": utility.run, "federated": federated.run}
+PARTS = {
+    "speed": speed.run,
+    "utility": utility.run,
+    "federated": federated.run,
+    "tensors": tensors.run,
+}
 
 
 def main(names: list[str]) -> None:

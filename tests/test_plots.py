@@ -1,10 +1,14 @@
 """Figures: axes in, axes out, the same bytes for the same model."""
 
+import copy
+from itertools import pairwise
+
 import numpy as np
+import pytest
 from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 
-from eigenveil import PrivatePCA, plots
+from eigenveil import PrivateGaussianMixture, PrivatePCA, PrivateTopicModel, plots
 
 ROWS = load_digits().data
 
@@ -32,3 +36,143 @@ def test_projection_says_that_it_shows_rows():
 def test_a_seeded_result_is_marked():
     model = PrivatePCA(2, random_state=np.random.default_rng(1)).fit(ROWS)
     assert "not certified" in plots.scree(model).get_title()
+
+
+# -- mixtures and topics
+
+
+def mixture_of(count, *, features=6, seed=0, **options):
+    rng = np.random.default_rng(seed)
+    means = 6.0 * rng.standard_normal((count, features))
+    rows = means[np.arange(4000) % count] + rng.standard_normal((4000, features))
+    return PrivateGaussianMixture(count, epsilon=2.0, **options).fit(rows)
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    return mixture_of(3)
+
+
+@pytest.fixture(scope="module")
+def topics():
+    rng = np.random.default_rng(1)
+    parts = np.repeat(np.eye(3), 4, axis=1) / 4
+    return PrivateTopicModel(3).fit(rng.multinomial(15, parts[np.arange(6000) % 3]))
+
+
+def stretched(model, count, **changes):
+    """The model with so many components as if it had found them."""
+    rng = np.random.default_rng(2)
+    other = copy.copy(model)
+    other.n_components_ = count
+    other.weights_ = np.sort(rng.dirichlet(np.ones(count)))[::-1]
+    other.strengths_ = np.sort(rng.exponential(size=count))[::-1]
+    other.noise_floor_ = 0.4
+    for name, value in changes.items():
+        setattr(other, name, value)
+    other.above_noise_ = int((other.strengths_ > other.noise_floor_).sum())
+    return other
+
+
+def boxes(axes):
+    """Where texts lie, in pixels."""
+    axes.figure.draw_without_rendering()
+    return [text.get_window_extent() for text in axes.texts]
+
+
+def test_strengths_under_the_noise_are_hollow(mixture, topics):
+    for model, draw in ((mixture, plots.mixture_strengths), (topics, plots.topic_strengths)):
+        axes = draw(model)
+        labels = [text.get_text() for text in axes.get_legend().get_texts()]
+        assert "what noise alone would show" in labels
+        assert "not usable" not in labels
+        axes = draw(stretched(model, 32), ax=Figure().subplots())
+        labels = [text.get_text() for text in axes.get_legend().get_texts()]
+        assert "not usable" in labels
+        drawn = {line.get_label(): len(line.get_xdata()) for line in axes.get_lines()}
+        assert drawn["not usable"] == np.sum(stretched(model, 32).strengths_ <= 0.4)
+        assert "epsilon = " in axes.get_title()
+
+
+def test_strengths_far_above_the_noise_still_show_it(mixture):
+    axes = plots.mixture_strengths(stretched(mixture, 5, noise_floor_=1e-4))
+    assert axes.get_yscale() == "symlog"
+    assert plots.mixture_strengths(stretched(mixture, 5)).get_yscale() == "linear"
+
+
+def test_a_mixture_shows_means_and_no_row(mixture):
+    axes = plots.mixture(mixture)
+    assert [text.get_text() for text in axes.texts] == ["1", "2", "3"]
+    assert len(axes.collections[0].get_offsets()) == 3
+    radii = {patch.get_radius() for patch in axes.patches}
+    assert radii == {np.sqrt(mixture.noise_variance_)}
+    assert axes.get_aspect() == 1.0
+    assert "how the means differ" in axes.get_xlabel()
+    assert "only" not in axes.get_title()
+    kept = stretched(mixture, 3, strengths_=np.array([2.0, 1.0, 0.1]))
+    assert "only 2 of 3 stand above the noise" in plots.mixture(kept).get_title()
+
+
+def test_numbers_of_many_components_do_not_lie_on_each_other(mixture):
+    rng = np.random.default_rng(3)
+    found = boxes(plots.mixture(stretched(mixture, 32, means_=rng.standard_normal((32, 40)))))
+    assert len(found) == 32
+    for index, one in enumerate(found):
+        for other in found[:index]:
+            wide = min(one.x1, other.x1) - max(one.x0, other.x0)
+            high = min(one.y1, other.y1) - max(one.y0, other.y0)
+            assert min(wide, high) < 3  # pixels: at most their margins touch
+
+
+def test_one_component_or_feature_can_be_drawn(mixture):
+    for count, features in ((1, 6), (3, 1)):
+        means = np.arange(float(count * features)).reshape(count, features)
+        axes = plots.mixture(stretched(mixture, count, means_=means))
+        assert len(axes.texts) == count
+    assert (
+        plots.mixture(stretched(mixture, 1, means_=np.ones((1, 6)))).get_xlabel() == "direction 1"
+    )
+
+
+def test_topics_have_a_panel_each(topics):
+    words = [f"word{i}" for i in range(12)]
+    panels = plots.topics(topics, words, n_words=4)
+    assert len(panels) == 3
+    for index, axes in enumerate(panels):
+        shown = [label.get_text() for label in axes.get_yticklabels()]
+        assert shown == topics.top_words(words, 4)[index]
+        assert axes.get_title(loc="left").startswith(f"topic {index + 1} (")
+    own = Figure()
+    assert plots.topics(topics, fig=own)[0].figure is own
+
+
+def test_long_words_and_many_topics_fit(topics):
+    rng = np.random.default_rng(4)
+    words = [f"$internationalisation_{i}" for i in range(50)]
+    many = stretched(topics, 32, topics_=rng.dirichlet(np.full(50, 0.1), size=32))
+    panels = plots.topics(many, words)
+    assert len(panels) == 32
+    figure = panels[0].figure
+    figure.draw_without_rendering()
+    size = figure.bbox
+    for axes in panels:
+        labels = [label for label in axes.get_yticklabels() if label.get_text()]
+        ends = [label.get_window_extent() for label in labels]
+        assert all(len(label.get_text()) <= 22 for label in labels)
+        assert all(end.x0 >= size.x0 for end in ends)
+        assert all(one.y0 >= other.y1 - 1 for one, other in pairwise(ends))
+        assert axes.get_window_extent().width > 40
+
+
+def test_the_same_model_gives_the_same_bytes(mixture, topics, tmp_path):
+    for draw, model in (
+        (plots.mixture, mixture),
+        (plots.mixture_strengths, mixture),
+        (plots.topics, topics),
+        (plots.topic_strengths, topics),
+    ):
+        for ending in ("png", "svg"):
+            for name in ("a", "b"):
+                plots.save_figure(draw(model), tmp_path / f"{name}.{ending}")
+            a, b = (tmp_path / f"{name}.{ending}" for name in ("a", "b"))
+            assert a.read_bytes() == b.read_bytes()

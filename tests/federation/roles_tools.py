@@ -13,7 +13,7 @@ from eigenveil.federation.helper import Helper
 from eigenveil.federation.ledger import Budget, Ledger, SessionKey
 from eigenveil.federation.messages import AGGREGATOR, HELPER, REFUSED, Message, decode, encode
 from eigenveil.federation.site import Site
-from eigenveil.federation.study import make_study
+from eigenveil.federation.study import WEIGHT_BITS, make_study
 from eigenveil.federation.sums import Terms, active_sites
 from eigenveil.federation.totals import RoundTotals
 from eigenveil.moments import release
@@ -232,7 +232,7 @@ def exact(study, ask, tables):
     for name, rows in tables.items():
         accumulator = ask.accumulator.fresh()
         accumulator.update(Block(rows))
-        weight = weights[name] if bits else 1
+        weight = weights[name] >> (WEIGHT_BITS - bits)
         integers = coordinates(accumulator.layout, accumulator.integers())
         total = total + (integers << (accumulator.grid - bits - grid)) * weight
     return np.asarray(total).view(np.uint64)

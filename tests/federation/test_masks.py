@@ -2,6 +2,7 @@
 
 import math
 import os
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from eigenveil.federation.graph import neighbours
 from eigenveil.federation.keys import Context, SiteKeys
 from eigenveil.federation.masks import Part, ZeroSum, gaussian, pairwise_mask, self_mask, uniform
 from eigenveil.moments.release import from_coordinates
+from eigenveil.noise.cube import tensor_indices, tensor_size
 from eigenveil.noise.source import KeyedSource
 from statistics_tools import (
     FALSE_ALARM,
@@ -138,7 +140,7 @@ def test_gaussian_masks_have_their_deviation_and_are_independent():
 def symmetric_masks(features, draws):
     """Isometric coordinates of masks of a symmetric sum, (draws, D (D + 1) / 2)."""
     size = features * (features + 1) // 2
-    part = Part(size, DEVIATION, triangle=features)
+    part = Part(size, DEVIATION, layout="symmetric")
     found = [gaussian(KeyedSource(key), [part]).view(np.int64) for key in keys(draws)]
     whole = [from_coordinates("symmetric", (features, features), entries) for entries in found]
     return svec(np.array(whole) / DEVIATION)
@@ -160,8 +162,48 @@ def test_masks_that_are_not_isometric_are_rejected(monkeypatch, old, new):
     assert isotropic(symmetric_masks(4, 4000), 1.0) < REJECTED
 
 
+def tensor_masks(rows, draws):
+    """Isometric coordinates of masks of a tensor's sum, (draws, K (K + 1) (K + 2) / 6)."""
+    part = Part(tensor_size(rows), DEVIATION, layout="tensor")
+    found = [gaussian(KeyedSource(key), [part]).view(np.int64) for key in keys(draws)]
+    # laid out as the entries of every tensor are
+    copies = np.array(
+        [
+            np.unique(list(permutations(place)), axis=0).shape[0]
+            for place in zip(*tensor_indices(rows), strict=True)
+        ]
+    )
+    return np.sqrt(copies) * np.array(found) / DEVIATION
+
+
+def test_gaussian_masks_of_a_tensor_are_isometric():
+    assert isotropic(tensor_masks(3, 4000), 1.0) > FALSE_ALARM
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("part.mask_deviation / math.sqrt(count)", "part.mask_deviation"),
+        ("part.mask_deviation / math.sqrt(count)", "part.mask_deviation / count"),
+        ("copies == count", "np.sort(copies) == count"),
+    ],
+)
+def test_masks_that_are_not_isometric_on_tensors_are_rejected(monkeypatch, old, new):
+    monkeypatch.setattr(masks, "_gaussian_part", mutant(masks._gaussian_part, old, new))
+    assert isotropic(tensor_masks(3, 4000), 1.0) < REJECTED
+
+
+def test_masks_of_no_tensor_are_refused():
+    with pytest.raises(ValueError, match="no symmetric tensor"):
+        gaussian(KeyedSource(os.urandom(32)), [Part(5, DEVIATION, layout="tensor")])
+
+
 def test_symmetric_gaussian_masks_cancel_too():
-    parts = [Part(6, DEVIATION, triangle=3), Part(5, DEVIATION)]
+    parts = [
+        Part(6, DEVIATION, layout="symmetric"),
+        Part(10, DEVIATION, layout="tensor"),
+        Part(5, 1e6),
+    ]
     found = graph_masks(5, 4, parts, gaussian)
     assert not np.any(found.sum(axis=0, dtype=np.uint64))
     made = ZeroSum(keys(5), parts)
@@ -197,7 +239,8 @@ def test_masks_of_different_keys_are_uncorrelated():
 
 
 def test_both_sides_of_a_pair_draw_the_same():
-    key, parts = os.urandom(32), [Part(7, DEVIATION), Part(6, DEVIATION, triangle=3)]
+    key, parts = os.urandom(32), [Part(7, DEVIATION), Part(6, DEVIATION, layout="symmetric")]
+    parts.append(Part(10, DEVIATION, layout="tensor"))
     for stream in masks.STREAMS.values():
         adds, subtracts = (pairwise_mask([(key, side)], parts, stream) for side in (True, False))
         assert np.array_equal(adds, -subtracts)

@@ -372,7 +372,7 @@ def test_a_refusal_never_repeats_a_long_field():
             turn=1,
             about="ab" * 32,
             channels={"a": "00" * 32},
-            parts=(bodies.PartBody(size=3, deviation=2.0**40, triangle=2),),
+            parts=(bodies.PartBody(size=3, deviation=2.0**40, layout="symmetric"),),
         ),
     ],
 )

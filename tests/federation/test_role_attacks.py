@@ -55,7 +55,7 @@ def wrong_neighbours(study, right, own):
     itself = {**{n: right[n] for n in others}, "s0": keys_of(9)}
     mine = {**right, one: own}
     part = {**right, one: {**right[one], "channel": right[others[0]]["channel"]}}
-    turned = {**right, one: {**right[one], "rounds": right[one]["rounds"][:1] * 6}}
+    turned = {**right, one: {**right[one], "rounds": right[one]["rounds"][:1] * bodies.MOST_ROUNDS}}
     return {
         "too few": {n: right[n] for n in others},
         "none": {},

@@ -20,6 +20,7 @@ from roles_tools import (
 from eigenveil.federation import bodies
 from eigenveil.federation.helper import Helper
 from eigenveil.federation.messages import AGGREGATOR, HELPER, Message, decode, encode
+from eigenveil.noise.cube import tensor_size
 
 
 def masked(folder):
@@ -58,22 +59,38 @@ def test_the_helper_fixes_a_round_and_the_keys_of_a_session(tmp_path):
         ({"channels": {"s0": "0"}}, "malformed"),
         ({"about": ""}, "malformed"),
         ({"parts": []}, "malformed"),
-        ({"parts": [{"size": 0, "deviation": 2.0**30, "triangle": 0}]}, "malformed"),
-        ({"parts": [{"size": -1, "deviation": 2.0**30, "triangle": 0}]}, "malformed"),
-        ({"parts": [{"size": 10**12, "deviation": 2.0**30, "triangle": 0}]}, "bad-ask"),
-        ({"parts": [{"size": 5, "deviation": 0.0, "triangle": 0}]}, "malformed"),
-        ({"parts": [{"size": 5, "deviation": 1.0, "triangle": 0}]}, "bad-ask"),
-        ({"parts": [{"size": 5, "deviation": 1e300, "triangle": 0}]}, "malformed"),
-        ({"parts": [{"size": 5, "deviation": math.nan, "triangle": 0}]}, "malformed"),
-        ({"parts": [{"size": 5, "deviation": 2.0**30, "triangle": 3}]}, "bad-ask"),
-        ({"parts": [{"size": 3, "deviation": 2.0**30, "triangle": 2}]}, "bad-ask"),
-        ({"parts": [{"size": 5, "deviation": 2.0**30, "triangle": -3}]}, "malformed"),
+        ({"parts": [{"size": 0, "deviation": 2.0**30, "layout": "vector"}]}, "malformed"),
+        ({"parts": [{"size": -1, "deviation": 2.0**30, "layout": "vector"}]}, "malformed"),
+        ({"parts": [{"size": 10**12, "deviation": 2.0**30, "layout": "vector"}]}, "bad-ask"),
+        ({"parts": [{"size": 5, "deviation": 0.0, "layout": "vector"}]}, "malformed"),
+        ({"parts": [{"size": 5, "deviation": 1.0, "layout": "vector"}]}, "bad-ask"),
+        ({"parts": [{"size": 5, "deviation": 1e300, "layout": "vector"}]}, "malformed"),
+        ({"parts": [{"size": 5, "deviation": math.nan, "layout": "vector"}]}, "malformed"),
+        ({"parts": [{"size": 5, "deviation": 2.0**30, "layout": "symmetric"}]}, "bad-ask"),
+        ({"parts": [{"size": 3, "deviation": 2.0**30, "layout": "symmetric"}]}, "bad-ask"),
+        ({"parts": [{"size": 5, "deviation": 2.0**30, "layout": "tensor"}]}, "bad-ask"),
+        ({"parts": [{"size": 10**12, "deviation": 2.0**30, "layout": "tensor"}]}, "bad-ask"),
+        ({"parts": [{"size": 5, "deviation": 2.0**30, "layout": "cone"}]}, "malformed"),
+        ({"parts": [{"size": 5, "deviation": 2.0**30}]}, "malformed"),
     ],
     ids=str,
 )
 def test_the_helper_draws_no_masks_that_fit_no_round(body, code, tmp_path):
     helper, request, _ = masked(tmp_path)
     assert refusal(helper, HELPER, changed(request, body=body)) == code
+
+
+def test_the_helper_draws_masks_of_tensors_of_at_most_as_many_components(tmp_path):
+    helper, request, consortium = masked(tmp_path)
+    components = consortium.parties[HELPER].study.components
+    for rows, code in ((components + 1, "bad-ask"), (components, None)):
+        parts = [{"size": tensor_size(rows), "deviation": 2.0**30, "layout": "tensor"}]
+        tensor = changed(request, body={"parts": parts})
+        if code:
+            assert refusal(helper, HELPER, tensor) == code
+        else:
+            arrays = ask(helper, HELPER, tensor).arrays
+            assert {array.size for array in arrays.values()} == {8 * tensor_size(rows) + 16}
 
 
 def test_the_helper_knows_only_sessions_that_were_opened(tmp_path):

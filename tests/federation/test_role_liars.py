@@ -110,7 +110,8 @@ def test_keys_of_small_order_are_refused_by_every_neighbour(tmp_path):
     consortium = Consortium(study_of(3), tmp_path)
 
     def say(message, answer):
-        keys = message.body["keys"] | {"rounds": [f"{i:02x}" + "00" * 31 for i in range(6)]}
+        rounds = [f"{i:02x}" + "00" * 31 for i in range(bodies.MOST_ROUNDS)]
+        keys = message.body["keys"] | {"rounds": rounds}
         return encode(Message(**(vars(message) | {"body": dict(message.body) | {"keys": keys}})))
 
     consortium.parties["s0"] = Liar(consortium.parties["s0"], "s0", "join", say)

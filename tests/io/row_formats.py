@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
+import scipy.io
 import scipy.sparse
 from numpy.typing import NDArray
 
@@ -33,6 +35,14 @@ def _tsv(path: Path, array: NDArray, names: Sequence[str]) -> None:
 def _csv(path: Path, array: NDArray, names: Sequence[str]) -> None:
     with pa.output_stream(str(path), compression="detect") as file:
         pa.csv.write_csv(_table(array, names), file)
+
+
+def _mtx_gz(path: Path, array: NDArray, _: Sequence[str]) -> None:
+    scratch = path.with_suffix(".whole")
+    with scratch.open("wb") as file:
+        scipy.io.mmwrite(file, array)  # a dense one
+    path.write_bytes(gzip.compress(scratch.read_bytes()))
+    scratch.unlink()
 
 
 NAMED: dict[str, Saver] = {
@@ -62,6 +72,8 @@ NAMELESS: dict[str, Saver] = {
     "csr.npz": lambda path, array, _: scipy.sparse.save_npz(path, scipy.sparse.csr_array(array)),
     "csc.npz": lambda path, array, _: scipy.sparse.save_npz(path, scipy.sparse.csc_matrix(array)),
     "coo.npz": lambda path, array, _: scipy.sparse.save_npz(path, scipy.sparse.coo_array(array)),
+    "rows.mtx": lambda path, array, _: scipy.io.mmwrite(path, scipy.sparse.coo_array(array)),
+    "rows.mtx.gz": _mtx_gz,
 }
 
 

@@ -1,0 +1,591 @@
+"""Mixtures and topics on the command line: from files to a result, and what is refused."""
+
+import csv
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.io
+import scipy.sparse
+
+from eigenveil import PrivateGaussianMixture, PrivateTopicModel
+from eigenveil.cli.expected import expect
+from eigenveil.estimators.tensor_settings import make_mixture_plan, make_topic_plan
+from eigenveil.federation.study_file import read_study
+
+NAMES = ["age", "weight", "bmi", "pulse"]
+MEANS = np.array([[0.0, 0, 0, 0], [8, 0, 3, 0], [0, 8, 0, 4]])
+SHARES = np.array([0.5, 0.3, 0.2])
+WORDS = [f"word{i}" for i in range(12)]
+MIXTURE = ("--task", "gaussian-mixture")
+TOPICS = ("--task", "topic-model")
+PARTS = {"north": slice(0, 2500), "south": slice(2500, 4000), "west": slice(4000, 6000)}
+
+
+def _rows():
+    rng = np.random.default_rng(3)
+    labels = rng.choice(3, size=6000, p=SHARES)
+    return MEANS[labels] + rng.standard_normal((6000, 4)), labels
+
+
+def _documents():
+    rng = np.random.default_rng(4)
+    labels = rng.choice(3, size=6000, p=SHARES)
+    topics = np.repeat(np.eye(3), 4, axis=1) / 4
+    return rng.multinomial(12, topics[labels]), labels
+
+
+ROWS, KINDS = _rows()
+COUNTS, ABOUT = _documents()
+
+
+@pytest.fixture
+def rows(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table(list(ROWS.T), names=NAMES), path)
+    return path
+
+
+@pytest.fixture
+def documents(tmp_path):
+    path = tmp_path / "documents.npz"
+    scipy.sparse.save_npz(path, scipy.sparse.csr_array(COUNTS))
+    return path
+
+
+@pytest.fixture
+def vocabulary(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("\n".join(WORDS) + "\n")
+    return path
+
+
+@pytest.fixture
+def mixture(rows, tmp_path, run):
+    folder = tmp_path / "mixture"
+    assert run("fit", rows, *MIXTURE, "-k", 3, "--out", folder, "--quiet")[0] == 0
+    return folder
+
+
+@pytest.fixture
+def topics(documents, vocabulary, tmp_path, run):
+    folder = tmp_path / "topics"
+    words = ("-k", 3, "--vocabulary", vocabulary, "--out", folder, "--quiet")
+    assert run("fit", documents, *TOPICS, *words)[0] == 0
+    return folder
+
+
+def table(path):
+    with path.open(newline="") as file:
+        return list(csv.reader(file))
+
+
+def figures(*names):
+    return {f"{name}.{ending}" for name in names for ending in ("png", "svg")}
+
+
+# -- results
+
+
+def test_a_mixture_is_written_whole(mixture):
+    files = {"model.npz", "certificate.json", "means.csv", "weights.csv"}
+    assert {file.name for file in mixture.iterdir()} == files | figures("strengths", "mixture")
+    model = PrivateGaussianMixture.load(mixture / "model.npz")
+    assert model.guarantee_.certified
+    assert np.abs(model.means_ - MEANS).max() < 1.0
+    means = table(mixture / "means.csv")
+    assert means[0] == ["feature", "component1", "component2", "component3"]
+    assert [line[0] for line in means[1:]] == NAMES
+    assert np.array_equal(np.array([line[1:] for line in means[1:]], float), model.means_.T)
+    weights = table(mixture / "weights.csv")
+    assert weights[0] == ["component", "weight", "rows", "variance"]
+    assert np.array_equal(np.array([line[1] for line in weights[1:]], float), model.weights_)
+
+
+def test_topics_are_written_whole(topics):
+    files = {"model.npz", "certificate.json", "topics.csv", "weights.csv", "top_words.txt"}
+    assert {file.name for file in topics.iterdir()} == files | figures("strengths", "topics")
+    model = PrivateTopicModel.load(topics / "model.npz")
+    found = table(topics / "topics.csv")
+    assert found[0] == ["word", "topic1", "topic2", "topic3"]
+    assert [line[0] for line in found[1:]] == WORDS
+    assert np.array_equal(np.array([line[1:] for line in found[1:]], float), model.topics_.T)
+    first = (topics / "top_words.txt").read_text().splitlines()[0]
+    assert first.startswith("topic 1 (")
+    assert set(first.split(": ")[1].split()[:4]) == set(WORDS[:4])
+
+
+@pytest.mark.parametrize("task", [MIXTURE, TOPICS], ids=["mixture", "topics"])
+def test_what_is_printed(task, rows, documents, tmp_path, run):
+    file = rows if task is MIXTURE else documents
+    status, out, err = run("fit", file, *task, "-k", 3, "--no-plots", "--out", tmp_path / "r")
+    assert status == 0
+    for words in ("strengths: ", "3 of 3", "pair moment", "guarantee:", "next: eigenveil certify"):
+        assert words in out
+    assert ("bmi (" if task is MIXTURE else "likeliest words") in out
+    assert "6,000 rows" in err
+    status, shown, _ = run("show", tmp_path / "r")
+    assert status == 0
+    assert shown in out
+
+
+def test_json_of_a_mixture_has_everything(rows, tmp_path, run):
+    words = ("--json", "--no-plots", "--out", tmp_path / "r")
+    status, out, err = run("fit", rows, *MIXTURE, "-k", 3, *words)
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert found["task"] == "gaussian-mixture"
+    assert found["features"] == NAMES
+    assert np.shape(found["means"]) == (3, 4)
+    assert sum(found["weights"]) == pytest.approx(1.0)
+    assert found["above_noise"] == 3
+    assert abs(found["noise_variance"] - 1.0) < 0.6
+    assert [each["name"] for each in found["releases"]][-1] == "triple moment"
+    assert found["guarantee"]["certified"] is True
+    assert json.loads(run("show", tmp_path / "r", "--json")[1]) | {"out": found["out"]} == found
+
+
+def test_json_of_topics_has_everything(topics, run):
+    found = json.loads(run("show", topics, "--json")[1])
+    assert found["task"] == "topic-model"
+    assert np.shape(found["topics"]) == (3, 12)
+    assert set(found["top_words"][0][:4]) == set(WORDS[:4])
+    assert len(found["strengths"]) >= 3
+    assert found["converged"] is True
+
+
+def test_certify_holds_and_sees_less_noise(mixture, topics, run):
+    for folder in (mixture, topics):
+        status, out, _ = run("certify", folder)
+        assert status == 0
+        assert out.startswith("HOLDS")
+        path = folder / "certificate.json"
+        text = json.loads(path.read_text())
+        text["releases"][-1]["noise"]["scale"] /= 2
+        path.write_text(json.dumps(text))
+        assert run("certify", folder)[0] == 8
+
+
+def test_fewer_above_the_noise_than_wished_are_kept_and_said(rows, tmp_path, run):
+    status, _, err = run("fit", rows, *MIXTURE, "-k", 4, "--row-bound", 60, "--epsilon", 0.05,
+                         "--out", tmp_path / "r")  # fmt: skip
+    assert status == 4
+    assert "of the 4 components" in err
+    assert "spent: " in err
+    assert not (tmp_path / "r").exists()
+    status, out, _ = run("fit", rows, *MIXTURE, "-k", 4, "--row-bound", 60, "--epsilon", 0.05,
+                         "--below-noise", "keep", "--out", tmp_path / "r")  # fmt: skip
+    assert status == 0
+    assert "not usable" in out
+
+
+# -- new rows
+
+
+def test_transform_gives_probabilities_of_components_by_name(mixture, tmp_path, run):
+    backwards = tmp_path / "new.csv"
+    header = ",".join(["other", *NAMES[::-1]])
+    other = np.column_stack([np.zeros(60), ROWS[:60, ::-1]])
+    np.savetxt(backwards, other, delimiter=",", header=header, comments="")
+    status, out, _ = run("transform", mixture, backwards, "--out", tmp_path / "p.parquet")
+    assert status == 0
+    assert "60 rows x 3 probabilities" in out
+    found = pq.read_table(tmp_path / "p.parquet")
+    assert found.column_names == ["component1", "component2", "component3", "likeliest"]
+    shares = np.column_stack([found[name] for name in found.column_names[:3]])
+    assert np.allclose(shares.sum(axis=1), 1.0)
+    assert np.mean(np.asarray(found["likeliest"]) - 1 == KINDS[:60]) > 0.95
+
+
+@pytest.mark.parametrize("ending", ["npz", "npy", "mtx", "csv"])
+def test_transform_takes_documents_of_any_length_and_form(ending, topics, tmp_path, run):
+    counts = np.vstack([COUNTS[:40], np.eye(1, 12, 5, dtype=int), np.zeros((1, 12), int)])
+    path = tmp_path / f"new.{ending}"
+    match ending:
+        case "npz":
+            scipy.sparse.save_npz(path, scipy.sparse.csr_array(counts))
+        case "npy":
+            np.save(path, counts)
+        case "mtx":
+            scipy.io.mmwrite(path, scipy.sparse.coo_array(counts))
+        case _:  # in another order
+            text = ",".join(WORDS[::-1])
+            np.savetxt(path, counts[:, ::-1], delimiter=",", header=text, comments="")
+    status, _, _ = run("transform", topics, path, "--out", tmp_path / "p.npy", "--quiet")
+    assert status == 0
+    found = np.load(tmp_path / "p.npy")
+    model = PrivateTopicModel.load(topics / "model.npz")
+    assert found.shape == (42, 4)
+    assert np.array_equal(found[:40, 3] - 1, ABOUT[:40])
+    assert found[40, 3] == 2
+    assert np.allclose(found[41, :3], model.weights_)
+
+
+def test_transform_locates_what_is_no_count(topics, mixture, tmp_path, run):
+    counts = COUNTS[:9].astype(float)
+    for value, said in ((-1.0, "is negative"), (np.nan, "is not a finite number")):
+        counts[6, 2] = value
+        for name, save in (
+            ("new.npy", lambda path: np.save(path, counts)),
+            ("new.npz", lambda path: scipy.sparse.save_npz(path, scipy.sparse.csr_array(counts))),
+        ):
+            save(tmp_path / name)
+            out = tmp_path / "p.csv"
+            status, _, err = run("transform", topics, tmp_path / name, "--out", out)
+            assert status == 3
+            assert f"{name}: row 6, column 'word2' {said}" in err
+            assert not out.exists()
+    np.save(tmp_path / "wide.npy", np.ones((3, 5)))
+    status, _, err = run("transform", mixture, tmp_path / "wide.npy", "--out", tmp_path / "p.csv")
+    assert status == 3
+    assert "5 columns, the model 4" in err
+
+
+# -- what is refused
+
+
+OPTIONS = [
+    (MIXTURE, ("--row-norm", "auto"), 2, "--row-norm is not for --task gaussian-mixture"),
+    (MIXTURE, ("--projection",), 2, "--projection"),
+    (MIXTURE, ("--vocabulary", "words.txt"), 2, "It is for topic-model"),
+    (MIXTURE, ("-k", 5), 3, "n_components = 5"),
+    (MIXTURE, ("-k", "two"), 2, "neither a whole number nor 'auto'"),
+    (MIXTURE, ("--mechanism", "wishart"), 3, "mechanism"),
+    (MIXTURE, ("--pair", "half"), 3, "pair"),
+    (MIXTURE, ("--below-noise", "drop"), 3, "below_noise"),
+    (MIXTURE, ("--noise-variance", -1), 3, "noise_variance"),
+    (MIXTURE, ("--protocol", "cape"), 3, "several sites"),
+    (MIXTURE, ("--collusion", 1), 3, "several sites"),
+    (MIXTURE, ("--budget-split", "moment=1,variance=1"), 3, "variance"),
+    (MIXTURE, ("--delta", 0, "--mechanism", "gaussian"), 4, "delta = 0"),
+    (TOPICS, ("--center", "none"), 2, "It is for pca and gaussian-mixture"),
+    (TOPICS, ("--row-bound", 3), 2, "--row-bound"),
+    (TOPICS, ("--noise-variance", 1), 2, "It is for gaussian-mixture"),
+    (TOPICS, ("-k", 13), 3, "n_components = 13"),
+    (MIXTURE, ("--no-clip-documents",), 2, "It is for topic-model"),
+    (TOPICS, ("--vocabulary", "nowhere.txt"), 3, "nowhere.txt"),
+    (("--task", "pca"), ("--components", "auto"), 2, "--components auto is not for --task pca"),
+    (("--task", "pca"), ("--below-noise", "keep"), 2, "gaussian-mixture and topic-model"),
+    (("--task", "pca"), ("--pair", "full"), 2, "--pair"),
+    (("--task", "clusters"), (), 2, "'clusters' is not one of pca"),
+]
+
+
+@pytest.mark.parametrize(
+    ("task", "words", "status", "said"), OPTIONS, ids=[f"{t[1]} {w}" for t, w, *_ in OPTIONS]
+)
+def test_an_option_that_cannot_be_is_refused_in_words(
+    task, words, status, said, rows, documents, tmp_path, run
+):
+    file = documents if task is TOPICS else rows
+    code, out, err = run("fit", file, *task, *words, "--out", tmp_path / "r")
+    assert code == status
+    assert out == ""
+    assert said in " ".join(err.split())
+    assert "Traceback" not in err
+    assert not (tmp_path / "r").exists()
+
+
+def test_options_are_refused_before_anything_is_read(tmp_path, run):
+    status, _, err = run(
+        "fit", "nowhere.npz", *TOPICS, "--row-norm", "unit", "--out", tmp_path / "r"
+    )
+    assert status == 2
+    assert "--row-norm" in err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ((7, 3, -2), "document 7, word 'word3' is counted -2.0 times"),
+        ((7, 3, 0.5), "document 7, word 'word3' is counted 0.5 times"),
+        ((7, 3, np.inf), "document 7, word 'word3' is counted inf times"),
+        ((9, slice(None), 0), "document 9 has 0 words"),
+    ],
+)
+@pytest.mark.parametrize("ending", ["npy", "npz"])
+def test_counts_that_cannot_be_are_located(change, said, ending, vocabulary, tmp_path, run):
+    counts = COUNTS[:50].astype(float)
+    counts[change[0], change[1]] = change[2]
+    path = tmp_path / f"bad.{ending}"
+    if ending == "npy":
+        np.save(path, counts)
+    else:
+        scipy.sparse.save_npz(path, scipy.sparse.csr_array(counts))
+    words = ("--vocabulary", vocabulary, "--out", tmp_path / "r")
+    status, _, err = run("fit", path, *TOPICS, *words)
+    assert status == 3
+    assert f"{path}: {said}" in err
+    assert "spent" not in err
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_vocabulary_that_does_not_fit(documents, tmp_path, run):
+    path = tmp_path / "few.txt"
+    path.write_text("one\ntwo\n")
+    words = ("--vocabulary", path, "--out", tmp_path / "r")
+    status, _, err = run("fit", documents, *TOPICS, *words)
+    assert status == 3
+    assert f"{documents} has 12 columns, and there are 2 names" in err
+    status, _, err = run("fit", documents, *TOPICS, *words, "--columns", "a")
+    assert status == 2
+    assert "both say which columns" in err
+
+
+def test_an_existing_result_is_kept(mixture, documents, run):
+    before = (mixture / "certificate.json").read_bytes()
+    status, _, err = run("fit", documents, *TOPICS, "--out", mixture)
+    assert status == 7
+    assert "exists" in err
+    assert (mixture / "certificate.json").read_bytes() == before
+    assert run("fit", documents, *TOPICS, "--out", mixture, "--overwrite", "--quiet")[0] == 0
+    assert (mixture / "topics.csv").exists()
+    assert not (mixture / "means.csv").exists()
+
+
+def test_a_failure_while_writing_leaves_nothing(rows, tmp_path, run, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("eigenveil.plots.mixture", full)
+    (tmp_path / "out").mkdir()
+    assert run("fit", rows, *MIXTURE, "--out", tmp_path / "out" / "r")[0] != 0
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+# -- sites
+
+
+@pytest.fixture
+def sites(tmp_path):
+    words = []
+    for name, part in PARTS.items():
+        path = tmp_path / f"{name}.csv"
+        np.savetxt(path, ROWS[part], delimiter=",", header=",".join(NAMES), comments="")
+        words += ["--site", f"{name}={path}"]
+    return words
+
+
+@pytest.fixture
+def libraries(tmp_path):
+    words = []
+    for name, part in PARTS.items():
+        path = tmp_path / f"{name}.npz"
+        scipy.sparse.save_npz(path, scipy.sparse.csr_array(COUNTS[part]))
+        words += ["--site", f"{name}={path}"]
+    return words
+
+
+def test_sites_find_a_mixture_together(sites, tmp_path, run):
+    out = tmp_path / "r"
+    status, said, _ = run("fit", *sites, *MIXTURE, "--ledgers", tmp_path / "ledgers", "--out", out)
+    assert status == 0
+    for words in ("protocol cape", "north", "aggregator", "3 of 3 components"):
+        assert words in said
+    assert (out / "study.toml").exists()
+    status, said, _ = run("certify", out)
+    assert status == 0
+    assert "aggregator" in said
+    assert run("ledger", "verify", tmp_path / "ledgers" / "north.ledger")[0] == 0
+    assert run("show", out)[0] == 0
+    rows = sites[1].partition("=")[2]
+    assert run("transform", out, rows, "--out", tmp_path / "p.csv", "--quiet")[0] == 0
+
+
+def test_sites_find_topics_together(libraries, vocabulary, tmp_path, run):
+    out = tmp_path / "r"
+    words = ("-k", 3, "--vocabulary", vocabulary, "--no-plots", "--json", "--out", out)
+    status, said, _ = run("fit", *libraries, *TOPICS, *words)
+    found = json.loads(said)
+    assert status == 0
+    assert list(found["views"]) == ["outsider", "site", "aggregator"]
+    assert found["features"] == WORDS
+    assert set(found["top_words"][2][:4]) == set(WORDS[8:])
+    assert read_study(out / "study.toml").columns == tuple(WORDS)
+
+
+def test_a_study_says_the_task(libraries, sites, vocabulary, tmp_path, run):
+    file, out = tmp_path / "s.toml", tmp_path / "r"
+    names = [word for name in PARTS for word in ("--site", name)]
+    asked = ("study", "new", file, *names, *TOPICS, "--vocabulary", vocabulary)
+    assert run(*asked, "--below-noise", "keep", "-k", 3, "--quiet")[0] == 0
+    made = read_study(file)
+    assert (made.task, made.components, made.below_noise) == ("topic-model", 3, "keep")
+    fit = ("fit", *libraries, "--study", file, "--no-plots", "--out", out)
+    for words, said in (
+        (MIXTURE, "task is for the study to say"),
+        (("--vocabulary", vocabulary), "vocabulary is for the study to say"),
+        (("-k", 2), "n_components is for the study to say"),
+    ):
+        status, _, err = run(*fit, *words)
+        assert status == 3
+        assert said in err
+    assert run(*fit, *TOPICS, "--quiet")[0] == 0
+    assert json.loads(run("show", out, "--json")[1])["task"] == "topic-model"
+    status, _, err = run("fit", *sites, "--study", file, "--out", tmp_path / "q")
+    assert status == 3
+    assert "no column 'word0'" in err
+
+
+def test_sites_have_no_form_of_the_moment(sites, tmp_path, run):
+    status, _, err = run("fit", *sites, *MIXTURE, "--pair", "sketch", "--out", tmp_path / "r")
+    assert status == 3
+    assert "choose a --protocol" in err
+    status, _, err = run("fit", *sites, *MIXTURE, "--protocol", "dpdispca", "--out", tmp_path / "r")
+    assert status == 4
+    assert "dpdispca" in err
+
+
+# -- plans
+
+
+def mixture_plan(features, components, rows):
+    return make_mixture_plan(
+        features=features, rows=rows, n_components=components, epsilon=1.0, delta=1e-6,
+        mechanism="auto", adjacency="add-remove", pair="auto", noise_variance=None,
+        row_bound=None, center=True, budget_split=None, sketch_size=None,
+    )  # fmt: skip
+
+
+def topic_plan(features, topics, rows):
+    return make_topic_plan(
+        features=features, rows=rows, n_components=topics, epsilon=1.0, delta=1e-6,
+        mechanism="auto", adjacency="add-remove", pair="auto", budget_split=None, sketch_size=None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("task", ["gaussian-mixture", "topic-model"])
+def test_plan_says_what_is_released_and_what_is_seen(task, run):
+    shape = ("plan", "--task", task, "--rows", 20000, "--features", 30)
+    status, out, _ = run(*shape)
+    assert status == 0
+    for words in ("pair moment", "triple moment", "guarantee: (1, 1e-06)", "just above the noise"):
+        assert words in out
+    status, out, _ = run(*shape, "-k", 4, "--json")
+    found = json.loads(out)
+    assert found["guarantee"]["epsilon"] == pytest.approx(1.0, rel=1e-6)
+    assert [each["weight"] for each in found["needs"]] == [0.5, 0.25, 0.2, 0.1, 0.05, 0.02]
+    assert found["releases"][-1]["values"] == 20
+    assert run(*shape, "--delta", 0, "--quiet")[0] == 0
+
+
+def test_plan_records_what_a_fit_records(documents, tmp_path, run):
+    fit = json.loads(
+        run("fit", documents, *TOPICS, "-k", 3, "--no-plots", "--json", "--out", tmp_path / "r")[1]
+    )
+    words = ("--rows", 6000, "--features", 12, "-k", 3, "--document-words", 12, "--json")
+    planned = json.loads(run("plan", *TOPICS, *words)[1])["releases"]
+    for plan, done in zip(planned, fit["releases"], strict=True):
+        assert [plan[key] for key in ("name", "values", "noise", "mu")] == [
+            done[key] for key in ("name", "values", "noise", "mu")
+        ]
+        assert plan["sensitivity"] == pytest.approx(done["sensitivity"], rel=0.01)
+
+
+def test_the_planned_distance_is_about_right():
+    # strengths go with the square of the distance: a quarter, and four times what is needed
+    features, count, rows = 40, 4, 20000
+    distance = expect(mixture_plan(features, count, rows), rows).distance(1 / count)
+    rng = np.random.default_rng(5)
+    corners = np.eye(count, features) - np.eye(count, features).mean(axis=0)
+    corners /= np.linalg.norm(corners[0])
+    labels = np.arange(rows) % count
+    noise = rng.standard_normal((rows, features))
+    for factor, seen in ((0.5, False), (2.0, True)):
+        model = PrivateGaussianMixture(count, below_noise="keep")
+        model.fit(factor * distance * corners[labels] + noise)
+        assert (model.above_noise_ == count) == seen
+
+
+def test_the_planned_words_are_about_right():
+    features, count, rows, length = 600, 4, 2000, 15
+    plan = topic_plan(features, count, rows)
+    words = expect(plan, rows, document_words=length).words(1 / count, rows)
+    rng = np.random.default_rng(6)
+    for factor, seen in ((4.0, False), (0.4, True)):
+        width = round(factor * words)
+        assert width * count <= features
+        own = rng.integers(width, size=(rows, length))
+        places = (np.arange(rows) % count * width)[:, None] + own
+        counts = scipy.sparse.csr_array(
+            (np.ones(places.size), places.ravel(), np.arange(0, places.size + 1, length)),
+            shape=(rows, features),
+        )
+        model = PrivateTopicModel(count, below_noise="keep").fit(counts)
+        assert (model.above_noise_ == count) == seen
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ((*MIXTURE, "--spectrum", "power:1"), 2, "--spectrum"),
+        ((*MIXTURE, "--mean-norm", 1), 2, "--mean-norm"),
+        ((*TOPICS, "--center", "none"), 2, "--center"),
+        ((*TOPICS, "--document-words", 2), 3, "document-words = 2"),
+        ((*MIXTURE, "--document-words", 9), 2, "--document-words"),
+        (("--pair", "full"), 2, "--pair"),
+        (("-k", "auto"), 2, "--components auto"),
+        ((*TOPICS, "-k", 200), 3, "n_components = 200"),
+        ((*MIXTURE, "--epsilon", 0), 4, "epsilon = 0"),
+        ((*MIXTURE, "--epsilon", 0.001), 4, "Too few rows"),
+    ],
+)
+def test_plan_refuses_in_words(words, status, said, run):
+    code, out, err = run("plan", "--rows", 1000, "--features", 100, *words)
+    assert code == status
+    assert out == ""
+    assert said in err
+
+
+def test_study_plan_counts_bytes_and_says_what_is_seen(vocabulary, tmp_path, run):
+    file = tmp_path / "s.toml"
+    names = [word for name in PARTS for word in ("--site", name)]
+    new = ("study", "new", file, *names, *TOPICS, "--vocabulary", vocabulary, "--collusion", 1)
+    assert run(*new)[0] == 0
+    status, out, _ = run("study", "check", file)
+    assert status == 0
+    for words in ("at most 11", "triple moment", "topic-model", "against the aggregator"):
+        assert words in out
+    status, out, _ = run("study", "plan", file, "--rows", 6000)
+    assert status == 0
+    for words in ("cape *", "sketch", "local", "pair moment", "words at most", "against"):
+        assert words in out
+    assert "energy" not in out
+    found = json.loads(run("study", "plan", file, "--json")[1])
+    assert found["round_bytes"] == [8 * 323, 8 * 78, 8 * 323, 8 * 286]
+    assert found["needs"] is None
+    assert {each["protocol"] for each in found["forecasts"]} == {"cape", "sketch", "local"}
+    status, _, err = run("study", "plan", file, "--spectrum", "power:1")
+    assert status == 2
+    assert "--spectrum" in err
+
+
+def test_study_check_looks_at_files_without_names(vocabulary, documents, tmp_path, run):
+    file = tmp_path / "s.toml"
+    new = ("study", "new", file, "--site", "a", *TOPICS, "--vocabulary", vocabulary)
+    assert run(*new, "--quiet")[0] == 0
+    status, out, _ = run("study", "check", file, "--site", f"a={documents}")
+    assert status == 0
+    assert "by number" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ((*TOPICS, "--row-norm", "auto"), 3, "row_norm"),
+        ((*TOPICS, "--noise-variance", 1), 3, "noise_variance"),
+        ((*MIXTURE, "--protocol", "full"), 4, "full"),
+        (("-k", "auto"), 2, "--components auto"),
+        (("--below-noise", "keep"), 3, "below_noise"),
+        ((*MIXTURE, "-k", 9), 3, "components = 9"),
+        (("--task", "other"), 2, "'other'"),
+    ],
+)
+def test_study_new_refuses_what_is_of_another_task(words, status, said, tmp_path, run):
+    path = tmp_path / "s.toml"
+    code, _, err = run("study", "new", path, "--site", "a", "--features", 4, *words)
+    assert code == status
+    assert said in err
+    assert not path.exists()

@@ -1,0 +1,454 @@
+"""Mixtures and topics among sites: sums are exact, noise is as recorded, nothing else is asked."""
+
+import math
+from unittest import mock
+
+import numpy as np
+import pytest
+import scipy.sparse
+from roles_tools import (
+    LIMIT,
+    Consortium,
+    Wire,
+    at,
+    carry,
+    changed,
+    exact,
+    refusal,
+    run_study,
+    silence,
+    until,
+    wished_budget,
+)
+from scipy import stats
+
+from eigenveil.errors import PrivacyError, ProtocolError
+from eigenveil.federation import bodies
+from eigenveil.federation.aggregator import Aggregator
+from eigenveil.federation.ledger import Ledger
+from eigenveil.federation.messages import AGGREGATOR, decode
+from eigenveil.federation.site import Site
+from eigenveil.federation.study import make_study
+from eigenveil.federation.sums import active_sites
+from eigenveil.federation.totals import RoundTotals
+from eigenveil.moments.sparse import SparseRows
+from eigenveil.noise.cube import tensor_copies, tensor_size
+from eigenveil.privacy.releases import TENSORS
+from statistics_tools import FALSE_ALARM, OFF_BY_30_PERCENT, REJECTED, gaussian_variance
+
+MIXTURE, TOPICS = "gaussian-mixture", "topic-model"
+TASKS = [MIXTURE, TOPICS]
+ROWS = 400
+
+
+def study_of(task, sites=3, *, features=6, **fields):
+    usual = {
+        "name": "t",
+        "task": task,
+        "features": features,
+        "components": 2,
+        "epsilon": 30.0,
+        "delta": 1e-5,
+        "protocol": "cape",
+        "sites": [{"name": f"s{i}"} for i in range(sites)] if isinstance(sites, int) else sites,
+    }
+    return make_study(**(usual | fields))
+
+
+def rows_of(study):
+    """Two components (or topics), far apart, in other numbers at every site."""
+    rng = np.random.default_rng(0)
+    d, found = study.width, {}
+    means = np.zeros((2, d))
+    means[0, : d // 2], means[1, d // 2 :] = 1.0, 1.0
+    for i, site in enumerate(study.sites):
+        which = rng.integers(2, size=ROWS + 30 * i)
+        if study.task == MIXTURE:
+            noise = rng.standard_normal((which.size, d))
+            found[site.name] = 0.5 + 3.0 * means[which] + 0.3 * noise
+        else:
+            words = means / means.sum(axis=1, keepdims=True)
+            found[site.name] = rng.multinomial(12, words[which]).astype(float)
+    return found
+
+
+def consortium_of(study, folder):
+    return Consortium(study, folder, rows=rows_of(study))
+
+
+def check_sums(consortium, finished, names=None):
+    study = consortium.study
+    names = active_sites(study) if names is None else names
+    tables = {name: consortium.rows[name] for name in names}
+    for asks, sums in finished.rounds:
+        for ask, found in zip(asks, sums, strict=True):
+            assert np.array_equal(found, exact(study, ask, tables)), ask.name
+
+
+def check_records(consortium, finished):
+    weights = consortium.study.row_weights()
+    for name in consortium.ledgers:
+        mine = consortium.charged(name, finished.session)
+        told = [r.model_copy(update={"weight": weights[name]}) for r in finished.outcome.records]
+        assert mine == told
+        assert consortium.account(name, finished.session).outcome == "finished"
+        consortium.check_books(name)
+
+
+# -- sums and books
+
+WAYS = [
+    {},
+    {"masks": "pairwise"},
+    {"masks": "helper"},
+    {"masks": "helper", "components": "auto"},
+    {"protocol": "sketch", "features": 12},
+    {"protocol": "local"},
+    {"adjacency": "replace-one", "collusion": 1},
+    {"dropouts": 1},
+    {"delta": 0.0},
+    {"delta": 0.0, "adjacency": "replace-one", "protocol": "local"},
+    {"components": "auto", "sites": 1},
+    {
+        "sites": [
+            {"name": "a"},
+            {"name": "b", "epsilon": 14.0},
+            {"name": "c", "epsilon": 2.5},
+        ],
+    },
+    {"sites": [{"name": "a"}, {"name": "b", "epsilon": 3.0}], "delta": 0.0},
+]
+TOPIC_WAYS = [
+    {"clip_documents": False},
+    {"clip_documents": False, "protocol": "sketch", "features": 12},
+    {"clip_documents": False, "delta": 0.0},
+]
+MIXTURE_WAYS = [
+    {"row_bound": 4.0},
+    {"row_bound": 4.0, "center": False, "noise_variance": 0.09},
+    {"center": [1.0] * 6, "adjacency": "replace-one"},
+    {"row_bound": 4.0, "center": [1.0] * 6, "adjacency": "replace-one"},
+]
+
+
+@pytest.mark.parametrize(
+    ("task", "fields"),
+    [(task, fields) for task in TASKS for fields in WAYS]
+    + [(MIXTURE, fields) for fields in MIXTURE_WAYS]
+    + [(TOPICS, fields) for fields in TOPIC_WAYS],
+    ids=str,
+)
+def test_every_study_adds_up_exactly(task, fields, tmp_path):
+    consortium = consortium_of(study_of(task, **fields), tmp_path)
+    with silence():
+        finished = run_study(consortium)
+    check_sums(consortium, finished)
+    check_records(consortium, finished)
+    assert not finished.wire.refusals()
+    names = [record.statistic for record in finished.outcome.records]
+    assert sum(name in TENSORS for name in names) == 1
+    assert names[-1] in TENSORS
+
+
+ROUNDS = {
+    MIXTURE: [
+        ["scale"],
+        ["centre"],
+        ["scale of centred rows"],
+        ["pair moment"],
+        ["scale of projected rows"],
+        ["triple moment"],
+    ],
+    TOPICS: [["norms of pairs"], ["pair moment"], ["norms of triples"], ["triple moment"]],
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_rounds_are_those_that_there_are_keys_for(task, tmp_path):
+    finished = run_study(consortium_of(study_of(task), tmp_path))
+    assert [[ask.name for ask in asks] for asks, _ in finished.rounds] == ROUNDS[task]
+    assert len(ROUNDS[task]) <= bodies.MOST_ROUNDS
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("components", [1, 3, 5])
+def test_a_site_sends_only_the_entries_of_the_tensor_that_differ(task, components, tmp_path):
+    fields = {"features": 8, "components": components, "below_noise": "keep"}
+    consortium = consortium_of(study_of(task, **fields), tmp_path)
+    finished = run_study(consortium)
+    last = f"round {len(finished.rounds)}"
+    size = components * (components + 1) * (components + 2) // 6
+    for name, request, reply in [(n, q, a) for n, s, q, a in finished.wire.carried if s == last]:
+        answer = decode(reply, sender=name, limit=LIMIT)
+        assert {key: array.shape for key, array in answer.arrays.items()} == {"sum 0": (size,)}
+        assert len(reply) < 8 * size + 400
+        # what is asked is the basis, and the centre: never anything of D x D
+        told = decode(request, sender=AGGREGATOR, limit=LIMIT)
+        shapes = {key: array.shape for key, array in told.arrays.items()}
+        centre = {"centre 0": (8,)} if task == MIXTURE else {}
+        assert shapes == {"basis 0": (8, components)} | centre
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_site_that_is_lost_leaves_the_sum_of_the_others(task, turn, tmp_path):
+    study = study_of(task, 4, dropouts=1, collusion=1)
+    consortium = consortium_of(study, tmp_path)
+    step = f"round {turn % (len(ROUNDS[task]) + 1)}"
+
+    def fate(name, called, request, party):
+        return None if name == "s2" and called == step else ...
+
+    with silence():
+        finished = run_study(consortium, fate=fate)
+    assert list(finished.outcome.missing) == ["s2"]
+    assert finished.outcome.taking_part == 3
+    for number, (asks, sums) in enumerate(finished.rounds, start=1):
+        names = [n for n in study.names if n != "s2" or number < int(step.split()[1])]
+        if number > int(step.split()[1]):  # who is lost in a round may be back in the next
+            names = list(study.names)
+        for ask, found in zip(asks, sums, strict=True):
+            tables = {n: consortium.rows[n] for n in names}
+            assert np.array_equal(found, exact(study, ask, tables)), ask.name
+
+
+def test_too_many_lost_end_the_study(tmp_path):
+    consortium = consortium_of(study_of(TOPICS, 4, dropouts=1), tmp_path)
+
+    def fate(name, called, request, party):
+        return None if name in ("s1", "s2") and called == "round 2" else ...
+
+    with pytest.raises(ProtocolError, match=r"s1.*s2") as caught:
+        run_study(consortium, fate=fate)
+    assert caught.value.code == "too-few-sites"
+
+
+# -- noise
+
+
+class Enough(Exception):
+    """The messages of the last round have arrived."""
+
+
+def noise_of_tensors(study, folder, runs):
+    """Isometric coordinates of the noise of each run's tensor, in units of its recorded scale."""
+    found, releases = [], RoundTotals.releases
+
+    def noting(self, arrived):
+        (ask,) = self._asks
+        if ask.accumulator.statistic not in TENSORS:
+            return releases(self, arrived)
+        own = (self._sums[0] - exact(study, ask, rows_of(study))).view(np.int64)
+        noise = ask.record.noise
+        copies = tensor_copies(ask.accumulator.shape[0])
+        found.append(np.sqrt(copies) * np.ldexp(own.astype(float), noise.grid) / noise.scale)
+        raise Enough(noise)
+
+    with mock.patch.object(RoundTotals, "releases", noting):
+        for number in range(runs):
+            (folder / str(number)).mkdir()
+            with pytest.raises(Enough) as caught:
+                run_study(consortium_of(study, folder / str(number)))
+    return np.array(found), caught.value.args[0]
+
+
+@pytest.mark.parametrize(
+    ("task", "fields"),
+    [(MIXTURE, {}), (TOPICS, {}), (TOPICS, {"masks": "helper"}), (TOPICS, {"collusion": 1})],
+    ids=str,
+)
+def test_gaussian_noise_of_the_tensor_is_that_of_the_shares(task, fields, tmp_path):
+    wide = {"features": 24, "components": 16, "below_noise": "keep"}
+    study = study_of(task, **wide, **fields)
+    found, noise = noise_of_tensors(study, tmp_path, 2)
+    assert noise.shares == study.honest
+    deviation = math.sqrt(3 / study.honest)
+    assert gaussian_variance(found.ravel(), deviation**2) > FALSE_ALARM
+    for factor in OFF_BY_30_PERCENT:
+        assert gaussian_variance(found.ravel(), (factor * deviation) ** 2) < REJECTED
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_vector_noise_of_the_tensor_has_the_radius_of_the_whole(task, tmp_path):
+    """Radii are Gamma(d), and add up to one; the smoothing of shares adds 1/4096 to each."""
+    wide = {"features": 24, "components": 16, "below_noise": "keep"}
+    study = study_of(task, delta=0.0, epsilon=39.0, **wide)
+    found, noise = noise_of_tensors(study, tmp_path, 2)
+    assert (noise.kind, noise.shares, noise.size) == ("vector", 3, tensor_size(16))
+    total = float(np.sum(np.linalg.norm(found, axis=1)))
+
+    def p_value(scale):
+        law = stats.gamma(2 * noise.size)
+        low, high = law.cdf(total / scale / (1 + 1 / 4096)), law.sf(total / scale)
+        return 2 * min(low, high)
+
+    assert p_value(1.0) > FALSE_ALARM
+    for factor in OFF_BY_30_PERCENT:
+        assert p_value(factor) < REJECTED
+
+
+# -- what a site refuses
+
+
+def last_call(task, folder, **fields):
+    consortium = consortium_of(study_of(task, **fields), folder)
+    return consortium, at(consortium, f"round {len(ROUNDS[task])}")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_tensor_of_more_components_is_refused(task, tmp_path):
+    consortium, call = last_call(task, tmp_path)
+    request = call.payloads["s0"]
+    message = decode(request, sender=AGGREGATOR, limit=LIMIT)
+    (ask,) = message.body["asks"]
+    wider = np.linalg.qr(np.ones((6, 1)) + np.eye(6))[0][:, :3].copy()
+    body = {"asks": [{**ask, "description": {**ask["description"], "columns": 3}}]}
+    asked = changed(request, body=body, arrays={"basis 0": wider})
+    assert refusal(consortium.parties["s0"], "s0", asked) == "bad-ask"
+    assert "with 3 columns" in consortium.parties["s0"].trouble.message
+
+
+OTHER_SUMS = {
+    MIXTURE: [
+        {"kind": "document-triples"},
+        {"kind": "document-pairs"},
+        {"kind": "component-energy"},
+        {"kind": "bingham-vectors"},
+        {"kind": "norm-histogram", "of": "document-triples"},
+        {"of": "document-pairs"},
+    ],
+    TOPICS: [
+        {"kind": "third-moment"},
+        {"kind": "second-moment"},
+        {"kind": "norm-histogram"},
+        {"kind": "row-sum"},
+        {"kind": "document-sketch"},
+        {"kind": "norm-histogram", "of": "document-sketch"},
+        {"kind": "norm-histogram", "of": "third-moment"},
+        {"kind": "norm-histogram", "of": "norm-histogram"},
+        {"kind": "document-pairs", "nuclear": True},
+        {"of": "document-pairs"},
+        {"of": "document-triples"},
+    ],
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_sums_of_other_tasks_are_refused(task, tmp_path):
+    consortium, call = last_call(task, tmp_path)
+    message = decode(call.payloads["s0"], sender=AGGREGATOR, limit=LIMIT)
+    (ask,) = message.body["asks"]
+    before = consortium.check_books("s0").spent
+    for other in OTHER_SUMS[task]:
+        body = {"asks": [{**ask, "description": {**ask["description"], **other}}]}
+        request = changed(call.payloads["s0"], body=body)
+        assert refusal(consortium.parties["s0"], "s0", request) in ("not-in-plan", "bad-ask"), other
+    assert consortium.check_books("s0").spent == before
+
+
+def test_a_sketch_of_more_columns_is_refused_before_memory_is_taken(tmp_path):
+    study = study_of(TOPICS, protocol="sketch", features=30_000)
+    consortium = Consortium(study, tmp_path, rows=dict.fromkeys(study.names, np.ones((2, 30_000))))
+    call = at(consortium, "round 2")
+    message = decode(call.payloads["s0"], sender=AGGREGATOR, limit=LIMIT)
+    (ask,) = message.body["asks"]
+    assert ask["description"]["columns"] == 8
+    body = {"asks": [{**ask, "description": {**ask["description"], "columns": 30_000}}]}
+    request = changed(call.payloads["s0"], body=body)
+    assert refusal(consortium.parties["s0"], "s0", request) == "bad-ask"
+
+
+def test_pairs_that_wishart_noise_does_not_hide_are_refused(tmp_path):
+    """Clipped in the Frobenius norm a document may contribute more than 1 in the nuclear one."""
+    consortium = consortium_of(study_of(TOPICS, delta=0.0), tmp_path)
+    call = at(consortium, "round 2")
+    message = decode(call.payloads["s0"], sender=AGGREGATOR, limit=LIMIT)
+    (ask,) = message.body["asks"]
+    assert ask["description"]["nuclear"]
+    for clip in (1.0, 0.25):
+        other = {"nuclear": False, "clip": clip}
+        body = {"asks": [{**ask, "description": {**ask["description"], **other}}]}
+        request = changed(call.payloads["s0"], body=body)
+        assert refusal(consortium.parties["s0"], "s0", request) == "bad-ask"
+
+
+def test_a_tensor_that_is_claimed_to_cost_less_costs_what_it_costs(tmp_path):
+    """A larger variance makes the third moment more sensitive: the site works that out itself."""
+    consortium, call = last_call(MIXTURE, tmp_path)
+    message = decode(call.payloads["s0"], sender=AGGREGATOR, limit=LIMIT)
+    (ask,) = message.body["asks"]
+    body = {"asks": [{**ask, "description": {**ask["description"], "variance": 1.0}}]}
+    request = changed(call.payloads["s0"], body=body)
+    assert refusal(consortium.parties["s0"], "s0", request) == "budget"
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_request_is_never_larger_than_the_study_makes_it(task, tmp_path):
+    consortium = consortium_of(study_of(task), tmp_path)
+    site = consortium.parties["s0"]
+    assert site._limit < (1 << 22) + (1 << 16)
+    assert refusal(site, "s0", b"x" * (site._limit + 1)) == "too-large"
+    # it grows with the width, not with its square
+    wide = study_of(task, features=100_000, protocol="sketch")
+    rows = SparseRows(scipy.sparse.csr_array((3, wide.width)))
+    site = Site(name="s0", study=wide, rows=rows, ledger=consortium.ledgers["s0"])
+    assert 8 * 100_000 * 8 < site._limit < 1 << 26
+
+
+# -- what stops a study
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_too_few_components_stop_a_study_and_what_was_released_stays_charged(task, tmp_path):
+    """Without any noise, so that what sampling shows is below what noise would: for certain."""
+    fields = {"features": 12, "components": 6, "epsilon": 4.0}
+    consortium = consortium_of(study_of(task, **fields), tmp_path)
+    wire = Wire(consortium.parties)
+    aggregator = Aggregator(consortium.study)
+    with silence(), pytest.raises(PrivacyError) as caught:
+        carry(aggregator.run(), wire)
+    assert caught.value.code == "components-under-noise"
+    released = caught.value.released
+    assert [record.statistic for record in released][-1] in ("second-moment", "document-pairs")
+    for name in consortium.ledgers:
+        assert consortium.charged(name, aggregator.session) == list(released)
+        account = consortium.account(name, aggregator.session)
+        assert account.outcome == "stopped: components-under-noise"
+        standing = consortium.check_books(name)
+        assert 0 < standing.spent_epsilon < consortium.study.epsilon
+
+
+def test_documents_are_looked_at_before_anyone_pays(tmp_path):
+    consortium = consortium_of(study_of(TOPICS), tmp_path)
+    spoiled = np.array(consortium.rows["s1"])
+    spoiled[7] = 0.0
+    spoiled[7, 0] = 2.0
+    consortium.rows["s1"] = spoiled
+    consortium.restart("s1")
+    wire = Wire(consortium.parties)
+    with pytest.raises(ProtocolError, match="step 'join'"):
+        carry(Aggregator(consortium.study).run(), wire)
+    assert wire.refusals()["s1", "join"][0] == "data"
+    assert "document 7" not in wire.refusals()["s1", "join"][1]
+    assert "document 7 has 2 words" in consortium.parties["s1"].trouble.message
+    assert all(consortium.check_books(n).spent_epsilon == 0 for n in consortium.ledgers)
+
+
+def test_a_long_vocabulary_can_be_told(tmp_path):
+    """Names of all words travel when a site joins: more than a message without numbers has."""
+    words = [f"a word of some length, number {i:06d} of them all" for i in range(30_000)]
+    study = study_of(
+        TOPICS, 2, features=None, columns=words, protocol="sketch", components=1, sketch_size=2
+    )
+    counts = scipy.sparse.csr_array(np.full((4, 2), 3.0))
+    counts.resize((4, len(words)))
+    parties = {}
+    for name in study.names:
+        ledger = Ledger(tmp_path / f"{name}.ledger")
+        ledger.set_budget(wished_budget(study))
+        rows = SparseRows(counts, names=words)
+        parties[name] = Site(name=name, study=study, rows=rows, ledger=ledger)
+    wire = Wire(parties)
+    call = until(Aggregator(study).run(), wire, "keys")
+    assert set(call.payloads) == set(study.names)
+    assert all(len(answer) > 1 << 20 for _, _, _, answer in wire.carried)

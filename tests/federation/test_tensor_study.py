@@ -1,0 +1,339 @@
+"""Studies of mixtures and topics: what they may say, their plans, weights and protocols."""
+
+import json
+import math
+import re
+import tomllib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eigenveil import DataError, PrivacyError
+from eigenveil.estimators.tensor_settings import FULL_UP_TO, MixturePlan, TopicPlan
+from eigenveil.federation.choosing import choose_protocol
+from eigenveil.federation.forecast import forecast, pooled
+from eigenveil.federation.study import WEIGHT_BITS, Study, make_study, parse_study
+from eigenveil.federation.study_checks import has_field
+from eigenveil.federation.study_file import read_study, template, write_toml
+from eigenveil.federation.sums import Terms
+from eigenveil.federation.wishes import coarse_weights
+from eigenveil.noise.cube import tensor_size
+from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.releases import lattice_error
+
+WHOLE = 1 << WEIGHT_BITS
+TENSORS = ["gaussian-mixture", "topic-model"]
+MIXTURE, TOPICS = TENSORS
+
+
+def named(count):
+    return [{"name": f"site-{i}"} for i in range(count)]
+
+
+def study(task=MIXTURE, **changes):
+    usual = {"name": "trial", "task": task, "features": 8, "components": 2, "sites": named(5)}
+    return make_study(**(usual | changes))
+
+
+# -- studies that can be
+
+
+@st.composite
+def studies(draw):
+    task = draw(st.sampled_from(TENSORS))
+    width = draw(st.integers(2, 60))
+    components = draw(st.just("auto") | st.integers(1, min(width - 1, 20)))
+    delta = draw(st.sampled_from([0.0, 1e-9, 1e-6, 0.01]))
+    names = [f"s{i}" for i in range(draw(st.integers(1, 12)))]
+    collusion = draw(st.integers(0, len(names) - 1))
+    dropouts = draw(st.integers(0, (len(names) - collusion - 1) // 2))
+    masks = ["modular"] if dropouts or delta == 0 else ["modular", "pairwise", "helper"]
+    steps = ["scale", "centre", "moment", "tensor"]
+    clip = {}
+    if task == TOPICS:
+        clip = {"clip_documents": draw(st.booleans())}
+        steps = ["scale", "moment", "tensor"] if clip["clip_documents"] else ["moment", "tensor"]
+    optional = {
+        "sketch_size": st.integers(1 if components == "auto" else components, 100),
+        "budget_split": st.fixed_dictionaries({step: st.floats(0.01, 1.0) for step in steps}),
+        # vector noise beside Gaussian takes seconds to divide a budget for: tested by itself
+        "mechanism": st.just("vector" if delta == 0 else "gaussian"),
+        "below_noise": st.sampled_from(["error", "keep"]),
+    }
+    if task == MIXTURE:
+        optional |= {"noise_variance": st.floats(0, 1e6), "row_bound": st.floats(1e-3, 1e6)}
+    epsilon = draw(st.floats(0.1, 20.0))
+    return make_study(
+        name="drawn",
+        task=task,
+        features=width,
+        components=components,
+        epsilon=epsilon,
+        delta=delta,
+        protocol=draw(st.sampled_from(["auto", "cape", "local"] + ["sketch"] * (delta > 0))),
+        adjacency=draw(st.sampled_from(["add-remove", "replace-one"])),
+        masks=draw(st.sampled_from(masks)),
+        collusion=collusion,
+        dropouts=dropouts,
+        sites=[
+            {"name": name, "epsilon": draw(st.none() | st.floats(epsilon / 20, epsilon))}
+            for name in names
+        ],
+        **draw(st.fixed_dictionaries({}, optional=optional)),
+        **clip,
+    )
+
+
+@given(studies())
+@settings(max_examples=40)
+def test_a_study_survives_its_file(tmp_path_factory, made):
+    path = tmp_path_factory.mktemp("study") / "study.toml"
+    write_toml(made, path)
+    assert read_study(path) == made
+    assert read_study(path).hash == made.hash
+    assert parse_study(json.loads(json.dumps(made.model_dump(mode="json")))) == made
+
+
+@given(studies())
+@settings(max_examples=40)
+def test_plan_takes_the_study_over(made):
+    plan = made.plan(made.width, 100)
+    assert isinstance(plan, MixturePlan if made.task == MIXTURE else TopicPlan)
+    assert plan.task == made.task
+    assert (plan.features, plan.epsilon, plan.delta) == (made.width, made.epsilon, made.delta)
+    assert plan.rows == (100 if made.adjacency == "replace-one" else None)
+    assert plan.auto_components == (made.components == "auto")
+    assert plan.n_components == made.most_components <= plan.sketch_size <= made.width
+    assert plan.pair == ("sketch" if made.protocol == "sketch" else "full")
+    assert plan.mechanism == ("vector" if made.delta == 0 else "gaussian")
+    assert plan.below_noise == made.below_noise
+    assert plan.noise_draws >= (1 if made.protocol == "local" else len(made.sites))
+    # every round that the plan can have is within what a session reserves
+    terms = Terms(made, plan)
+    assert set(plan.shares) <= {"scale", "centre", "moment", "tensor"}
+    assert all(terms.reservation(name).epsilon(made.delta) <= made.epsilon for name in terms.names)
+
+
+@pytest.mark.parametrize("task", ["pca", *TENSORS])
+def test_a_file_has_the_fields_of_its_task(task):
+    text = template(study(task))
+    assert parse_study(tomllib.loads(text)) == study(task)
+    for field in Study.model_fields:
+        found = re.search(rf"^(# )?(\[\[)?{field}( =|\]\])", text, re.M)
+        assert bool(found) == has_field(task, field), field
+    # the example of a split that is commented out is one that could be taken
+    split = re.search(r"^# (budget_split = .*)$", text, re.M).group(1)
+    assert study(task, **tomllib.loads(split)).plan(8, None).budgets()
+
+
+# -- refusals
+
+REFUSED = [
+    # task, changes, error, code, words
+    ("pca", {"components": "auto"}, DataError, "field-of-other-task", "components = 'auto'"),
+    ("pca", {"mechanism": "gaussian"}, DataError, "field-of-other-task", "mechanism = 'gauss"),
+    ("pca", {"below_noise": "keep"}, DataError, "field-of-other-task", "below_noise = 'keep'"),
+    ("pca", {"noise_variance": 1.0}, DataError, "field-of-other-task", "noise_variance = 1.0"),
+    (MIXTURE, {"row_norm": "auto"}, DataError, "field-of-other-task", "row_norm = 'auto'"),
+    (MIXTURE, {"row_norm": 3.0}, DataError, "field-of-other-task", "is for task 'pca'"),
+    (TOPICS, {"row_norm": "auto"}, DataError, "field-of-other-task", "row_norm"),
+    (TOPICS, {"row_bound": 1.0}, DataError, "field-of-other-task", "row_bound = 1.0"),
+    (TOPICS, {"center": False}, DataError, "field-of-other-task", "center = False"),
+    (TOPICS, {"center": [0.0] * 8}, DataError, "field-of-other-task", "center = (0.0,"),
+    (TOPICS, {"noise_variance": 1.0}, DataError, "field-of-other-task", "'gaussian-mixture'"),
+    (MIXTURE, {"noise_variance": -1.0}, DataError, "bad-field", "noise_variance = -1.0"),
+    (MIXTURE, {"mechanism": "wishart"}, DataError, "bad-field", "mechanism = 'wishart'"),
+    (MIXTURE, {"components": "all"}, DataError, "bad-field", "components = 'all'"),
+    (MIXTURE, {"components": 0}, DataError, "bad-field", "components = 0"),
+    (TOPICS, {"components": 9}, DataError, "too-many-components", "components = 9"),
+    (TOPICS, {"sketch_size": 1}, DataError, "small-sketch", "sketch_size = 1"),
+    (MIXTURE, {"components": 8, "center": False}, DataError, "too-many-components", "8"),
+    (MIXTURE, {"row_bound": -1.0}, DataError, "", "row_bound = -1.0"),
+    (MIXTURE, {"center": [0.0]}, DataError, "bad-centre", "1 numbers"),
+    (MIXTURE, {"protocol": "dpdispca"}, PrivacyError, "protocol-of-other-task", "dpdispca"),
+    (TOPICS, {"protocol": "full"}, PrivacyError, "protocol-of-other-task", "'full'"),
+    (
+        TOPICS,
+        {"protocol": "sketch", "delta": 0.0},
+        PrivacyError,
+        "pure-needs-pure-mechanism",
+        "sketch",
+    ),
+    (TOPICS, {"mechanism": "gaussian", "delta": 0.0}, PrivacyError, "", "delta = 0"),
+    (MIXTURE, {"masks": "helper", "delta": 0.0}, PrivacyError, "pure-needs-modular-masks", "= 0"),
+    (
+        MIXTURE,
+        {"masks": "pairwise", "mechanism": "vector"},
+        PrivacyError,
+        "pure-needs-modular-masks",
+        "mechanism = 'vector'",
+    ),
+    ("pca", {"clip_documents": False}, DataError, "field-of-other-task", "clip_documents = False"),
+    (MIXTURE, {"clip_documents": False}, DataError, "field-of-other-task", "'topic-model'"),
+    (MIXTURE, {"budget_split": {"variance": 1.0}}, DataError, "bad-choice", "variance"),
+    (TOPICS, {"budget_split": {"centre": 1.0}}, DataError, "bad-choice", "centre"),
+    (
+        TOPICS,
+        {"budget_split": {"scale": 1.0}, "clip_documents": False},
+        DataError,
+        "bad-choice",
+        "scale",
+    ),
+    (TOPICS, {"budget_split": {"moment": 1.0, "scale": 1.0}}, PrivacyError, "", "tensor"),
+    (
+        TOPICS,
+        {"budget_split": {"scale": 1.0, "moment": 1.0, "tensor": 0.0}},
+        PrivacyError,
+        "",
+        "tensor",
+    ),
+]
+
+
+@pytest.mark.parametrize(("task", "changes", "kind", "code", "said"), REFUSED)
+def test_what_cannot_be_is_refused_in_words(task, changes, kind, code, said):
+    with pytest.raises((DataError, PrivacyError)) as caught:
+        study(task, **changes)
+    error = caught.value
+    assert type(error) is kind
+    assert said in error.message
+    assert error.hint
+    if code:
+        assert error.code == code
+
+
+def test_auto_takes_a_sketch_of_any_size():
+    made = study(components="auto", features=60, sketch_size=4, protocol="sketch")
+    assert made.plan(60, None).n_components == 4
+
+
+# -- hashes
+
+# of version 0.1.0, which knew PCA only
+FIRST = "c9c33be524d888002ca59eae66f94d1a03285864b98dca992725a91440102804"
+CHANGES = [
+    {"task": "pca"},
+    {"task": TOPICS},
+    {"components": "auto"},
+    {"components": 3},
+    {"noise_variance": 0.0},
+    {"noise_variance": 1.0},
+    {"mechanism": "gaussian"},
+    {"below_noise": "keep"},
+    {"protocol": "sketch"},
+    {"row_bound": 2.0},
+    {"center": False},
+]
+
+
+def test_hashes_of_pca_are_those_of_the_first_version():
+    assert study("pca").hash == FIRST
+    assert study("pca", mechanism="auto", below_noise="error").hash == FIRST
+
+
+def test_every_change_changes_the_hash():
+    hashes = [study(**change).hash for change in ({}, *CHANGES)]
+    hashes.append(study(TOPICS, clip_documents=False).hash)
+    assert len(set(hashes)) == len(hashes)
+
+
+# -- weights
+
+
+def wishing(task, part, **changes):
+    epsilon = changes.get("epsilon", 1.0)
+    sites = [{"name": "a"}, {"name": "b", "epsilon": part * epsilon}]
+    return study(task, sites=sites, **changes)
+
+
+@given(
+    st.sampled_from(TENSORS),
+    st.floats(0.02, 1.0),
+    st.floats(0.1, 30.0),
+    st.sampled_from([0.0, 1e-9, 1e-5]),
+)
+@settings(max_examples=40)
+def test_weights_give_each_site_its_wish_in_few_bits(task, part, epsilon, delta):
+    made = wishing(task, part, epsilon=epsilon, delta=delta)
+    weights = made.weights()
+    exact = study("pca", sites=list(made.sites), epsilon=epsilon, delta=delta).weights()
+    assert weights["a"] == WHOLE
+    assert 15 / 16 * exact["b"] - 1 <= weights["b"] <= exact["b"] + 1
+    terms = Terms(made, made.plan(8, None))
+    assert weights["b"] % (1 << (WEIGHT_BITS - terms.weight_bits)) == 0
+    # 16 parts or more lose at most one
+    assert terms.weight_bits <= max(5, math.ceil(math.log2(16 * WHOLE / weights["b"])))
+    assert terms.reservation("b").epsilon(delta) <= part * epsilon * (1 + 1e-12)
+
+
+def test_coarse_weights_are_those_that_lose_little():
+    assert coarse_weights({"a": 1024, "b": 513}, bits=10) == {"a": 1024, "b": 512}
+    assert coarse_weights({"a": 1024, "b": 95}, bits=10) == {"a": 1024, "b": 92}
+    assert coarse_weights({"a": 1024, "b": 3, "c": 1}, bits=10) == {"a": 1024, "b": 3, "c": 1}
+    assert coarse_weights({"a": 1024}, bits=10) == {"a": 1024}
+
+
+def test_a_wish_is_met_by_mixed_noise_too():
+    made = wishing(TOPICS, 0.5, mechanism="vector")
+    plan = made.plan(8, None)
+    assert plan.mixed
+    weight = made.weights()["b"] / WHOLE
+    assert 0.4 < weight < 0.6
+    budgets = plan.budgets()
+    error = lattice_error(plan.released_values(), steps_a_scale=2.0**26, draws=plan.noise_draws)
+
+    def cost(at):
+        mu = math.hypot(*(budgets[step].mu for step in ("scale", "moment")))
+        pure = budgets["tensor"].epsilon
+        return Loss((at * mu) ** 2, at * pure, *error).epsilon(made.delta)
+
+    assert cost(weight) <= 0.5
+    assert cost(weight + 3 / 64) > 0.5  # what coarseness and the sampler's room may take
+    with pytest.raises(PrivacyError, match=r"site 'b'.*count less"):
+        wishing(TOPICS, 1e-4, mechanism="vector")
+
+
+# -- protocols and forecasts
+
+
+@pytest.mark.parametrize("task", TENSORS)
+def test_the_columns_choose_the_protocol(task):
+    small = choose_protocol(study(task), 8)
+    assert small.protocol == "cape"
+    assert "1,000" in small.reason
+    assert "288 B" in small.reason
+    at = study(task, features=FULL_UP_TO)
+    assert choose_protocol(at, FULL_UP_TO).protocol == "cape"
+    wide = study(task, features=50_000, epsilon=0.01, sites=named(60))
+    large = choose_protocol(wide, 50_000)
+    assert large.protocol == "sketch"
+    assert "9.31 GiB" in large.reason
+    assert wide.settled().plan(50_000, None).pair == wide.plan(50_000, None).pair == "sketch"
+    pure = study(task, features=2000, delta=0.0)
+    assert choose_protocol(pure, 2000).protocol == "cape"
+    assert pure.plan(2000, None).pair == "full"
+    # one site alone does as it would without a study
+    assert study(task, features=2000, protocol="local").plan(2000, None).pair == "sketch"
+
+
+@pytest.mark.parametrize("task", TENSORS)
+def test_sizes_are_counted_and_nothing_else_is_forecast(task):
+    d, k = 60, 20
+    for protocol, values in (("cape", d * (d + 1) // 2), ("sketch", d * d)):
+        found = forecast(study(task, features=d, components=k, protocol=protocol), d, 10_000)
+        assert found.captured_energy is None
+        assert "only the sizes" in found.note
+        assert found.message_bytes == 8 * max(values, tensor_size(k))
+        assert 0 <= found.round_bytes - 8 * (values + tensor_size(k)) < 10_000
+        assert found.memory_bytes > found.message_bytes
+    assert pooled(study(task), 8, 100).captured_energy is None
+    auto = forecast(study(task, features=d, components="auto", protocol="cape"), d, None)
+    assert auto.message_bytes == 8 * tensor_size(32)
+
+
+def test_a_public_centre_is_an_array():
+    made = study(center=[float(i) for i in range(8)])
+    assert np.array_equal(made.public_centre, np.arange(8.0))
+    assert made.plan(8, None).centred == "public"
