@@ -200,10 +200,10 @@ def test_delta_zero_is_pure_in_every_step(mechanism, pair):
 
 
 def test_many_words_are_sketched():
-    """Of 1500 words a topic is off by 0.15 at the most of 0.47 to the next."""
+    """A topic is off by 0.02 at the most (20 fits), and by 0.47 from the next."""
     corpus = Corpus(words=1500, own=8)
     model = PrivateTopicModel(3, epsilon=4.0).fit(corpus.counts)
-    assert_recovered(model, corpus, near=0.22)
+    assert_recovered(model, corpus, near=0.1)
     sizes = {r.statistic: r.noise.size for r in model.certificate_.releases}
     assert sizes["document-sketch"] == 1500 * 12
     assert "document-pairs" not in sizes
