@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 
-.PHONY: demo test bench figures lint format clean
+.PHONY: demo test test-all bench figures lint format clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/python:
@@ -33,6 +33,9 @@ demo: $(CORE)  ## private PCA of handwritten digits that three sites keep to the
 
 test: $(DEV) lint  ## formatting, lint, types, import rules, tests
 	$(BIN)/python -m pytest -n auto
+
+test-all: $(DEV) lint  ## the same, with the slow tests that wrong noise is rejected
+	$(BIN)/python -m pytest -n auto -m "thorough or not thorough"
 
 lint: $(DEV)
 	$(BIN)/ruff format --check .

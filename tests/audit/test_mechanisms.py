@@ -159,7 +159,13 @@ def halved(record):
     return record.model_copy(update={"noise": noise})
 
 
-@pytest.mark.parametrize(("make", "kind", "adjacency", "rows", "other", "tight"), SOUND)
+_QUICK = ("gaussian", "laplace")
+_HALVED = [
+    case if case[1] in _QUICK else pytest.param(*case, marks=pytest.mark.thorough) for case in SOUND
+]
+
+
+@pytest.mark.parametrize(("make", "kind", "adjacency", "rows", "other", "tight"), _HALVED)
 def test_halved_noise_is_caught(make, kind, adjacency, rows, other, tight):
     # a claim of 2 keeps the weaker linear tests of pure mechanisms above the claim when it doubles
     loss = 1.0 if kind == "gaussian" else 2.0

@@ -103,6 +103,7 @@ def test_every_unique_entry_has_the_published_noise(method):
     assert law_of(method, method) > FALSE_ALARM
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("method", "old", "new"),
     [
@@ -139,6 +140,7 @@ def test_avn_has_vector_noise_on_the_unique_entries():
     assert avn_law(agn.avn) > FALSE_ALARM
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("old", "new"),
     [
