@@ -18,6 +18,7 @@ from eigenveil.errors import (
 )
 from eigenveil.estimators.mixture import PrivateGaussianMixture
 from eigenveil.estimators.pca import PrivatePCA
+from eigenveil.estimators.private_streaming import PrivateStreamingPCA
 from eigenveil.estimators.topics import PrivateTopicModel
 from eigenveil.privacy.guarantee import Guarantee
 
@@ -51,6 +52,7 @@ __all__ = [
     "PrivacyError",
     "PrivateGaussianMixture",
     "PrivatePCA",
+    "PrivateStreamingPCA",
     "PrivateTopicModel",
     "ProtocolError",
 ]

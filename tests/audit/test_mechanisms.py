@@ -25,11 +25,14 @@ from eigenveil.moments.document_sums import DocumentNorms, DocumentPairs, Docume
 from eigenveil.moments.document_triples import DocumentTriples
 from eigenveil.moments.release import calibrated_record, release_sum
 from eigenveil.moments.rows import Block, RowRule
+from eigenveil.moments.stream_sums import PrefixSum
 from eigenveil.moments.tensors import ThirdMoment
 from eigenveil.noise import draws
 from eigenveil.noise.source import SecureSource
 from eigenveil.privacy import sensitivity
 from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.releases import Sharing
+from eigenveil.privacy.streams import best_factor
 
 D = 2
 U = np.array([3.0, 3.0])  # longer than the bound: preparation must shorten it
@@ -250,3 +253,50 @@ def test_the_worst_neighbour_of_a_histogram_moves_one_bin_and_the_count():
     moved = shift([V, U], [V], histogram)
     assert moved[BINS] == 1
     assert np.count_nonzero(moved[:BINS]) == 1
+
+
+BLOCKS = 3
+
+
+def stream_test(first, n, *, scale=1.0):
+    """Best linear statistic of all that a stream of three blocks releases, ``n`` times.
+
+    ``first`` are the rows of its first block; the others have none. The statistic weighs the
+    released ``C g + z``, which the prefixes stand for one to one, by what a row moves of it.
+    """
+    factor = best_factor(BLOCKS)
+    moment = second_moment()
+    record = calibrated_record(
+        moment,
+        name="a",
+        adjacency="add-remove",
+        kind="gaussian",
+        budget=StepBudget(mu=1.0),
+        sharing=Sharing(stream=factor),
+    )
+    noise = record.noise.model_copy(update={"scale": record.noise.scale * scale})
+    record = record.model_copy(update={"noise": noise})
+    direction = np.outer(U, U) / 18.0
+    weights = np.array(factor.weights) / 2.0**31
+    decays = 1.0 - np.array(factor.losses) / 2.0**31
+    column = [1.0] + [np.sum(weights * decays ** (k - 1)) for k in range(1, BLOCKS)]
+    mixing = sum(np.diag(np.full(BLOCKS - k, c), -k) for k, c in enumerate(column))
+    back = mixing @ np.linalg.inv(np.tril(np.ones((BLOCKS, BLOCKS))))  # prefixes to releases
+    found, source = np.empty(n), SecureSource()
+    for turn in range(n):
+        stream = PrefixSum(moment, record, source)
+        if first:
+            stream.update(Block(np.array([U])))
+        prefixes = [np.sum(stream.close().values * direction) for _ in range(BLOCKS)]
+        found[turn] = column @ back @ prefixes
+    return found
+
+
+def test_a_stream_stays_under_its_claim():
+    bound = mu_lower_bound(stream_test(True, 4000), stream_test(False, 4000))
+    assert 0.6 < bound <= 1.0
+
+
+def test_a_stream_with_halved_noise_is_caught():
+    bound = mu_lower_bound(stream_test(True, 1500, scale=0.5), stream_test(False, 1500, scale=0.5))
+    assert bound > 1.0

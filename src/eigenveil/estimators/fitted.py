@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from eigenveil.errors import DataError
 from eigenveil.estimators.pipeline import Factors
 from eigenveil.estimators.settings import Plan
 from eigenveil.estimators.stored import StoredModel
+from eigenveil.estimators.stream_plan import StreamPlan
 from eigenveil.privacy.certificate import Certificate
 
 
@@ -31,8 +33,12 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
         "usable_",
     )
     _NUMBERS = ("n_samples_", "noise_floor_", "total_variance_", "row_bound_")
-    _FAMILY = ("PrivatePCA", "FederatedPCA")
+    _FAMILY = ("PrivatePCA", "FederatedPCA", "PrivateStreamingPCA")
     _PLAN = Plan
+
+    @classmethod
+    def _read_plan(cls, plan: Mapping[str, Any]) -> Plan:
+        return (StreamPlan if "publish" in plan else Plan).model_validate(plan)
 
     def _keep(self, plan: Plan, factors: Factors, certificate: Certificate) -> None:
         self.plan_ = plan

@@ -99,7 +99,7 @@ def private_pca(
     beside: Round = ()
     if _wants_centred_scale(plan):
         ask = _ask_centred_scale(state)
-        if plan.centred == "private" and plan.row_norm != "auto":
+        if plan.one_pass or (plan.centred == "private" and plan.row_norm != "auto"):
             beside = (ask,)  # read only after the moment: one pass for both
         else:
             answers = yield (ask,)
@@ -126,7 +126,8 @@ class _Found:
 
 
 def _wants_centred_scale(plan: Plan) -> bool:
-    return plan.row_bound is None and (plan.row_norm == "auto" or "variance" in plan.shares)
+    wanted = plan.one_pass or plan.row_norm == "auto" or "variance" in plan.shares
+    return wanted and plan.row_bound is None
 
 
 def _scale_is_shared(plan: Plan) -> bool:
@@ -290,6 +291,8 @@ def _variances(
         assert found.strengths is not None
         rows = state.rows or max(1.0, found.total or float(np.sum(found.strengths)))
         unit = (row_bound or 1.0) ** 2 / rows
+        if plan.one_pass and scale is not None and row_bound == 0.0:
+            unit *= scale.mean_square()  # unit rows have no units of their own
         along = found.strengths * unit
         total = max((found.total or 0.0) * unit, float(np.sum(along)))
         state.rows = rows

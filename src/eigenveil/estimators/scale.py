@@ -53,6 +53,10 @@ class NormScale:
             return 1.0
         return self._average(np.minimum(1.0, (self._middles / bound) ** 2))
 
+    def mean_square(self) -> float:
+        """Average squared norm."""
+        return self._average(self._middles**2)
+
     def share_of_offset(self, squared: float, bound: float) -> float:
         """Average energy that an offset of this squared norm gives to a prepared row."""
         return self._average(squared / (np.maximum(self._middles, bound) ** 2 + squared))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,9 @@ class Plan(BasePlan):
 
     ``row_norm`` is "unit", "auto", "max", or a public number.
     """
+
+    one_pass: ClassVar[bool] = False
+    """Whether everything is released in one round, so that rows are read once."""
 
     mechanism: Mechanism
     row_norm: Literal["unit", "auto", "max"] | float

@@ -75,7 +75,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
                 setattr(model, name, array)
             for name, number in header["numbers"].items():
                 setattr(model, name, number)
-            model.plan_ = cls._PLAN.model_validate(header["plan"])
+            model.plan_ = cls._read_plan(header["plan"])
             model.certificate_ = Certificate.model_validate(header["certificate"])
         except FileNotFoundError:
             raise _absent(path) from None
@@ -86,6 +86,10 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
             model.feature_names_in_ = np.array(header["names"], dtype=object)
         model._settle()
         return model
+
+    @classmethod
+    def _read_plan(cls, plan: Mapping[str, Any]) -> BasePlan:
+        return cls._PLAN.model_validate(plan)
 
     def _check_fitted(self) -> None:
         """Raise where nothing was fitted or loaded yet.

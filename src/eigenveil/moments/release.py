@@ -11,12 +11,19 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import PrivacyError
 from eigenveil.noise import draws
-from eigenveil.noise.cube import tensor_from_entries, tensor_indices
+from eigenveil.noise.cube import Number, tensor_from_entries, tensor_indices
 from eigenveil.noise.grid import grid_exponent, spread, wishart_unit
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.guarantee import Adjacency
-from eigenveil.privacy.releases import ALONE, Noise, NoiseKind, ReleaseRecord, Sharing
+from eigenveil.privacy.releases import (
+    ALONE,
+    STREAM_UNIT,
+    Noise,
+    NoiseKind,
+    ReleaseRecord,
+    Sharing,
+)
 
 if TYPE_CHECKING:
     from eigenveil.moments.accumulators import Accumulator, Layout
@@ -53,6 +60,8 @@ def calibrated_record(
     ``sharing`` says how many parties draw the noise together and how their rows are weighted.
     """
     statistic_grid = accumulator.grid - sharing.weight_bits
+    if sharing.stream is not None:
+        statistic_grid = min(statistic_grid, STREAM_UNIT)
 
     def record(scale: float, grid: int | None) -> ReleaseRecord:
         return record_of(
@@ -126,6 +135,7 @@ def record_of(
         draws=draws_count,
         weight=weight,
         exposure=sharing.exposure,
+        stream=sharing.stream,
         **accumulator.parameters,
     )
 
@@ -173,12 +183,12 @@ def coordinates(layout: Layout, integers: NDArray[np.int64]) -> NDArray[np.int64
 
 
 def from_coordinates(
-    layout: Layout, shape: tuple[int, ...], entries: NDArray[np.int64]
-) -> NDArray[np.int64]:
+    layout: Layout, shape: tuple[int, ...], entries: NDArray[Number]
+) -> NDArray[Number]:
     """The whole array with these independent entries."""
     match layout:
         case "symmetric":
-            whole = np.zeros(shape, dtype=np.int64)
+            whole = np.zeros(shape, dtype=entries.dtype)
             whole[np.tri(shape[0], dtype=bool)] = entries
             return np.asarray(whole + np.tril(whole, -1).T)
         case "tensor":

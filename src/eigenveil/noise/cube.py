@@ -6,6 +6,7 @@ Everything that lists the entries lists them in this order: by ``i``, then ``j``
 from __future__ import annotations
 
 from itertools import permutations
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ __all__ = [
     "tensor_size",
 ]
 
+Number = TypeVar("Number", np.int64, np.float64)
 Index = NDArray[np.intp]
 
 
@@ -40,9 +42,9 @@ def tensor_copies(rows: int) -> NDArray[np.int64]:
     return copies
 
 
-def tensor_from_entries(rows: int, entries: NDArray[np.int64]) -> NDArray[np.int64]:
+def tensor_from_entries(rows: int, entries: NDArray[Number]) -> NDArray[Number]:
     """The symmetric tensor with these unique entries, in their order."""
-    tensor = np.empty((rows, rows, rows), dtype=np.int64)
+    tensor = np.empty((rows, rows, rows), dtype=entries.dtype)
     for place in permutations(tensor_indices(rows)):
         tensor[place] = entries
     return tensor

@@ -44,6 +44,10 @@ DOUBLE_PRECISION = (
     "directions are computed in double precision and rounded to a far coarser grid; the proof is "
     "for ideal arithmetic"
 )
+SAME_BLOCKS = (
+    "neighbouring streams have the same blocks but for one row in one of them: that a block ended "
+    "must not depend on the rows"
+)
 PURE_SAMPLING = "a pure guarantee leaves out events of total chance below 2**-80"
 
 
@@ -100,6 +104,8 @@ class Certificate(BaseModel):
         caveats = [DOUBLE_PRECISION] if "bingham" in kinds else []
         if self.wish.delta == 0:
             caveats.append(PURE_SAMPLING)
+        if any(record.stream is not None for record in self.releases):
+            caveats.append(SAME_BLOCKS)
         known: dict[str, Any] = {
             "delta": self.wish.delta,
             "adjacency": self.wish.adjacency,
@@ -145,6 +151,8 @@ def make_certificate(
     }
     if federation is not None:
         proofs |= {"views.md", "shares.md"}
+    if any(r.stream is not None for r in releases):
+        proofs |= {"streams.md"}
     return Certificate(
         software=software,
         plan=plan,
@@ -235,6 +243,13 @@ def _check_whole(certificate: Certificate) -> None:
         if released.isdisjoint(group):
             raise PrivacyError(
                 f"No release of a {words} is recorded, which every fit of task {task!r} makes."
+            )
+    for record in certificate.releases:
+        blocks = None if record.stream is None else record.stream.blocks
+        if blocks != plan.get("horizon"):
+            raise PrivacyError(
+                f"Release {record.name!r} is recorded for {blocks} blocks, the plan has a horizon "
+                f"of {plan.get('horizon')}."
             )
     sizes = _sizes(int(plan["features"]), int(plan["n_components"]), certain=task == "pca")
     for record in certificate.releases:

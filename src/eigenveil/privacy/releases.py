@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from eigenveil.privacy import sensitivity
 from eigenveil.privacy.guarantee import Adjacency
+from eigenveil.privacy.streams import StreamFactor
 
 NoiseKind = Literal["gaussian", "laplace", "vector", "wishart", "bingham"]
 Statistic = Literal[
@@ -29,6 +30,8 @@ Statistic = Literal[
     "document-sketch",
     "document-triples",
 ]
+# Sums over the blocks of a stream are kept in units of at most 2 to this, of a row's contribution.
+STREAM_UNIT = -36
 # Symmetric tensors of three modes.
 TENSORS: frozenset[Statistic] = frozenset({"third-moment", "document-triples"})
 
@@ -108,12 +111,15 @@ class Sharing:
         Mu of the adversary's view over that of the noisy sum alone (docs/proofs/views.md).
     weight_bits : int
         Rows count with public weights that are multiples of ``2**-weight_bits``.
+    stream : StreamFactor or None
+        How the noise is spread over the blocks of a stream.
     """
 
     shares: int = 1
     masks: int = 0
     exposure: float = 1.0
     weight_bits: int = 0
+    stream: StreamFactor | None = None
 
 
 ALONE = Sharing()
@@ -147,6 +153,9 @@ class ReleaseRecord(BaseModel):
         allow_inf_nan=False,
         description="mu of what the adversary sees over that of the noisy sum alone (views.md)",
     )
+    stream: StreamFactor | None = Field(
+        default=None, description="the noise of all prefixes of a stream of blocks (streams.md)"
+    )
 
     @model_validator(mode="after")
     def _noise_fits_statistic(self) -> ReleaseRecord:
@@ -160,11 +169,20 @@ class ReleaseRecord(BaseModel):
             raise ValueError("pairs clipped in the Frobenius norm cannot have wishart noise")
         if self.statistic in TENSORS:
             tensor_rows(self.noise.size)
+        if self.stream is not None and self.noise.kind != "gaussian":
+            raise ValueError("the noise of a stream's prefixes is proved for gaussian noise only")
         return self
 
     def sensitivity(self) -> float:
         """How far the statistic moves between neighbours, in the norm its noise is made for."""
-        return self.weight * _SENSITIVITY[self.noise.kind](self)
+        alone = self.weight * _SENSITIVITY[self.noise.kind](self)
+        return alone if self.stream is None else self._moved(alone, self.stream)
+
+    def _moved(self, alone: float, stream: StreamFactor) -> float:
+        """How far a row moves all that a stream releases: what it should, and rounding."""
+        entries = most_copies(self.statistic) * self.noise.size * stream.blocks
+        rounding = math.ldexp(stream.rounding() * math.sqrt(entries), STREAM_UNIT)
+        return alone * stream.norm() + rounding
 
     def mu(self) -> float:
         """The Gaussian-DP loss, for Gaussian noise."""
@@ -190,7 +208,7 @@ class ReleaseRecord(BaseModel):
                 return _laplace_shares_error(noise.size, noise.shares, steps)
             case "gaussian" | "laplace":
                 return lattice_error(
-                    noise.size,
+                    noise.size * (1 if self.stream is None else self.stream.blocks),
                     steps_a_scale=steps,
                     draws=noise.shares + noise.masks,
                     copies=copies,

@@ -1,0 +1,185 @@
+"""Prefix sums of a stream: exact but for a bounded rounding, under noise of the stated law.
+
+Statistical tests state their chance of false alarm in ``statistics_tools``.
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eigenveil.errors import DataError, PrivacyError
+from eigenveil.moments import stream_sums
+from eigenveil.moments.accumulators import NormHistogram, SecondMoment, Sketch
+from eigenveil.moments.release import calibrated_record
+from eigenveil.moments.rows import Block, RowRule
+from eigenveil.moments.stream_sums import PrefixSum, _Mechanism, _product
+from eigenveil.noise.source import SecureSource, SeededSource
+from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.releases import Sharing
+from eigenveil.privacy.streams import PARTS, StreamFactor, best_factor
+from statistics_tools import FALSE_ALARM, REJECTED, isotropic, mutant, svec
+
+D = 3
+RULE = RowRule(bound=1.0)
+
+
+def stream_of(accumulator, blocks, *, mu=1.0, source=None):
+    made = calibrated_record(
+        accumulator,
+        name="a",
+        adjacency="add-remove",
+        kind="gaussian",
+        budget=StepBudget(mu=mu),
+        sharing=Sharing(stream=best_factor(blocks)),
+    )
+    return PrefixSum(accumulator, made, source or SecureSource()), made
+
+
+@given(
+    values=st.lists(st.integers(-(2**62) + 1, 2**62 - 1), min_size=1, max_size=5),
+    part=st.integers(1, PARTS - 1),
+)
+def test_products_are_exact(values, part):
+    got = _product(np.array(values, dtype=np.int64), part)
+    assert [int(value) for value in got] == [(value * part) // PARTS for value in values]
+
+
+@given(
+    blocks=st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=30),
+    weights=st.lists(st.integers(1, PARTS - 1), min_size=2, max_size=2),
+    losses=st.lists(st.integers(1, PARTS - 1), min_size=2, max_size=2),
+)
+def test_rounding_stays_within_its_bound(blocks, weights, losses):
+    """Against exact fractions: what a step is off by lies in an interval of the stated length."""
+    factor = StreamFactor(blocks=len(blocks), weights=tuple(weights), losses=tuple(losses))
+    mechanism = _Mechanism(factor, 1)
+    kept = [Fraction(0), Fraction(0)]
+    off = [Fraction(0)]
+    for block in blocks:
+        got = int(mechanism.mixed(np.array([block]))[0])
+        exact = block + sum(Fraction(w, PARTS) * k for w, k in zip(weights, kept, strict=True))
+        kept = [k * (1 - Fraction(x, PARTS)) + block for k, x in zip(kept, losses, strict=True)]
+        off.append(got - exact)
+    assert max(off) - min(off) <= factor.rounding() + 1e-6
+
+
+@pytest.mark.parametrize("blocks", [1, 5, 60])
+def test_without_noise_a_prefix_is_the_sum_so_far(blocks, monkeypatch):
+    monkeypatch.setattr(
+        stream_sums, "noise_integers", lambda kind, record, source: np.zeros(kind.shape, np.int64)
+    )
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(blocks, 7, D))
+    stream, made = stream_of(SecondMoment(RULE, features=D), blocks)
+    so_far = SecondMoment(RULE, features=D)
+    for block in rows:
+        stream.update(Block(block))
+        so_far.update(Block(block))
+        exact = np.ldexp(so_far.integers().astype(float), so_far.grid)
+        found = stream.close()
+        np.testing.assert_allclose(found.values, exact, atol=1e-6)
+        assert found.record.noise.scale >= made.noise.scale * 0.999
+
+
+def noise_of_prefixes(blocks, n, make=PrefixSum):
+    """Noise of every prefix in isometric coordinates, shape (n, blocks, size), over its scale."""
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(blocks, 4, D))
+    found = np.empty((n, blocks, D * (D + 1) // 2))
+    for turn in range(n):
+        moment = SecondMoment(RULE, features=D)
+        stream = make(moment, stream_of(moment, blocks)[1], SecureSource())
+        so_far = SecondMoment(RULE, features=D)
+        for place, block in enumerate(rows):
+            stream.update(Block(block))
+            so_far.update(Block(block))
+            release = stream.close()
+            exact = np.ldexp(so_far.integers().astype(float), so_far.grid)
+            found[turn, place] = svec(release.values - exact) / release.record.noise.scale
+    return found
+
+
+def test_prefix_noise_has_the_stated_law():
+    """Each prefix by itself is isometric noise of the deviation that its record says."""
+    found = noise_of_prefixes(6, 400)
+    for place in range(6):
+        assert isotropic(found[:, place], 1.0) > FALSE_ALARM / 6
+
+
+def test_halved_noise_is_rejected(monkeypatch):
+    drawn = stream_sums.noise_integers
+    monkeypatch.setattr(stream_sums, "noise_integers", lambda *given: drawn(*given) // 2)
+    assert isotropic(noise_of_prefixes(3, 200)[:, 2], 1.0) < REJECTED
+
+
+def test_a_deaf_inverse_is_rejected(monkeypatch):
+    """Prefixes that leave the factor in: their noise is not what is said (nor their sum)."""
+    wrong = mutant(_Mechanism.prefix, "kept * (weight / PARTS)", "0.0 * kept")
+    monkeypatch.setattr(_Mechanism, "prefix", wrong)
+    assert isotropic(noise_of_prefixes(6, 200)[:, 5], 1.0) < REJECTED
+
+
+def test_noise_of_two_streams_is_independent():
+    first, second = noise_of_prefixes(2, 2)
+    assert not np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("cut", [1, 3, 20])
+def test_a_block_does_not_depend_on_how_its_rows_came(cut):
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(20, D))
+    found = []
+    for order in (np.arange(20), rng.permutation(20)):
+        stream, _ = stream_of(SecondMoment(RULE, features=D), 4, source=SeededSource(3))
+        for start in range(0, 20, cut):
+            stream.update(Block(rows[order][start : start + cut]))
+        found.append(stream.close().values)
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+@pytest.mark.parametrize(
+    "accumulator",
+    [
+        NormHistogram(None, precision="double", with_count=True),
+        Sketch(RULE, np.eye(D)[:, :2], clip=0.8),
+    ],
+    ids=["histogram", "sketch"],
+)
+def test_other_sums_are_followed_too(accumulator):
+    rows = np.random.default_rng(1).normal(size=(40, 5, D))
+    stream, made = stream_of(accumulator, 40, mu=50.0)
+    whole = accumulator.fresh()
+    for block in rows:
+        stream.update(Block(block))
+        whole.update(Block(block))
+        found = stream.close()
+    exact = np.ldexp(whole.integers().astype(float), whole.grid)
+    assert found.values.shape == exact.shape
+    # false alarm 1e-9 a coordinate: six deviations
+    assert np.abs(found.values - exact).max() < 6.2 * found.record.noise.scale
+    assert made.mu() == pytest.approx(50.0, rel=1e-9)
+
+
+def test_the_horizon_is_the_end():
+    stream, _ = stream_of(SecondMoment(RULE, features=D), 2)
+    for _ in range(2):
+        stream.update(Block(np.ones((1, D))))
+        stream.close()
+    with pytest.raises(PrivacyError, match="horizon of 2 blocks is over") as caught:
+        stream.check_room(1)
+    assert caught.value.code == "horizon-over"
+    with pytest.raises(PrivacyError):
+        stream.close()
+    assert stream.blocks == 2
+
+
+def test_rows_beyond_the_arithmetic_are_refused_before_they_are_added():
+    stream, made = stream_of(SecondMoment(RULE, features=D), 2)
+    most = math.ldexp(2.0**61, made.noise.grid)
+    with pytest.raises(DataError, match="rows in one stream"):
+        stream.check_room(int(most) + 1)
+    stream.check_room(int(most))
