@@ -12,7 +12,7 @@ import math
 import textwrap
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 FALSE_ALARM = 1e-8
 REJECTED = 1e-12
@@ -60,6 +60,16 @@ def uncorrelated(values):
 def isotropic(values, sigma):
     """Rows of independent N(0, sigma^2) coordinates: every variance and every correlation."""
     return together(gaussian_variance(values, sigma * sigma), uncorrelated(values))
+
+
+def better_than_random(squares, features):
+    """Squared overlaps of directions with a fixed one, against uniformly random directions.
+
+    A random one's is Beta(1/2, (features - 1)/2). Chernoff's bound of their sum from above.
+    """
+    rates = np.geomspace(0.01, 1000, 200)
+    one = np.log(special.hyp1f1(0.5, features / 2, rates))
+    return float(np.exp(np.minimum(0.0, len(squares) * one - rates * np.sum(squares)).min()))
 
 
 def clopper_pearson(hits, trials, false_alarm):

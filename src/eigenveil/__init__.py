@@ -19,6 +19,7 @@ from eigenveil.errors import (
 from eigenveil.estimators.mixture import PrivateGaussianMixture
 from eigenveil.estimators.pca import PrivatePCA
 from eigenveil.estimators.private_streaming import PrivateStreamingPCA
+from eigenveil.estimators.streaming import StreamingPCA
 from eigenveil.estimators.topics import PrivateTopicModel
 from eigenveil.privacy.guarantee import Guarantee
 
@@ -55,4 +56,5 @@ __all__ = [
     "PrivateStreamingPCA",
     "PrivateTopicModel",
     "ProtocolError",
+    "StreamingPCA",
 ]

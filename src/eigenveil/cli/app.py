@@ -14,8 +14,10 @@ from eigenveil.cli.fit import fit
 from eigenveil.cli.ledger import ledger_app
 from eigenveil.cli.plan import plan
 from eigenveil.cli.show import show
+from eigenveil.cli.simulate_tree import simulate_tree
 from eigenveil.cli.study import study_app
 from eigenveil.cli.transform import transform
+from eigenveil.cli.watch import watch
 from eigenveil.errors import EigenveilError
 
 app = typer.Typer(
@@ -38,7 +40,7 @@ def _options(
         raise typer.Exit
 
 
-for _command in (fit, transform, show, certify, plan):
+for _command in (fit, transform, show, certify, plan, watch, simulate_tree):
     app.command()(_command)
 app.add_typer(study_app, name="study")
 app.add_typer(ledger_app, name="ledger")

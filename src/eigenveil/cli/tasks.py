@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+import eigenveil
 from eigenveil.cli.family import Family
 from eigenveil.cli.of_mixtures import MixtureFamily
 from eigenveil.cli.of_pca import PCAFamily
@@ -47,10 +48,9 @@ def load_model(path: Path) -> StoredModel:
         When the file is absent, or no model.
     """
     name = estimator_of(path)
-    for family in FAMILIES.values():
-        if name in family.stored._FAMILY:
-            one = family.estimator(sites=False)
-            return (one if one.__name__ == name else family.estimator(sites=True)).load(path)
+    if any(name in family.stored._FAMILY for family in FAMILIES.values()):
+        kind: type[StoredModel] = getattr(eigenveil, name)
+        return kind.load(path)
     raise DataError(
         f"{path} holds a {name}, which this version does not know.",
         hint="Use the version that wrote it, or a later one.",

@@ -22,8 +22,8 @@ _READ_BYTES, _MOST_READ_BYTES = 1 << 20, 1 << 24
 _LONG_LINE = re.compile("straddling object|CSV parse error: Empty CSV file or block")
 # What pyarrow says about a cell or a line, up to where it quotes it: the owner's data has no
 # business in a message. Its rows count from 1, with the line of names.
-_BAD_CELL = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+)")
-_BAD_LINE = re.compile(r"CSV parse error: (?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
+BAD_CELL = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+)")
+BAD_LINE = re.compile(r"CSV parse error: (?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 
 
 class TextTable(Table):
@@ -100,11 +100,11 @@ class TextTable(Table):
 
     def _located(self, complaint: str) -> DataError | None:
         """Make the error that names the place, if pyarrow tells it."""
-        if cell := _BAD_CELL.match(complaint):
+        if cell := BAD_CELL.match(complaint):
             column, row, kind = cell.groups()
             wanted = "true or false" if kind == "bool" else "a number"
             return self.not_numeric(self._names[int(column)], f"is not {wanted}{_place(row)}")
-        if line := _BAD_LINE.match(complaint):
+        if line := BAD_LINE.match(complaint):
             row, expected, found = line.groups()
             what = f"{_place(row)}: {found} columns instead of {expected}"
         elif complaint.startswith("straddling object"):

@@ -66,3 +66,5 @@ _WRITERS: dict[str, Callable[[IO[bytes], _Columns], None]] = {
     ".feather": lambda file, columns: pa.feather.write_feather(_table(columns), file),
     ".npy": _write_npy,
 }
+ENDINGS = tuple(_WRITERS)
+"""How names of tables end that can be written."""

@@ -21,6 +21,7 @@ from eigenveil.privacy.releases import (
     Statistic,
     tensor_size,
 )
+from eigenveil.privacy.tree_views import TreeRun, tree_guarantees
 from eigenveil.privacy.views import Federation, guarantees
 
 SEEDED = "noise from a seeded generator: anyone with the seed can remove it"
@@ -81,6 +82,7 @@ class Certificate(BaseModel):
     proofs: tuple[str, ...] = ()
     federation: Federation | None = None
     study: dict[str, Any] | None = None
+    tree: TreeRun | None = None
 
     def guarantee(self) -> Guarantee:
         """The guarantee against the adversary of the wish, recomputed from the records alone.
@@ -114,6 +116,8 @@ class Certificate(BaseModel):
         }
         if self.federation is not None:
             return guarantees(self.releases, self.federation, **known)
+        if self.tree is not None:
+            return tree_guarantees(self.releases, self.tree, **known)
         return {"outsider": compose(self.releases, **known)}
 
     def write(self, path: Path) -> None:
@@ -143,14 +147,17 @@ def make_certificate(
     reasons_not_certified: list[str],
     federation: Federation | None = None,
     study: dict[str, Any] | None = None,
+    tree: TreeRun | None = None,
 ) -> Certificate:
-    """The certificate of a run, of a federation's with its ``study``."""
+    """The certificate of a run, of a federation's with its ``study``, of a tree's with its run."""
     proofs = {PROOFS[r.noise.kind] for r in releases} | {"release-grid.md"}
     proofs |= {
         PROOFS_OF_STATISTIC[r.statistic] for r in releases if r.statistic in PROOFS_OF_STATISTIC
     }
     if federation is not None:
         proofs |= {"views.md", "shares.md"}
+    if tree is not None:
+        proofs |= {"tree.md", "shares.md"}
     if any(r.stream is not None for r in releases):
         proofs |= {"streams.md"}
     return Certificate(
@@ -164,6 +171,7 @@ def make_certificate(
         proofs=tuple(sorted(proofs)),
         federation=federation,
         study=study,
+        tree=tree,
     )
 
 

@@ -1,0 +1,241 @@
+"""``eigenveil simulate-tree``: merging up a tree of made-up sites, level by level."""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from eigenveil.cli import options
+from eigenveil.cli.options import WrongOption
+from eigenveil.cli.report import console, print_views
+from eigenveil.cli.results import CERTIFICATE, check_free, new_folder
+
+if TYPE_CHECKING:
+    from eigenveil.runtime.tree import TreeProgress
+    from eigenveil.runtime.tree_report import TreeReport
+
+_TABLE, _FIGURES = "tree.csv", ("tree.png", "tree.svg")
+
+
+def simulate_tree(
+    nodes: Annotated[int, typer.Option(help="Leaves: sites with rows, 2 or more.")] = 1024,
+    fan_out: Annotated[int, typer.Option(help="Children of an inner node, 2 or more.")] = 4,
+    features: Annotated[int, typer.Option(help="Columns of the made-up rows.")] = 1000,
+    components: Annotated[int, typer.Option("--components", "-k", help="Components.")] = 10,
+    sketch_size: Annotated[
+        int, typer.Option(help="Columns of the sketch, and directions of a merged subspace.")
+    ] = 50,
+    rows: Annotated[int, typer.Option(help="Rows of a leaf.")] = 200,
+    epsilon: options.Epsilon = 1.0,
+    delta: options.Delta = 1e-6,
+    lost: Annotated[
+        float, typer.Option(help="Share of the leaves that never send, at random, in [0, 1).")
+    ] = 0.3,
+    tolerate: Annotated[
+        float,
+        typer.Option(
+            help="Share of the leaves that may be missing: the others draw all of the noise."
+        ),
+    ] = 0.35,
+    lost_subtrees: Annotated[
+        int, typer.Option(help="Inner nodes that take messages and never send, at random.")
+    ] = 0,
+    late: Annotated[
+        float, typer.Option(help="Share of the arriving leaves that come after their node sent.")
+    ] = 0.05,
+    protect: Annotated[
+        str,
+        typer.Option(
+            help="Whom the wish is about: outsider (the leaves share the noise) or aggregators "
+            "(each leaf draws all of it)."
+        ),
+    ] = "outsider",
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Reproducible rows, losses and noise: the result is not certified."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")] = Path("tree"),
+    overwrite: Annotated[bool, typer.Option(help="Replace an earlier result.")] = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Play a tree of sites on made-up rows: time, bytes and error of every level.
+
+    The parties are those of a real tree: leaves add their part of the noise, inner nodes merge, the
+    root publishes. Some leaves are lost, some are late.
+    """
+    _check(nodes=nodes, fan_out=fan_out, rows=rows, sketch_size=sketch_size, seed=seed)
+    _check_shares(lost=lost, late=late, tolerate=tolerate)
+    check_free(out, overwrite=overwrite)
+
+    from eigenveil.federation.tree import MergeTree
+    from eigenveil.federation.tree_private import make_tree_study
+    from eigenveil.runtime import tree as runtime
+
+    tree = MergeTree.with_leaves(nodes, fan_out=fan_out)
+    study = make_tree_study(
+        tree,
+        features=features,
+        n_components=components,
+        epsilon=epsilon,
+        delta=delta,
+        sketch_size=sketch_size,
+        lost=min(nodes - 1, math.ceil(tolerate * nodes - 1e-9)),
+        protect=protect,
+    )
+    with new_folder(out) as folder:
+        with _progress(quiet=quiet or json) as progress:
+            report = runtime.simulate_tree(
+                study,
+                rows=rows,
+                lost=lost,
+                late=late,
+                lost_subtrees=lost_subtrees,
+                seed=seed,
+                progress=progress,
+            )
+        _write(report, folder)
+    if json:
+        from eigenveil.runtime.tree_report import as_values
+
+        options.print_json({**as_values(report), "out": str(out)})
+        return
+    _print(report, console(quiet=quiet), out)
+
+
+def _check(*, nodes: int, fan_out: int, rows: int, sketch_size: int, seed: int | None) -> None:
+    for name, value, least, why in (
+        ("--nodes", nodes, 2, "a tree has at least two leaves"),
+        ("--fan-out", fan_out, 2, "a node that merges has at least two children"),
+        ("--rows", rows, 1, "a leaf has rows"),
+        ("--sketch-size", sketch_size, 1, "a sketch has columns"),
+        ("--seed", 0 if seed is None else seed, 0, "a seed is not negative"),
+    ):
+        if value < least:
+            raise WrongOption(f"{name} {value} is below {least}: {why}.", hint="Give a larger one.")
+
+
+def _check_shares(**shares: float) -> None:
+    for name, value in shares.items():
+        if not 0 <= value < 1:
+            raise WrongOption(
+                f"--{name} {value} is not a share of the leaves from 0 to below 1.",
+                hint="For example 0.3.",
+            )
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[TreeProgress | None]:
+    """A bar on a terminal, nothing elsewhere."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("leaves", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+_COLUMNS = (
+    "level",
+    "parties",
+    "sent",
+    "least",
+    "messages",
+    "bytes",
+    "seconds",
+    "slowest",
+    "error",
+    "merged_error",
+    "merged_bytes",
+    "merged_seconds",
+)
+
+
+def _write(report: TreeReport, folder: Path) -> None:
+    from eigenveil import plots
+    from eigenveil.cli.tree_figure import tree_figure
+
+    with (folder / _TABLE).open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(_COLUMNS)
+        for level in report.levels:
+            values = (getattr(level, name) for name in _COLUMNS)
+            table.writerow(["" if value is None else value for value in values])
+    report.outcome.certificate.write(folder / CERTIFICATE)
+    axes = tree_figure(report)
+    for name in _FIGURES:
+        plots.save_figure(axes, folder / name)
+
+
+def _print(report: TreeReport, screen: Console, out: Path) -> None:
+    from eigenveil.cli.tree_figure import level_name
+
+    table = Table(title=f"{report.tree.leaf_count} leaves, {report.tree.fan_out} children a node")
+    for name in (
+        "level",
+        "parties",
+        "sent",
+        "messages",
+        "bytes",
+        "all (s)",
+        "slowest (ms)",
+        "missed, private",
+        "missed, merged",
+    ):
+        table.add_column(name, justify="left" if name == "level" else "right")
+    for level in report.levels:
+        top = level.level == report.tree.depth
+        table.add_row(
+            level_name(report, level.level),
+            f"{level.parties:,}",
+            "-" if top else f"{level.sent:,}",
+            "-" if top else f"{level.messages:,}",
+            "-" if top else options.bytes_text(level.bytes),
+            f"{level.seconds:.3f}",
+            f"{1000 * level.slowest:.2f}",
+            _percent(level.error),
+            _percent(level.merged_error),
+        )
+    screen.print(table)
+    screen.print(
+        "missed: share of the energy of the best components of all rows that arrived, on average "
+        "over the level: of the private sums as sent, and of merged subspaces without noise."
+    )
+    arrived = int(np.count_nonzero(report.outcome.arrived))
+    screen.print(
+        f"{arrived:,} of {report.tree.leaf_count:,} leaves arrived ({report.late} late), "
+        f"{report.rows:,} rows; the root's result after {report.seconds:.1f} s on "
+        f"{report.workers} threads. Were every party a computer of its own: "
+        f"{report.critical_seconds:.3f} s of work on the longest way up."
+    )
+    print_views(report.outcome.guarantees_, screen)
+    guarantee = report.outcome.guarantee_
+    screen.print(f"[bold]guarantee of the result:[/bold] {guarantee}")
+    notes = (note for found in report.outcome.guarantees_.values() for note in found.caveats)
+    for note in dict.fromkeys(notes):
+        if note not in guarantee.caveats or guarantee.certified:
+            screen.print(f"  note: {note}.")
+    files = ", ".join((_TABLE, *_FIGURES, CERTIFICATE))
+    screen.print(f"written to {out}: {files}. Rows were made up; check the noise with")
+    screen.print(f"next: eigenveil certify {out}")
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.3g} %"

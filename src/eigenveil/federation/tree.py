@@ -1,0 +1,160 @@
+"""The shape of a tree of merges: leaves, inner aggregators, root (paper 002, algorithm 1).
+
+Level 0 are the leaves, which hold rows; level ``depth`` is the root. Nothing here knows what is
+merged: every sum and every subspace that can be merged can be merged up a tree.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from eigenveil.errors import DataError
+
+MOST_LEAVES = 1 << 20
+_MOST_DEPTH = 20
+_NAME = re.compile(r"(?a:leaf (\d{1,7})|node (\d{1,2})\.(\d{1,7}))")
+
+
+class Place(NamedTuple):
+    """Where a party stands: its level (0: a leaf), and its number within the level, from 0."""
+
+    level: int
+    number: int
+
+    @property
+    def name(self) -> str:
+        """As messages say it: ``leaf 12`` or ``node 2.3``."""
+        return f"leaf {self.number}" if self.level == 0 else f"node {self.level}.{self.number}"
+
+    @classmethod
+    def of(cls, name: str) -> Place | None:
+        """The place of this name, or ``None`` where the text names none."""
+        found = _NAME.fullmatch(name)
+        if found is None:
+            return None
+        leaf, level, number = found.groups()
+        place = cls(0, int(leaf)) if leaf is not None else cls(int(level), int(number))
+        return place if place.name == name else None
+
+
+@dataclass(frozen=True)
+class MergeTree:
+    """Leaves whose states are merged on the way to one root.
+
+    Parameters
+    ----------
+    fan_out : int
+        Children that a node has at the most, >= 2.
+    depth : int
+        Levels above the leaves, >= 1: with 1, the leaves are the root's own children.
+    leaves : int, optional
+        At most ``fan_out ** depth``, which is the default.
+
+    Raises
+    ------
+    DataError
+        When there is no such tree.
+
+    Examples
+    --------
+    >>> tree = MergeTree(fan_out=4, depth=5)
+    >>> tree.leaf_count, [tree.nodes(level) for level in range(6)]
+    (1024, [1024, 256, 64, 16, 4, 1])
+    """
+
+    fan_out: int
+    depth: int
+    leaves: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.fan_out < 2:
+            raise DataError(
+                f"fan_out = {self.fan_out} is below 2: nothing would be merged.",
+                hint="Give the number of children of a node.",
+                code="no-tree",
+            )
+        if not 1 <= self.depth <= _MOST_DEPTH:
+            raise DataError(
+                f"depth = {self.depth} is not between 1 and {_MOST_DEPTH}.",
+                hint="Give the number of levels above the leaves.",
+                code="no-tree",
+            )
+        room = min(MOST_LEAVES, self.fan_out**self.depth)
+        if self.leaves is None and self.fan_out**self.depth > MOST_LEAVES:
+            raise DataError(
+                f"A tree of {self.depth} levels with {self.fan_out} children a node has more than "
+                f"{MOST_LEAVES} leaves.",
+                hint="Say how many there are, or give a smaller fan_out or depth.",
+                code="no-tree",
+            )
+        if self.leaves is not None and not 1 <= self.leaves <= room:
+            raise DataError(
+                f"leaves = {self.leaves} is not between 1 and {room}, for which a tree of "
+                f"{self.depth} levels with {self.fan_out} children a node has room.",
+                hint="Give another number of leaves, or a larger fan_out or depth.",
+                code="no-tree",
+            )
+
+    @classmethod
+    def with_leaves(cls, leaves: int, *, fan_out: int) -> Self:
+        """The flattest tree for so many leaves."""
+        depth, room = 1, fan_out
+        while room < leaves and fan_out >= 2:
+            depth, room = depth + 1, room * fan_out
+        return cls(fan_out=fan_out, depth=depth, leaves=leaves)
+
+    @property
+    def leaf_count(self) -> int:
+        """Number of leaves."""
+        return int(self.fan_out**self.depth) if self.leaves is None else self.leaves
+
+    @property
+    def root(self) -> Place:
+        """Where everything ends."""
+        return Place(self.depth, 0)
+
+    def nodes(self, level: int) -> int:
+        """Number of parties at a level, 0 to ``depth``."""
+        return int(-(-self.leaf_count // self.fan_out**level))
+
+    def places(self, level: int) -> Iterator[Place]:
+        """The parties of a level, in order."""
+        return (Place(level, number) for number in range(self.nodes(level)))
+
+    def holds(self, place: Place) -> bool:
+        """Whether there is such a party."""
+        return 0 <= place.level <= self.depth and 0 <= place.number < self.nodes(place.level)
+
+    def parent(self, place: Place) -> Place | None:
+        """To whom a party sends; ``None`` for the root."""
+        self._check(place)
+        if place.level == self.depth:
+            return None
+        return Place(place.level + 1, place.number // self.fan_out)
+
+    def children(self, place: Place) -> tuple[Place, ...]:
+        """Who sends to a party; nobody to a leaf."""
+        self._check(place)
+        if place.level == 0:
+            return ()
+        first = place.number * self.fan_out
+        last = min(first + self.fan_out, self.nodes(place.level - 1))
+        return tuple(Place(place.level - 1, number) for number in range(first, last))
+
+    def under(self, place: Place) -> range:
+        """Numbers of the leaves under a party; of a leaf, its own."""
+        self._check(place)
+        width = self.fan_out**place.level
+        return range(place.number * width, min((place.number + 1) * width, self.leaf_count))
+
+    def _check(self, place: Place) -> None:
+        if not self.holds(place):
+            raise DataError(
+                f"The tree has no {place.name}.",
+                hint=f"It has {self.leaf_count} leaves and {self.depth} levels above them.",
+                code="no-such-place",
+            )

@@ -1,0 +1,265 @@
+"""Rows of a growing text file or of standard input, as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+from numpy.typing import NDArray
+
+from eigenveil.errors import DataError
+from eigenveil.io.chunks import rechunk
+from eigenveil.io.growing import GrowingText
+from eigenveil.io.select import select
+from eigenveil.io.stopping import Stop
+from eigenveil.io.tabular import Table
+from eigenveil.io.text import BAD_CELL, BAD_LINE
+from eigenveil.moments.rows import Block
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class FollowedRows:
+    """Rows of delimited text under a line of names, each read once.
+
+    Only what was read and not yet given is kept, some megabytes at most.
+
+    Parameters
+    ----------
+    path : str, Path or None
+        A file that ends in ``.csv`` or ``.tsv``, or a pipe; ``None`` for standard input. Where no
+        ending tells, tabs are what is between cells if the line of names has tabs and no comma.
+    columns : sequence of str, optional
+        The columns wanted, in this order; all by default.
+    exclude : sequence of str
+        Columns to leave out; row labels that pandas adds are left out anyway.
+    follow : bool
+        At the end of the file, wait for more lines.
+    poll : float
+        Seconds between looks at a file that has nothing new.
+    stop : Stop, optional
+        Ends the rows in good order, between two lines.
+
+    Raises
+    ------
+    DataError
+        When there is no such file, or it is not text that can be watched.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None,
+        *,
+        columns: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        follow: bool = False,
+        poll: float = 0.5,
+        stop: Stop | None = None,
+    ) -> None:
+        self._text = GrowingText(
+            None if path is None else Path(path),
+            follow=follow,
+            poll=poll,
+            stop=Stop() if stop is None else stop,
+        )
+        self._columns, self._exclude = columns, exclude
+        self.path = self._text.path
+        self.names: Sequence[str] | None = None
+        """The columns, once the line of names was read."""
+
+    def blocks(self, size: int, *, limit: int | None = None) -> Generator[Block]:
+        """Rows as they come, ``size`` at a time; only the last block may have fewer.
+
+        Parameters
+        ----------
+        size : int
+            Rows of a block, at least 1.
+        limit : int, optional
+            Rows after which to end without waiting for more.
+
+        Raises
+        ------
+        DataError
+            Naming line and column of what is not a number, or what became of the file. All rows
+            before that place were given.
+        """
+        trouble: list[DataError] = []
+        first_row = 0
+        for values in rechunk(_at_most(self._parts(trouble), limit), size):
+            yield Block(values, origin=str(self.path), first_row=first_row)
+            first_row += values.shape[0]
+        if trouble:
+            raise trouble[0]
+
+    def _parts(self, trouble: list[DataError]) -> Iterator[NDArray[np.float64]]:
+        try:
+            yield from self._read()
+        except DataError as error:  # told when the rows before it were given
+            trouble.append(error)
+
+    def _read(self) -> Iterator[NDArray[np.float64]]:
+        parser: _Parser | None = None
+        line = 1
+        for piece in self._text.pieces():
+            rest = piece
+            if parser is None:
+                first = next((begin for begin, text in self._text.lines(piece) if text.strip()), -1)
+                if first < 0:  # empty lines only
+                    line += piece.count(b"\n")
+                    continue
+                end = first + len(next(self._text.lines(piece[first:]))[1])
+                parser = _Parser(self._text, piece[first:end], self._columns, self._exclude)
+                self.names = parser.names
+                line += piece[:end].count(b"\n")
+                rest = piece[end:]
+            yield from parser.rows(rest, line)
+            line += rest.count(b"\n")
+
+
+def _at_most(
+    parts: Iterator[NDArray[np.float64]], limit: int | None
+) -> Iterator[NDArray[np.float64]]:
+    left = limit
+    while left is None or left > 0:
+        part = next(parts, None)
+        if part is None:
+            return
+        if left is not None:
+            part = part[:left]
+            left -= part.shape[0]
+        yield part
+
+
+def _read_csv(text: bytes, **options: Any) -> Any:
+    while True:
+        try:
+            return pa.csv.read_csv(pa.BufferReader(text), **options)
+        except pa.lib.ArrowCancelled:
+            # pyarrow gives up on Ctrl-C; these lines are still to be read (see Stop)
+            continue
+
+
+class _Names(Table):
+    """The columns of text, of which no more is known than the line of names."""
+
+    def __init__(self, path: Path, line: bytes, delimiter: str) -> None:
+        self._line, self._delimiter = line, delimiter
+        super().__init__(path)
+
+    def _fields(self) -> list[tuple[str, Any]]:
+        names = _read_csv(
+            self._line.removeprefix(_BYTE_ORDER_MARK),
+            parse_options=pa.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
+        ).schema.names
+        self.all_names: list[str] = names
+        return [(name, pa.float64()) for name in names]
+
+    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        raise NotImplementedError
+
+
+class _Parser:
+    """Lines made into numbers."""
+
+    def __init__(
+        self,
+        text: GrowingText,
+        names: bytes,
+        columns: Sequence[str] | None,
+        exclude: Sequence[str],
+    ) -> None:
+        self._text = text
+        self._delimiter = text.delimiter or ","
+        self._table = _Names(text.path, names, self._delimiter)
+        self.names = select([self._table], columns, exclude)
+        self._kinds: dict[str, Any] | None = None
+
+    def rows(self, piece: bytes, line: int) -> Iterator[NDArray[np.float64]]:
+        """The numbers of whole lines, the first of which is number ``line``."""
+        if not piece.strip(b"\r\n"):
+            return
+        if self._kinds is None:
+            self._kinds = self._kinds_of(piece)
+        try:
+            table = self._parsed(piece, self._kinds)
+        except pa.ArrowInvalid as error:
+            trouble, place = self._located(str(error), piece, line)
+            # the rows before it are good, or one of them has a trouble of its own
+            yield from self.rows(piece[:place], line)
+            raise trouble from None
+        values = np.empty((table.num_rows, len(self.names)))
+        for index, name in enumerate(self.names):
+            values[:, index] = table.column(name).cast(pa.float64()).to_numpy()
+        wrong = ~np.isfinite(values)
+        if not wrong.any():
+            yield values
+            return
+        row, column = (int(index) for index in np.argwhere(wrong)[0])
+        if row:
+            yield values[:row]
+        place = self._place(piece, row)
+        line += piece[:place].count(b"\n")
+        raise DataError(
+            f"{self._text.path}: line {line}, column {self.names[column]!r} is "
+            f"{values[row, column]}.",
+            hint="Remove or fill such entries (an empty one is nan), or leave the column out "
+            "(--exclude).",
+            code="not-finite",
+        )
+
+    def _parsed(self, piece: bytes, kinds: dict[str, Any]) -> Any:
+        return _read_csv(
+            piece,
+            read_options=pa.csv.ReadOptions(
+                column_names=self._table.all_names,
+                use_threads=False,  # pyarrow then tells the row
+                block_size=len(piece) + 1,
+            ),
+            parse_options=pa.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
+            convert_options=pa.csv.ConvertOptions(
+                include_columns=list(self.names), column_types=kinds
+            ),
+        )
+
+    def _kinds_of(self, piece: bytes) -> dict[str, Any]:
+        """Doubles, but truth values where the first row has one."""
+        kinds = dict.fromkeys(self.names, pa.float64())
+        first = next(text for _, text in self._text.lines(piece) if text.strip(b"\r\n"))
+        try:
+            seen = self._parsed(first, {}).schema
+        except pa.ArrowInvalid:  # found again with its place
+            return kinds
+        words = {field.name: field.type for field in seen if pa.types.is_boolean(field.type)}
+        return kinds | words
+
+    def _located(self, complaint: str, piece: bytes, line: int) -> tuple[DataError, int]:
+        """The error that names the line, without quoting it, and where in the piece that begins."""
+        cell, cells = BAD_CELL.match(complaint), BAD_LINE.match(complaint)
+        row = (cell and cell[2]) or (cells and cells[1])
+        if row is None:
+            what = "a line between here and the end of what is there"
+            return self._unreadable(f"{what} cannot be read", line), 0
+        place = self._place(piece, int(row) - 1)
+        line += piece[:place].count(b"\n")
+        if cells:
+            return self._unreadable(f"{cells[3]} columns instead of {cells[2]}", line), place
+        assert cell is not None
+        name = self._table.all_names[int(cell[1])]
+        wanted = "true or false" if cell[3] == "bool" else "a number"
+        return self._table.not_numeric(name, f"is not {wanted} at line {line}"), place
+
+    def _unreadable(self, what: str, line: int) -> DataError:
+        return DataError(
+            f"{self._text.path}: line {line}: {what}.",
+            hint="Mend or remove that line.",
+            code="unreadable",
+        )
+
+    def _place(self, piece: bytes, row: int) -> int:
+        """Where a row begins; empty lines are no rows."""
+        begins = [begin for begin, text in self._text.lines(piece) if text.strip(b"\r\n")]
+        return begins[min(row, len(begins) - 1)]

@@ -1,0 +1,157 @@
+"""What each adversary of a tree of merges sees, and what that costs (docs/proofs/tree.md).
+
+A leaf sends its exact sum plus its part of the noise, once; nodes add up what they are sent. There
+are no masks: who sees a message sees a sum with the noise of the leaves in it, and no more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from eigenveil.errors import PrivacyError
+from eigenveil.privacy.accountant import compose
+from eigenveil.privacy.guarantee import Adjacency, Guarantee
+from eigenveil.privacy.releases import ReleaseRecord
+
+ROUTES = "which leaves are in which message, and when it is sent, is taken not to depend on rows"
+NO_MASKS = (
+    "there are no masks in the tree: an aggregator sees messages whose noise is that of the leaves "
+    "in them alone"
+)
+
+NOTHING_CLAIMED = (
+    "nothing is claimed against this view: {}; at this delta its messages have too little noise "
+    "for a finite epsilon"
+)
+
+
+class TreeRun(BaseModel):
+    """What happened in a tree, as its guarantees depend on it: see :func:`tree_guarantees`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    leaves: int = Field(ge=1)
+    arrived: int = Field(ge=1)
+    least: tuple[int, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _counts_fit(self) -> TreeRun:
+        if self.arrived > self.leaves or not all(1 <= m <= self.arrived for m in self.least):
+            raise ValueError(
+                f"{self.arrived} of {self.leaves} leaves, in messages of {self.least} and more"
+            )
+        return self
+
+
+def tree_guarantees(
+    records: Sequence[ReleaseRecord],
+    run: TreeRun,
+    *,
+    delta: float,
+    adjacency: Adjacency,
+    caveats: Sequence[str] = (),
+    reasons_not_certified: Sequence[str] = (),
+) -> dict[str, Guarantee]:
+    """One guarantee per adversary, by the name of its view (docs/proofs/tree.md).
+
+    "outsider" sees the result; "leaf" too, and knows its own part of the noise; "aggregator at
+    level j" sees every message that parties of this level take, and the result. Where leaves are
+    missing from the result, nobody knows how far their messages came: "aggregators, of a leaf that
+    did not arrive" is about their rows. A view whose noise gives no finite epsilon at this delta is
+    left out, and a caveat of the others says so.
+
+    Parameters
+    ----------
+    records : sequence of ReleaseRecord
+        As every leaf has them: ``noise.shares`` parts make the noise, each leaf draws one.
+    run : TreeRun
+        ``leaves`` in the tree, and ``arrived`` in the result; ``least``, for each level from 1 to
+        the root's, the fewest leaves in any message that a party of this level took on the way to
+        the result.
+
+    Raises
+    ------
+    PrivacyError
+        ``too-many-lost`` where fewer leaves arrived than make the noise; ``tree-needs-gaussian``
+        where noise that is not Gaussian is drawn in parts.
+    """
+    leaves, arrived = run.leaves, run.arrived
+    for record in records:
+        check_arrived(record, arrived)
+    seen: dict[str, tuple[int, tuple[str, ...]]] = {"outsider": (arrived, ())}
+    if arrived > 1:
+        seen["leaf"] = (arrived - 1, ())
+    for level, count in enumerate(run.least, start=1):
+        whose = (_of_arrived(leaves - arrived),) if arrived < leaves and level > 1 else ()
+        seen[f"aggregator at level {level}"] = (count, (NO_MASKS, *whose))
+    if arrived < leaves:
+        seen["aggregators, of a leaf that did not arrive"] = (1, (NO_MASKS,))
+    found: dict[str, Guarantee] = {}
+    silent: list[str] = []
+    for view, (parts, further) in seen.items():
+        try:
+            found[view] = compose(
+                [with_parts(record, parts) for record in records],
+                delta=delta,
+                adjacency=adjacency,
+                view=view,
+                caveats=(*caveats, ROUTES, *further),
+                reasons_not_certified=reasons_not_certified,
+            )
+        except PrivacyError as error:
+            if view == "outsider" or error.code != "delta-below-resolution":
+                raise
+            silent.append(view)
+    return {view: _with_caveats(guarantee, silent) for view, guarantee in found.items()}
+
+
+def _with_caveats(guarantee: Guarantee, silent: Sequence[str]) -> Guarantee:
+    """The guarantee, with whom nothing is claimed against."""
+    said = tuple(NOTHING_CLAIMED.format(view) for view in silent)
+    return replace(guarantee, caveats=(*guarantee.caveats, *said))
+
+
+def with_parts(record: ReleaseRecord, parts: int) -> ReleaseRecord:
+    """The record of a sum with so many parts of the recorded noise.
+
+    Noise that is not Gaussian is left as it is: further noise only adds to what is proved.
+    """
+    noise = record.noise
+    if noise.kind != "gaussian":
+        return record
+    scale = noise.scale * math.sqrt(parts / noise.shares)
+    return record.model_copy(
+        update={"noise": noise.model_copy(update={"scale": scale, "shares": parts})}
+    )
+
+
+def check_arrived(record: ReleaseRecord, arrived: int) -> None:
+    """Raise where so many leaves' noise is not what was promised to those who see the result."""
+    noise = record.noise
+    if noise.kind != "gaussian" and noise.shares > 1:
+        raise PrivacyError(
+            f"Release {record.name!r} has {noise.kind} noise in {noise.shares} parts: nothing is "
+            "proved of what the aggregators of a tree see of it.",
+            hint="Give a delta above 0, or protect='aggregators'.",
+            code="tree-needs-gaussian",
+        )
+    if arrived < noise.shares:
+        raise PrivacyError(
+            f"{arrived} leaves arrived, and the noise of release {record.name!r} is made by "
+            f"{noise.shares}: the result would show more than was promised.",
+            hint="Nothing is released. Wait for more leaves, or plan for more that may be lost.",
+            code="too-many-lost",
+        )
+
+
+def _of_arrived(missing: int) -> str:
+    """The caveat of a guarantee that is about rows in the result only."""
+    return (
+        "against aggregators above level 1 the rows in the result are meant; a row of the "
+        f"{missing} leaves that are not in it is held to the guarantee of a leaf that did not "
+        "arrive"
+    )

@@ -1,0 +1,153 @@
+"""``eigenveil simulate-tree``: a small tree from the command line, and what is refused."""
+
+import csv
+import json
+
+import pytest
+
+SMALL = (
+    *("--nodes", 20, "--fan-out", 3, "--features", 12, "-k", 2, "--sketch-size", 6),
+    *("--rows", 60, "--epsilon", 4, "--late", 0.2),
+)
+FILES = {"tree.csv", "tree.png", "tree.svg", "certificate.json"}
+
+
+def test_a_tree_is_played_and_written_whole(tmp_path, run):
+    out = tmp_path / "tree"
+    status, printed, err = run("simulate-tree", *SMALL, "--out", out)
+    assert (status, err) == (0, "")
+    for words in (
+        "20 leaves, 3 children a node",
+        "root",
+        "14 of 20 leaves arrived (3 late), 840 rows",
+        "aggregator at level 3",
+        "of a leaf that did not arrive",
+        "guarantee of the result: (3.",
+        "no masks in the tree",
+        "tree.png",
+        f"next: eigenveil certify {out}",
+    ):
+        assert words in " ".join(printed.split()), words
+    assert {file.name for file in out.iterdir()} == FILES
+    with (out / "tree.csv").open(newline="") as file:
+        levels = list(csv.DictReader(file))
+    assert [int(level["parties"]) for level in levels] == [20, 7, 3, 1]
+    assert int(levels[0]["sent"]) == int(levels[0]["messages"]) == 14
+    assert levels[0]["least"] == ""
+    assert levels[1]["least"] == "1"
+    assert all(0 <= float(level["error"]) <= 1 for level in levels)
+    assert all(int(level["bytes"]) > 8 * 12 * 6 for level in levels[:-1])
+    assert (out / "tree.svg").read_text().startswith("<?xml")
+    status, printed, _ = run("certify", out)
+    assert status == 0
+    assert "HOLDS" in printed
+    assert "tree.md" in printed
+
+
+def test_json_says_the_same(tmp_path, run):
+    status, printed, err = run("simulate-tree", *SMALL, "--out", tmp_path / "tree", "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(printed)
+    assert (found["leaves"], found["arrived"], found["rows"]) == (20, 14, 840)
+    assert [level["level"] for level in found["levels"]] == [0, 1, 2, 3]
+    outsider = found["guarantees"]["outsider"]
+    assert outsider["certified"]
+    assert outsider["epsilon"] <= 4.0
+    # 7 of 20 may be lost: 13 make the noise, and a single leaf's part is 13 times less of it
+    alone = found["guarantees"]["aggregator at level 1"]
+    assert alone["mu"] == pytest.approx(outsider["mu"] * 14**0.5, rel=1e-9)
+    assert found["levels"][1]["messages"] >= found["levels"][1]["sent"]
+
+
+def test_quiet_prints_nothing(tmp_path, run):
+    assert run("simulate-tree", *SMALL, "--out", tmp_path / "tree", "--quiet") == (0, "", "")
+
+
+def test_a_seed_repeats_everything_and_certifies_nothing(tmp_path, run):
+    found = []
+    for name in ("one", "two"):
+        words = (*SMALL, "--seed", 5, "--out", tmp_path / name, "--json")
+        status, printed, _ = run("simulate-tree", *words)
+        assert status == 0
+        found.append(json.loads(printed))
+    timed = ("seconds", "slowest", "merged_seconds")
+    first, second = (
+        [
+            {key: value for key, value in level.items() if key not in timed}
+            for level in each["levels"]
+        ]
+        for each in found
+    )
+    assert first == second
+    assert not any(view["certified"] for view in found[0]["guarantees"].values())
+    assert run("certify", tmp_path / "one")[0] == 8
+
+
+def test_where_aggregators_are_protected_every_view_keeps_the_wish(tmp_path, run):
+    words = (*SMALL, "--protect", "aggregators", "--out", tmp_path / "tree", "--json")
+    status, printed, _ = run("simulate-tree", *words)
+    assert status == 0
+    assert all(view["epsilon"] <= 4.0 for view in json.loads(printed)["guarantees"].values())
+
+
+def test_a_lost_sub_tree_is_missing_and_the_promise_is_kept(tmp_path, run):
+    words = (*SMALL, "--lost", 0, "--late", 0, "--tolerate", 0.6, "--lost-subtrees", 1)
+    status, printed, _ = run("simulate-tree", *words, "--out", tmp_path / "tree", "--json")
+    assert status == 0
+    found = json.loads(printed)
+    assert found["arrived"] in {11, 17, 18}  # less 9 or 3 leaves, or the last 2
+    assert found["guarantees"]["outsider"]["certified"]
+    assert found["guarantees"]["outsider"]["epsilon"] <= 4.0
+
+
+def test_more_lost_than_tolerated_releases_nothing(tmp_path, run):
+    out = tmp_path / "tree"
+    words = (*SMALL, "--lost", 0.5, "--tolerate", 0.35, "--out", out)
+    status, printed, err = run("simulate-tree", *words)
+    assert (status, printed) == (4, "")
+    assert "10 leaves arrived" in err
+    assert "Nothing is released" in err
+    assert not out.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("--nodes", 1), 2, "--nodes 1 is below 2"),
+        (("--fan-out", 1), 2, "--fan-out 1 is below 2"),
+        (("--rows", 0), 2, "--rows 0 is below 1"),
+        (("--sketch-size", 0), 2, "--sketch-size 0 is below 1"),
+        (("--seed", -1), 2, "--seed -1 is below 0"),
+        (("--lost", 1), 2, "--lost 1.0 is not a share"),
+        (("--lost", -0.1), 2, "--lost -0.1 is not a share"),
+        (("--late", 1.5), 2, "--late 1.5 is not a share"),
+        (("--tolerate", -0.2), 2, "--tolerate -0.2 is not a share"),
+        (("--tolerate", "nan"), 2, "--tolerate nan is not a share"),
+        (("--lost-subtrees", 99), 3, "lost_subtrees = 99 is not between 0 and 10"),
+        (("--protect", "nobody"), 3, "protect = 'nobody'"),
+        (("-k", 13), 3, "n_components = 13"),
+        (("--sketch-size", 1), 3, "sketch_size = 1"),
+        (("--nodes", 1 << 21), 3, "leaves = 2097152"),
+        (("--epsilon", 0), 4, "epsilon"),
+        (("--delta", 0), 4, "delta"),
+    ],
+    ids=str,
+)
+def test_options_that_cannot_be(words, status, said, tmp_path, run):
+    found, printed, err = run("simulate-tree", *SMALL, *words, "--out", tmp_path / "tree")
+    assert (found, printed) == (status, "")
+    assert said in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_exists_is_kept(tmp_path, run):
+    (tmp_path / "tree").mkdir()
+    for more in ((), ("--overwrite",)):  # it is no result of ours
+        status, _, err = run("simulate-tree", *SMALL, "--out", tmp_path / "tree", *more)
+        assert status == 7
+        assert "exists" in err
+    assert run("simulate-tree", *SMALL, "--out", tmp_path / "ours", "--quiet")[0] == 0
+    assert run("simulate-tree", *SMALL, "--out", tmp_path / "ours", "--quiet")[0] == 7
+    words = ("--out", tmp_path / "ours", "--quiet", "--overwrite")
+    assert run("simulate-tree", *SMALL, *words)[0] == 0

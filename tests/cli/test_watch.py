@@ -1,0 +1,334 @@
+"""``eigenveil watch``: what it tracks, says, keeps and refuses, and how it ends."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow.csv
+import pytest
+
+from eigenveil import StreamingPCA
+from eigenveil.estimators.private_streaming import PrivateStreamingPCA
+from eigenveil.linalg.subspace import subspace_distance
+
+NAMES = [f"x{i}" for i in range(6)]
+_PATIENCE = 300.0  # seconds before a process that says nothing is taken for stuck
+
+
+def text_of(rows, *, names=True):
+    out = io.StringIO()
+    if names:
+        out.write(",".join(NAMES[: rows.shape[1]]) + "\n")
+    np.savetxt(out, rows, delimiter=",", fmt="%.17g")
+    return out.getvalue()
+
+
+def low_rank(count, *, axes=(0, 1), seed=0):
+    """Rows in the span of some axes: small whole numbers, so that nothing is rounded."""
+    rows = np.zeros((count, len(NAMES)))
+    rows[:, axes] = np.random.default_rng(seed).integers(-9, 10, size=(count, len(axes)))
+    return rows
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text(text_of(low_rank(200)))
+    return path
+
+
+def lines_of(out):
+    found = [json.loads(line) for line in out.splitlines()]
+    return found[:-1], found[-1]
+
+
+def test_a_subspace_that_stays_has_no_drift(file, run):
+    status, out, err = run("watch", file, "-b", 50, "--json")
+    assert (status, err) == (0, "")
+    lines, end = lines_of(out)
+    assert [line["rows"] for line in lines] == [50, 100, 150, 200]
+    assert lines[0]["drift"] is None
+    for line in lines[1:]:
+        assert line["rank"] == 2
+        assert line["drift"] < 1e-12
+        assert line["drift_from_start"] < 1e-12
+        assert line["captured"] == pytest.approx(1.0)
+    assert end["end"] == "rows"
+    assert end["rows"] == 200
+    assert end["guarantee"] is None
+
+
+def test_a_subspace_that_is_left_behind_is_seen(tmp_path, run):
+    rows = np.vstack([low_rank(200), low_rank(400, axes=(2, 3), seed=1)])
+    path = tmp_path / "rows.tsv"
+    path.write_text(text_of(rows).replace(",", "\t"))
+    lines, end = lines_of(run("watch", path, "-b", 50, "--forgetting", 0.5, "--json")[1])
+    drift = [line["drift"] for line in lines]
+    assert max(drift[1:4]) < 1e-12
+    assert max(drift[4:]) > 0.99
+    assert drift[-1] < 0.1
+    assert end["drift_from_start"] > 0.99
+
+
+def test_what_is_written_is_what_the_estimator_finds(file, tmp_path, run):
+    rows = np.random.default_rng(1).normal(size=(170, 6))
+    file.write_text(text_of(rows))
+    out = tmp_path / "components.csv"
+    words = ("-k", 3, "-b", 40, "--forgetting", 0.9, "--adaptive-rank", 1, 10, "--center")
+    status, said, _ = run("watch", file, *words, "--out", out, "--columns", "x4,x0,x1,x2")
+    assert status == 0
+    assert f"written to {out}" in " ".join(said.split())
+    model = StreamingPCA(3, block_size=40, forgetting=0.9, adaptive_rank=(1, 10), center=True)
+    model.fit(rows[:, [4, 0, 1, 2]])
+    table = pyarrow.csv.read_csv(out)
+    assert table["feature"].to_pylist() == ["x4", "x0", "x1", "x2"]
+    found = np.array([table[f"PC{i + 1}"] for i in range(model.n_components_)])
+    assert len(table.column_names) == 1 + model.n_components_
+    assert subspace_distance(found.T, model.components_.T) < 1e-12
+
+
+def test_people_get_a_line_a_block_and_a_summary(file, run):
+    status, out, _ = run("watch", file, "-b", 50, "--every", 2)
+    assert status == 0
+    lines = [line for line in out.splitlines() if "/s" in line]
+    assert [line.split()[0] for line in lines] == ["100", "200"]
+    for words in ("rank 2", "captured 100.00 %", "drift 0.0000 (from start 0.0000)"):
+        assert words in lines[-1]
+    for words in ("ended: there are no more rows", "PC2", "Nothing here is private"):
+        assert words in out
+
+
+def test_quiet_is_quiet_and_limit_ends(file, tmp_path, run):
+    out = tmp_path / "c.npy"
+    assert run("watch", file, "--quiet", "--out", out) == (0, "", "")
+    assert np.load(out).shape == (6, 2)
+    _, end = lines_of(run("watch", file, "-b", 50, "--limit", 60, "--json")[1])
+    assert (end["end"], end["rows"]) == ("limit", 60)
+
+
+def test_a_bad_row_is_located_and_what_was_before_is_kept(file, tmp_path, run):
+    with file.open("a") as lines:
+        lines.write("1,2,3\n")
+    out = tmp_path / "c.csv"
+    status, said, err = run("watch", file, "-b", 150, "--out", out)
+    assert status == 3
+    assert f"error: {file}: line 202: 3 columns instead of 6." in err
+    assert "hint: " in err
+    assert "ended: an error in the rows" in said
+    assert "200" in said
+    assert out.exists()
+    file.write_text("a,b\nsecret,1\n")
+    status, said, err = run("watch", file, "--out", tmp_path / "d.csv")
+    assert (status, said) == (3, "")
+    assert "column 'a' is not a number at line 2" in err
+    assert not (tmp_path / "d.csv").exists()
+
+
+def test_a_file_that_is_replaced_ends_the_watch(file, tmp_path, run, monkeypatch):
+    def rotate(seconds):
+        file.rename(tmp_path / "rows.csv.1")
+        file.write_text(text_of(low_rank(5)))
+
+    monkeypatch.setattr("eigenveil.io.growing.time.sleep", rotate)
+    status, said, err = run("watch", file, "--follow", "--out", tmp_path / "c.csv", "--json")
+    assert status == 3
+    assert f"error: {file} was replaced by another file while it was read." in err
+    assert lines_of(said)[1]["rows"] == 200
+    assert (tmp_path / "c.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("--delta", 0.1), 2, "--delta is for tracking with --epsilon."),
+        (("--epsilon", 1, "--center"), 2, "--center is for tracking without --epsilon."),
+        (("--epsilon", 1, "--horizon", 5, "--adjacency", "add-remove"), 2, "shifts all later"),
+        (("--epsilon", 1, "--publish", "continual"), 3, "horizon"),
+        (("--epsilon", 1, "--publish", "daily"), 3, "publish"),
+        (("--epsilon", -1), 4, "epsilon"),
+        (("-k", 7), 3, "n_components = 7"),
+        (("--forgetting", 0), 3, "forgetting"),
+        (("--adaptive-rank", 5, 1), 3, "alpha"),
+        (("--columns", "x1,zz"), 3, "'zz'"),
+        (("--out", "c.npz"), 7, "c.npz is not of a format that can be written."),
+        (("--out", "nowhere/c.csv"), 7, "nowhere is not a folder."),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(words, status, said, file, run):
+    code, out, err = run("watch", file, *words)
+    assert (code, out) == (status, "")
+    assert said in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+def test_an_existing_file_is_kept(file, tmp_path, run):
+    out = tmp_path / "c.csv"
+    out.write_text("mine")
+    assert run("watch", file, "--out", out)[0] == 7
+    assert out.read_text() == "mine"
+    assert run("watch", file, "--out", out, "--overwrite", "--quiet")[0] == 0
+    assert out.read_text() != "mine"
+
+
+def test_no_rows_are_an_error(file, run):
+    file.write_text("a,b\n")
+    status, out, err = run("watch", file)
+    assert (status, out) == (3, "")
+    assert f"No rows in {file}." in err
+
+
+def test_a_continual_stream_ends_with_its_horizon(file, tmp_path, run):
+    out = tmp_path / "result"
+    words = ("--epsilon", 5, "--horizon", 3, "-b", 50, "--out", out)
+    status, said, err = run("watch", file, *words)
+    assert (status, err) == (0, "")
+    lines = [line for line in said.splitlines() if "/s" in line]
+    assert [line.split("  ")[-1] for line in lines] == [f"{n} blocks left" for n in (2, 1, 0)]
+    flat = " ".join(said.split())
+    assert "the horizon is used up" in flat
+    assert "guarantee: (5, 1e-06)-differentially private" in flat
+    assert "the number of rows public" in flat
+    assert run("certify", out)[0] == 0
+    assert list(PrivateStreamingPCA.load(out / "model.npz").feature_names_in_) == NAMES
+
+
+def test_a_stream_released_at_its_end_tells_no_exact_number(file, tmp_path, run):
+    out = tmp_path / "model.npz"
+    status, said, err = run("watch", file, "--epsilon", 5, "-b", 50, "--out", out, "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(said)  # a single line
+    model = PrivateStreamingPCA.load(out)
+    assert found["rows"] == max(0, round(model.n_samples_))
+    assert found["guarantee"]["certified"] is True
+    assert found["guarantee"]["adjacency"] == "add-remove"
+    status, said, err = run("watch", file, "--epsilon", 5, "-b", 50)
+    assert status == 0
+    assert "200 rows" in err  # as progress, for the owner
+    assert "200 rows" not in said
+
+
+def test_a_stream_that_breaks_off_is_not_released(file, tmp_path, run):
+    with file.open("a") as lines:
+        lines.write("1,2,3,4,5,x\n")
+    out = tmp_path / "model.npz"
+    status, said, err = run("watch", file, "--epsilon", 5, "--out", out)
+    assert (status, said) == (3, "")
+    assert "line 202" in err
+    assert not out.exists()
+    # what continual release published is published
+    status, said, _ = run("watch", file, "--epsilon", 5, "--horizon", 9, "--out", out, "--json")
+    assert status == 3
+    assert lines_of(said)[1]["guarantee"]["certified"] is True
+    assert out.exists()
+
+
+@contextmanager
+def watching(*words, **options):
+    """The command as a process of its own, ended by force if it gets stuck."""
+    code = "from eigenveil.cli.app import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "watch", *(str(word) for word in words)],
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options},
+    )
+    guard = threading.Timer(_PATIENCE, process.kill)
+    guard.start()
+    try:
+        yield process
+    finally:
+        guard.cancel()
+        process.kill()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+        process.wait()
+
+
+def test_a_growing_file_is_followed_until_it_is_stopped(file, tmp_path):
+    out = tmp_path / "c.csv"
+    options = ("--follow", "--poll", 0.01, "-b", 50, "--json", "--out", out)
+    with watching(file, *options) as process:
+        rows = [json.loads(process.stdout.readline())["rows"] for _ in range(4)]
+        more = text_of(low_rank(60, seed=3), names=False)
+        with file.open("a") as growing:
+            growing.write(more[:-5])  # its last line is not whole
+        rows.append(json.loads(process.stdout.readline())["rows"])
+        assert not out.exists()
+        process.send_signal(signal.SIGINT)
+        said, err = process.communicate()
+    assert process.returncode == 0, err
+    assert rows == [50, 100, 150, 200, 250]
+    # the rows that filled no block count too, as far as they were read when it was stopped
+    end = json.loads(said.splitlines()[-1])
+    assert end["end"] == "stopped"
+    assert 250 <= end["rows"] <= 259
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.csv", "rows.csv"]
+
+
+def test_standard_input_is_read_as_it_comes_and_left_when_stopped():
+    words = ("-", "-b", 10, "--json", "--epsilon", 5, "--horizon", 100)
+    with watching(*words, stdin=subprocess.PIPE) as process:
+        for rows in (10, 20):
+            process.stdin.write(text_of(low_rank(10), names=rows == 10))
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["rows"] == rows
+        process.send_signal(signal.SIGTERM)  # while more may come
+        assert process.wait() == 0, process.stderr.read()
+        end = json.loads(process.stdout.read())
+    assert (end["end"], end["rows"], end["blocks_left"]) == ("stopped", 20, 98)
+    assert end["guarantee"]["certified"] is True
+
+
+def test_standard_input_ends_with_its_writer(monkeypatch, run):
+    text = text_of(low_rank(17))[:-1]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    lines, end = lines_of(run("watch", "-", "-b", 10, "--json")[1])
+    assert [line["rows"] for line in lines] == [10, 17]
+    assert end["end"] == "rows"
+
+
+def test_nobody_reading_any_more_is_an_orderly_end(file, tmp_path, run, monkeypatch):
+    out = tmp_path / "c.csv"
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as nowhere:
+        monkeypatch.setattr(sys, "stdout", nowhere)
+        # it would wait for more rows for ever
+        status, _, err = run("watch", file, "--follow", "-b", 10, "--out", out)
+        monkeypatch.undo()
+    assert (status, err) == (0, "")
+    assert out.exists()
+
+
+def test_a_terminal_has_one_line_that_changes(file, run, monkeypatch):
+    ours, theirs = os.openpty()
+    said = []
+
+    def reading():
+        try:
+            while piece := os.read(ours, 4096):
+                said.append(piece)
+        except OSError:  # how Linux says that a terminal has no more users
+            pass
+
+    reader = threading.Thread(target=reading)
+    reader.start()
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setattr(sys, "stdout", terminal)
+        status, _, _ = run("watch", file, "-b", 10)
+        monkeypatch.undo()
+    reader.join()
+    os.close(ours)
+    assert status == 0
+    text = b"".join(said)
+    assert text.count(b"PC1") == 1
+    before, _, after = text.partition(b"ended: there are no more rows")
+    assert b"200 rows" in before
+    assert before.count(b"\n") < 10  # lines replace one another
+    assert b"/s" not in after

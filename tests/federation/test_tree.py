@@ -1,0 +1,889 @@
+"""Merging up a tree: whatever the way up, every leaf counts once and the promise is kept.
+
+Random tests of noise raise a false alarm with chance at most 1e-8 each; see statistics_tools.
+"""
+
+import json
+import math
+from dataclasses import replace
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tree_tools import (
+    WISH,
+    arriving,
+    chance_of,
+    changed,
+    climb,
+    leaf_message,
+    not_of_a_tree,
+    study_of,
+    totals_of,
+    trees,
+)
+
+from eigenveil.errors import DataError, PrivacyError, ProtocolError
+from eigenveil.federation import tree_private
+from eigenveil.federation.tree import MergeTree, Place
+from eigenveil.federation.tree_contents import Subspaces
+from eigenveil.federation.tree_messages import Talk, Told
+from eigenveil.federation.tree_nodes import Merged, Node
+from eigenveil.federation.tree_outcome import publish
+from eigenveil.federation.tree_private import Leaf, make_tree_study
+from eigenveil.linalg.subspace import Subspace, subspace_of
+from eigenveil.moments.release import coordinates
+from eigenveil.moments.rows import Block
+from eigenveil.noise.source import SecureSource, SeededSource
+from eigenveil.privacy import epsilon_of_mu
+from eigenveil.privacy.certificate import Certificate, check
+from eigenveil.privacy.tree_views import TreeRun, tree_guarantees
+from eigenveil.privacy.views import mu_of_view
+from statistics_tools import FALSE_ALARM, REJECTED, gaussian_variance, together
+
+SESSION = "monday"
+TREE = MergeTree(fan_out=3, depth=2)
+
+
+@pytest.fixture(scope="module")
+def study():
+    return study_of(TREE, lost=2)
+
+
+def refused(node, data):
+    """The code with which a node refuses a message; nothing has changed."""
+    before = (node.leaves.copy(), node.waiting, node._least, dict(node._heard))
+    state = None if node._value is None else [np.array(part) for part in node._value]
+    with pytest.raises(ProtocolError) as error:
+        node.take(data)
+    assert np.array_equal(before[0], node.leaves)
+    assert before[1:] == (node.waiting, node._least, node._heard)
+    if state is not None:
+        assert all(np.array_equal(a, b) for a, b in zip(state, node._value, strict=True))
+    return error.value.code
+
+
+# -- the tree
+
+
+@given(st.data())
+def test_every_leaf_has_one_way_up(data):
+    tree = trees(data.draw, most=200)
+    assert tree.nodes(0) == tree.leaf_count
+    assert tree.nodes(tree.depth) == 1
+    for level in range(1, tree.depth + 1):
+        below = [child for place in tree.places(level) for child in tree.children(place)]
+        assert below == list(tree.places(level - 1))
+        leaves = [leaf for place in tree.places(level) for leaf in tree.under(place)]
+        assert leaves == list(range(tree.leaf_count))
+        for place in tree.places(level):
+            assert 1 <= len(tree.children(place)) <= tree.fan_out
+            assert all(tree.parent(child) == place for child in tree.children(place))
+            assert Place.of(place.name) == place
+    assert tree.parent(tree.root) is None
+    assert tree.children(Place(0, 0)) == ()
+
+
+@given(st.integers(1, 3000), st.integers(2, 9))
+def test_the_flattest_tree_for_so_many_leaves(leaves, fan_out):
+    tree = MergeTree.with_leaves(leaves, fan_out=fan_out)
+    assert tree.leaf_count == leaves <= fan_out**tree.depth
+    assert tree.depth == 1 or fan_out ** (tree.depth - 1) < leaves
+
+
+@pytest.mark.parametrize(
+    ("fan_out", "depth", "leaves"),
+    [(1, 2, None), (2, 0, None), (2, 21, 5), (2, 3, 9), (2, 3, 0), (16, 6, None), (-3, 2, None)],
+)
+def test_trees_that_cannot_be(fan_out, depth, leaves):
+    with pytest.raises(DataError) as error:
+        MergeTree(fan_out, depth, leaves)
+    assert error.value.code == "no-tree"
+
+
+@pytest.mark.parametrize(
+    "name", ["", "leaf", "leaf 07", "node 1", "leaf -1", "leaf \u0663", "root"]
+)
+def test_names_that_are_no_place(name):
+    assert Place.of(name) is None
+
+
+def test_places_that_are_not_in_the_tree():
+    for place in (Place(0, 9), Place(1, 3), Place(3, 0)):
+        assert not TREE.holds(place)
+        for ask in (TREE.parent, TREE.children, TREE.under):
+            with pytest.raises(DataError, match="The tree has no"):
+                ask(place)
+
+
+# -- laws of merging
+
+
+def check_way_up(tree, data, *, node=Node):
+    """Whatever the way, the root has the sum of those leaves that could arrive, each once."""
+    agreed = study_of(tree)
+    talk = agreed.talk(SESSION)
+    inner = [place for level in range(1, tree.depth) for place in tree.places(level)]
+    lost = data.draw(st.sets(st.integers(0, tree.leaf_count - 1)), label="lost leaves")
+    silent = data.draw(st.sets(st.sampled_from(inner), max_size=2) if inner else st.just(set()))
+    values = [totals_of(agreed, leaf) for leaf in range(tree.leaf_count)]
+    chance = chance_of(data)
+    found = climb(talk, values, chance, node=node, lost=lost, silent=silent)
+    there = arriving(tree, lost, silent)
+    if not there:
+        assert found.merged is None
+        return
+    assert set(np.flatnonzero(found.merged.arrived).tolist()) == there
+    for index, total in enumerate(found.merged.value):
+        exact = sum(int(values[leaf][index][0]) for leaf in there) % 2**64
+        assert int(total[0]) == exact
+        assert np.array_equal(total, np.sum([values[leaf][index] for leaf in there], axis=0))
+    for level in range(1, tree.depth + 1):
+        for one in there:  # a leaf is in one message of a level
+            assert sum(one in leaves for leaves in found.taken[level]) == 1
+        smallest = min(len(m) for m in found.taken[level] if m & there)
+        assert found.merged.least[level - 1] == smallest
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_any_way_up_gives_the_same_sum_and_the_same_leaves(data):
+    check_way_up(trees(data.draw), data)
+
+
+class Careless(Node):
+    """Forgets what it has heard: a retry counts twice."""
+
+    def take(self, data):
+        self._heard.clear()
+        self.leaves[:] = False
+        return super().take(data)
+
+
+class Hasty(Node):
+    """Sends what it has, and keeps it too."""
+
+    def send(self):
+        kept = (self._value, self._new.copy(), self._least)
+        data = super().send()
+        if data is not None:
+            self._value, self._new, self._least = kept
+        return data
+
+
+class Loose(Node):
+    """Does not remember small messages."""
+
+    def take(self, data):
+        new = super().take(data)
+        self._least = (*self._least[:-1], self.waiting)
+        return new
+
+
+@pytest.mark.parametrize("wrong", [Careless, Hasty, Loose])
+def test_wrong_nodes_are_found_out(wrong):
+    @settings(max_examples=60, phases=[Phase.generate], report_multiple_bugs=False)
+    @given(st.data())
+    def law(data):
+        check_way_up(MergeTree(2, 3), data, node=wrong)
+
+    with pytest.raises((AssertionError, ProtocolError)):
+        law()
+
+
+def test_the_smallest_message_of_each_level_reaches_the_root(study):
+    """By hand: leaves 0 1 | 2 late | 3 4 5 | 7 go up; the smallest of level 2 is leaf 7's."""
+    talk = study.talk(SESSION)
+    nodes = [Node(talk, place) for place in TREE.places(1)]
+    root = Node(talk, TREE.root)
+    for leaf in (0, 1, 3, 4, 5):
+        assert nodes[leaf // 3].take(leaf_message(talk, leaf, totals_of(study, leaf)))
+    for node in nodes[:2]:
+        assert root.take(node.send())
+    assert root._least == (1, 2)
+    nodes[2].take(leaf_message(talk, 7, totals_of(study, 7)))
+    nodes[0].take(leaf_message(talk, 2, totals_of(study, 2)))
+    assert nodes[2].waiting == 1
+    assert root.take(nodes[0].send())
+    assert root.take(nodes[2].send())
+    assert nodes[2].send() is None
+    assert root.result().least == (1, 1)
+    assert np.flatnonzero(root.result().arrived).tolist() == [0, 1, 2, 3, 4, 5, 7]
+
+
+@given(st.data())
+def test_subspaces_merge_exactly_while_there_is_room(data):
+    """Up to the kept rank, the root has the singular values and directions of all rows."""
+    tree = trees(data.draw, most=12)
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    features, rank = 7, data.draw(st.integers(1, 4))
+    shared = rng.standard_normal((rank, features))
+    rows = [rng.standard_normal((5, rank)) @ shared for _ in range(tree.leaf_count)]
+    rows[0] = rows[0][:0]  # a leaf without rows
+    talk = Talk(tree, Subspaces(features=features, rank=rank), "study", SESSION)
+    values = [subspace_of(part, rank=rank) for part in rows]
+    found = climb(talk, values, chance_of(data)).merged
+    exact = subspace_of(np.concatenate(rows), rank=rank)
+    merged = found.value
+    if exact.rank == 0:
+        assert merged.rank == 0
+        return
+    scale = float(exact.strengths[0])
+    moments = [
+        (s.basis * s.strengths**2) @ s.basis.T / scale**2 for s in (merged, exact)
+    ]  # the same where directions have equal strengths
+    assert np.allclose(*moments, atol=1e-8)
+    assert found.arrived.all()
+
+
+# -- the machine: nodes under a driver that does what it likes
+
+
+class Driver(RuleBasedStateMachine):
+    """Delivers, drops, repeats and misdirects; breaks nodes; closes the root."""
+
+    @initialize(data=st.data())
+    def start(self, data):
+        depth, fan_out = data.draw(st.integers(1, 3)), data.draw(st.integers(2, 3))
+        self.tree = MergeTree(fan_out, depth, min(10, fan_out**depth))
+        self.study = study_of(self.tree)
+        self.talk = self.study.talk(SESSION)
+        self.nodes = {
+            place: Node(self.talk, place)
+            for level in range(1, self.tree.depth + 1)
+            for place in self.tree.places(level)
+        }
+        self.values = [totals_of(self.study, leaf) for leaf in range(self.tree.leaf_count)]
+        self.taken = {place: frozenset() for place in self.nodes}
+        self.unsent = {place: frozenset() for place in self.nodes}
+        self.sent = [  # (sender, bytes, leaves), everything that was ever sent
+            (Place(0, leaf), leaf_message(self.talk, leaf, value), frozenset([leaf]))
+            for leaf, value in enumerate(self.values)
+        ]
+        self.delivered, self.broken, self.closed = set(), set(), None
+
+    def started(self):
+        return hasattr(self, "nodes")
+
+    @precondition(started)
+    @rule(data=st.data())
+    def deliver(self, data):
+        """Any message of any time, for the first time or again."""
+        self.hand_over(*data.draw(st.sampled_from(self.sent)))
+
+    @precondition(started)
+    @rule(data=st.data(), count=st.integers(1, 8))
+    def deliver_new(self, data, count):
+        """Messages that have not arrived yet, in any order."""
+        for _ in range(count):
+            new = [each for each in self.sent if each[:2] not in self.delivered]
+            if new:
+                self.hand_over(*data.draw(st.sampled_from(new)))
+
+    def hand_over(self, sender, message, leaves):
+        place = self.tree.parent(sender)
+        if place in self.broken:
+            return
+        node = self.nodes[place]
+        if (sender, message) in self.delivered:
+            assert node.take(message) is False
+        elif self.closed is not None and place == self.tree.root:
+            assert refused(node, message) == "too-late"
+        else:
+            assert node.take(message) is True
+            self.delivered.add((sender, message))
+            assert not self.taken[place] & leaves
+            self.taken[place] |= leaves
+            self.unsent[place] |= leaves
+
+    @precondition(started)
+    @rule(data=st.data())
+    def send(self, data):
+        self.let_send(data.draw(st.sampled_from(sorted(self.nodes))))
+
+    @precondition(started)
+    @rule()
+    def send_all(self):
+        for place in sorted(self.nodes):
+            self.let_send(place)
+
+    def let_send(self, place):
+        if place == self.tree.root:
+            with pytest.raises(ProtocolError, match="nobody"):
+                self.nodes[place].send()
+        elif place not in self.broken:
+            message = self.nodes[place].send()
+            assert (message is None) == (not self.unsent[place])
+            if message is not None:
+                self.sent.append((place, message, self.unsent[place]))
+                self.unsent[place] = frozenset()
+
+    @precondition(started)
+    @rule(data=st.data())
+    def breaks(self, data):
+        """A node is lost, with what it has."""
+        if len(self.broken) < 2:
+            place = data.draw(st.sampled_from(sorted(self.nodes)))
+            self.broken |= {place} - {self.tree.root}
+
+    @precondition(started)
+    @rule(data=st.data())
+    def astray(self, data):
+        """A message reaches somebody else, or is cut off on the way."""
+        sender, message, _ = data.draw(st.sampled_from(self.sent))
+        place = data.draw(st.sampled_from(sorted(self.nodes)))
+        if place != self.tree.parent(sender):
+            assert refused(self.nodes[place], message) == "not-a-child"
+        else:
+            cut = message[: data.draw(st.integers(0, len(message) - 1))]
+            assert refused(self.nodes[place], cut) == "malformed"
+
+    @precondition(started)
+    @rule(data=st.data())
+    def leaf_again(self, data):
+        """A leaf that was taken comes once more under another number."""
+        place = data.draw(st.sampled_from(sorted(self.nodes)))
+        first = self.tree.under(place).start
+        mine = sorted(self.taken[place])
+        if place.level == 1 and mine and not (self.closed and place == self.tree.root):
+            message = leaf_message(self.talk, mine[0], self.values[mine[0]], serial=1)
+            assert first <= mine[0]
+            assert refused(self.nodes[place], message) == "leaf-twice"
+
+    @precondition(lambda self: self.started() and len(self.taken[self.tree.root]) > 2)
+    @rule()
+    def close(self):
+        root = self.nodes[self.tree.root]
+        if not self.taken[self.tree.root]:
+            with pytest.raises(ProtocolError, match="Nothing has arrived"):
+                root.result()
+        else:
+            self.closed = root.result()
+
+    def teardown(self):
+        """In the end everything arrives that still can."""
+        if not self.started():
+            return
+        for _ in range(self.tree.depth + 1):
+            self.send_all()
+            for each in [each for each in self.sent if each[:2] not in self.delivered]:
+                self.hand_over(*each)
+        self.close()
+        self.nodes_know_whom_they_have()
+        self.the_result_is_the_sum_of_its_leaves()
+
+    @precondition(started)
+    @invariant()
+    def nodes_know_whom_they_have(self):
+        for place, node in self.nodes.items():
+            start = self.tree.under(place).start
+            assert set((np.flatnonzero(node.leaves) + start).tolist()) == self.taken[place]
+            assert node.waiting == len(self.unsent[place])
+
+    @precondition(started)
+    @invariant()
+    def the_result_is_the_sum_of_its_leaves(self):
+        if self.closed is not None:
+            there = np.flatnonzero(self.closed.arrived)
+            assert set(there.tolist()) == self.taken[self.tree.root]
+            for index, total in enumerate(self.closed.value):
+                exact = np.sum([self.values[leaf][index] for leaf in there], axis=0)
+                assert np.array_equal(total, exact)
+
+
+Driver.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+TestDriver = Driver.TestCase
+
+
+# -- what is refused
+
+
+def test_states_of_other_kinds_are_refused_in_words(study):
+    node = Node(study.talk(SESSION), Place(1, 0))
+    ours = leaf_message(study.talk(SESSION), 1, totals_of(study, 1))
+
+    def other(**fields):
+        theirs = study_of(TREE, **({"lost": 2} | fields))
+        message = leaf_message(theirs.talk(SESSION), 1, totals_of(theirs, 1))
+        return theirs, changed(message, study=study.hash)
+
+    assert refused(node, leaf_message(study.talk("tuesday"), 1, totals_of(study, 1))) == (
+        "other-session"
+    )
+    assert refused(node, changed(ours, study="another")) == "other-study"
+    assert refused(node, changed(ours, step="round 1")) == "other-step"
+    for fields in (
+        {"sketch_size": 3},
+        {"features": 4},
+        {"lost": 1},
+        {"epsilon": 0.5},
+        {"row_norm": 2.0},
+        {"center": np.ones(3)},
+        {"protect": "aggregators"},
+    ):
+        theirs, message = other(**fields)
+        assert theirs.hash != study.hash
+        assert refused(node, message) == "other-sketch", fields
+    plain = Talk(TREE, Subspaces(features=3, rank=2), study.hash, SESSION)
+    mixed = leaf_message(plain, 1, Subspace(np.eye(3)[:, :2], np.ones(2)))
+    assert refused(node, mixed) == "other-kind"
+    with pytest.raises(ProtocolError, match="leaf 1: its message carries a subspace state"):
+        node.take(mixed)
+    wide = Talk(TREE, Subspaces(features=4, rank=2), study.hash, SESSION)
+    message = leaf_message(wide, 1, Subspace(np.eye(4)[:, :2], np.ones(2)))
+    assert refused(Node(plain, Place(1, 0)), message) == "other-sketch"
+
+
+def test_the_same_study_has_the_same_hash(study):
+    assert study_of(TREE, lost=2).hash == study.hash
+    assert study_of(MergeTree(3, 2, 9), lost=2).hash == study.hash
+    assert study_of(MergeTree(9, 1), lost=2).hash != study.hash
+
+
+def test_who_is_no_child_is_refused(study):
+    talk = study.talk(SESSION)
+    message = leaf_message(talk, 1, totals_of(study, 1))
+    for place in (Place(1, 1), TREE.root):
+        assert refused(Node(talk, place), message) == "not-a-child"
+    node = Node(talk, Place(1, 0))
+    for sender in ("leaf 9", "node 1.0", "node 2.0", "leaf 99"):
+        assert refused(node, changed(message, sender=sender)) == "not-a-child"
+    for sender in ("aggregator", "leaf 01", "", "leaf 1 "):
+        assert refused(node, changed(message, sender=sender)) == "malformed"
+    with pytest.raises(ProtocolError, match="no children"):
+        Node(talk, Place(0, 1))
+    with pytest.raises(ProtocolError, match="not the root"):
+        node.result()
+
+
+def test_a_message_that_changes_under_its_number_is_refused(study):
+    talk = study.talk(SESSION)
+    node = Node(talk, Place(1, 0))
+    assert node.take(leaf_message(talk, 1, totals_of(study, 1)))
+    assert refused(node, leaf_message(talk, 1, totals_of(study, 2))) == "said-otherwise"
+    assert refused(node, leaf_message(talk, 1, totals_of(study, 1), serial=1)) == "leaf-twice"
+    assert node.take(leaf_message(talk, 1, totals_of(study, 1))) is False
+
+
+def test_too_late_is_said_and_a_retry_is_not_too_late():
+    tree = MergeTree(3, 1)
+    agreed = study_of(tree)
+    talk = agreed.talk(SESSION)
+    root = Node(talk, tree.root)
+    with pytest.raises(ProtocolError, match="Nothing has arrived"):
+        root.result()
+    first = leaf_message(talk, 0, totals_of(agreed, 0))
+    root.take(first)
+    result = root.result()
+    assert refused(root, leaf_message(talk, 1, totals_of(agreed, 1))) == "too-late"
+    assert root.take(first) is False
+    assert root.result() is result
+
+
+MALFORMED_BODIES = [
+    {"serial": -1},
+    {"kind": "sum"},
+    {"about": "x"},
+    {"least": [1]},
+    {"least": [0]},
+    {"least": "none"},
+    {"more": 1},
+]
+
+
+@pytest.mark.parametrize("body", MALFORMED_BODIES, ids=str)
+def test_malformed_bodies_are_refused(study, body):
+    talk = study.talk(SESSION)
+    message = leaf_message(talk, 1, totals_of(study, 1))
+    code = refused(Node(talk, Place(1, 0)), changed(message, body=body))
+    assert code in ("malformed", "other-kind", "other-sketch")
+
+
+@pytest.mark.parametrize("least", [[], [1, 1], [2], [0], [-1]], ids=str)
+def test_smallest_messages_that_cannot_be_are_refused(study, least):
+    """A node with one leaf cannot have been sent two by one child."""
+    talk = study.talk(SESSION)
+    node = Node(talk, Place(1, 0))
+    node.take(leaf_message(talk, 1, totals_of(study, 1)))
+    message = node.send()
+    assert refused(Node(talk, TREE.root), changed(message, body={"least": least})) == "malformed"
+
+
+def test_malformed_arrays_are_refused(study):
+    talk = study.talk(SESSION)
+    node = Node(talk, Place(1, 0))
+    message = leaf_message(talk, 1, totals_of(study, 1))
+    bits = {"none": [0], "beyond": [0b01000000], "both": [0b11000000], "long": [0b10000000, 0]}
+    for name, packed in bits.items():
+        arrays = {"leaves": np.array(packed, dtype=np.uint8)}
+        assert refused(node, changed(message, arrays=arrays)) == "malformed", name
+    for name in ("leaves", "sum 0", "sum 1"):
+        assert refused(node, changed(message, drop=[name])) == "malformed"
+    size = study.content.sizes[0]
+    for wrong in (np.zeros(size), np.zeros(size + 1, np.uint64), np.zeros((1, size), np.uint64)):
+        assert refused(node, changed(message, arrays={"sum 0": wrong})) == "malformed"
+    large = changed(message, arrays={"more": np.zeros(1 << 16)})
+    assert refused(node, large) == "too-large"
+    with pytest.raises(ProtocolError, match="shorter"):
+        study.talk("x" * 201)
+
+
+def test_malformed_subspaces_are_refused():
+    talk = Talk(TREE, Subspaces(features=3, rank=2), "study", SESSION)
+    node = Node(talk, Place(1, 0))
+    message = leaf_message(talk, 1, Subspace(np.eye(3)[:, :2], np.array([2.0, 1.0])))
+    eye = np.eye(3)
+    for arrays in (
+        {"strengths": np.array([1.0, 2.0])},
+        {"strengths": np.array([1.0, -1.0])},
+        {"strengths": np.array([1.0, np.nan])},
+        {"strengths": np.array([1e200, 1.0])},
+        {"strengths": np.array([[1.0]])},
+        {"strengths": np.ones(3), "basis": eye},
+        {"basis": np.ones((3, 2))},
+        {"basis": np.full((3, 2), 1e300)},
+        {"basis": np.full((3, 2), np.inf)},
+        {"basis": eye},
+        {"basis": eye[:, :2].astype(np.uint64)},
+    ):
+        code = refused(node, changed(message, arrays=arrays))
+        assert code in ("malformed", "non-finite"), arrays
+    assert node.take(message)
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_no_bytes_crash_a_node(data):
+    """Whatever arrives is taken, or refused with nothing changed."""
+    agreed = study_of(TREE, lost=2)
+    talk = agreed.talk(SESSION)
+    node = Node(talk, Place(1, 0))
+    node.take(leaf_message(talk, 0, totals_of(agreed, 0)))
+    message = bytearray(leaf_message(talk, 1, totals_of(agreed, 1)))
+    end = 8 + int.from_bytes(message[4:8], "little") + 8
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, min(end, len(message) - 1)))
+        match data.draw(st.sampled_from(["flip", "cut", "insert", "noise"])):
+            case "flip":
+                message[at] ^= data.draw(st.integers(1, 255))
+            case "cut":
+                del message[at : at + data.draw(st.integers(1, 9))]
+            case "insert":
+                message[at:at] = data.draw(st.binary(min_size=1, max_size=9))
+            case "noise":
+                message = bytearray(data.draw(st.binary(max_size=60)))
+                break
+    try:
+        node.take(bytes(message))
+    except ProtocolError:
+        refused(node, bytes(message))
+
+
+@pytest.mark.parametrize("header", ["[]", '{"sender": 3}', "null", '{"sender"', "[" * 5000])
+def test_headers_of_nobody_are_refused(study, header):
+    text = header.encode()
+    data = b"EVM1" + len(text).to_bytes(4, "little") + text
+    assert refused(Node(study.talk(SESSION), Place(1, 0)), data) == "malformed"
+    assert refused(Node(study.talk(SESSION), Place(1, 0)), not_of_a_tree({})) == "malformed"
+
+
+# -- leaves
+
+
+def _leaf(study, number=0, source=None):
+    return Leaf(study, number, source=source or SecureSource(), session=SESSION)
+
+
+def test_a_leaf_draws_its_noise_once(study):
+    leaf = _leaf(study).partial_fit(np.eye(3))
+    message = leaf.send()
+    assert leaf.send() is message
+    with pytest.raises(ProtocolError) as error:
+        leaf.partial_fit(np.eye(3))
+    assert error.value.code == "already-sent"
+    assert leaf.send() is message
+    assert _leaf(study).partial_fit(np.eye(3)).send() != message
+    seeded = [_leaf(study, source=SeededSource(1)).partial_fit(np.eye(3)).send() for _ in "ab"]
+    assert seeded[0] == seeded[1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "code"),
+    [
+        (np.ones((2, 4)), "other-features"),
+        (np.ones(3), "other-features"),
+        ([[1.0, np.nan, 2.0]], "not-finite"),
+        ([[1.0, np.inf, 2.0]], "not-finite"),
+    ],
+)
+def test_rows_that_cannot_be_used_add_nothing(study, rows, code):
+    leaf = _leaf(study, source=SeededSource(1)).partial_fit(np.eye(3))
+    with pytest.raises(DataError) as error:
+        leaf.partial_fit(rows)
+    assert error.value.code == code
+    same = _leaf(study, source=SeededSource(1)).partial_fit(np.eye(3))
+    assert leaf.send() == same.send()
+
+
+def test_a_leaf_that_is_not_in_the_tree(study):
+    with pytest.raises(DataError, match="The tree has no leaf 9"):
+        _leaf(study, 9)
+
+
+@given(st.data())
+def test_without_noise_the_root_has_the_sum_over_all_rows(data):
+    """Rows in any split over leaves and blocks, on any way up: the sum of one accumulator."""
+    tree = trees(data.draw, most=9)
+    agreed = study_of(tree)
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    rows = rng.standard_normal((data.draw(st.integers(0, 30)), 3))
+    of = rng.integers(tree.leaf_count, size=len(rows))
+    talk = agreed.talk(SESSION)
+    messages = []
+    with mock.patch("eigenveil.moments.release.noise_integers", _no_noise):
+        for number in range(tree.leaf_count):
+            leaf = _leaf(agreed, number)
+            for part in np.array_split(rows[of == number], data.draw(st.integers(1, 3))):
+                leaf.partial_fit(part)
+            messages.append(leaf.send())
+    values = [
+        talk.read(message, receiver=tree.parent(Place(0, number))).value
+        for number, message in enumerate(messages)
+    ]
+    merged = climb(talk, values, chance_of(data)).merged
+    for ask, total in zip(agreed.asks, merged.value, strict=True):
+        sums = ask.accumulator.fresh()
+        sums.update(Block(rows))
+        exact = coordinates(sums.layout, sums.integers())
+        exact <<= sums.grid - ask.record.noise.grid
+        assert np.array_equal(total, exact.view(np.uint64))
+
+
+def _no_noise(accumulator, record, source):
+    return np.zeros_like(accumulator.integers())
+
+
+# -- noise and what is promised
+
+
+def _run(study, numbers, rows=None):
+    """Leaves without rows, or with these, straight up; what the root has."""
+    tree, talk = study.tree, study.talk(SESSION)
+    nodes = {p: Node(talk, p) for level in range(1, tree.depth + 1) for p in tree.places(level)}
+    for number in numbers:
+        leaf = _leaf(study, number)
+        if rows is not None:
+            leaf.partial_fit(rows)
+        nodes[tree.parent(leaf.place)].take(leaf.send())
+    for place, node in nodes.items():
+        if place != tree.root and (message := node.send()) is not None:
+            nodes[tree.parent(place)].take(message)
+    return nodes[tree.root].result()
+
+
+def _noise_p_value(study, numbers):
+    """Of the noise that the root's sums carry, against what is recorded of so many parts."""
+    merged = _run(study, numbers)
+    found = []
+    for ask, total in zip(study.asks, merged.value, strict=True):
+        noise = ask.record.noise
+        scale = noise.scale * math.sqrt(len(numbers) / noise.shares)
+        values = total.view(np.int64) * 2.0**noise.grid / scale
+        assert ask.accumulator.layout != "symmetric"
+        found.append(gaussian_variance(values, 1.0))
+    return together(np.array(found))
+
+
+@pytest.mark.parametrize("protect", ["outsider", "aggregators"])
+def test_the_noise_at_the_root_is_as_large_as_recorded(protect):
+    """False alarm 1e-8; noise of half the size is rejected."""
+    agreed = study_of(TREE, lost=3, features=50, sketch_size=40, protect=protect)
+    numbers = [0, 1, 3, 4, 5, 7, 8]
+    assert _noise_p_value(agreed, numbers) > FALSE_ALARM
+    drawn = tree_private.noisy_integers
+
+    def halved(sums, record, source):
+        noise = record.noise.model_copy(update={"scale": record.noise.scale / 2})
+        return drawn(sums, record.model_copy(update={"noise": noise}), source)
+
+    with mock.patch.object(tree_private, "noisy_integers", halved):
+        assert _noise_p_value(agreed, numbers) < REJECTED
+
+
+def _guarantees(study, arrived, least):
+    return tree_guarantees(
+        [ask.record for ask in study.asks],
+        TreeRun(leaves=study.tree.leaf_count, arrived=arrived, least=least),
+        delta=study.plan.delta,
+        adjacency="add-remove",
+    )
+
+
+def test_each_view_costs_what_its_messages_noise_says(study):
+    """Of 9 leaves 7 make the noise: mu of m parts is sqrt(7 / m) that of 7."""
+    whole = math.sqrt(math.fsum(ask.record.mu() ** 2 for ask in study.asks))
+    found = _guarantees(study, 8, (1, 2))
+    parts = {
+        "outsider": 8,
+        "leaf": 7,
+        "aggregator at level 1": 1,
+        "aggregator at level 2": 2,
+        "aggregators, of a leaf that did not arrive": 1,
+    }
+    assert list(found) == list(parts)
+    for view, count in parts.items():
+        mu = whole * math.sqrt(7 / count)
+        assert found[view].mu == pytest.approx(mu, rel=1e-12)
+        assert found[view].epsilon == pytest.approx(epsilon_of_mu(mu, 1e-6), rel=1e-5)
+        assert found[view].view == view
+        assert found[view].certified
+    assert found["leaf"].epsilon <= WISH["epsilon"]
+    assert found["leaf"].epsilon > 0.999 * WISH["epsilon"]
+    # by the numbers themselves: epsilon 1 at delta 1e-6 is mu 0.2367, which 7 parts have
+    assert found["leaf"].mu == pytest.approx(0.2367, abs=5e-5)
+    assert found["aggregator at level 1"].mu == pytest.approx(0.6262, abs=2e-4)
+    assert "did not arrive" in " ".join(found["aggregator at level 2"].caveats)
+    everybody = _guarantees(study, 9, (1, 3))
+    assert "aggregators, of a leaf that did not arrive" not in everybody
+    assert "did not arrive" not in " ".join(everybody["aggregator at level 2"].caveats)
+
+
+def test_what_no_finite_epsilon_follows_for_is_not_claimed():
+    """One part of 4096 is too little noise for any claim; the result keeps its own."""
+    found = _guarantees(study_of(MergeTree(64, 2)), 4096, (1, 64))
+    assert list(found) == ["outsider", "leaf", "aggregator at level 2"]
+    for guarantee in found.values():
+        assert "nothing is claimed against this view: aggregator at level 1" in (
+            " ".join(guarantee.caveats)
+        )
+    assert found["outsider"].epsilon <= WISH["epsilon"]
+
+
+def test_where_aggregators_are_protected_a_single_message_keeps_the_wish():
+    agreed = study_of(TREE, protect="aggregators")
+    assert agreed.shares == 1
+    found = _guarantees(agreed, 1, (1, 1))
+    assert set(found) == {
+        "outsider",
+        "aggregator at level 1",
+        "aggregator at level 2",
+        "aggregators, of a leaf that did not arrive",
+    }
+    assert all(0.999 < view.epsilon <= 1.0 for view in found.values())
+    assert _guarantees(agreed, 9, (1, 3))["outsider"].mu == pytest.approx(0.2367 / 3, abs=5e-5)
+
+
+def test_pure_noise_is_drawn_whole_or_refused():
+    with pytest.raises(PrivacyError) as error:
+        study_of(TREE, delta=0.0, sketch_size=None)
+    assert error.value.code == "tree-needs-gaussian"
+    agreed = study_of(TREE, delta=0.0, sketch_size=None, protect="aggregators")
+    found = _guarantees(agreed, 5, (1, 2))
+    assert {view.epsilon for view in found.values()} == {found["outsider"].epsilon}
+    assert found["outsider"].epsilon == pytest.approx(1.0, rel=1e-3)
+    outcome = publish(agreed, _run(agreed, range(5), np.eye(3)), secure=True)
+    assert check(outcome.certificate).holds
+
+
+@given(st.data())
+def test_the_joint_law_of_all_that_a_level_sees_costs_no_more(data):
+    """The exact loss of everything that aggregators of a level and above see, and the result.
+
+    One row a thing seen, one column a leaf's noise; a row of one leaf moves what its message is in.
+    """
+    tree = trees(data.draw, most=9)
+    agreed = study_of(tree)
+    values = [totals_of(agreed, leaf) for leaf in range(tree.leaf_count)]
+    chance = chance_of(data)
+    lost = data.draw(st.sets(st.integers(0, tree.leaf_count - 1), max_size=tree.leaf_count - 1))
+    found = climb(agreed.talk(SESSION), values, chance, lost=lost)
+    there = set(np.flatnonzero(found.merged.arrived).tolist())
+    for level in range(1, tree.depth + 1):
+        seen = [m for above in range(level, tree.depth + 1) for m in found.taken[above]]
+        seen.append(frozenset(there))
+        inside = np.array([[leaf in m for leaf in range(tree.leaf_count)] for m in seen], int)
+        covariance = (inside @ inside.T).astype(object)
+        losses = [mu_of_view(covariance, inside[:, leaf]) for leaf in there]
+        worst = math.sqrt(1.0 / found.merged.least[level - 1])
+        assert max(losses) == pytest.approx(worst, rel=1e-12)
+
+
+def test_too_few_leaves_are_not_published(study):
+    with pytest.raises(PrivacyError) as error:
+        publish(study, _run(study, range(6)), secure=True)
+    assert error.value.code == "too-many-lost"
+    assert "6 leaves arrived" in str(error.value)
+    outcome = publish(study, _run(study, range(7), np.eye(3)), secure=True)
+    assert outcome.guarantee_.certified
+    assert outcome.guarantee_.epsilon <= WISH["epsilon"]
+    assert outcome.least == (1, 1)
+
+
+def test_the_result_is_certified_and_holds():
+    tree = MergeTree(4, 2)
+    agreed = make_tree_study(
+        tree, features=6, n_components=2, epsilon=2.0, delta=1e-6, sketch_size=5, lost=5
+    )
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((3000, 6)) * np.array([5, 4, 0.2, 0.2, 0.2, 0.2])
+    merged = _run(agreed, [*range(6), *range(10, 16)], rows)
+    outcome = publish(agreed, merged, secure=True)
+    assert check(outcome.certificate).holds
+    assert "tree.md" in outcome.certificate.proofs
+    assert np.abs(outcome.factors.components[:, :2]).max(axis=1).min() > 0.9
+    assert outcome.factors.rows == pytest.approx(36000, rel=0.05)
+    assert np.flatnonzero(~outcome.arrived).tolist() == [6, 7, 8, 9]
+    seeded = publish(agreed, merged, secure=False)
+    assert not seeded.guarantee_.certified
+    assert check(seeded.certificate).word == "NOT CERTIFIED"
+    fewer = Merged(merged.value, merged.arrived & (np.arange(16) < 9), merged.least)
+    with pytest.raises(PrivacyError):
+        publish(agreed, fewer, secure=True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"lost": -1}, "bad-lost"),
+        ({"lost": 9}, "bad-lost"),
+        ({"protect": "nobody"}, "bad-choice"),
+        ({"n_components": 4}, "too-many-components"),
+    ],
+)
+def test_studies_that_cannot_be(fields, code):
+    with pytest.raises(DataError) as error:
+        study_of(TREE, **fields)
+    assert error.value.code == code
+
+
+def test_numbers_that_no_tree_has():
+    for arrived, least in ((10, (1,)), (0, (1,)), (9, ()), (9, (10,)), (9, (0,))):
+        with pytest.raises(ValueError, match="validation error for TreeRun"):
+            TreeRun(leaves=9, arrived=arrived, least=least)
+
+
+def test_a_certificate_says_what_every_view_costs(study):
+    """Recomputed from the file alone; a run with more leaves than arrived is found out."""
+    outcome = publish(study, _run(study, range(9)), secure=True)
+    read = Certificate.model_validate_json(outcome.certificate.model_dump_json())
+    assert check(read).holds
+    assert dict(check(read).views) == outcome.guarantees_
+    fewer = read.model_copy(update={"tree": TreeRun(leaves=9, arrived=3, least=(1, 1))})
+    assert not check(fewer).holds
+
+
+def test_messages_are_json_and_arrays(study):
+    """What a message says is what it is about; a told state is read as it was written."""
+    talk = study.talk(SESSION)
+    told = Told(Place(1, 1), 3, np.array([True, False, True]), (1,), totals_of(study, 0))
+    data = talk.write(told)
+    header = json.loads(data[8 : 8 + int.from_bytes(data[4:8], "little")])
+    assert header["sender"] == "node 1.1"
+    read = talk.read(data, receiver=TREE.root)
+    assert (read.sender, read.serial, read.least) == (told.sender, 3, (1,))
+    assert np.array_equal(read.leaves, told.leaves)
+    assert all(np.array_equal(a, b) for a, b in zip(read.value, told.value, strict=True))
+    assert replace(read, value=()).value == ()
