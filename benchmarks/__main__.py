@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from benchmarks import federated, speed, tensors, utility
+from benchmarks import federated, private_streams, speed, streaming, tensors, utility
 from benchmarks.report import Report
 
 PARTS = {
@@ -13,6 +13,8 @@ PARTS = {
     "utility": utility.run,
     "federated": federated.run,
     "tensors": tensors.run,
+    "streams": streaming.run,
+    "private streams": private_streams.run,
 }
 
 

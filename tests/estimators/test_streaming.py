@@ -142,7 +142,7 @@ def test_merging_a_model_with_itself_counts_its_rows_twice():
 
 
 def test_every_block_is_the_papers_ssvd():
-    model = StreamingPCA(6).fit(DIGITS)
+    model = StreamingPCA(6, n_oversamples=0).fit(DIGITS)
     state = subspace_of(DIGITS[:25], rank=6)
     for start in range(25, len(DIGITS), 25):
         state = append(state, DIGITS[start : start + 25], rank=6)
@@ -255,7 +255,7 @@ def test_adaptive_rank_moves_by_one_per_block(extra):
 
 
 def test_adaptive_rank_is_adjust_rank_once_a_block():
-    model = StreamingPCA(3, adaptive_rank=(2, 12)).fit(DIGITS)
+    model = StreamingPCA(3, adaptive_rank=(2, 12), n_oversamples=0).fit(DIGITS)
     state = subspace_of(DIGITS[:25], rank=3)
     for start in range(25, len(DIGITS), 25):
         state = adjust_rank(state, alpha=2, beta=12)

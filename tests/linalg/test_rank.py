@@ -113,3 +113,9 @@ def test_bounds_that_are_no_interval_are_refused(alpha, beta):
 def test_a_limit_below_one_is_refused():
     with pytest.raises(DataError, match="none"):
         adjust_rank(along_axes([1.0]), most=0)
+
+
+@given(strength=st.floats(1e-3, 1e3))
+def test_a_single_direction_has_all_of_the_strength(strength):
+    """Exactly 100 per cent, so that a bound of 100 never asks for another."""
+    assert last_share(Subspace(np.eye(3)[:, :1], np.array([strength]))) == 100.0

@@ -24,7 +24,8 @@ def check_shares(alpha: float, beta: float) -> None:
 def last_share(subspace: Subspace) -> float:
     """``E_r = s_r / sum s`` in percent (equation 4); 0 where there is no strength at all."""
     total = float(np.sum(subspace.strengths))
-    return 100 * float(subspace.strengths[-1]) / total if total > 0 else 0.0
+    # divided first: the only direction has a share of 100 exactly
+    return 100 * (float(subspace.strengths[-1]) / total) if total > 0 else 0.0
 
 
 def adjust_rank(
