@@ -61,7 +61,7 @@ def test_noise_alone_without_any_gap_keeps_all_its_energy(size, count):
     matrix = noise(size)
     values, vectors = checked(matrix, count)
     true_values, _ = exact(matrix, count)
-    # neighbours without a gap may be mixed, which costs the square of Lanczos' 1e-4, or a little more
+    # without a gap neighbours may be mixed: costs the square of Lanczos' 1e-4, or a little more
     assert np.allclose(values, true_values, atol=1e-6 * np.abs(true_values).max())
     residual = matrix @ vectors.T - vectors.T * values
     assert np.abs(residual).max() < 1e-3 * np.sqrt(2 * size)
