@@ -221,7 +221,7 @@ def test_nothing_but_sums_leaves_a_site(tmp_path):
         kind = step.partition(" ")[0]
         seen.setdefault(kind, set()).add((tuple(message.body), tuple(message.arrays)))
     assert seen == {
-        "join": {(("columns", "features", "single", "rows", "keys"), ())},
+        "join": {(("columns", "features", "single", "rows", "keys", "seeded"), ())},
         "keys": {(("sealed",), ())},
         "shares": {((), ())},
         "round": {((), ("sum 0",))},

@@ -65,6 +65,8 @@ class Outcome:
         The fewest sites that any release is the sum of.
     missing : dict
         Sites that fell out, and why.
+    secure : bool
+        Whether every site says that its noise comes from the operating system.
     """
 
     factors: Any
@@ -73,6 +75,7 @@ class Outcome:
     columns: tuple[str, ...] | None
     taking_part: int
     missing: Mapping[str, str]
+    secure: bool
 
 
 @dataclass
@@ -152,6 +155,7 @@ class Aggregator:
             know.columns,
             know.fewest,
             dict(self._calls.missing),
+            secure=not any(site.seeded for site in know.joined.values()),
         )
 
     # -- setting up

@@ -47,13 +47,17 @@ class JoinRequest(_Body):
 
 
 class JoinReply(_Body):
-    """What a site's table looks like, and its keys; ``rows`` only where row counts are public."""
+    """What a site's table looks like, and its keys; ``rows`` only where row counts are public.
+
+    ``seeded`` says that its noise is for a rehearsal: the result cannot be certified.
+    """
 
     columns: tuple[str, ...] | None
     features: int = Field(gt=0)
     single: bool
     rows: int | None = Field(default=None, ge=0, le=2**48)
     keys: PublicKeys
+    seeded: bool = False
 
 
 class KeysRequest(_Body):

@@ -163,6 +163,7 @@ class Site:
             single=self.rows.single,
             rows=rows,
             keys=self._hiding(message, state).public_keys(),
+            seeded=not self._source.secure,
         )
         return self._commit(message, request, lambda: (self._reply(message, reply), None))
 

@@ -18,7 +18,7 @@ from eigenveil.moments.source import RowSource
 from eigenveil.privacy.certificate import Certificate
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.runtime.inprocess import Traffic
-from eigenveil.runtime.running import StudyProgress, run_study, site_rows
+from eigenveil.runtime.running import StudyProgress, StudyRun, run_study, site_rows
 
 
 class FederatedFit:
@@ -145,11 +145,16 @@ class FederatedFit:
                 hint="Use the estimator of the study's task.",
                 code="other-task",
             )
+        source = noise_source(self.random_state)
+        return self.keep_run(
+            run_study(study, rows, source=source, ledgers=ledgers, progress=progress)
+        )
+
+    def keep_run(self, run: StudyRun) -> Self:
+        """Take over what a finished study of the estimator's task released."""
         for name in ("feature_names_in_", "n_features_in_"):
             if hasattr(self, name):
                 delattr(self, name)
-        source = noise_source(self.random_state)
-        run = run_study(study, rows, source=source, ledgers=ledgers, progress=progress)
         self.n_features_in_ = run.study.width
         if run.outcome.columns is not None:
             self.feature_names_in_ = np.array(run.outcome.columns, dtype=object)
@@ -181,3 +186,15 @@ def study_centre(center: object, features: int) -> bool | tuple[float, ...]:
 def number_or_none(value: float | None) -> float | None:
     """A number as a plain float, where there is one."""
     return None if value is None else float(value)
+
+
+def fitted_of(run: StudyRun) -> Any:
+    """The fitted estimator of a finished study's task, such as ``FederatedPCA``."""
+    # they stand above this module, and only a study without an estimator of its own needs them
+    from eigenveil.runtime.pca import FederatedPCA
+    from eigenveil.runtime.tensors import FederatedGaussianMixture, FederatedTopicModel
+
+    kinds: tuple[type[FederatedFit], ...]
+    kinds = (FederatedPCA, FederatedGaussianMixture, FederatedTopicModel)
+    kind = next(kind for kind in kinds if kind._TASK == run.study.task)
+    return kind().keep_run(run)

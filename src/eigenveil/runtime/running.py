@@ -103,12 +103,28 @@ def run_study(
             outcome = carry(Aggregator(settled, progress=progress).run(), transport)
         except EigenveilError as error:
             raise _for_the_owner(error, sites, settled) from None
+    reason = "" if choice is None else choice.reason
+    return finished_study(settled, outcome, traffic=transport.traffic, choice=reason)
+
+
+def finished_study(
+    study: Study, outcome: Outcome, *, traffic: dict[str, Traffic], choice: str = ""
+) -> StudyRun:
+    """A study that an aggregator has brought to its end, with its certificate.
+
+    Parameters
+    ----------
+    study : Study
+        With ``protocol`` settled.
+    choice : str
+        Why that protocol, where it was not named.
+    """
     return StudyRun(
-        study=settled,
-        choice="" if choice is None else choice.reason,
+        study=study,
+        choice=choice,
         outcome=outcome,
-        certificate=_certificate(settled, terms, outcome, secure=source.secure),
-        traffic=transport.traffic,
+        certificate=_certificate(study, outcome),
+        traffic=traffic,
     )
 
 
@@ -221,14 +237,14 @@ def _for_the_owner(
     return error
 
 
-def _certificate(study: Study, terms: Terms, outcome: Outcome, *, secure: bool) -> Certificate:
+def _certificate(study: Study, outcome: Outcome) -> Certificate:
     plan = outcome.plan
-    federation = terms.federation(outcome.taking_part)
+    federation = Terms(study, study.plan(study.width, None)).federation(outcome.taking_part)
     return make_certificate(
         software=f"eigenveil {version('eigenveil')}",
         plan=plan.model_dump(mode="json"),
         plan_hash=plan.hash,
-        secure=secure,
+        secure=outcome.secure,
         wish=Claim(
             epsilon=study.epsilon,
             delta=study.delta,
