@@ -90,6 +90,7 @@ class _Session:
     near: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The neighbours with which it makes masks."""
     helper: str | None = None
+    helper_proof: bodies.Proof | None = None
     fewest: int = 0
     records: list[ReleaseRecord] = field(default_factory=list)
 
@@ -223,6 +224,7 @@ class Aggregator:
                 lost=lost,
                 neighbours={other: know.joined[other].keys for other in know.near[name]},
                 helper=know.helper,
+                helper_proof=know.helper_proof,
                 rows=terms.plan.rows,
             )
             return self._calls.payload("keys", body)
@@ -242,7 +244,8 @@ class Aggregator:
     def _find_helper(self) -> Calls:
         def take(name: str, reply: Message) -> None:
             del name
-            self._know.helper = reply.read(bodies.HelperKey).channel
+            found = reply.read(bodies.HelperKey)
+            self._know.helper, self._know.helper_proof = found.channel, found.proof
 
         body = bodies.JoinRequest()
         yield from self._calls.ask("join", [HELPER], self._calls.same("join", body), take, SMALL)
@@ -332,6 +335,11 @@ class Aggregator:
             turn=turn,
             about=about,
             channels={name: know.joined[name].keys.channel for name in batch},
+            proved={
+                name: know.joined[name].keys
+                for name in batch
+                if know.joined[name].keys.proof is not None
+            },
             parts=tuple(
                 bodies.PartBody(size=part.size, deviation=part.mask_deviation, layout=part.layout)
                 for part in parts

@@ -31,11 +31,19 @@ class _Body(BaseModel):
         return self.model_dump(mode="json")
 
 
+class Proof(_Body):
+    """That keys are a party's: its certificate, and a signature by the certificate's key."""
+
+    certificate: Annotated[str, StringConstraints(max_length=1 << 14)]
+    signature: Hex
+
+
 class PublicKeys(_Body):
     """One site's keys: a key for each round's masks, and one for what only it may read."""
 
     rounds: tuple[Key, ...] = Field(min_length=MOST_ROUNDS, max_length=MOST_ROUNDS)
     channel: Key
+    proof: Proof | None = None
 
     def every(self) -> tuple[str, ...]:
         """All of them."""
@@ -66,6 +74,7 @@ class KeysRequest(_Body):
     lost: tuple[Name, ...] = ()
     neighbours: dict[Name, PublicKeys]
     helper: Key | None = None
+    helper_proof: Proof | None = None
     rows: int | None = Field(
         default=None, ge=0, le=2**60, description="public rows of all sites, weighted"
     )
@@ -133,6 +142,9 @@ class MasksRequest(_Body):
     turn: int = Field(ge=1, le=MOST_ROUNDS)
     about: Key = Field(description="fingerprint of the round's request")
     channels: dict[Name, Key] = Field(description="the sites whose masks are wanted now")
+    proved: dict[Name, PublicKeys] = Field(
+        default={}, description="all keys of these sites, for a helper that checks signatures"
+    )
     parts: tuple[PartBody, ...] = Field(min_length=1, max_length=MOST_ASKS)
 
 
@@ -140,6 +152,7 @@ class HelperKey(_Body):
     """The helper's channel key."""
 
     channel: Key
+    proof: Proof | None = None
 
 
 class FinishRequest(_Body):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation import bodies, masks
+from eigenveil.federation.identity import Identity
 from eigenveil.federation.keys import Context, SiteKeys, derive
 from eigenveil.federation.messages import (
     AGGREGATOR,
@@ -45,8 +46,8 @@ class Helper:
     A round's masks are fixed by the helper's secret of the session: asked again, it sends the same.
     """
 
-    def __init__(self, study: Study) -> None:
-        self.study = study
+    def __init__(self, study: Study, *, identity: Identity | None = None) -> None:
+        self.study, self._identity = study, identity
         self._hash = study.hash
         self._sites = active_sites(study)
         self._sessions: dict[str, _Session] = {}
@@ -73,12 +74,17 @@ class Helper:
         self._sessions.setdefault(message.session, _Session(os.urandom(32)))
         while len(self._sessions) > _MOST_SESSIONS:
             self._sessions.pop(next(iter(self._sessions)))
-        keys = self._keys(message, self._session(message))
-        return self._reply(message, bodies.HelperKey(channel=keys.channel_public_key().hex()))
+        channel = self._keys(message, self._session(message)).channel_public_key().hex()
+        proof = None
+        if self._identity is not None:
+            context = Context(self._hash, message.session)
+            proof = self._identity.signed_channel(channel, context, HELPER)
+        return self._reply(message, bodies.HelperKey(channel=channel, proof=proof))
 
     def _masks(self, message: Message) -> bytes:
         body, session = message.read(bodies.MasksRequest), self._session(message)
         self._check(message, body)
+        self._check_identities(message, body)
         self._fix(session, body)
         zero_sum = self._zero_sum(message, session, body)
         keys = self._keys(message, session)
@@ -100,6 +106,17 @@ class Helper:
         if not right:
             raise ProtocolError("A request for masks that fits no round.", code="bad-ask")
 
+    def _check_identities(self, message: Message, body: bodies.MasksRequest) -> None:
+        """Masks are sealed for the sites themselves, not for whoever passes keys on."""
+        if self._identity is None:
+            return
+        context = Context(self._hash, message.session)
+        for name, channel in body.channels.items():
+            keys = body.proved.get(name)
+            if keys is None or keys.channel != channel:
+                raise ProtocolError(f"{name}: its keys are not signed.", code="bad-identity")
+            self._identity.check(keys.every(), keys.proof, context, name)
+
     def _fits(self, part: bodies.PartBody) -> bool:
         """Whether a sum of this study can have such a part."""
         width = self.study.width
@@ -115,7 +132,7 @@ class Helper:
     def _fix(self, session: _Session, body: bodies.MasksRequest) -> None:
         """Refuse what is not as it was told before."""
         told = {name: session.channels.get(name, body.channels[name]) for name in body.channels}
-        whole = body.model_copy(update={"channels": {}})
+        whole = body.model_copy(update={"channels": {}, "proved": {}})
         if told != body.channels or session.rounds.setdefault(body.turn, whole) != whole:
             raise ProtocolError(
                 "The masks of a round, and the keys of a session, are fixed.", code="other-round"

@@ -23,9 +23,18 @@ from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyE
 from eigenveil.estimators.tasks import rows_for
 from eigenveil.federation import allowed, bodies, masks
 from eigenveil.federation.hiding import Hiding, State
+from eigenveil.federation.identity import Identity
 from eigenveil.federation.keys import Context, SiteKeys
 from eigenveil.federation.ledger import Ledger, SessionKey
-from eigenveil.federation.messages import AGGREGATOR, REFUSED, Message, decode, encode, expect
+from eigenveil.federation.messages import (
+    AGGREGATOR,
+    HELPER,
+    REFUSED,
+    Message,
+    decode,
+    encode,
+    expect,
+)
 from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms, first_difference
 from eigenveil.linalg.eigen import truncated_root
@@ -62,6 +71,8 @@ class Site:
         The rows' name in the ledger.
     source : RandomSource, optional
         Of its noise; operating-system entropy by default.
+    identity : Identity, optional
+        Signs its keys; keys of other parties are then taken only with their signatures.
 
     Attributes
     ----------
@@ -78,7 +89,9 @@ class Site:
         ledger: Ledger,
         data_set: str = "default",
         source: RandomSource | None = None,
+        identity: Identity | None = None,
     ) -> None:
+        self._identity = identity
         self.name, self.study, self.rows = name, study, rows_for(study.task, rows)
         self.ledger, self.data_set = ledger, data_set
         self._source = source or SecureSource()
@@ -162,7 +175,7 @@ class Site:
             features=self.rows.features,
             single=self.rows.single,
             rows=rows,
-            keys=self._hiding(message, state).public_keys(),
+            keys=self._signed(message, self._hiding(message, state).public_keys()),
             seeded=not self._source.secure,
         )
         return self._commit(message, request, lambda: (self._reply(message, reply), None))
@@ -185,12 +198,16 @@ class Site:
         if not self.ledger.answered(self._key(message), message.step):
             own = self._hiding(message, self._state(message)).public_keys()
             allowed.check_neighbours(self._terms(body.rows), self.name, own, body)
+            self._check_identities(message, body)
 
         def make() -> tuple[bytes, bytes]:
             state = self._state(message).model_copy(
                 update={
                     "lost": len(body.lost),
-                    "neighbours": body.neighbours,
+                    "neighbours": {
+                        name: keys.model_copy(update={"proof": None})
+                        for name, keys in body.neighbours.items()
+                    },
                     "helper": body.helper,
                     "rows": body.rows,
                     "ready": not self.study.dropouts,
@@ -320,6 +337,26 @@ class Site:
                 arrays[f"sum {index}"] = entries.view(np.uint64)
         return arrays
 
+    # -- who is who
+
+    def _signed(self, message: Message, keys: bodies.PublicKeys) -> bodies.PublicKeys:
+        if self._identity is None:
+            return keys
+        return self._identity.signed(keys, self._context(message), self.name)
+
+    def _check_identities(self, message: Message, body: bodies.KeysRequest) -> None:
+        """Keys are of the parties that the study names, and not of whoever passes them on."""
+        if self._identity is None:
+            return
+        context = self._context(message)
+        for name, keys in body.neighbours.items():
+            self._identity.check(keys.every(), keys.proof, context, name)
+        if body.helper is not None:
+            self._identity.check((body.helper,), body.helper_proof, context, HELPER)
+
+    def _context(self, message: Message) -> Context:
+        return Context(self._hash, message.session)
+
     # -- what the ledger remembers
 
     def _state(self, message: Message) -> State:
@@ -329,7 +366,7 @@ class Site:
         return Hiding(
             name=self.name,
             state=state,
-            context=Context(self._hash, message.session),
+            context=self._context(message),
             kind=self._terms(state.rows).mask_kind,
             collusion=self.study.collusion,
             dropouts=self.study.dropouts,

@@ -1,0 +1,217 @@
+"""Keys are taken only from the parties that the study names, whoever passes them on."""
+
+import datetime
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+from roles_tools import Consortium, Wire, run_study, study_of
+
+from eigenveil.errors import OutputError, ProtocolError
+from eigenveil.federation import bodies
+from eigenveil.federation.identity import Identity
+from eigenveil.federation.keys import Context, SiteKeys
+from eigenveil.federation.messages import AGGREGATOR, HELPER, Message, decode, encode
+
+NOW = datetime.datetime.now(datetime.UTC)
+DAY = datetime.timedelta(days=1)
+LIMIT = 1 << 24
+
+
+class Registrar:
+    """An independent party with a root key."""
+
+    def __init__(self):
+        self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.root = self._certificate("registrar", self.key, NOW - DAY, NOW + DAY, authority=True)
+
+    def identity(self, name, *, start=NOW - DAY, end=NOW + DAY, trusted=None):
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        return Identity(key, self._certificate(name, key, start, end), trusted or self.root)
+
+    def _certificate(self, name, key, start, end, *, authority=False):
+        named = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "registrar")])
+        return (
+            x509.CertificateBuilder()
+            .subject_name(named)
+            .issuer_name(issuer)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(start)
+            .not_valid_after(end)
+            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+            .sign(self.key, SHA256())
+        )
+
+
+@pytest.fixture(scope="module")
+def registrar():
+    return Registrar()
+
+
+@pytest.fixture(scope="module")
+def identities(registrar):
+    return {name: registrar.identity(name) for name in ("s0", "s1", "s2", HELPER)}
+
+
+class Known(Consortium):
+    """A consortium whose parties have identities."""
+
+    def __init__(self, study, folder, identities):
+        self.identities = identities
+        super().__init__(study, folder)
+        if HELPER in self.parties:
+            self.parties[HELPER]._identity = identities[HELPER]
+
+    def site(self, name):
+        made = super().site(name)
+        made._identity = self.identities[name]
+        return made
+
+
+CONTEXT = Context("study", "session")
+
+
+def keys():
+    return bodies.PublicKeys(
+        rounds=tuple(SiteKeys.new_master().hex() for _ in range(bodies.MOST_ROUNDS)),
+        channel=SiteKeys.new_master().hex(),
+    )
+
+
+def refused(call):
+    with pytest.raises(ProtocolError) as caught:
+        call()
+    assert caught.value.code == "bad-identity"
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"dropouts": 1}, {"masks": "pairwise"}, {"masks": "helper"}], ids=str
+)
+def test_a_study_among_known_parties_is_the_same(fields, tmp_path, identities):
+    consortium = Known(study_of(3, **fields), tmp_path, identities)
+    outcome = run_study(consortium).outcome
+    assert outcome.taking_part == 3
+    assert not outcome.missing
+
+
+@pytest.mark.parametrize("field", ["rounds", "channel"])
+@pytest.mark.parametrize("signs", [False, True])
+def test_an_aggregator_cannot_put_its_own_keys_in_their_place(
+    field, signs, tmp_path, identities, registrar
+):
+    """Unsigned, or signed with its own certificate of the same registrar."""
+    consortium = Known(study_of(3), tmp_path, identities)
+    own, mallory = keys(), registrar.identity("aggregator")
+
+    def fate(name, step, request, party):
+        if step != "keys" or name != "s0":
+            return ...
+        message = decode(request, sender=AGGREGATOR, limit=LIMIT)
+        body = message.read(bodies.KeysRequest)
+        forged = body.neighbours["s1"].model_copy(update={field: getattr(own, field)})
+        if signs:
+            forged = mallory.signed(forged, Context(message.study, message.session), "s1")
+        changed = body.model_copy(update={"neighbours": {**body.neighbours, "s1": forged}})
+        told = Message(step, message.study, message.session, AGGREGATOR, changed.fields(), {})
+        return party.handle(encode(told))
+
+    with pytest.raises(ProtocolError, match="s0"):
+        run_study(consortium, fate=fate)
+    assert consortium.parties["s0"].trouble.code == "bad-identity"
+
+
+def test_a_helper_seals_masks_for_the_sites_alone(tmp_path, identities):
+    consortium = Known(study_of(3, masks="helper"), tmp_path, identities)
+    own = keys()
+
+    def fate(name, step, request, party):
+        if name != HELPER or not step.startswith("masks"):
+            return ...
+        message = decode(request, sender=AGGREGATOR, limit=LIMIT)
+        body = message.read(bodies.MasksRequest)
+        changed = body.model_copy(update={"channels": {**body.channels, "s1": own.channel}})
+        told = Message(step, message.study, message.session, AGGREGATOR, changed.fields(), {})
+        return party.handle(encode(told))
+
+    with pytest.raises(ProtocolError, match="not signed"):
+        run_study(consortium, fate=fate)
+
+
+def test_a_helper_is_known_too(tmp_path, identities, registrar):
+    others = {**identities, HELPER: registrar.identity("aggregator")}
+    consortium = Known(study_of(3, masks="helper"), tmp_path, others)
+    with pytest.raises(ProtocolError):
+        run_study(consortium)
+    assert consortium.parties["s0"].trouble.code == "bad-identity"
+
+
+def test_every_part_of_a_proof_counts(registrar):
+    mine, theirs, made = registrar.identity("north"), registrar.identity("south"), keys()
+    proof = theirs.signed(made, CONTEXT, "south").proof
+    mine.check(made.every(), proof, CONTEXT, "south")
+    other = Registrar().identity("south")
+    late = registrar.identity("south", start=NOW - 3 * DAY, end=NOW - DAY)
+    wrong = [
+        (made.every(), None, CONTEXT, "south", "not signed"),
+        (keys().every(), proof, CONTEXT, "south", "not of these keys"),
+        (made.every(), proof, Context("study", "another"), "south", "not of these keys"),
+        (made.every(), proof, Context("another", "session"), "south", "not of these keys"),
+        (made.every(), proof, CONTEXT, "west", "another party's"),
+        (made.every(), mine.signed(made, CONTEXT, "south").proof, CONTEXT, "south", "another"),
+        (made.every(), other.signed(made, CONTEXT, "south").proof, CONTEXT, "south", "registrar"),
+        (made.every(), late.signed(made, CONTEXT, "south").proof, CONTEXT, "south", "this time"),
+        (
+            made.every(),
+            proof.model_copy(update={"certificate": "nonsense"}),
+            CONTEXT,
+            "south",
+            "registrar",
+        ),
+        (made.every(), proof.model_copy(update={"signature": "00"}), CONTEXT, "south", "these"),
+    ]
+    for shown, evidence, context, name, why in wrong:
+        text = refused(lambda s=shown, e=evidence, c=context, n=name: mine.check(s, e, c, n))
+        assert why in text
+
+
+def test_a_name_in_the_middle_of_another_certificate_is_no_root(registrar):
+    """A site's certificate cannot sign further ones: only the root's signature counts."""
+    south = registrar.identity("south")
+    chain = Registrar()
+    chain.key = south.key
+    forged = chain.identity("west", trusted=registrar.root)
+    made = keys()
+    proof = forged.signed(made, CONTEXT, "west").proof
+    refused(lambda: registrar.identity("north").check(made.every(), proof, CONTEXT, "west"))
+
+
+def test_files_of_a_kit(tmp_path, registrar):
+    north = registrar.identity("north")
+    paths = {name: tmp_path / f"{name}.pem" for name in ("key", "certificate", "root")}
+    private = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    paths["key"].write_bytes(north.key.private_bytes(*private))
+    paths["certificate"].write_bytes(north.certificate.public_bytes(Encoding.PEM))
+    paths["root"].write_bytes(registrar.root.public_bytes(Encoding.PEM))
+    read = Identity.from_files(**paths)
+    made = keys()
+    north.check(made.every(), read.signed(made, CONTEXT, "north").proof, CONTEXT, "north")
+    elliptic = ec.generate_private_key(ec.SECP256R1())
+    for name, content in (
+        ("key", b"no key"),
+        ("key", elliptic.private_bytes(*private)),
+        ("certificate", b""),
+        ("root", None),
+    ):
+        before = paths[name].read_bytes()
+        paths[name].unlink() if content is None else paths[name].write_bytes(content)
+        with pytest.raises(OutputError) as caught:
+            Identity.from_files(**paths)
+        assert str(paths[name]) in str(caught.value)
+        assert caught.value.code == "bad-kit"
+        paths[name].write_bytes(before)
