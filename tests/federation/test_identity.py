@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
-from roles_tools import Consortium, Wire, run_study, study_of
+from roles_tools import Consortium, run_study, study_of
 
 from eigenveil.errors import OutputError, ProtocolError
 from eigenveil.federation import bodies
