@@ -1,11 +1,12 @@
-# make demo | test | bench | figures | lint: each makes what it needs on a fresh machine.
+# make demo | demo-flare | test | test-flare | bench | figures | lint: each makes what it needs on a fresh machine.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
+FLARE := $(VENV)/.flare
 
-.PHONY: demo test test-all bench figures lint format clean
+.PHONY: demo demo-flare test test-all test-flare bench figures lint format clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/python:
@@ -21,6 +22,10 @@ $(DEV): $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@ $(CORE)
 
+$(FLARE): $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[flare]'
+	touch $@ $(CORE)
+
 demo: $(CORE)  ## private PCA of handwritten digits that three sites keep to themselves
 	rm -rf demo
 	$(BIN)/python examples/digits.py demo/rows
@@ -31,11 +36,17 @@ demo: $(CORE)  ## private PCA of handwritten digits that three sites keep to the
 	$(BIN)/eigenveil certify demo/result
 	$(BIN)/eigenveil ledger show demo/ledgers/north.ledger
 
+demo-flare: $(FLARE)  ## the same between three sites, an aggregator and a lead: processes over TLS
+	$(BIN)/python examples/flare_demo.py
+
 test: $(DEV) lint  ## formatting, lint, types, import rules, tests
 	$(BIN)/python -m pytest -n auto
 
 test-all: $(DEV) lint  ## the same, with the slow tests that wrong noise is rejected
 	$(BIN)/python -m pytest -n auto -m "thorough or not thorough"
+
+test-flare: $(DEV) $(FLARE)  ## what needs NVIDIA FLARE: real processes on this machine, and faults
+	$(BIN)/python -m pytest tests/flare
 
 lint: $(DEV)
 	$(BIN)/ruff format --check .

@@ -9,12 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
+from eigenveil.cli import study_run
+from eigenveil.cli.aggregator import aggregator_app
 from eigenveil.cli.certify import certify
 from eigenveil.cli.fit import fit
+from eigenveil.cli.flare import flare_app
 from eigenveil.cli.ledger import ledger_app
 from eigenveil.cli.plan import plan
 from eigenveil.cli.show import show
 from eigenveil.cli.simulate_tree import simulate_tree
+from eigenveil.cli.site import site_app
 from eigenveil.cli.study import study_app
 from eigenveil.cli.transform import transform
 from eigenveil.cli.watch import watch
@@ -42,8 +46,13 @@ def _options(
 
 for _command in (fit, transform, show, certify, plan, watch, simulate_tree):
     app.command()(_command)
+for _of_study in (study_run.run, study_run.status, study_run.abort):
+    study_app.command()(_of_study)
 app.add_typer(study_app, name="study")
+app.add_typer(site_app, name="site")
+app.add_typer(aggregator_app, name="aggregator")
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(flare_app, name="flare")
 
 _INTERNAL = 70
 # The base of what typer raises for a wrong option: click's, or its own copy of it, by version.

@@ -174,7 +174,7 @@ def _fit_one(
         return
     screen = console(quiet=show.quiet)
     print_model(model, screen)
-    _print_written(screen, show.out, written)
+    print_written(screen, show.out, written)
 
 
 def _read_agreed(file: Path, task: str, context: typer.Context) -> Study:
@@ -241,14 +241,15 @@ def _fit_sites(
         return
     print_model(model, screen)
     federated.print_federation(model, screen)
-    _print_written(screen, show.out, written)
+    print_written(screen, show.out, written)
 
 
 def _unsaid(text: str) -> None:
     del text
 
 
-def _print_written(screen: Console, out: Path, written: list[tuple[str, str]]) -> None:
+def print_written(screen: Console, out: Path, written: list[tuple[str, str]]) -> None:
+    """What a result folder holds, and what to do next."""
     screen.print(f"\nwritten to {out}:")
     for name, what in written:
         screen.print(f"  {name:<28} {what}")

@@ -196,5 +196,5 @@ def fitted_of(run: StudyRun) -> Any:
 
     kinds: tuple[type[FederatedFit], ...]
     kinds = (FederatedPCA, FederatedGaussianMixture, FederatedTopicModel)
-    kind = next(kind for kind in kinds if kind._TASK == run.study.task)
+    kind = next(kind for kind in kinds if run.study.task == kind._TASK)
     return kind().keep_run(run)

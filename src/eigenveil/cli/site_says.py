@@ -1,0 +1,107 @@
+"""What the owner of a site reads while it runs: a line an event, with what each answer cost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from eigenveil.federation.ledger import Ledger, SessionKey
+from eigenveil.federation.ledger_books import epsilon_or_infinity
+from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.releases import ReleaseRecord
+
+Say = Callable[[str], None]
+
+
+def lines(*, quiet: bool) -> Say:
+    """Prints a line at once, with the time of day; as a terminal can show it, whoever wrote it."""
+
+    def say(text: str) -> None:
+        if not quiet:
+            shown = "".join(letter if letter.isprintable() else "?" for letter in text)
+            print(f"{time.strftime('%H:%M:%S')}  {shown}", flush=True)
+
+    return say
+
+
+def end_at_once(say: Say) -> None:
+    """Let Ctrl-C and SIGTERM end this process at once, and well.
+
+    FLARE has threads that nothing ends, and nothing has to be put away: what was answered is in the
+    ledger, whatever was being made for an answer was not sent, and studies go on at the next start.
+    """
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        del number, frame
+        with suppress(RuntimeError):  # in the middle of another line
+            say("Stopped.")
+        os._exit(0)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+
+
+def told(status: int, kit: Path, say: Say) -> int:
+    """The exit status of FLARE's program, which ends by itself only where something is wrong."""
+    if status:
+        say(f"It ended, with status {status}: {kit / 'log.txt'} says why.")
+    return status
+
+
+class TellingLedger(Ledger):
+    """A ledger that says what was answered, as soon as that is durable.
+
+    Parameters
+    ----------
+    place : path or str
+        As of :class:`Ledger`.
+    data_set : str
+        At the delta of its budget costs are told.
+    say : callable
+    """
+
+    def __init__(self, place: str | os.PathLike[str], data_set: str, say: Say) -> None:
+        super().__init__(place)
+        self._data_set, self._say = data_set, say
+        self._ended: set[SessionKey] = set()
+
+    def commit(
+        self,
+        key: SessionKey,
+        step: str,
+        *,
+        request: bytes,
+        charges: Sequence[ReleaseRecord],
+        make: Callable[[], tuple[bytes, bytes | None]],
+        settles: Sequence[str] = (),
+    ) -> bytes:
+        """The answer, as of :meth:`Ledger.commit`; charges are told."""
+        reply = super().commit(
+            key, step, request=request, charges=charges, make=make, settles=settles
+        )
+        self._say(f"Answered {step}: {self._cost(charges)}.")
+        return reply
+
+    def end(self, key: SessionKey, outcome: str) -> None:
+        """End a session, as of :meth:`Ledger.end`; the first time is told."""
+        super().end(key, outcome)
+        if key not in self._ended:
+            self._ended.add(key)
+            self._say(f"Ended: {outcome}. What was reserved and not spent is free again.")
+
+    def _cost(self, charges: Sequence[ReleaseRecord]) -> str:
+        if not charges:
+            return "nothing is spent"
+        names = ", ".join(record.name for record in charges)
+        budget = self.budget(self._data_set, charges[0].adjacency)
+        if budget is None:
+            return names
+        loss = Loss.total(Loss.of(record) for record in charges)
+        epsilon = epsilon_or_infinity(loss, budget.delta)
+        return f"{names}, which costs epsilon = {epsilon:.4g} at delta = {budget.delta:g}"

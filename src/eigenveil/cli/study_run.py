@@ -1,0 +1,301 @@
+"""``eigenveil study run``, ``status`` and ``abort``: the lead of studies between organisations."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+import tempfile
+import time
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from eigenveil.cli import options
+from eigenveil.cli.fit import print_written
+from eigenveil.cli.report import as_json, console, print_model
+from eigenveil.cli.results import check_free, new_folder, write_result
+from eigenveil.cli.study import StudyFile
+from eigenveil.errors import EigenveilError, ProtocolError
+from eigenveil.federation.choosing import choose_protocol
+from eigenveil.federation.study import Study
+from eigenveil.federation.study_file import read_study, write_toml
+from eigenveil.io.stopping import Stop
+
+if TYPE_CHECKING:
+    from eigenveil.runtime.flare.session import StudySession, StudyStatus
+
+LeadKit = Annotated[Path, typer.Option("--kit", help="The kit of the study's lead.")]
+_LEAD = Path("kits/lead")
+_EVERY = 0.5
+_STOPPED = 130
+# Seconds after which a study that is said to be lost is.
+_BELIEVED = 5.0
+
+
+def settled(study: Study) -> tuple[Study, str]:
+    """The study with its protocol, and why that one where the study did not name it."""
+    if study.protocol != "auto":
+        return study, ""
+    choice = choose_protocol(study, study.width)
+    return study.changed(protocol=choice.protocol), choice.reason
+
+
+def run(
+    study: StudyFile,
+    out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")],
+    kit: LeadKit = _LEAD,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds that a site has for one answer, above 0.")
+    ] = 600.0,
+    wait_for_sites: Annotated[
+        float,
+        typer.Option(help="Seconds to wait until all sites are connected and have approved."),
+    ] = 3600.0,
+    overwrite: Annotated[bool, typer.Option(help="Replace an earlier result.")] = False,
+    plots: Annotated[bool, typer.Option(help="Write figures.")] = True,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Run a study among its sites, each at its own place, and write the result.
+
+    Ctrl-C aborts the study; once more leaves it running.
+    """
+    # imported here: the ledger's database library takes a moment to load
+    from eigenveil.cli.federated import federation_as_json, print_federation
+
+    check_free(out, overwrite=overwrite)
+    for name, seconds in (("timeout", timeout), ("wait-for-sites", wait_for_sites)):
+        if not seconds > 0:
+            raise options.WrongOption(
+                f"--{name} {seconds:g} is not above 0.", hint="Give a number of seconds."
+            )
+    agreed, choice = settled(read_study(study))
+    screen = console(quiet=quiet or json)
+    with new_folder(out) as folder, _open_session(kit) as session:  # before anything is spent
+        stop = Stop()
+        with stop.listening():
+            job = session.submit(agreed, timeout=timeout)
+            screen.print(f"study {escape(agreed.name)}, hash {agreed.hash}", soft_wrap=True)
+            screen.print(f"job {job}; to follow it: eigenveil study status {job}", soft_wrap=True)
+            watch = _Watch(session, job, wait_for_sites, _Teller(quiet=quiet or json))
+            try:
+                watch.until_finished(stop)
+            except KeyboardInterrupt:  # the second one
+                watch.say(f"left running; it is followed by: eigenveil study status {job}")
+                raise typer.Exit(_STOPPED) from None
+        with tempfile.TemporaryDirectory(prefix="eigenveil-") as place:
+            session.fetch(job, Path(place))
+            model = _read_result(Path(place), agreed, choice)
+        written = write_result(model, None, folder, figures=plots)
+        write_toml(model.study_, folder / "study.toml")
+        written.append(("study.toml", "what was run, for 'eigenveil study check'"))
+    if json:
+        found = as_json(model) | federation_as_json(model)
+        options.print_json({**found, "job": job, "out": str(out)})
+        return
+    print_model(model, screen)
+    print_federation(model, screen)
+    print_written(screen, out, written)
+
+
+def status(
+    job: Annotated[
+        str | None, typer.Argument(help="A job, as 'study run' names it; all by default.")
+    ] = None,
+    kit: LeadKit = _LEAD,
+    json: options.Json = False,
+) -> None:
+    """Say how far studies are."""
+    with _open_session(kit) as session:
+        found = session.studies() if job is None else {job: session.status(job)}
+    if json:
+        options.print_json({name: _as_json(each) for name, each in found.items()})
+        return
+    screen = console()
+    if not found:
+        screen.print("The aggregator knows of no study.")
+        return
+    table = Table(title="studies")
+    for name in ("job", "study", "state", "step"):
+        table.add_column(name, overflow="fold")
+    for name, each in found.items():
+        step = f"{each.step}: {each.answered} answered" if each.step else ""
+        table.add_row(name, escape(each.name), each.state, escape(step))
+    screen.print(table)
+    for name, each in found.items():
+        if each.missing:
+            screen.print(f"{name[:8]}: {escape(_missing(each))}")
+        if each.error is not None:
+            screen.print(f"{name[:8]}: {escape(str(each.error))}")
+
+
+def abort(
+    job: Annotated[str, typer.Argument(help="A job, as 'study run' and 'study status' name it.")],
+    kit: LeadKit = _LEAD,
+    quiet: options.Quiet = False,
+) -> None:
+    """End a study that waits or runs; what its sites have answered stays spent."""
+    with _open_session(kit) as session:
+        session.abort(job)
+    console(quiet=quiet).print(f"aborted: job {job}")
+
+
+# -- following a study
+
+
+class _Teller:
+    """Says what changed: a line an event, on standard error."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._last = ""
+
+    def __call__(self, text: str) -> None:
+        if text != self._last and not self._quiet:
+            print(text, file=sys.stderr, flush=True)
+        self._last = text
+
+
+@dataclass
+class _Watch:
+    """Waits for a study's end."""
+
+    session: StudySession
+    job: str
+    patience: float
+    say: _Teller
+
+    def until_finished(self, stop: Stop) -> None:
+        """Return when the result is there.
+
+        Raises
+        ------
+        EigenveilError
+            Why the study failed; when sites are not ready in time.
+        """
+        begun = time.monotonic()
+        while True:
+            if stop.requested:
+                self._abort("stopped")
+            found = self._status()
+            if found.state == "finished":
+                self.say(_sentence(found))
+                return
+            if found.is_over:
+                raise _why_over(found)
+            self.say(_sentence(found))
+            if found.state == "waiting" and time.monotonic() - begun > self.patience:
+                self.session.abort(self.job)
+                raise ProtocolError(
+                    f"Not all sites were ready within {self.patience:g} s, and the study was "
+                    f"aborted: {_missing(found) or 'the aggregator did not say which'}.",
+                    hint="Run it again when they are, or wait longer: --wait-for-sites.",
+                    code="sites-not-ready",
+                )
+            stop.wait(lambda: time.sleep(_EVERY))
+
+    def _status(self) -> StudyStatus:
+        """How far it is; that it is lost is only believed when it stays so.
+
+        FLARE's word and that of the aggregator's process are of different moments.
+        """
+        found = self.session.status(self.job)
+        until = time.monotonic() + _BELIEVED
+        while found.state == "lost" and time.monotonic() < until:
+            time.sleep(_EVERY)
+            found = self.session.status(self.job)
+        return found
+
+    def _abort(self, why: str) -> None:
+        self.say(f"{why}: aborting the study (Ctrl-C again leaves it running)")
+        self.session.abort(self.job)
+        self.say("aborted: what sites have answered stays spent, what was only reserved is free.")
+        raise typer.Exit(_STOPPED)
+
+
+def _open_session(kit: Path) -> StudySession:
+    """A session of the lead, connected.
+
+    Raises
+    ------
+    OutputError, DataError, ProtocolError
+        When the kit is none of a lead, FLARE is not installed, or the aggregator cannot be reached.
+    """
+    from eigenveil.runtime.flare.installed import need_flare
+    from eigenveil.runtime.flare.kit import open_kit
+
+    opened = open_kit(kit, role="lead")
+    need_flare()
+    from eigenveil.runtime.flare.session import StudySession
+
+    logging.getLogger().addHandler(logging.NullHandler())  # what matters is an error of ours
+    with redirect_stdout(io.StringIO()):  # FLARE says that it connects
+        return StudySession(opened)
+
+
+def _read_result(folder: Path, agreed: Study, choice: str) -> Any:
+    """The fitted model that the lead fetched, checked to be of its study."""
+    from eigenveil.runtime.flare.results import read_result_files
+
+    model = read_result_files(folder)
+    if model.study_.hash != agreed.hash:
+        raise ProtocolError(
+            f"The aggregator sent the result of another study, {escape(model.study_.name)}.",
+            hint="It is not written; ask the aggregator's owner.",
+            code="other-study",
+        )
+    model.choice_ = choice
+    return model
+
+
+def _why_over(found: StudyStatus) -> EigenveilError:
+    """Why a study ended without a result."""
+    if found.error is not None:
+        return found.error
+    said = {
+        "aborted": ("was aborted.", "What its sites have answered stays spent."),
+        "lost": (
+            "was lost: the aggregator stopped in the middle of it.",
+            "Run it again: the new run takes its place in every ledger.",
+        ),
+    }
+    what, hint = said.get(found.state, ("failed.", "The aggregator's log may say why."))
+    return ProtocolError(f"The study {what}", hint=hint, code=f"study-{found.state}")
+
+
+def _sentence(found: StudyStatus) -> str:
+    """How far a study is."""
+    missing = _missing(found)
+    match found.state:
+        case "waiting":
+            return f"waiting; {missing}" if missing else "waiting until it is begun"
+        case "running":
+            done = f"{found.step}: {found.answered} answered" if found.step else "running"
+            return f"{done} (without {missing})" if missing else done
+        case state:
+            return state
+
+
+def _missing(found: StudyStatus) -> str:
+    return "; ".join(f"{name}: {why}" for name, why in sorted(found.missing.items()))
+
+
+def _as_json(found: StudyStatus) -> dict[str, Any]:
+    error = found.error
+    return {
+        "study": found.name,
+        "study_hash": found.study_hash,
+        "state": found.state,
+        "step": found.step,
+        "answered": found.answered,
+        "missing": dict(found.missing),
+        "error": None
+        if error is None
+        else {"code": error.code, "message": error.message, "hint": error.hint},
+    }

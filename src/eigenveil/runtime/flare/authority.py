@@ -1,0 +1,115 @@
+"""The registrar's part: a root certificate, and certificates signed with its key.
+
+The certificates are built by FLARE's own function, so that they are what it expects.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from eigenveil.runtime.flare.certificates import common_name
+from eigenveil.runtime.flare.installed import need_flare
+from eigenveil.runtime.flare.roles import Role
+
+ROOT_DAYS = 3650
+PARTY_DAYS = 365
+# Clocks differ between organisations.
+_EARLIER = timedelta(hours=1)
+_FLARE_ROLE: dict[Role, str] = {
+    "site": "client",
+    "helper": "client",
+    "aggregator": "server",
+    "lead": "lead",
+}
+
+
+def make_root(project: str, key: rsa.RSAPrivateKey, *, days: int = ROOT_DAYS) -> x509.Certificate:
+    """A root certificate, signed by its own key."""
+    lighter = _lighter()
+    identity = lighter.Identity(project)
+    start, end = _span(days)
+    return _as_certificate(
+        lighter.generate_cert(
+            identity,
+            identity,
+            key,
+            key.public_key(),
+            ca=True,
+            not_valid_before=start,
+            not_valid_after=end,
+        )
+    )
+
+
+def sign(
+    root: x509.Certificate,
+    root_key: rsa.RSAPrivateKey,
+    *,
+    role: Role,
+    name: str,
+    org: str,
+    public_key: rsa.RSAPublicKey,
+    days: int = PARTY_DAYS,
+) -> x509.Certificate:
+    """A party's certificate.
+
+    It says in which role it is good: nobody but the aggregator can pass for a server with it, and
+    nobody but a lead for one who starts studies. It ends with the root's at the latest.
+    """
+    lighter = _lighter()
+    start, end = _span(days)
+    usage = [ExtendedKeyUsageOID.CLIENT_AUTH]
+    if role == "aggregator":
+        usage.append(ExtendedKeyUsageOID.SERVER_AUTH)
+    return _as_certificate(
+        lighter.generate_cert(
+            lighter.Identity(name, org, _FLARE_ROLE[role]),
+            lighter.Identity(common_name(root)),
+            root_key,
+            public_key,
+            server_default_host=name if role == "aggregator" else None,
+            not_valid_before=max(start, root.not_valid_before_utc),
+            not_valid_after=min(end, root.not_valid_after_utc),
+            extra_extensions=[
+                (x509.BasicConstraints(ca=False, path_length=None), True),
+                (_key_usage(), True),
+                (x509.ExtendedKeyUsage(usage), False),
+            ],
+        )
+    )
+
+
+def _key_usage() -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=True,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=False,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _span(days: int) -> tuple[datetime, datetime]:
+    now = datetime.now(UTC).replace(microsecond=0)
+    return now - _EARLIER, now + timedelta(days=days)
+
+
+def _lighter() -> Any:
+    need_flare()
+    from nvflare.lighter import utils
+
+    return utils
+
+
+def _as_certificate(found: Any) -> x509.Certificate:
+    assert isinstance(found, x509.Certificate)
+    return found

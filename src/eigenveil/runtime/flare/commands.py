@@ -1,0 +1,112 @@
+"""What a lead can ask the aggregator beyond FLARE's own commands: how far a study is, its result.
+
+FLARE gives a job's result away only once it calls the job finished, which is late, or never after
+a crash. These two commands read the aggregator's own files at any time, for the lead who submitted
+the job and nobody else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Any
+
+from nvflare.apis.fl_constant import RunProcessKey
+from nvflare.apis.job_launcher_spec import JobReturnCode
+from nvflare.fuel.hci.conn import Connection
+from nvflare.fuel.hci.proto import MetaStatusValue, make_meta
+from nvflare.fuel.hci.reg import CommandModule, CommandModuleSpec, CommandSpec
+from nvflare.fuel.hci.server.authz import PreAuthzReturnCode
+from nvflare.fuel.hci.server.constants import ConnProps
+
+from eigenveil.runtime.flare.job import is_job
+from eigenveil.runtime.flare.kit import Kit
+from eigenveil.runtime.flare.results import FILES
+from eigenveil.runtime.flare.status import read_progress
+
+STATUS_COMMAND, RESULT_COMMAND = "eigenveil_status", "eigenveil_result"
+# Bytes of a file that travel at once.
+PIECE = 1 << 21
+
+
+class StudyCommands(CommandModule):  # type: ignore[misc]
+    """The two commands."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+
+    def get_spec(self) -> CommandModuleSpec:
+        """Their names."""
+        specs = [
+            CommandSpec(
+                name=STATUS_COMMAND,
+                description="how far a study is",
+                usage=f"{STATUS_COMMAND} job",
+                handler_func=self._status,
+                authz_func=self._check,
+            ),
+            CommandSpec(
+                name=RESULT_COMMAND,
+                description="a piece of a file of a study's result",
+                usage=f"{RESULT_COMMAND} job file offset",
+                handler_func=self._result,
+                authz_func=self._check,
+            ),
+        ]
+        return CommandModuleSpec(name="eigenveil", cmd_specs=specs)
+
+    def _check(self, conn: Connection, args: list[str]) -> PreAuthzReturnCode:
+        """Only the lead who submitted a job is told about it."""
+        job = args[1] if len(args) > 1 else ""
+        engine = conn.app_ctx
+        found = None
+        if is_job(job):
+            with engine.new_context() as fl_ctx:
+                found = engine.job_def_manager.get_job(job, fl_ctx)
+        if found is None:
+            return _refuse(conn, MetaStatusValue.INVALID_JOB_ID, "no such job")
+        who = [conn.get_prop(each, "") for each in (ConnProps.USER_NAME, ConnProps.USER_ORG)]
+        whose = [found.meta.get(each, "") for each in ("submitter_name", "submitter_org")]
+        if conn.get_prop(ConnProps.USER_ROLE, "") != "lead" or who != whose:
+            return _refuse(conn, MetaStatusValue.NOT_AUTHORIZED, "not the job's lead")
+        return PreAuthzReturnCode.OK
+
+    def _status(self, conn: Connection, args: list[str]) -> None:
+        job = args[1]
+        process = conn.app_ctx.run_processes.get(job)
+        handle = None if process is None else process.get(RunProcessKey.JOB_HANDLE)
+        # FLARE's handles say "unknown" of a process that runs
+        ended = handle is not None and handle.poll() not in (None, JobReturnCode.UNKNOWN)
+        conn.append_dict(
+            {
+                "progress": read_progress(self._kit.results / job),
+                "alive": process is not None and not ended,
+                "connected": [client.name for client in conn.app_ctx.get_clients()],
+            },
+            meta=make_meta(MetaStatusValue.OK),
+        )
+
+    def _result(self, conn: Connection, args: list[str]) -> None:
+        _, job, name, offset = [*args, "", "", ""][:4]
+        if name not in FILES or not offset.isdecimal():
+            _refuse(conn, MetaStatusValue.SYNTAX_ERROR, "no such file")
+            return
+        try:
+            content = (self._kit.results / job / name).read_bytes()
+        except OSError:
+            _refuse(conn, MetaStatusValue.ERROR, "no result")
+            return
+        conn.append_dict(_piece(content, int(offset)), meta=make_meta(MetaStatusValue.OK))
+
+
+def _piece(content: bytes, offset: int) -> dict[str, Any]:
+    return {
+        "size": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "data": base64.b64encode(content[offset : offset + PIECE]).decode(),
+    }
+
+
+def _refuse(conn: Connection, status: str, why: str) -> PreAuthzReturnCode:
+    conn.append_error(why, meta=make_meta(status, why))
+    return PreAuthzReturnCode.ERROR

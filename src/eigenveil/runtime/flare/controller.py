@@ -1,0 +1,60 @@
+"""The one class that a job may name at the aggregator: it conducts a study."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.impl.controller import Controller
+from nvflare.apis.signal import Signal
+
+from eigenveil.errors import EigenveilError
+from eigenveil.federation.study import parse_study
+from eigenveil.runtime.flare.conduct import Conductor
+from eigenveil.runtime.flare.job import make_order
+from eigenveil.runtime.flare.kit import open_kit
+from eigenveil.runtime.flare.wire import CellWire
+
+
+class StudyController(Controller):  # type: ignore[misc]
+    """Conducts a study in its own process at the aggregator; FLARE's tasks are not used.
+
+    Parameters
+    ----------
+    study : dict
+        The study's fields.
+    session : str
+        The run's name.
+    timeout : float
+        Seconds that a site has for an answer.
+    """
+
+    def __init__(self, study: dict[str, Any], session: str, timeout: float) -> None:
+        super().__init__()
+        self._fields, self._session, self._timeout = study, session, timeout
+
+    def start_controller(self, fl_ctx: FLContext) -> None:
+        """Nothing."""
+
+    def stop_controller(self, fl_ctx: FLContext) -> None:
+        """Nothing."""
+
+    def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        """The study."""
+        engine = fl_ctx.get_engine()
+        try:
+            kit = open_kit(engine.get_workspace().get_root_dir(), role="aggregator")
+            folder = kit.results / str(fl_ctx.get_job_id())
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            trouble = Conductor(
+                order=make_order(parse_study(self._fields), self._session, self._timeout),
+                wire=CellWire(engine.get_cell()),
+                present=[client.name for client in engine.get_clients()],
+                aborted=lambda: bool(abort_signal.triggered),
+                folder=folder,
+            ).run()
+        except EigenveilError as error:
+            trouble = error
+        if trouble is not None:
+            # without it FLARE would call the job completed
+            self.system_panic(f"the study ended without a result: {trouble.code}", fl_ctx)

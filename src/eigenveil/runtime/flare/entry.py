@@ -1,0 +1,189 @@
+"""Starting a site, a noise helper or an aggregator: FLARE's programs, hardened, in this process.
+
+FLARE 2.9 as it comes lets the aggregator, and through it any other site, read any file of a site
+(its shell commands are checked only if the sender asks for it). A party of eigenveil therefore
+never runs FLARE's own start scripts: here only the few requests that a study needs are known, and
+from the server alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from eigenveil.runtime.flare.job import is_job
+from eigenveil.runtime.flare.kit import Kit, lock, prepare
+from eigenveil.runtime.flare.parties import Party, Say, set_party
+from eigenveil.runtime.flare.status import mark_lost
+
+# Seconds after which it is said that there is no connection.
+PATIENCE = 20.0
+# What a site answers of FLARE's own requests; everything else is unknown there.
+SITE_REQUESTS = (
+    "AbortAppProcessor",
+    "CancelResourceProcessor",
+    "CheckResourceProcessor",
+    "ClientStatusProcessor",
+    "DeleteRunNumberProcessor",
+    "DeployProcessor",
+    "NotifyJobStatusProcessor",
+    "ScopeInfoProcessor",
+    "StartJobProcessor",
+)
+# What a lead's session can ask of FLARE's own commands.
+SERVER_COMMANDS = ("JobCommandModule", "TrainingCommandModule", "StudyCommandModule")
+# Loaded before the first study comes, which would otherwise wait for it.
+_NEEDED = (
+    "numpy",
+    "scipy.linalg",
+    "sklearn.utils.validation",
+    "eigenveil.federation.ledger",
+    "eigenveil.federation.site",
+    "eigenveil.federation.helper",
+)
+# Seconds that FLARE keeps a job open for word of a site that was started again meanwhile; with its
+# default of 900 the next study would wait as long.
+_OUTCOME_WAIT = "5"
+
+
+def run_site(kit: Kit, party: Party, *, say: Say = print) -> int:
+    """Be a site or a noise helper until stopped; the process's exit status.
+
+    Parameters
+    ----------
+    say : callable
+        Told whether there is a connection.
+
+    Raises
+    ------
+    OutputError
+        When the kit cannot be written, or another process runs from it.
+    """
+    with lock(kit):
+        _tidy(kit)
+        prepare(kit)
+        for name in _NEEDED:
+            import_module(name)
+        from nvflare.private.fed.app.client import client_train
+
+        _harden_site()
+        set_party(party)
+        _watch(kit, party.connected, say)
+        arguments = argparse.Namespace(
+            workspace=str(kit.folder),
+            fed_client=kit.configuration.name,
+            set=[f"uid={kit.name}", *_settings(kit)],
+            local_rank=0,
+        )
+        return _run(client_train.main, arguments)
+
+
+def run_aggregator(kit: Kit, *, say: Say = print) -> int:
+    """Be the aggregator until stopped; the process's exit status.
+
+    Raises
+    ------
+    OutputError
+        When the kit cannot be written, or another process runs from it.
+    """
+    with lock(kit):
+        _tidy(kit)
+        prepare(kit)
+        if lost := mark_lost(kit):
+            say(f"{lost} studies were cut off when the aggregator stopped: run them again.")
+        os.environ["NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT"] = _OUTCOME_WAIT
+        from nvflare.private.fed.app.server import server_train
+
+        _harden_aggregator(kit)
+        arguments = argparse.Namespace(
+            workspace=str(kit.folder),
+            fed_server=kit.configuration.name,
+            set=_settings(kit),
+        )
+        return _run(server_train.main, arguments)
+
+
+def _settings(kit: Kit) -> list[str]:
+    return ["secure_train=true", f"org={kit.org}", "config_folder=config"]
+
+
+def _run(main: Callable[[Any], Any], arguments: argparse.Namespace) -> int:
+    from nvflare.fuel.f3.mpm import MainProcessMonitor
+
+    # FLARE gives the processes of its jobs this process's path
+    with _own_arguments():
+        status = MainProcessMonitor.run(main_func=main, run_dir=arguments.workspace, args=arguments)
+    return status if isinstance(status, int) else 0
+
+
+@contextmanager
+def _own_arguments() -> Iterator[None]:
+    """FLARE must not see the words of our command line."""
+    kept, sys.argv = sys.argv, sys.argv[:1]
+    try:
+        yield
+    finally:
+        sys.argv = kept
+
+
+def _harden_site() -> None:
+    """Know only the requests that a study needs, and only from the server."""
+    from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
+    from nvflare.fuel.f3.cellnet.fqcn import FQCN
+    from nvflare.fuel.f3.cellnet.utils import new_cell_message
+    from nvflare.private.admin_defs import error_reply
+    from nvflare.private.fed.client.admin import FedAdminAgent
+    from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
+
+    known = ClientRequestProcessors.request_processors
+    known[:] = [each for each in known if type(each).__name__ in SITE_REQUESTS]
+    answer = FedAdminAgent._dispatch_request
+
+    def from_the_server_only(agent: Any, request: Any) -> Any:
+        if request.get_header(MessageHeaderKey.ORIGIN) != FQCN.ROOT_SERVER:
+            return new_cell_message({}, error_reply("refused"))
+        return answer(agent, request)
+
+    FedAdminAgent._dispatch_request = from_the_server_only
+
+
+def _harden_aggregator(kit: Kit) -> None:
+    """Take FLARE's shell and system commands away, and add the two that a lead needs."""
+    from nvflare.private.fed.server.server_cmd_modules import ServerCommandModules
+
+    from eigenveil.runtime.flare.commands import StudyCommands
+
+    known = ServerCommandModules.cmd_modules
+    known[:] = [each for each in known if type(each).__name__ in SERVER_COMMANDS]
+    known.append(StudyCommands(kit))
+
+
+def _watch(kit: Kit, connected: threading.Event, say: Say) -> None:
+    """Say when there is a connection, and plainly when there is none: FLARE tries for ever."""
+    where = f"{kit.host}:{kit.port}"
+
+    def wait() -> None:
+        if not connected.wait(PATIENCE):
+            say(
+                f"Not connected to the aggregator at {where} after {PATIENCE:.0f} s; still trying. "
+                "Check that it runs and can be reached, and that this kit's certificate is of its "
+                "federation."
+            )
+            connected.wait()
+        say(f"{kit.name} is connected to the aggregator at {where}.")
+
+    threading.Thread(target=wait, daemon=True, name="eigenveil connection").start()
+
+
+def _tidy(kit: Kit) -> None:
+    """Remove what FLARE left of jobs that are over."""
+    for folder in kit.folder.iterdir():
+        if folder.is_dir() and is_job(folder.name):
+            shutil.rmtree(folder, ignore_errors=True)

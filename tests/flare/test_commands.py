@@ -1,0 +1,273 @@
+"""The README's commands between organisations, each party a process of its own, on loopback."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[flare]'")
+
+SITES = ("north", "south", "west")
+NAMES = [f"column {number}" for number in range(6)]
+PATIENCE = 60.0
+
+
+def command(*words):
+    call = "from eigenveil.cli.app import main; main()"
+    return [sys.executable, "-c", call, *(str(word) for word in words)]
+
+
+def until(check, *, seconds=PATIENCE, what=""):
+    """Wait until something is so."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := check():
+            return found
+        time.sleep(0.2)
+    raise AssertionError(f"not within {seconds:g} s: {what}")
+
+
+class Place:
+    """A folder with kits, rows and ledgers, and the processes that were started in it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        (folder / "home").mkdir()
+        self.environment = {**os.environ, "HOME": str(folder / "home"), "COLUMNS": "200"}
+        self.started, self.parties = [], []
+
+    def run(self, *words, seconds=PATIENCE):
+        """A command to its end: status, standard output, standard error."""
+        done = subprocess.run(
+            command(*words),
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def ok(self, *words):
+        status, out, err = self.run(*words)
+        assert status == 0, (words, out, err)
+        return out
+
+    def start(self, name, *words):
+        """A command in the background; its lines go to NAME.txt."""
+        with (self.folder / f"{name}.txt").open("wb") as log:
+            process = subprocess.Popen(
+                command(*words),
+                cwd=self.folder,
+                env=self.environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.started.append(process)
+        return process
+
+    def party(self, name, *words):
+        """The same of what stays until the end."""
+        self.parties.append(self.start(name, *words))
+
+    def said(self, name):
+        return (self.folder / f"{name}.txt").read_text()
+
+    def heard(self, name, words, seconds=PATIENCE):
+        """Wait until a party said something."""
+
+        def check():
+            assert all(party.poll() is None for party in self.parties), self.said(name)
+            return words in self.said(name)
+
+        until(check, seconds=seconds, what=f"{name}: {words}")
+
+    def stop(self):
+        for process in reversed(self.started):
+            if process.poll() is None:
+                process.terminate()
+        for process in self.started:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def study(place, name, *words):
+    """A study file of the three sites; every name is another study."""
+    sites = [word for site in SITES for word in ("--site", site)]
+    wishes = ("--components", 2, "--protocol", "cape", *words)
+    place.ok("study", "new", f"{name}.toml", *sites, "--from", "north.parquet", *wishes)
+    return f"{name}.toml"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A federation of three sites, whose owners approve every study by hand."""
+    place = Place(tmp_path_factory.mktemp("between"))
+    random = np.random.default_rng(7)
+    for site in SITES:
+        rows = random.normal(size=(400, 6)) * (9, 5, 1, 1, 1, 1)
+        columns = NAMES if site != "west" else NAMES[::-1]  # matched by name
+        values = rows if site != "west" else rows[:, ::-1]
+        pq.write_table(pa.table(list(values.T), names=columns), place.folder / f"{site}.parquet")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    file = study(place, "first")
+    place.ok("flare", "provision", file, "--out", "kits", "--port", port)
+    try:
+        place.party("aggregator", "aggregator", "start", "--kit", "kits/aggregator")
+        for site in SITES:
+            rows = ("--data", f"{site}.parquet", "--ledger", f"{site}.ledger")
+            words = ("site", "start", "--kit", f"kits/{site}", *rows, "--budget-epsilon", 4)
+            place.party(site, *words)
+        for site in SITES:
+            place.heard(site, "connected")
+        yield place
+    finally:
+        place.stop()
+
+
+@contextmanager
+def asked(place, name, file, *words):
+    """A study run in the background, once every site's owner is asked: its process and job."""
+    process = place.start(
+        name, "study", "run", file, "--kit", "kits/lead", "--out", f"{name}-result", *words
+    )
+    try:
+        job = until(lambda: re.search(r"job ([0-9a-f-]{36})", place.said(name)), what="job")
+        yield process, job[1]
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def waiting(place, site="north"):
+    found = json.loads(place.ok("site", "approve", "--kit", f"kits/{site}", "--list", "--json"))
+    return {each["name"]: each for each in found["waiting"]}
+
+
+def test_a_study_waits_for_every_owner_and_then_runs(place):
+    file = "first.toml"
+    with asked(place, "first", file) as (process, job):
+        until(lambda: "first" in waiting(place), what="asked of north")
+        place.heard("north", "waits for approval: eigenveil site approve --kit")
+        one = waiting(place)["first"]
+        assert one["cost"]["covered"] is True
+        listed = place.ok("site", "approve", "--kit", "kits/north", "--list")
+        assert "pca, 2 components of 6 columns" in listed
+        assert "4 at delta = 1e-06 would then be spent or reserved" in " ".join(listed.split())
+        status = place.ok("study", "status", "--kit", "kits/lead")
+        assert job in status
+        assert "waiting" in status
+        place.ok("site", "approve", "--kit", "kits/north", one["hash"][:12])
+        place.heard("first", "south")  # what is waited for
+        assert process.poll() is None
+        for site in ("south", "west"):
+            until(lambda site=site: "first" in waiting(place, site), what=f"asked of {site}")
+            place.ok("site", "approve", "--kit", f"kits/{site}", one["hash"])
+        assert process.wait(PATIENCE) == 0, place.said("first")
+    said = place.said("first")
+    for words in ("2 components of 6 features", "protocol cape, masks modular", "north"):
+        assert words in said, words
+    result = place.folder / "first-result"
+    found = {each.name for each in result.iterdir()}
+    assert {"model.npz", "certificate.json", "components.csv", "scree.png", "study.toml"} <= found
+    assert "HOLDS" in place.ok("certify", "first-result")
+    assert "first" in place.ok("study", "check", "first-result/study.toml")
+    sessions = json.loads(place.ok("ledger", "show", "north.ledger", "--json"))["sessions"]
+    assert [each["outcome"] for each in sessions] == ["finished"]
+    assert "finished" in place.said("north")
+    assert json.loads(place.ok("study", "status", job, "--kit", "kits/lead", "--json"))
+
+
+def test_what_was_approved_runs_again_and_is_charged_again(place):
+    before = json.loads(place.ok("ledger", "show", "north.ledger", "--json"))["standings"][0]
+    words = ("--kit", "kits/lead", "--out", "again", "--json", "--no-plots")
+    found = json.loads(place.ok("study", "run", "first.toml", *words))
+    assert len(found["components"]) == 2
+    assert set(found["traffic"]) == set(SITES)
+    assert found["guarantee"]["certified"] is True
+    after = json.loads(place.ok("ledger", "show", "north.ledger", "--json"))["standings"][0]
+    assert after["spent_epsilon"] > before["spent_epsilon"]
+
+
+def test_sites_that_do_not_approve_are_named(place):
+    file = study(place, "ignored")
+    words = ("--kit", "kits/lead", "--out", "never", "--wait-for-sites", 8)
+    status, _, err = place.run("study", "run", file, *words)
+    assert status == 6
+    assert "not approved" in err
+    for site in SITES:
+        assert site in err
+    assert not (place.folder / "never").exists()
+
+
+def test_ctrl_c_aborts(place):
+    file = study(place, "stopped")
+    with asked(place, "stopped", file) as (process, job):
+        until(lambda: "stopped" in waiting(place), what="asked of north")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    assert "aborted" in place.said("stopped")
+    assert not (place.folder / "stopped-result").exists()
+    states = json.loads(place.ok("study", "status", job, "--kit", "kits/lead", "--json"))
+    assert states[job]["state"] == "aborted"
+
+
+def test_abort_from_elsewhere(place):
+    file = study(place, "ended")
+    with asked(place, "ended", file) as (process, job):
+        until(lambda: "ended" in waiting(place), what="asked of north")
+        place.ok("study", "abort", job, "--kit", "kits/lead")
+        assert process.wait(30) == 6
+    assert "The study was stopped" in place.said("ended")
+
+
+def test_a_budget_that_does_not_suffice(place):
+    file = study(place, "dear", "--epsilon", 20)
+    for site in SITES:
+        place.ok("site", "approve", "--kit", f"kits/{site}", file)
+    status, _, err = place.run("study", "run", file, "--kit", "kits/lead", "--out", "dear")
+    assert status == 6
+    assert "budget" in err
+    place.heard("north", "epsilon = 20 of data set 'default'")
+    assert "of data set" not in err  # what is left of a budget is the owner's to know
+    assert not (place.folder / "dear").exists()
+
+
+def test_an_aggregator_that_is_not_there(place):
+    kit = place.folder / "moved"
+    fields = json.loads((place.folder / "kits/lead/eigenveil-kit.json").read_text())
+    subprocess.run(["cp", "-r", place.folder / "kits/lead", kit], check=True)
+    (kit / "eigenveil-kit.json").write_text(json.dumps({**fields, "port": 1}))
+    admin = kit / "startup/fed_admin.json"
+    admin.write_text(admin.read_text().replace(str(fields["port"]), "1"))
+    begun = time.monotonic()
+    status, _, err = place.run("study", "status", "--kit", kit)
+    assert time.monotonic() - begun < 25
+    assert status != 0
+    assert "localhost:1" in err
+    assert "hint:" in err
+
+
+def test_sites_and_aggregator_stop_when_asked(place):
+    begun = time.monotonic()
+    for process in place.parties:
+        process.terminate()
+    assert {process.wait(20) for process in place.parties} == {0}
+    assert time.monotonic() - begun < 20
