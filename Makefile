@@ -46,7 +46,7 @@ test-all: $(DEV) lint  ## the same, with the slow tests that wrong noise is reje
 	$(BIN)/python -m pytest -n auto -m "thorough or not thorough"
 
 test-flare: $(DEV) $(FLARE)  ## what needs NVIDIA FLARE: real processes on this machine, and faults
-	$(BIN)/python -m pytest tests/flare
+	$(BIN)/python -m pytest tests/flare -n 2 --dist loadfile
 
 lint: $(DEV)
 	$(BIN)/ruff format --check .

@@ -260,6 +260,8 @@ def _status(
         missing = _waits_for(meta, connected)
     if state in ("waiting", "running") and (over or (flare == "RUNNING" and not alive)):
         state, why = _end_without_word(flare, started=bool(found), meta=meta)
+    if state == "lost":  # also where the aggregator noted it when it was started again
+        why = _lost()
     return StudyStatus(
         job=job,
         name=str(study.get("name") or meta.get("name", "")),
@@ -280,16 +282,20 @@ def _end_without_word(
     if flare == "FINISHED:ABORTED":
         return "aborted", ProtocolError("The study was stopped.", code="aborted")
     if started or not flare.startswith("FINISHED"):
-        return "lost", ProtocolError(
-            "The aggregator stopped in the middle of the study.",
-            hint="Run it again: sites charge only for what they answer.",
-            code="lost",
-        )
+        return "lost", _lost()
     said = "; ".join(str(each) for each in meta.get("job_deploy_detail") or ())
     return "failed", ProtocolError(
         f"The study could not be started ({flare}): {said or 'FLARE does not say why'}.",
         hint="The aggregator's log says more.",
         code="not-started",
+    )
+
+
+def _lost() -> EigenveilError:
+    return ProtocolError(
+        "The aggregator stopped in the middle of the study.",
+        hint="Run it again: sites charge only for what they answer.",
+        code="lost",
     )
 
 

@@ -1,0 +1,234 @@
+"""An aggregator's process of a job that writes down all it sees, and does what it is told.
+
+``mischief.json`` in the aggregator's kit, read at every question of the protocol, tells it one of:
+
+- {"die": "job" | "tree", "step", "site", "when": "before" | "after"}: kill -9 of this process, or
+  of the aggregator's whole tree, before the question to the site or after its answer;
+- {"flip": "request" | "reply", "step", "site", "place"}: change one bit on the way;
+- {"greedy": seconds, "step", "site"}: keep listening for an answer that is late;
+- {"attack": name, "step", "site"}: ask more than the protocol does, before that step.
+
+The tap, a folder beside the kits, has every question and every answer. It is not of eigenveil: it
+stands for what an aggregator could have kept.
+"""
+
+import json
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+
+from eigenveil.federation import bodies
+from eigenveil.federation.messages import AGGREGATOR, REFUSED, decode, encode
+from eigenveil.runtime.flare import conduct
+from eigenveil.runtime.flare import wire as wire_module
+from eigenveil.runtime.flare.channel import NO_ANSWER, Answer, Stop
+
+
+def install():
+    """Put the dishonest wire in the place of the honest one."""
+    run = conduct.Conductor.run
+
+    def run_dishonestly(conductor):
+        wire = DishonestWire(conductor.wire, conductor.folder)
+        return run(replace(conductor, wire=wire))
+
+    conduct.Conductor.run = run_dishonestly
+
+
+class DishonestWire:
+    """The wire of a job, which does what ``mischief.json`` says."""
+
+    def __init__(self, wire, folder):
+        self.wire, self.kit = wire, folder.parents[1]
+        self.tap = self.kit.parents[1] / "tap" / folder.name
+        self.tap.mkdir(parents=True)
+        self.asked, self.done, self.count = {}, set(), 0
+        self.guard = threading.Lock()
+
+    def ask(self, name, verb, payload, timeout, stop):
+        if verb != "step":
+            return self.wire.ask(name, verb, payload, timeout, stop)
+        step = decode(payload, sender=AGGREGATOR, limit=len(payload)).step
+        self.asked[name, step] = payload
+        wrong = self.wrong(name, step)
+        if wrong.get("when") == "before":
+            self.die(wrong["die"])
+        if "attack" in wrong:
+            self.attack(wrong["attack"], name, step, payload)
+        if "greedy" in wrong:
+            return self.greedy(name, step, payload, timeout, stop, wrong["greedy"])
+        if "flip" in wrong:
+            answer = self.damaged(name, payload, timeout, stop, wrong["flip"], wrong["place"])
+        else:
+            answer = self.wire.ask(name, verb, payload, timeout, stop)
+        self.note(name, step, payload, answer)
+        if wrong.get("when") == "after":
+            self.die(wrong["die"])
+        return answer
+
+    def wrong(self, name, step):
+        """What is to be done about this question, once a job."""
+        try:
+            wrong = json.loads((self.kit / "mischief.json").read_text())
+        except FileNotFoundError:
+            return {}
+        with self.guard:
+            about = json.dumps(wrong)
+            if (wrong["step"], wrong["site"]) != (step, name) or about in self.done:
+                return {}
+            self.done.add(about)
+        return wrong
+
+    def damaged(self, name, payload, timeout, stop, which, place):
+        """Ask with a bit changed between the two ends of the channel."""
+        write, read = wire_module.question, wire_module.read_reply
+
+        def question(verb, body):
+            fields = write(verb, body)
+            if which == "request" and body == payload:
+                fields["payload"] = flipped(body, place)
+            return fields
+
+        def read_reply(fields):
+            if which == "reply" and fields["payload"]:
+                fields = {**fields, "payload": flipped(bytes(fields["payload"]), place)}
+            return read(fields)
+
+        # the other parties' messages are the same: only this one's thread must be damaged
+        mine = threading.get_ident()
+        wire_module.question = only_in(mine, question, write)
+        wire_module.read_reply = only_in(mine, read_reply, read)
+        try:
+            return self.wire.ask(name, "step", payload, timeout, stop)
+        finally:
+            wire_module.question, wire_module.read_reply = write, read
+
+    def note(self, name, step, request, answer):
+        with self.guard:
+            self.count += 1
+            place = self.tap / f"{self.count:03}-{name}-{step}"
+        place.with_suffix(".request").write_bytes(request)
+        place.with_suffix(".reply").write_bytes(answer.payload or answer.code.encode())
+
+    def die(self, who):
+        if who == "tree":
+            os.kill(os.getppid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def greedy(self, name, step, payload, timeout, stop, longer):
+        def listen():
+            answer = self.wire.ask(name, "step", payload, longer, Stop())
+            self.note(name, f"{step} late", payload, answer)
+
+        threading.Thread(target=listen, daemon=True).start()
+        until = time.monotonic() + timeout
+        while time.monotonic() < until and not stop.triggered:
+            time.sleep(0.05)
+        return Answer(NO_ANSWER)
+
+    # -- asking more than the protocol does
+
+    def attack(self, which, name, step, payload):
+        found = {}
+        for what, request in getattr(self, f"attack_{which}")(name, payload):
+            answer = self.wire.ask(name, "step", request, 20.0, Stop())
+            self.note(name, f"attack {what}", request, answer)
+            found[what] = outcome(answer, name)
+        (self.tap / f"attack-{which}.json").write_text(json.dumps(found))
+
+    def attack_early(self, name, payload):
+        """Before the keys are agreed: a round, as it was asked in an earlier run."""
+        now = decode(payload, sender=AGGREGATOR, limit=len(payload))
+        for file in self.tap.parent.glob(f"*/*-{name}-round 1.request"):
+            earlier = file.read_bytes()
+            message = decode(earlier, sender=AGGREGATOR, limit=len(earlier))
+            if message.study == now.study:
+                break
+        yield "round before keys", encode(replace(message, session=now.session))
+        yield "replayed from another run", earlier
+
+    def attack_late(self, name, payload):
+        """When all rounds are answered and nothing is finished."""
+        turns = [int(step.split()[1]) for _, step in self.asked if step.startswith("round")]
+        last = max(turns)
+        final = self.asked[name, f"round {last}"]
+        message = decode(final, sender=AGGREGATOR, limit=len(final))
+        body = message.read(bodies.RoundRequest)
+
+        def changed(turn, scale=1.0, **fields):
+            asks = [each.model_copy(update={"scale": scale * each.scale}) for each in body.asks]
+            told = body.model_copy(update={"turn": turn, "asks": tuple(asks)})
+            plain = told.model_dump(mode="json")
+            return encode(replace(message, step=f"round {turn}", body=plain, **fields))
+
+        yield "same round again", final
+        yield "same round, less noise", changed(last, 0.5)
+        yield "earlier round again", self.asked[name, "round 1"]
+        yield "earlier round, less noise", changed(1, 0.5)
+        yield "one round more", changed(last + 1)
+        yield "one round more, little noise", changed(last + 1, 1e-3)
+        yield "much later round", changed(bodies.MOST_ROUNDS, 1e-3)
+        yield "other study", changed(last + 1, study="0" * 64)
+        yield "other session", changed(last + 1, session="0" * 24)
+        join = self.asked[name, "join"]
+        again = decode(join, sender=AGGREGATOR, limit=len(join))
+        yield "join in another session", encode(replace(again, session="1" * 24))
+        yield "keys of others", self.other_keys(name)
+        if (name, f"unmask {last}") in self.asked:
+            yield from self.unmaskings(name, last)
+        yield "no message", b"\x00" * 100
+        yield "a shell", encode(replace(again, step="shell", body={"cmd": "cat client.key"}))
+
+    def other_keys(self, name):
+        asked = self.asked[name, "keys"]
+        message = decode(asked, sender=AGGREGATOR, limit=len(asked))
+        body = message.read(bodies.KeysRequest)
+        own = next(iter(body.neighbours.values()))
+        told = body.model_copy(update={"neighbours": dict.fromkeys(body.neighbours, own)})
+        return encode(replace(message, body=told.model_dump(mode="json")))
+
+    def unmaskings(self, name, last):
+        asked = self.asked[name, f"unmask {last}"]
+        message = decode(asked, sender=AGGREGATOR, limit=len(asked))
+        body = message.read(bodies.UnmaskRequest)
+        others = [each for each in (*body.arrived, *body.lost) if each != name]
+
+        def unmask(turn, arrived, lost, count=None):
+            fields = {"turn": turn, "arrived": tuple(arrived), "lost": tuple(lost)}
+            fields["taking_part"] = len(arrived) if count is None else count
+            told = body.model_copy(update=fields).model_dump(mode="json")
+            return encode(replace(message, step=f"unmask {turn}", body=told))
+
+        yield "unmask again", asked
+        one = others[0]
+        rest = [each for each in (*body.arrived, *body.lost) if each != one]
+        yield "unmask with another lost", unmask(last, rest, [one])
+        yield "unmask both of one", unmask(last, (*rest, one), [one])
+        yield "unmask an earlier round", unmask(1, rest, [one])
+        yield "unmask a round to come", unmask(last + 1, rest, [one])
+
+
+def only_in(thread, function, otherwise):
+    """The function in one thread, and another in all others."""
+
+    def choose(*rest):
+        return (function if threading.get_ident() == thread else otherwise)(*rest)
+
+    return choose
+
+
+def outcome(answer, name):
+    """What came of it: a code, or "answered"."""
+    if answer.code:
+        return answer.code
+    message = decode(answer.payload, sender=name, limit=len(answer.payload))
+    return message.body["code"] if message.step == REFUSED else "answered"
+
+
+def flipped(payload, place):
+    """One bit of it changed: in the "magic", the "header", or the "end"."""
+    changed = bytearray(payload)
+    changed[{"magic": 0, "header": 20, "end": -1}[place]] ^= 4
+    return bytes(changed)

@@ -1,0 +1,288 @@
+"""An aggregator that is killed in each phase, or asks for what it must not have: real processes."""
+
+import json
+import shutil
+
+import pytest
+
+pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[flare]'")
+
+from fault_tools import PATIENCE, ROWS, SITES, FaultyFederation, pca_study, until
+
+from eigenveil.errors import ProtocolError
+from eigenveil.federation.ledger import Budget, Ledger
+from eigenveil.privacy.accountant import Loss
+from eigenveil.runtime.flare import job as job_module
+from eigenveil.runtime.flare import session as session_module
+from eigenveil.runtime.flare.approvals import approve, waiting_studies
+from eigenveil.runtime.flare.kit import furnish, open_kit
+from eigenveil.runtime.flare.session import StudySession
+
+ROUNDS = 4  # of the study below: centre, histogram, second moment, variances
+PHASES = (
+    "join",
+    "keys",
+    "shares",
+    *(f"{step} {turn}" for turn in range(1, ROUNDS + 1) for step in ("round", "unmask")),
+    "finish",
+)
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory):
+    with FaultyFederation(tmp_path_factory.mktemp("aggregator"), approve="manual") as found:
+        found.start("aggregator", *SITES)
+        found.wait_connected(*SITES)
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def in_order(federation):
+    yield
+    federation.honest()
+
+
+# -- killed
+
+
+def test_the_phases_are_those_of_the_study(federation):
+    study = pca_study("phases", dropouts=1)
+    status = federation.run(study)
+    assert status.state == "finished"
+    steps = {file.stem.split("-", 2)[2] for file in (federation.folder / "tap").glob("*/*.reply")}
+    assert steps == set(PHASES)
+    federation.check_books()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_the_jobs_process_is_killed_in_each_phase(federation, when):
+    """Each run gets one step further than the last; sites stay up, and the last one finishes."""
+    study = pca_study(f"cut-off-{when}", dropouts=1)
+    pids = {name: federation.processes[name].pid for name in federation.processes}
+    # half of the phases before a question to north, the others after its answer
+    for phase in PHASES[when == "after" :: 2]:
+        federation.tell("aggregator", step=phase, site="north", die="job", when=when)
+        status = federation.run(study)
+        assert status.state == "lost", (phase, status)
+        assert status.error.code == "lost"
+        federation.check_books(all_free=False)
+    federation.behave("aggregator")
+    check_a_new_run(federation, study)
+    assert pids == {name: process.pid for name, process in federation.processes.items()}
+
+
+def test_the_whole_aggregator_is_killed(federation):
+    """The server and its job together; started again, it says what became of the study."""
+    study = pca_study("felled", dropouts=1)
+    pids = {name: federation.processes[name].pid for name in SITES}
+    for phase in ("join", "shares", "round 2", "unmask 3", "finish"):
+        federation.tell("aggregator", step=phase, site="north", die="tree", when="after")
+        job = federation.run(study, wait=False)
+        assert federation.processes["aggregator"].wait(PATIENCE) == -9
+        federation.check_books(all_free=False)
+        if phase == "join":
+            with pytest.raises(ProtocolError) as error:
+                federation.state(job)
+            assert error.value.code == "no-aggregator"
+        federation.honest()
+        status = federation.state(job)
+        assert status.state == "lost"
+        assert "Run it again" in status.error.hint
+    check_a_new_run(federation, study)
+    assert pids == {name: federation.processes[name].pid for name in SITES}
+
+
+def check_a_new_run(federation, study):
+    status = federation.run(study)
+    assert status.state == "finished", status.error
+    assert federation.same_as_in_process(status.job, study)
+    until(federation.all_free)
+    federation.check_books()
+
+
+def test_a_study_that_is_lost_frees_what_it_had_reserved(federation):
+    """Without a new run: sites find out that the job is over."""
+    study = pca_study("deserted")
+    federation.tell("aggregator", step="round 2", site="north", die="job", when="before")
+    assert federation.run(study).state == "lost"
+    until(federation.all_free)
+    federation.check_books()
+
+
+# -- asking for what it must not have
+
+
+@pytest.mark.parametrize("dropouts", [0, 1])
+def test_what_a_site_does_not_answer(federation, dropouts):
+    """After all rounds an aggregator asks again, otherwise, earlier, later, and for more."""
+    study = pca_study(f"greedy-{dropouts}", dropouts=dropouts)
+    federation.tell("aggregator", step="finish", site="north", attack="late")
+    status = federation.run(study)
+    assert status.state == "finished", status.error
+    found = attack(federation, status.job, "late")
+    unmaskings = {
+        "unmask again": "answered",
+        "unmask with another lost": "step-asked-differently",
+        "unmask both of one": "step-asked-differently",
+        "unmask an earlier round": "step-asked-differently",
+        "unmask a round to come": "bad-unmask",
+    }
+    assert found == {
+        "same round again": "answered",
+        "same round, less noise": "step-asked-differently",
+        "earlier round again": "already-settled",
+        "earlier round, less noise": "step-asked-differently",
+        "one round more": "budget",
+        "one round more, little noise": "budget",
+        "much later round": "budget",
+        "other study": "other-study",
+        "other session": "other-session",
+        "join in another session": "other-session",
+        "keys of others": "step-asked-differently",
+        "no message": "malformed",
+        "a shell": "unknown-step",
+    } | (unmaskings if dropouts else {})
+    # asked again, the same bytes
+    replies = [each[1] for each in federation.tapped(status.job, "north", f"round {ROUNDS}")]
+    again = [each[1] for each in federation.tapped(status.job, "north", "attack same round again")]
+    assert replies == again
+    if dropouts:
+        replies = [each[1] for each in federation.tapped(status.job, "north", f"unmask {ROUNDS}")]
+        again = [each[1] for each in federation.tapped(status.job, "north", "attack unmask again")]
+        assert replies == again
+    assert federation.same_as_in_process(status.job, study)
+    until(federation.all_free)
+    federation.check_books()
+    check_charged_alike(federation, study)
+
+
+def test_a_round_before_the_keys_and_one_of_another_run(federation):
+    study = pca_study("too-early")
+    assert federation.run(study).state == "finished"
+    federation.tell("aggregator", step="keys", site="north", attack="early")
+    status = federation.run(study)
+    assert status.state == "finished", status.error
+    assert attack(federation, status.job, "early") == {
+        "round before keys": "out-of-order",
+        "replayed from another run": "other-session",
+    }
+    until(federation.all_free)
+    federation.check_books()
+    check_charged_alike(federation, study)
+
+
+def attack(federation, job, which):
+    return json.loads((federation.folder / "tap" / job / f"attack-{which}.json").read_text())
+
+
+def check_charged_alike(federation, study):
+    """North, which was asked for more, was charged what the others were charged."""
+    charged = [
+        [each.charged() for each in Ledger(federation.ledger(name)).accounts()][-1]
+        for name in SITES
+    ]
+    assert charged == [charged[0]] * len(SITES)
+    assert charged[0].mu_squared > 0
+
+
+def test_a_study_that_is_not_approved(federation):
+    """The aggregator brings it without asking whether it may: nothing is answered."""
+    study = pca_study("forced")
+    federation.give_rows(study, ROWS)
+    for name in ("south", "west"):
+        approve(federation.kit(name), study)
+    (federation.kits["aggregator"] / "careless").touch()
+    with federation.session() as session:
+        job = session.submit(study)
+        status = federation.wait(session, job, timeout=PATIENCE)
+    assert status.state == "failed", status
+    assert "north: its owner has not approved this study" in status.error.message
+    assert [each.name for each in waiting_studies(federation.kit("north"))] == ["forced"]
+    assert not any(
+        account.terms.note == "forced" for account in Ledger(federation.ledger("north")).accounts()
+    )
+    until(federation.all_free)
+    federation.check_books()
+
+
+def test_another_study_under_an_approved_ones_name(federation, monkeypatch):
+    """FLARE is told of a study that all have approved, the job holds another one."""
+    approved, other = pca_study("harmless"), pca_study("harmless", epsilon=50.0)
+    assert approved.hash != other.hash
+    for name in SITES:
+        approve(federation.kit(name), approved)
+    write = job_module.write_job
+
+    def disguised(order, folder):
+        write(order, folder)
+        meta = json.loads((folder / "meta.json").read_text())
+        meta["custom_props"][job_module.STUDY_PROPERTY] = approved.model_dump(mode="json")
+        (folder / "meta.json").write_text(json.dumps(meta))
+
+    monkeypatch.setattr("eigenveil.runtime.flare.session.write_job", disguised)
+    with federation.session() as session:
+        job = session.submit(other)
+        status = federation.wait(session, job, timeout=PATIENCE)
+    assert status.state == "failed", status
+    for name in SITES:
+        assert f"{name}: its owner has not approved this study" in status.error.message
+    federation.check_books()
+
+
+def test_more_budget_than_is_left(federation):
+    """A study that all approve, for which one site's budget does not suffice."""
+    study = pca_study("dear", epsilon=30.0, dropouts=0)
+    ledger = Ledger(federation.ledger("south"))
+    before = ledger.standings()[0]
+    ledger.set_budget(Budget("default", "add-remove", before.spent_epsilon + 3.0, 1e-2))
+    status = federation.run(study)
+    assert status.state == "failed"
+    assert status.error.code == "too-few-sites"
+    assert "site south: its budget does not cover this study (budget)" in status.error.message
+    assert "30" not in status.error.message  # and says no number of it
+    assert "a session asks for epsilon" in federation.said("south")
+    assert ledger.standings()[0].spent == before.spent
+    until(federation.all_free)
+    federation.check_books()
+    spared = pca_study("dear-spared", epsilon=30.0, dropouts=1)
+    status = federation.run(spared)
+    assert status.state == "finished", status.error
+    with federation.session() as session:
+        assert set(federation.fetch(session, status.job).missing_) == {"south"}
+    assert ledger.standings()[0].spent == before.spent
+    assert before.reserved == Loss()
+    ledger.set_budget(Budget("default", "add-remove", 500.0, 1e-2))
+    until(federation.all_free)
+    federation.check_books()
+
+
+def test_a_site_is_no_lead(federation, tmp_path, monkeypatch):
+    """With north's certificate: the lead's name is refused, and its own may do nothing."""
+    study = pca_study("no-lead")
+    job = federation.run(study).job
+    monkeypatch.setattr(session_module, "prepare", furnish)  # other software checks nothing
+    with pytest.raises(ProtocolError) as error:
+        StudySession(disguised(federation, tmp_path, federation.kit("lead").name))
+    assert error.value.code in ("refused", "not-let-in")
+    with StudySession(disguised(federation, tmp_path, "north")) as session:
+        for deed in (
+            lambda: session.submit(study),
+            lambda: session.status(job),
+            lambda: session.fetch(job, tmp_path),
+            lambda: session.abort(job),
+            session.studies,
+        ):
+            with pytest.raises(ProtocolError) as error:
+                deed()
+            assert error.value.code == "not-allowed"
+
+
+def disguised(federation, folder, name):
+    """A lead's kit with north's key and certificate."""
+    place = folder / name
+    shutil.copytree(federation.kits["lead"], place)
+    for each in ("client.key", "client.crt"):
+        shutil.copy(federation.kits["north"] / "startup" / each, place / "startup" / each)
+    description = place / "eigenveil-kit.json"
+    description.write_text(json.dumps(json.loads(description.read_text()) | {"name": name}))
+    return open_kit(place)
