@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from benchmarks import federated, private_streams, speed, streaming, tensors, utility
+from benchmarks import federated, flare, private_streams, speed, streaming, tensors, utility
 from benchmarks.report import Report
 
 PARTS = {
@@ -15,6 +15,7 @@ PARTS = {
     "tensors": tensors.run,
     "streams": streaming.run,
     "private streams": private_streams.run,
+    "flare": flare.run,
 }
 
 

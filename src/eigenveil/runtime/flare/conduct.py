@@ -96,7 +96,13 @@ class Conductor:
         progress.missing = dict(outcome.missing)
         run = finished_study(study, outcome, traffic=transport.traffic)
         seconds = time.monotonic() - begun
-        write_result_files(run, self.folder, session=self.order.session, seconds=seconds)
+        write_result_files(
+            run,
+            self.folder,
+            session=self.order.session,
+            seconds=seconds,
+            seconds_by_step=transport.seconds,
+        )
 
     def _gather(self, transport: FlareTransport, progress: Progress) -> None:
         """Wait until everybody who has the job is ready, or as many as are needed.

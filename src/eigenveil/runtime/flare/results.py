@@ -20,7 +20,14 @@ MODEL, CERTIFICATE, SUMMARY = "model.npz", "certificate.json", "summary.json"
 FILES = (MODEL, CERTIFICATE, SUMMARY)
 
 
-def write_result_files(run: StudyRun, folder: Path, *, session: str, seconds: float) -> None:
+def write_result_files(
+    run: StudyRun,
+    folder: Path,
+    *,
+    session: str,
+    seconds: float,
+    seconds_by_step: Mapping[str, float],
+) -> None:
     """Write model, certificate and summary, each whole or not at all."""
     model = fitted_of(run)
     model.save(folder / MODEL)
@@ -33,6 +40,7 @@ def write_result_files(run: StudyRun, folder: Path, *, session: str, seconds: fl
             "study_hash": run.study.hash,
             "session": session,
             "seconds": seconds,
+            "seconds_by_step": dict(seconds_by_step),
             "missing": dict(run.outcome.missing),
             "views": {name: view.as_dict() for name, view in model.views_.items()},
             "traffic": {name: vars(traffic) for name, traffic in run.traffic.items()},

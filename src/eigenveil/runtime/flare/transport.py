@@ -51,6 +51,8 @@ class FlareTransport:
 
     Attributes
     ----------
+    seconds : dict of str to float
+        How long each step took, until all had answered or the time was over.
     traffic : dict of str to Traffic
         Of each party, as in one process.
     """
@@ -61,6 +63,7 @@ class FlareTransport:
         self._processes: dict[str, str] = {}
         self._ending = False
         self.traffic = {name: Traffic() for name in names}
+        self.seconds: dict[str, float] = {}
 
     def sites(self) -> Sequence[str]:
         """Names of the parties."""
@@ -86,9 +89,11 @@ class FlareTransport:
             for name in payloads
             if name not in known
         }
+        begun = time.monotonic()
         answers = self._all(
             known, lambda name, stop, end: self._errand(name, known[name], end, stop), timeout
         )
+        self.seconds[method] = self.seconds.get(method, 0.0) + time.monotonic() - begun
         replies: dict[str, bytes] = {}
         for name, body in known.items():
             answer = answers.get(name, Answer(NO_ANSWER))
