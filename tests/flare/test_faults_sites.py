@@ -118,6 +118,7 @@ def small_disk(federation):
     if shutil.which("mount") is None or subprocess.run(words, capture_output=True).returncode:
         pytest.skip("making a small disk is not permitted here")
     place, kept = federation.ledger("south"), federation.folder / "south.kept"
+    federation.settle()
     try:
         federation.kill("south")
         place.rename(kept)
@@ -126,6 +127,7 @@ def small_disk(federation):
         start(federation, "south")
         yield disk
     finally:
+        federation.settled = frozenset(federation.jobs())
         federation.kill("south")
         subprocess.run(["umount", str(disk)], check=True)
         place.unlink()
