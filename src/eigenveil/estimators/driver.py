@@ -66,16 +66,29 @@ def certified_run(
         if error.released:
             error.spent = compose(error.released, delta=plan.delta, adjacency=plan.adjacency)
         raise
-    certificate = make_certificate(
+    certificate = certificate_of(
+        plan, run.records, secure=source.secure, reasons_not_certified=reasons_not_certified
+    )
+    return CertifiedRun(run.factors, certificate)
+
+
+def certificate_of(
+    plan: BasePlan,
+    records: Sequence[ReleaseRecord],
+    *,
+    secure: bool,
+    reasons_not_certified: Sequence[str] = (),
+) -> Certificate:
+    """The certificate of what one data set released under a plan."""
+    return make_certificate(
         software=f"eigenveil {version('eigenveil')}",
         plan=plan.model_dump(mode="json"),
         plan_hash=plan.hash,
-        secure=source.secure,
+        secure=secure,
         wish=Claim(epsilon=plan.epsilon, delta=plan.delta, adjacency=plan.adjacency),
-        releases=run.records,
+        releases=list(records),
         reasons_not_certified=list(reasons_not_certified),
     )
-    return CertifiedRun(run.factors, certificate)
 
 
 def run_rounds(

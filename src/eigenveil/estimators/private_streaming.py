@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
 from eigenveil.errors import DataError
+from eigenveil.estimators.driver import certificate_of
 from eigenveil.estimators.fitted import FittedPCA
 from eigenveil.estimators.inputs import check_noise
 from eigenveil.estimators.stored import noise_source, public_centre
@@ -18,7 +18,7 @@ from eigenveil.estimators.stream_plan import make_stream_plan
 from eigenveil.estimators.stream_state import StreamState
 from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.moments.sparse import SparseRows
-from eigenveil.privacy.certificate import Certificate, Claim, make_certificate
+from eigenveil.privacy.certificate import Certificate
 
 
 class PrivateStreamingPCA(FittedPCA):
@@ -225,16 +225,7 @@ n_samples_, guarantee_, certificate_
     def _certified(self, stream: StreamState) -> Certificate:
         if hasattr(self, "certificate_"):  # of the whole stream, from its first block on
             return self.certificate_
-        plan = stream.plan
-        return make_certificate(
-            software=f"eigenveil {version('eigenveil')}",
-            plan=plan.model_dump(mode="json"),
-            plan_hash=plan.hash,
-            secure=self._secure,
-            wish=Claim(epsilon=plan.epsilon, delta=plan.delta, adjacency=plan.adjacency),
-            releases=stream.records,
-            reasons_not_certified=[],
-        )
+        return certificate_of(stream.plan, stream.records, secure=self._secure)
 
     def _forget(self) -> None:
         for name in ("_stream", "certificate_", "blocks_", *self._ARRAYS):

@@ -17,7 +17,8 @@ from eigenveil.federation.tree_private import TreeStudy
 from eigenveil.moments.release import Release, from_coordinates, release_of
 from eigenveil.privacy.certificate import Certificate, Claim, make_certificate
 from eigenveil.privacy.guarantee import Guarantee
-from eigenveil.privacy.tree_views import TreeRun, check_arrived, with_parts
+from eigenveil.privacy.tree_views import TreeRun, check_arrived
+from eigenveil.privacy.views import with_shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +58,7 @@ def release_sums(study: TreeStudy, totals: Totals, leaves: int) -> dict[str, Rel
         whole = from_coordinates(
             ask.accumulator.layout, ask.accumulator.shape, total.view(np.int64)
         )
-        answers[ask.name] = release_of(with_parts(ask.record, leaves), whole)
+        answers[ask.name] = release_of(with_shares(ask.record, leaves), whole)
     return answers
 
 
@@ -98,7 +99,7 @@ def publish(
             adjacency=plan.adjacency,
             view="outsider" if study.protect == "outsider" else "aggregator at level 1",
         ),
-        releases=[with_parts(record, arrived) for record in records],
+        releases=[with_shares(record, arrived) for record in records],
         reasons_not_certified=list(reasons_not_certified),
         tree=run,
     )

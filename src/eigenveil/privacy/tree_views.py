@@ -6,7 +6,6 @@ are no masks: who sees a message sees a sum with the noise of the leaves in it, 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from eigenveil.errors import PrivacyError
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.guarantee import Adjacency, Guarantee
 from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.privacy.views import with_shares
 
 ROUTES = "which leaves are in which message, and when it is sent, is taken not to depend on rows"
 NO_MASKS = (
@@ -95,7 +95,7 @@ def tree_guarantees(
     for view, (parts, further) in seen.items():
         try:
             found[view] = compose(
-                [with_parts(record, parts) for record in records],
+                [with_shares(record, parts) for record in records],
                 delta=delta,
                 adjacency=adjacency,
                 view=view,
@@ -113,20 +113,6 @@ def _with_caveats(guarantee: Guarantee, silent: Sequence[str]) -> Guarantee:
     """The guarantee, with whom nothing is claimed against."""
     said = tuple(NOTHING_CLAIMED.format(view) for view in silent)
     return replace(guarantee, caveats=(*guarantee.caveats, *said))
-
-
-def with_parts(record: ReleaseRecord, parts: int) -> ReleaseRecord:
-    """The record of a sum with so many parts of the recorded noise.
-
-    Noise that is not Gaussian is left as it is: further noise only adds to what is proved.
-    """
-    noise = record.noise
-    if noise.kind != "gaussian":
-        return record
-    scale = noise.scale * math.sqrt(parts / noise.shares)
-    return record.model_copy(
-        update={"noise": noise.model_copy(update={"scale": scale, "shares": parts})}
-    )
 
 
 def check_arrived(record: ReleaseRecord, arrived: int) -> None:

@@ -404,7 +404,7 @@ def _seen(record: ReleaseRecord, view: _View, federation: Federation) -> Release
     if federation.open_moment() and record.statistic in _MOMENTS:
         _check_shares(record, 1)
         summed = federation.protocol == "full" and view.name == "outsider"
-        return _with_shares(record, federation.taking_part) if summed else record
+        return with_shares(record, federation.taking_part) if summed else record
     if record.noise.kind != "gaussian":
         _check_pure(record, view, federation)
         return record  # shares beyond those that are proved only add noise
@@ -413,8 +413,8 @@ def _seen(record: ReleaseRecord, view: _View, federation: Federation) -> Release
         return record
     _check_shares(record, federation.honest)
     if not view.messages:
-        return _with_shares(record, view.shares)
-    return _with_shares(
+        return with_shares(record, view.shares)
+    return with_shares(
         record,
         view.shares,
         masks=_mask_draws_in(federation, view.shares),
@@ -422,10 +422,13 @@ def _seen(record: ReleaseRecord, view: _View, federation: Federation) -> Release
     )
 
 
-def _with_shares(
+def with_shares(
     record: ReleaseRecord, shares: int, *, masks: int = 0, exposed: float = 1.0
 ) -> ReleaseRecord:
-    """Gaussian noise of so many parts like the recorded ones; other noise as it is."""
+    """The record of a sum with so many parts of the recorded Gaussian noise.
+
+    Other noise is left as it is: further noise only adds to what is proved.
+    """
     noise = record.noise
     if noise.kind != "gaussian":
         return record
