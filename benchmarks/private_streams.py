@@ -14,7 +14,7 @@ from benchmarks.report import Report
 from eigenveil import PrivateStreamingPCA
 from eigenveil.linalg.subspace import captured_energy
 from eigenveil.privacy.streams import best_factor, toeplitz_error
-from eigenveil.published.fpca import FPCA
+from eigenveil.published.federated_pca import FPCA
 from eigenveil.published.stream_data import synth
 
 Rows = NDArray[np.float64]

@@ -13,7 +13,7 @@ N = 40_000
 def test_mu_bound_is_below_the_truth_and_close(mu):
     rng = np.random.default_rng()
     bound = mu_lower_bound(rng.normal(mu, 1, N), rng.normal(0, 1, N))
-    assert mu - 0.2 < bound <= mu
+    assert mu - 0.3 < bound <= mu  # six deviations and more, for each mu
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])

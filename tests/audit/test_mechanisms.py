@@ -293,10 +293,11 @@ def stream_test(first, n, *, scale=1.0):
 
 
 def test_a_stream_stays_under_its_claim():
+    # at 4000 outputs the bound is 0.66 with a deviation of 0.045, so 0.35 is seven of them below
     bound = mu_lower_bound(stream_test(True, 4000), stream_test(False, 4000))
-    assert 0.6 < bound <= 1.0
+    assert 0.35 < bound <= 1.0
 
 
 def test_a_stream_with_halved_noise_is_caught():
-    bound = mu_lower_bound(stream_test(True, 1500, scale=0.5), stream_test(False, 1500, scale=0.5))
+    bound = mu_lower_bound(stream_test(True, 3000, scale=0.5), stream_test(False, 3000, scale=0.5))
     assert bound > 1.0

@@ -34,7 +34,7 @@ from eigenveil.privacy.views import (
     worst,
     zero_sum_covariance,
 )
-from eigenveil.published.cape import cape_messages
+from eigenveil.published.correlated import cape_messages
 from statistics_tools import FALSE_ALARM
 
 DELTA = 1e-6

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from eigenveil.errors import DataError
 from eigenveil.linalg.subspace import subspace_distance
 from eigenveil.published.block_power import BlockPower
-from eigenveil.published.fpca import FPCA
+from eigenveil.published.federated_pca import FPCA
 from eigenveil.published.frequent_directions import FrequentDirections
 from eigenveil.published.grouse import Grouse
 from eigenveil.published.incremental import Incremental

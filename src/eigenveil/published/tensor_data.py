@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.published.agn import (
+from eigenveil.published.correlated import FloatArray
+from eigenveil.published.orthogonal import (
     Moments,
     Sensitivities,
     gaussian_moments,
@@ -22,7 +23,6 @@ from eigenveil.published.agn import (
     topic_moments,
     topic_sensitivities,
 )
-from eigenveil.published.cape import FloatArray
 
 SITES = 5
 NOISE_VARIANCE = 0.05

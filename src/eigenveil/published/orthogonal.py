@@ -29,7 +29,7 @@ from eigenveil.linalg.tensor import cubes, identity_terms, multilinear
 from eigenveil.privacy.gaussian import classic_sigma
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.views import published_cape_mu
-from eigenveil.published.cape import FloatArray, Messages, cape_messages
+from eigenveil.published.correlated import FloatArray, Messages, cape_messages
 
 LARGEST_NORM = "the rows are divided by the largest norm found, which is not private"
 SPECTRAL_NORM = "1/N is the pair moment's sensitivity in spectral norm; the noise needs sqrt(2)/N"
@@ -426,7 +426,7 @@ def avn(
 # Several sites with equally many rows
 
 
-def cape_agn(
+def capeagn(
     sites: Sequence[Moments],
     sensitivities: Sensitivities,
     count: int,
@@ -484,7 +484,7 @@ def conv(
     delta: float,
     rng: np.random.Generator,
 ) -> PublishedTensor:
-    """The baseline "conv": sites add independent noise. Parameters as in :func:`cape_agn`."""
+    """The baseline "conv": sites add independent noise. Parameters as in :func:`capeagn`."""
     tau = published_deviations(sensitivities, epsilon=epsilon, delta=delta)
     pairs = [_gaussian(site.pair, tau.pair, rng) for site in sites]
     triples = [_gaussian(site.triple, tau.triple, rng) for site in sites]
@@ -503,7 +503,7 @@ def local(
     delta: float,
     rng: np.random.Generator,
 ) -> PublishedTensor:
-    """The baseline "local": AGN on the last site. Parameters as in :func:`cape_agn`."""
+    """The baseline "local": AGN on the last site. Parameters as in :func:`capeagn`."""
     return agn(sites[-1], sensitivities, count, epsilon=epsilon, delta=delta, rng=rng)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eigenveil.errors import PrivacyError
-from eigenveil.published import cape
+from eigenveil.published import correlated as cape
 from statistics_tools import (
     FALSE_ALARM,
     OFF_BY_30_PERCENT,
@@ -134,7 +134,10 @@ def test_equal_sites_have_a_solution_that_the_published_one_misses_beyond_three(
     assert squares @ g == pytest.approx(pooled**2)
     if sites <= 3:
         check_solution(
-            cape.unequal_variances(weights, requirements, pooled), weights, requirements, pooled
+            cape.unequal_variances(weights, requirements, pooled),
+            weights,
+            requirements,
+            pooled,
         )
         return
     with pytest.raises(PrivacyError) as caught:

@@ -13,7 +13,8 @@ from scipy import stats
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.privacy.gaussian import delta_of_mu
-from eigenveil.published.mod_sulq import (
+from eigenveil.published.stream_data import synth
+from eigenveil.published.sulq import (
     LARGEST_NORM,
     mod_sulq,
     omega,
@@ -21,7 +22,6 @@ from eigenveil.published.mod_sulq import (
     sulq_omega,
     symmetric_omega,
 )
-from eigenveil.published.stream_data import synth
 from statistics_tools import (
     FALSE_ALARM,
     OFF_BY_30_PERCENT,

@@ -13,9 +13,9 @@ from scipy import stats
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.linalg.subspace import Subspace, subspace_distance, subspace_of
-from eigenveil.published.fpca import FPCA, FPCAEdge, merge_up_tree, streaming_mod_sulq
-from eigenveil.published.mod_sulq import LARGEST_NORM, omega, smallest_batch
+from eigenveil.published.federated_pca import FPCA, FPCAEdge, merge_up_tree, streaming_mod_sulq
 from eigenveil.published.stream_data import synth
+from eigenveil.published.sulq import LARGEST_NORM, omega, smallest_batch
 from statistics_tools import FALSE_ALARM, OFF_BY_30_PERCENT, REJECTED, better_than_random
 
 PRIVATE = {"epsilon": 0.1, "delta": 0.1}
@@ -171,7 +171,7 @@ def test_a_private_block_gets_the_mask_for_its_own_rows(monkeypatch):
         asked.append((len(block), float(np.abs(block).max()), deviation))
         return streaming_mod_sulq(block, deviation=deviation, **others)
 
-    monkeypatch.setattr("eigenveil.published.fpca.streaming_mod_sulq", spy)
+    monkeypatch.setattr("eigenveil.published.federated_pca.streaming_mod_sulq", spy)
     client = FPCA(n_components=2, block=25, omega_0=5.0, row_bound=100.0, **PRIVATE)
     least = client.first_block(10)
     client.partial_fit(np.ones((least + 30, 10))).finish()

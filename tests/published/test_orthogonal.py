@@ -16,7 +16,8 @@ from eigenveil.linalg.matching import component_error, matched
 from eigenveil.linalg.tensor import multilinear
 from eigenveil.privacy.gaussian import delta_of_mu
 from eigenveil.privacy.views import published_cape_mu
-from eigenveil.published import agn, tensor_data
+from eigenveil.published import orthogonal as otd
+from eigenveil.published import tensor_data
 from statistics_tools import (
     FALSE_ALARM,
     REJECTED,
@@ -39,9 +40,9 @@ PAIR, TRIPLE = (
     np.triu_indices(SIZE),
     tuple(np.array([(i, j, k) for i in range(3) for j in range(i, 3) for k in range(j, 3)]).T),
 )
-SENSITIVITIES = agn.Sensitivities(1 / ROWS, 3 / ROWS)
+SENSITIVITIES = otd.Sensitivities(1 / ROWS, 3 / ROWS)
 # far above all noise, so that the noisy moment is positive and W tells it
-EXACT = agn.Moments(5.0 * np.eye(SIZE), np.full((SIZE,) * 3, 0.25))
+EXACT = otd.Moments(5.0 * np.eye(SIZE), np.full((SIZE,) * 3, 0.25))
 
 
 def tau(share, sensitivity, delta=DELTA):
@@ -86,10 +87,10 @@ def law(made, variance_pair, variance_triple):
 
 POOLED = tau(0.5, 1 / ROWS) ** 2, tau(0.5, 3 / ROWS) ** 2
 METHODS = {
-    agn.agn: (0, 1),
-    agn.local: (SITES, 1),
-    agn.conv: (SITES, SITES),
-    agn.cape_agn: (SITES, SITES**2),
+    otd.agn: (0, 1),
+    otd.local: (SITES, 1),
+    otd.conv: (SITES, SITES),
+    otd.capeagn: (SITES, SITES**2),
 }
 
 
@@ -107,13 +108,13 @@ def test_every_unique_entry_has_the_published_noise(method):
 @pytest.mark.parametrize(
     ("method", "old", "new"),
     [
-        (agn.agn, "tau.pair", "1.3 * tau.pair"),
-        (agn.agn, "tau.triple", "tau.pair"),
-        (agn.conv, "tau.triple", "tau.pair"),
-        (agn.conv, "tau.pair", "0.7 * tau.pair"),
-        (agn.cape_agn, "(pairs.sent - pairs.known)", "pairs.sent"),
-        (agn.cape_agn, "(cubes.sent - cubes.known)", "cubes.sent"),
-        (agn.cape_agn, "tau.triple", "1.3 * tau.triple"),
+        (otd.agn, "tau.pair", "1.3 * tau.pair"),
+        (otd.agn, "tau.triple", "tau.pair"),
+        (otd.conv, "tau.triple", "tau.pair"),
+        (otd.conv, "tau.pair", "0.7 * tau.pair"),
+        (otd.capeagn, "(pairs.sent - pairs.known)", "pairs.sent"),
+        (otd.capeagn, "(cubes.sent - cubes.known)", "cubes.sent"),
+        (otd.capeagn, "tau.triple", "1.3 * tau.triple"),
     ],
 )
 def test_wrong_noise_is_rejected(method, old, new):
@@ -137,7 +138,7 @@ def avn_law(method):
 
 
 def test_avn_has_vector_noise_on_the_unique_entries():
-    assert avn_law(agn.avn) > FALSE_ALARM
+    assert avn_law(otd.avn) > FALSE_ALARM
 
 
 @pytest.mark.thorough
@@ -150,13 +151,13 @@ def test_avn_has_vector_noise_on_the_unique_entries():
     ],
 )
 def test_wrong_vector_noise_is_rejected(old, new):
-    assert avn_law(mutant(agn.avn, old, new)) < REJECTED
+    assert avn_law(mutant(otd.avn, old, new)) < REJECTED
 
 
 @pytest.mark.parametrize(("size", "modes"), [(1, 3), (4, 2), (5, 3)])
 def test_mirrored_entries_fill_a_symmetric_array(size, modes):
-    count = agn.unique_entries(size, modes)
-    full = agn.mirrored(np.arange(count), size, modes)
+    count = otd.unique_entries(size, modes)
+    full = otd.mirrored(np.arange(count), size, modes)
     assert full.shape == (size,) * modes
     assert np.array_equal(np.unique(full), np.arange(count))
     for axis in range(modes - 1):
@@ -172,7 +173,7 @@ def test_messages_hide_and_their_mean_carries_the_pooled_noise():
     rng = np.random.default_rng()
     views = {"pair": [], "triple": []}
     for _ in range(RUNS):
-        result = agn.cape_agn(
+        result = otd.capeagn(
             [EXACT] * SITES, SENSITIVITIES, SIZE, epsilon=EPSILON, delta=DELTA, rng=rng
         )
         pairs, cubes = result.transcript
@@ -181,8 +182,8 @@ def test_messages_hide_and_their_mean_carries_the_pooled_noise():
         views["pair"].append((pairs.sent - pairs.known - EXACT.pair)[(..., *PAIR)])
         views["triple"].append((seen - EXACT.triple)[(..., *TRIPLE)])
         np.testing.assert_allclose(result.cube, (cubes.sent - cubes.known).mean(axis=0))
-    pooled = agn.published_deviations(
-        agn.Sensitivities(SENSITIVITIES.pair / SITES, SENSITIVITIES.triple / SITES),
+    pooled = otd.published_deviations(
+        otd.Sensitivities(SENSITIVITIES.pair / SITES, SENSITIVITIES.triple / SITES),
         epsilon=EPSILON,
         delta=DELTA,
     )
@@ -195,10 +196,10 @@ def test_messages_hide_and_their_mean_carries_the_pooled_noise():
 
 
 def test_the_local_baseline_sees_one_site():
-    other = agn.Moments(-EXACT.pair, -EXACT.triple)
-    result = agn.local(
+    other = otd.Moments(-EXACT.pair, -EXACT.triple)
+    result = otd.local(
         [other, EXACT],
-        agn.Sensitivities(1e-9, 1e-9),
+        otd.Sensitivities(1e-9, 1e-9),
         SIZE,
         epsilon=EPSILON,
         delta=DELTA,
@@ -211,25 +212,25 @@ def test_the_local_baseline_sees_one_site():
 
 
 def test_the_sensitivities_are_those_printed():
-    gaussian = agn.gaussian_sensitivities(1000, 50, 0.01)
+    gaussian = otd.gaussian_sensitivities(1000, 50, 0.01)
     assert gaussian.pair == 1 / 1000
     assert gaussian.triple == pytest.approx((2 + 6 * 50 * 0.01) / 1000)
-    topics = agn.topic_sensitivities(1000)
+    topics = otd.topic_sensitivities(1000)
     assert topics.pair == topics.triple == pytest.approx(math.sqrt(2) / 1000)
 
 
 def test_half_of_epsilon_and_delta_go_to_either_moment():
-    found = agn.published_deviations(SENSITIVITIES, epsilon=3.0, delta=0.02)
+    found = otd.published_deviations(SENSITIVITIES, epsilon=3.0, delta=0.02)
     factor = math.sqrt(2 * math.log(1.25 / 0.01)) / 1.5
     assert found == pytest.approx((factor * SENSITIVITIES.pair, factor * SENSITIVITIES.triple))
 
 
-@pytest.mark.parametrize("count", [1, 7, agn._BLOCK, agn._BLOCK + 3])
+@pytest.mark.parametrize("count", [1, 7, otd._BLOCK, otd._BLOCK + 3])
 def test_moments_of_mixtures_are_the_printed_means(count):
     rng = np.random.default_rng()
-    rows, _ = agn.scaled_by_largest(rng.normal(size=(count, 4)))
+    rows, _ = otd.scaled_by_largest(rng.normal(size=(count, 4)))
     variance = 0.03
-    pair, triple = agn.gaussian_moments(rows, variance)
+    pair, triple = otd.gaussian_moments(rows, variance)
     np.testing.assert_allclose(pair, rows.T @ rows / count - variance * np.eye(4), atol=1e-12)
     expected = np.einsum("na,nb,nc->abc", rows, rows, rows) / count
     mean = rows.mean(axis=0)
@@ -241,7 +242,7 @@ def test_moments_of_mixtures_are_the_printed_means(count):
 
 def test_moments_of_documents_count_words_in_their_order():
     words = np.array([[0, 1, 2], [0, 1, 2], [1, 0, 0], [2, 2, 2]])
-    pair, triple = agn.topic_moments(words, 3)
+    pair, triple = otd.topic_moments(words, 3)
     expected_pair, expected_triple = np.zeros((3, 3)), np.zeros((3, 3, 3))
     for first, second, third in np.eye(3)[words]:
         expected_pair += np.outer(first, second) / 4
@@ -252,34 +253,34 @@ def test_moments_of_documents_count_words_in_their_order():
 
 def test_rows_are_divided_by_the_largest_norm_found():
     rows = np.random.default_rng().normal(size=(50, 3))
-    scaled, largest = agn.scaled_by_largest(rows)
+    scaled, largest = otd.scaled_by_largest(rows)
     assert np.linalg.norm(scaled, axis=1).max() == pytest.approx(1)
     np.testing.assert_allclose(scaled * largest, rows)
     # one row decides about all others: that is why it is not private
-    other, _ = agn.scaled_by_largest(np.vstack([rows, [[1e3, 0, 0]]]))
+    other, _ = otd.scaled_by_largest(np.vstack([rows, [[1e3, 0, 0]]]))
     assert np.abs(other[:-1]).max() < 0.1
 
 
 def test_the_authors_noise_variance_is_low():
     rows = np.random.default_rng().normal(size=(400, 50))
-    assert 0 < agn.smallest_variance(rows) < 0.6
-    assert agn.smallest_variance(np.ones((10, 3))) == pytest.approx(0, abs=1e-12)
+    assert 0 < otd.smallest_variance(rows) < 0.6
+    assert otd.smallest_variance(np.ones((10, 3))) == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: agn.gaussian_moments([[2.0, 0.0]], 0.1), "norm is above 1"),
-        (lambda: agn.scaled_by_largest([[0.0, 0.0]]), "largest norm, 0.0"),
-        (lambda: agn.scaled_by_largest([[np.nan, 1.0]]), "largest norm, nan"),
-        (lambda: agn.topic_moments([[0, 1]], 3), "not three words"),
-        (lambda: agn.topic_moments([[0.5, 1.0, 2.0]], 3), "not three words"),
-        (lambda: agn.topic_moments([[0, 1, 3]], 3), "from 0 to 2"),
-        (lambda: agn.topic_moments([[0, -1, 2]], 3), "from 0 to 2"),
-        (lambda: agn.whitening_of(np.diag([1.0, 0.0]), 2), "rank 1 has no 2 components"),
-        (lambda: agn.whitening_of(np.eye(2), 0), "no 0 components"),
+        (lambda: otd.gaussian_moments([[2.0, 0.0]], 0.1), "norm is above 1"),
+        (lambda: otd.scaled_by_largest([[0.0, 0.0]]), "largest norm, 0.0"),
+        (lambda: otd.scaled_by_largest([[np.nan, 1.0]]), "largest norm, nan"),
+        (lambda: otd.topic_moments([[0, 1]], 3), "not three words"),
+        (lambda: otd.topic_moments([[0.5, 1.0, 2.0]], 3), "not three words"),
+        (lambda: otd.topic_moments([[0, 1, 3]], 3), "from 0 to 2"),
+        (lambda: otd.topic_moments([[0, -1, 2]], 3), "from 0 to 2"),
+        (lambda: otd.whitening_of(np.diag([1.0, 0.0]), 2), "rank 1 has no 2 components"),
+        (lambda: otd.whitening_of(np.eye(2), 0), "no 0 components"),
         (
-            lambda: agn.components(np.eye(2), np.zeros((2, 2, 2)), 1, rng=np.random.default_rng()),
+            lambda: otd.components(np.eye(2), np.zeros((2, 2, 2)), 1, rng=np.random.default_rng()),
             "triple moment is zero",
         ),
         (lambda: tensor_data._share(11, 5), "cannot be shared equally"),
@@ -294,7 +295,7 @@ def test_senseless_input_is_refused(call, message):
 
 
 def population(components, weights):
-    return agn.Moments(
+    return otd.Moments(
         np.einsum("k,ka,kb->ab", weights, components, components),
         np.einsum("k,ka,kb,kc->abc", weights, components, components, components),
     )
@@ -305,7 +306,7 @@ def test_components_and_weights_come_back_without_noise(size, count):
     rng = np.random.default_rng()
     true = rng.normal(size=(count, size))  # not orthogonal: whitening makes them so
     weights = rng.dirichlet(np.full(count, 5.0))
-    found = agn.components(*population(true, weights), count, rng=rng, restarts=20)
+    found = otd.components(*population(true, weights), count, rng=rng, restarts=20)
     order, _ = matched(found.vectors, true)
     np.testing.assert_allclose(found.vectors, true[order], atol=1e-4)
     np.testing.assert_allclose(found.weights, weights[order], rtol=1e-3)
@@ -317,19 +318,19 @@ def test_components_and_weights_come_back_without_noise(size, count):
 def test_topics_come_back_without_noise():
     topics = tensor_data.published_topics(12, 4, np.random.default_rng())
     moments = population(topics.distributions, topics.weights)
-    found = agn.components(*moments, 4, rng=np.random.default_rng(), restarts=20)
+    found = otd.components(*moments, 4, rng=np.random.default_rng(), restarts=20)
     order, _ = matched(found.distributions, topics.distributions)
     np.testing.assert_allclose(found.distributions, topics.distributions[order], atol=1e-4)
 
 
 def test_distributions_have_no_negative_entry_and_sum_to_one():
     vectors = np.array([[3.0, -1.0, 1.0], [-1.0, -2.0, -3.0]])
-    made = agn.Components(vectors, np.ones(2), True).distributions
+    made = otd.Components(vectors, np.ones(2), True).distributions
     np.testing.assert_allclose(made, [[0.75, 0, 0.25], [1 / 3] * 3])
 
 
 def test_a_negative_eigenvalue_counts_by_its_size_as_published():
-    whitening = agn.whitening_of(np.diag([4.0, -9.0, 1.0]), 2)
+    whitening = otd.whitening_of(np.diag([4.0, -9.0, 1.0]), 2)
     np.testing.assert_allclose(np.abs(whitening), [[0, 1 / 2], [1 / 3, 0], [0, 0]])
 
 
@@ -339,7 +340,7 @@ def test_small_noise_leaves_the_components(method):
     true = tensor_data.orthogonal_rows(3, 6, rng)
     moments = population(true, np.full(3, 1 / 3))
     given = [moments] * SITES if METHODS[method][0] else moments
-    tiny = agn.Sensitivities(1e-9, 1e-9)
+    tiny = otd.Sensitivities(1e-9, 1e-9)
     result = method(given, tiny, 3, epsilon=1.0, delta=0.01, rng=rng)
     found = result.components(rng=rng, restarts=20)
     assert component_error(found.directions, true) < 1e-4
@@ -350,9 +351,9 @@ def test_small_noise_leaves_the_components(method):
 
 def test_the_result_says_that_it_is_as_published_and_not_certified():
     rng = np.random.default_rng()
-    gaussian = agn.gaussian_sensitivities(ROWS, SIZE, 0.01)
-    one = agn.agn(EXACT, gaussian, 2, epsilon=1.0, delta=0.01, rng=rng)
-    many = agn.cape_agn([EXACT] * 5, gaussian, 2, epsilon=5.0, delta=0.01, rng=rng)
+    gaussian = otd.gaussian_sensitivities(ROWS, SIZE, 0.01)
+    one = otd.agn(EXACT, gaussian, 2, epsilon=1.0, delta=0.01, rng=rng)
+    many = otd.capeagn([EXACT] * 5, gaussian, 2, epsilon=5.0, delta=0.01, rng=rng)
     for result, epsilon in ((one, 1.0), (many, 5.0)):
         assert result.as_published
         assert not result.claim.certified
@@ -360,12 +361,12 @@ def test_the_result_says_that_it_is_as_published_and_not_certified():
         assert result.claim.adjacency == "replace-one"
         assert "NOT CERTIFIED" in str(result.claim)
         assert set(gaussian.caveats) < set(result.claim.caveats)
-    assert agn.CLASSIC not in one.claim.caveats
-    assert agn.CLASSIC in many.claim.caveats
+    assert otd.CLASSIC not in one.claim.caveats
+    assert otd.CLASSIC in many.claim.caveats
     assert any("1.29 times" in caveat for caveat in many.claim.caveats)
-    topics = agn.topic_sensitivities(ROWS)
+    topics = otd.topic_sensitivities(ROWS)
     assert (
-        agn.ANTISYMMETRIC in agn.avn(EXACT, topics, 2, epsilon=1, delta=0.1, rng=rng).claim.caveats
+        otd.ANTISYMMETRIC in otd.avn(EXACT, topics, 2, epsilon=1, delta=0.1, rng=rng).claim.caveats
     )
 
 
@@ -379,21 +380,21 @@ def test_the_pair_moment_moves_further_than_its_published_sensitivity():
     rows = np.tile([[1.0, 0.0, 0.0]], (ROWS, 1))
     changed = rows.copy()
     changed[0] = [0.0, 1.0, 0.0]
-    printed = agn.gaussian_sensitivities(ROWS, SIZE, 0.05)
-    moved = distance(agn.gaussian_moments(rows, 0.05), agn.gaussian_moments(changed, 0.05))
+    printed = otd.gaussian_sensitivities(ROWS, SIZE, 0.05)
+    moved = distance(otd.gaussian_moments(rows, 0.05), otd.gaussian_moments(changed, 0.05))
     assert moved == pytest.approx(math.sqrt(2) * printed.pair)
     # epsilon = 5, delta = 0.01: half of it is claimed for the pair moment, 0.0105 is the truth
-    mu = moved / agn.published_deviations(printed, epsilon=5.0, delta=0.01).pair
+    mu = moved / otd.published_deviations(printed, epsilon=5.0, delta=0.01).pair
     assert delta_of_mu(mu, 2.5) > 2 * 0.005
     # against the aggregator of capeAGN with 5 sites it fails from epsilon = 1.1 on
-    mu = moved / agn.published_deviations(printed, epsilon=1.1, delta=0.01).pair
+    mu = moved / otd.published_deviations(printed, epsilon=1.1, delta=0.01).pair
     assert delta_of_mu(mu, 0.55) < 0.005
     assert delta_of_mu(published_cape_mu(5, claimed_mu=mu), 0.55) > 0.005
 
 
 def test_the_classic_calibration_fails_for_large_epsilon():
     """Even where the sensitivity is right: a step's (10, 0.005) is really (10, 0.019)."""
-    deviation = agn.published_deviations(SENSITIVITIES, epsilon=20.0, delta=0.01).pair
+    deviation = otd.published_deviations(SENSITIVITIES, epsilon=20.0, delta=0.01).pair
     assert delta_of_mu(SENSITIVITIES.pair / deviation, 10.0) > 3 * 0.005
 
 
@@ -405,9 +406,9 @@ def test_the_triple_moment_moves_less_than_published():
         rows = np.zeros((2, 1, SIZE))
         rows[:] = rng.normal(size=(2, 1, SIZE))
         rows /= np.linalg.norm(rows, axis=2, keepdims=True) / rng.uniform(0.5, 1, size=(2, 1, 1))
-        one, other = (agn.gaussian_moments(row, variance).triple for row in rows)
+        one, other = (otd.gaussian_moments(row, variance).triple for row in rows)
         found = max(found, float(np.linalg.norm(one - other)))
-    assert found < 0.85 * agn.gaussian_sensitivities(1, SIZE, variance).triple
+    assert found < 0.85 * otd.gaussian_sensitivities(1, SIZE, variance).triple
 
 
 def test_the_noise_on_documents_leaves_their_antisymmetric_part_exact():
@@ -418,9 +419,9 @@ def test_the_noise_on_documents_leaves_their_antisymmetric_part_exact():
     changed[0] = [1, 0, 2]
     moved = []
     for documents in (words, changed):
-        moments = agn.topic_moments(documents, SIZE)
-        result = agn.cape_agn(
-            [moments] * 2, agn.topic_sensitivities(ROWS), 2, epsilon=0.1, delta=0.01, rng=rng
+        moments = otd.topic_moments(documents, SIZE)
+        result = otd.capeagn(
+            [moments] * 2, otd.topic_sensitivities(ROWS), 2, epsilon=0.1, delta=0.01, rng=rng
         )
         pairs = result.transcript.pairs
         seen = (pairs.sent - pairs.known).mean(axis=0)
@@ -488,7 +489,7 @@ def published(figure, curve, value):
     return content[curve][content["values"].index(value)]
 
 
-def median_errors(data, count, epsilons, runs, method=agn.cape_agn):
+def median_errors(data, count, epsilons, runs, method=otd.capeagn):
     """Median error of independent runs, each with data, noise and starts of its own."""
     rng = np.random.default_rng()
     errors = []
@@ -561,7 +562,7 @@ def test_the_published_mixtures_had_one_sites_rows_only():
                     mixture, int(rows), rng, repeated=repeated, known_variance=not repeated
                 )
                 pair, triple = (np.mean(one, axis=0) for one in zip(*sites, strict=True))
-                made = agn.components(pair, triple, 5, rng=rng, restarts=20)
+                made = otd.components(pair, triple, 5, rng=rng, restarts=20)
                 errors.append(component_error(made.directions, mixture.means))
             found.append(math.log(theirs / np.median(errors)))
     assert abs(np.mean(ratios[True])) < math.log(1.75)

@@ -26,7 +26,7 @@ from eigenveil.errors import DataError
 from eigenveil.linalg.rank import adjust_rank, check_shares
 from eigenveil.linalg.subspace import Subspace, append, merge
 from eigenveil.privacy.guarantee import Guarantee
-from eigenveil.published.mod_sulq import (
+from eigenveil.published.sulq import (
     FloatArray,
     Seed,
     check_components,
