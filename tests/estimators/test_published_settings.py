@@ -1,9 +1,8 @@
 """The estimators in the settings of paper 001's figures 3 to 5, beside the authors' own curves.
 
 Ours protect a changed row, as theirs claim to; what theirs really protect is said in
-published/orthogonal.py.
-Theirs are means of ten runs on one data set (with the rows of one site only, test_orthogonal.py), ours
-medians over data sets. Noise is secure.
+published/orthogonal.py. Theirs are means of ten runs on one data set (with the rows of one site
+only, test_orthogonal.py), ours medians over data sets. Noise is secure.
 """
 
 import json
