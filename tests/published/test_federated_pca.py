@@ -13,9 +13,10 @@ from scipy import stats
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.linalg.subspace import Subspace, subspace_distance, subspace_of
+from eigenveil.published.caveats import LARGEST_NORM
 from eigenveil.published.federated_pca import FPCA, FPCAEdge, merge_up_tree, streaming_mod_sulq
 from eigenveil.published.stream_data import synth
-from eigenveil.published.sulq import LARGEST_NORM, omega, smallest_batch
+from eigenveil.published.sulq import omega, smallest_batch
 from statistics_tools import FALSE_ALARM, OFF_BY_30_PERCENT, REJECTED, better_than_random
 
 PRIVATE = {"epsilon": 0.1, "delta": 0.1}

@@ -13,9 +13,9 @@ from scipy import stats
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.privacy.gaussian import delta_of_mu
+from eigenveil.published.caveats import LARGEST_NORM
 from eigenveil.published.stream_data import synth
 from eigenveil.published.sulq import (
-    LARGEST_NORM,
     mod_sulq,
     omega,
     smallest_batch,

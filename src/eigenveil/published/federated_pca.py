@@ -17,7 +17,7 @@ paper's budgets: its basis is a random one (tests).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,15 +26,9 @@ from eigenveil.errors import DataError
 from eigenveil.linalg.rank import adjust_rank, check_shares
 from eigenveil.linalg.subspace import Subspace, append, merge
 from eigenveil.privacy.guarantee import Guarantee
-from eigenveil.published.sulq import (
-    FloatArray,
-    Seed,
-    check_components,
-    omega,
-    published_claim,
-    rows_within,
-    smallest_batch,
-)
+from eigenveil.published.moments import check_components, rows_within
+from eigenveil.published.result import FloatArray, Seed
+from eigenveil.published.sulq import omega, published_claim, smallest_batch
 from eigenveil.published.trackers import (
     Blocks,
     Reader,
@@ -87,6 +81,21 @@ def streaming_mod_sulq(
 
 
 # One client
+
+
+class EdgeOptions(TypedDict, total=False):
+    """What :class:`FPCAEdge` takes besides the rank, and all that is made of it takes too."""
+
+    epsilon: float | None
+    delta: float | None
+    adapt: bool
+    alpha: float
+    beta: float
+    most: int | None
+    columns: int
+    forgetting: float
+    row_bound: float | None
+    random_state: Seed
 
 
 class FPCAEdge:
@@ -216,8 +225,9 @@ class FPCA:
         B, the rows of each block after the first.
     omega_0 : float or None
         The deviation wanted of the first mask; by default the first block, too, has B rows.
-    epsilon, delta, adapt, alpha, beta, most, columns, forgetting, row_bound, random_state
-        As in :class:`FPCAEdge`.
+    **options
+        epsilon, delta, adapt, alpha, beta, most, columns, forgetting, row_bound and random_state of
+        :class:`FPCAEdge`.
     """
 
     as_published = True
@@ -228,31 +238,10 @@ class FPCA:
         n_components: int,
         block: int = 25,
         omega_0: float | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        adapt: bool = True,
-        alpha: float = 1.0,
-        beta: float = 10.0,
-        most: int | None = None,
-        columns: int = 16,
-        forgetting: float = 1.0,
-        row_bound: float | None = None,
-        random_state: Seed = None,
+        **options: Unpack[EdgeOptions],
     ) -> None:
-        self.edge = FPCAEdge(
-            n_components=n_components,
-            epsilon=epsilon,
-            delta=delta,
-            adapt=adapt,
-            alpha=alpha,
-            beta=beta,
-            most=most,
-            columns=columns,
-            forgetting=forgetting,
-            row_bound=row_bound,
-            random_state=random_state,
-        )
-        if omega_0 is not None and epsilon is None:
+        self.edge = FPCAEdge(n_components=n_components, **options)
+        if omega_0 is not None and self.edge.epsilon is None:
             raise DataError(
                 "omega_0 is the deviation of a mask, and without epsilon there is none.",
                 hint="Give epsilon and delta, or leave omega_0 out.",

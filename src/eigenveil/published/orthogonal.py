@@ -18,24 +18,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from eigenveil.errors import DataError
 from eigenveil.linalg.tensor import cubes, identity_terms, multilinear
 from eigenveil.privacy.gaussian import classic_sigma
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.views import published_cape_mu
-from eigenveil.published.correlated import FloatArray, Messages, cape_messages
-
-LARGEST_NORM = "the rows are divided by the largest norm found, which is not private"
-SPECTRAL_NORM = "1/N is the pair moment's sensitivity in spectral norm; the noise needs sqrt(2)/N"
-ANTISYMMETRIC = "the noise is symmetric, the moments are not: their antisymmetric part is exact"
-PLAIN_NOISE = "the noise is drawn in floating point from a generator that is not cryptographic"
-CLASSIC = "a step's epsilon is above 1, where the calibration is not proved"
+from eigenveil.published.cape_pca import symmetric_messages
+from eigenveil.published.caveats import (
+    ANTISYMMETRIC,
+    CLASSIC,
+    LARGEST_NORM,
+    PLAIN_NOISE,
+    SPECTRAL_NORM,
+    all_messages,
+)
+from eigenveil.published.correlated import FloatArray, Messages
+from eigenveil.published.symmetric import mirrored, unique_entries, with_gaussian
 
 _BLOCK = 1024  # rows at once: with 50 features, products of pairs take 10 MB
 _ITERATIONS, _TOLERANCE = 1000, 1e-6  # of a start, in the authors' code
@@ -173,34 +176,6 @@ def published_deviations(
         classic_sigma(sensitivities.pair, *half, reproduction=True),
         classic_sigma(sensitivities.triple, *half, reproduction=True),
     )
-
-
-def unique_entries(size: int, modes: int) -> int:
-    """Unique entries of a symmetric array with ``modes`` modes of ``size``."""
-    return math.comb(size + modes - 1, modes)
-
-
-def mirrored(entries: FloatArray, size: int, modes: int) -> FloatArray:
-    """Symmetric arrays (..., size, ..., size) with these unique entries, along the last axis."""
-    return np.asarray(entries[..., _places(size, modes)])
-
-
-@lru_cache(maxsize=8)
-def _places(size: int, modes: int) -> NDArray[np.intp]:
-    """Which unique entry stands where: ``i + j(j+1)/2 + k(k+1)(k+2)/6`` for ``i <= j <= k``."""
-    ordered = np.sort(np.indices((size,) * modes), axis=0)
-    places = np.zeros((size,) * modes, dtype=np.intp)
-    for mode, index in enumerate(ordered):
-        rising = math.prod((index + step for step in range(mode + 1)), start=np.ones_like(index))
-        places += rising // math.factorial(mode + 1)
-    return places
-
-
-def _gaussian(moment: FloatArray, tau: float, rng: np.random.Generator) -> FloatArray:
-    """The moment with independent noise on every unique entry."""
-    size, modes = moment.shape[0], moment.ndim
-    entries = rng.normal(scale=tau, size=unique_entries(size, modes))
-    return moment + mirrored(entries, size, modes)
 
 
 def vector_noise(entries: int, beta: float, rng: np.random.Generator) -> FloatArray:
@@ -396,8 +371,8 @@ def agn(
     rng : Generator
     """
     tau = published_deviations(sensitivities, epsilon=epsilon, delta=delta)
-    whitening = whitening_of(_gaussian(moments.pair, tau.pair, rng), count)
-    cube = multilinear(_gaussian(moments.triple, tau.triple, rng), whitening)
+    whitening = whitening_of(with_gaussian(moments.pair, tau.pair, rng), count)
+    cube = multilinear(with_gaussian(moments.triple, tau.triple, rng), whitening)
     return PublishedTensor(cube, whitening, _claim(epsilon, delta, sensitivities))
 
 
@@ -415,7 +390,7 @@ def avn(
     Parameters as in :func:`agn`; half of epsilon goes to either moment.
     """
     tau = classic_sigma(sensitivities.pair, epsilon / 2, delta, reproduction=True)
-    whitening = whitening_of(_gaussian(moments.pair, tau, rng), count)
+    whitening = whitening_of(with_gaussian(moments.pair, tau, rng), count)
     size = moments.pair.shape[0]
     beta = epsilon / 2 / sensitivities.triple
     noise = mirrored(vector_noise(unique_entries(size, 3), beta, rng), size, 3)
@@ -451,28 +426,20 @@ def capeagn(
         As in :func:`agn`.
     """
     tau = published_deviations(sensitivities, epsilon=epsilon, delta=delta)
-    pairs = _cape_round([site.pair for site in sites], tau.pair, rng)
+    pairs = symmetric_messages([site.pair for site in sites], tau.pair, rng)
     whitening = whitening_of((pairs.sent - pairs.known).mean(axis=0), count)
-    triples = _cape_round([site.triple for site in sites], tau.triple, rng)
+    triples = symmetric_messages([site.triple for site in sites], tau.triple, rng)
     cubes = Messages(*(np.stack([multilinear(t, whitening) for t in part]) for part in triples))
     short = published_cape_mu(len(sites), claimed_mu=1.0)
     claim = _claim(
         epsilon,
         delta,
         sensitivities,
-        f"the aggregator sees all messages together: its mu is {short:.3g} times the claimed one",
+        all_messages(short),
         view="aggregator",
     )
     cube = (cubes.sent - cubes.known).mean(axis=0)
     return PublishedTensor(cube, whitening, claim, Transcript(pairs, cubes))
-
-
-def _cape_round(moments: Sequence[FloatArray], tau: float, rng: np.random.Generator) -> Messages:
-    """Messages ``M_s + E_s + F_s + G_s``, the noise symmetric, and the aggregator's ``F_s``."""
-    size, modes = moments[0].shape[0], moments[0].ndim
-    made = cape_messages(np.zeros((len(moments), unique_entries(size, modes))), tau, rng)
-    known = mirrored(made.known, size, modes)
-    return Messages(np.stack(moments) + mirrored(made.sent, size, modes), known)
 
 
 def conv(
@@ -486,8 +453,8 @@ def conv(
 ) -> PublishedTensor:
     """The baseline "conv": sites add independent noise. Parameters as in :func:`capeagn`."""
     tau = published_deviations(sensitivities, epsilon=epsilon, delta=delta)
-    pairs = [_gaussian(site.pair, tau.pair, rng) for site in sites]
-    triples = [_gaussian(site.triple, tau.triple, rng) for site in sites]
+    pairs = [with_gaussian(site.pair, tau.pair, rng) for site in sites]
+    triples = [with_gaussian(site.triple, tau.triple, rng) for site in sites]
     whitening = whitening_of(np.mean(pairs, axis=0), count)
     cube = multilinear(np.mean(triples, axis=0), whitening)
     claim = _claim(epsilon, delta, sensitivities, view="aggregator")

@@ -17,21 +17,14 @@ it divides the mask of a block by the length of the whole stream. The text is wh
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.linalg.eigen import leading_eigenpairs, left_singular
 from eigenveil.privacy.guarantee import Guarantee
-
-FloatArray = NDArray[np.float64]
-Seed = int | np.random.Generator | None
-
-LARGEST_NORM = "the rows are divided by the largest norm found, which is not private"
-PLAIN_NOISE = "the noise is drawn in floating point from a generator that is not cryptographic"
-
+from eigenveil.published.moments import Rows, check_components, second_moment
+from eigenveil.published.result import PublishedPCA, Seed, claimed
 
 # Deviations as printed
 
@@ -137,39 +130,8 @@ def _check(epsilon: float, delta: float, features: int, rows: int) -> None:
 # One data set
 
 
-@dataclass(frozen=True)
-class PublishedPCA:
-    """What MOD-SuLQ returns, and the guarantee it claims.
-
-    Attributes
-    ----------
-    components : array of shape (K, D)
-        Leading directions of the released matrix, orthonormal rows.
-    strengths : array of shape (K,)
-        Its eigenvalues (symmetric) or singular values (not), descending.
-    released : array of shape (D, D)
-        ``X'X / n + N`` of the rows divided by ``row_bound``.
-    omega : float
-        Deviation of each entry of N.
-    row_bound : float
-        What the rows were divided by.
-    claim : Guarantee
-        As the paper states it: never certified, and its caveats say why.
-    as_published : bool
-        Always True.
-    """
-
-    components: FloatArray
-    strengths: FloatArray
-    released: FloatArray
-    omega: float
-    row_bound: float
-    claim: Guarantee
-    as_published: bool = True
-
-
 def mod_sulq(
-    X: ArrayLike,
+    X: Rows,
     *,
     n_components: int,
     epsilon: float,
@@ -180,9 +142,12 @@ def mod_sulq(
 ) -> PublishedPCA:
     """MOD-SuLQ (equation 5): the leading directions of the second moment under a Gaussian mask.
 
+    ``released`` is ``X'X / n + N``, ``deviation`` that of each entry of N, ``strengths`` its
+    eigenvalues (symmetric) or singular values (not).
+
     Parameters
     ----------
-    X : array of shape (n, D)
+    X : array of shape (n, D), or SecondMoment
         Not centred: centre the rows by something public if they need it.
     n_components : int
         K, at most D.
@@ -206,72 +171,33 @@ def mod_sulq(
     PrivacyError
         When the guarantee is none that the mask can be computed for.
     """
-    scaled, bound = rows_within(X, row_bound)
-    count, features = scaled.shape
+    moment = second_moment(X, row_bound=row_bound)
+    features = moment.features
     check_components(n_components, features)
     rng = np.random.default_rng(random_state)
-    deviation = (symmetric_omega if symmetric else omega)(epsilon, delta, features, count)
+    deviation = (symmetric_omega if symmetric else omega)(epsilon, delta, features, moment.rows)
     mask = rng.normal(scale=deviation, size=(features, features))
     if symmetric:
         mask = np.tril(mask) + np.tril(mask, -1).T
-    released = scaled.T @ scaled / count + mask
+    released = moment.mean + mask
     strengths, components = (leading_eigenpairs if symmetric else left_singular)(
         released, n_components
     )
-    claim = published_claim(epsilon, delta, public_bound=row_bound is not None)
-    return PublishedPCA(components, strengths, released, deviation, bound, claim)
-
-
-def rows_within(X: ArrayLike, row_bound: float | None) -> tuple[FloatArray, float]:
-    """Rows divided by the public bound, or by the largest norm found (not private), and that.
-
-    Raises
-    ------
-    DataError
-        As :func:`mod_sulq`.
-    """
-    exact = np.asarray(X, dtype=np.float64)
-    if exact.ndim != 2 or exact.size == 0 or not np.all(np.isfinite(exact)):
-        raise DataError(
-            f"Rows of shape {exact.shape} are no finite, non-empty matrix.",
-            hint="Give an array of shape (n, D) without missing values.",
-            code="rows-matrix",
-        )
-    largest = math.sqrt(float(np.einsum("nd,nd->n", exact, exact).max()))
-    bound = largest if row_bound is None else row_bound
-    if not (bound > 0 and math.isfinite(bound)):
-        raise DataError(
-            f"Rows cannot be divided by {bound!r}.",
-            hint="Give a finite row_bound above 0, or rows that are not all 0.",
-            code="row-bound",
-        )
-    if largest > bound * (1 + 1e-9):
-        raise DataError(
-            f"A row is longer than the bound {bound!r}.",
-            hint="Give a row_bound that holds for all rows, or clip the rows to it first.",
-            code="row-bound",
-        )
-    return exact / bound, bound
-
-
-def check_components(wanted: int, features: int) -> None:
-    """Raise unless ``1 <= wanted <= features``."""
-    if not 1 <= wanted <= features:
-        raise DataError(
-            f"Rows of {features} features have no {wanted} components.",
-            hint=f"Ask for 1 to {features}.",
-            code="components",
-        )
+    return PublishedPCA(
+        components=components,
+        strengths=strengths,
+        released=released,
+        deviation=deviation,
+        row_bound=moment.row_bound,
+        claim=published_claim(epsilon, delta, public_bound=moment.public_bound),
+    )
 
 
 def published_claim(epsilon: float, delta: float, *, public_bound: bool) -> Guarantee:
     """The claim of lemma 2 (and of Chaudhuri et al.), never certified, and why it is not."""
-    return Guarantee(
-        epsilon=epsilon,
-        delta=delta,
-        mu=None,
-        adjacency="replace-one",
+    return claimed(
+        epsilon,
+        delta,
         calculation="the published mask of MOD-SuLQ",
-        certified=False,
-        caveats=(PLAIN_NOISE,) if public_bound else (LARGEST_NORM, PLAIN_NOISE),
+        public_bound=public_bound,
     )
