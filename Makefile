@@ -61,8 +61,10 @@ format: $(DEV)
 bench: $(DEV)  ## measured numbers: utility, time against the limit, memory
 	$(BIN)/python -m benchmarks
 
-figures: $(CORE)  ## the pictures of the README
+figures: $(CORE)  ## everything in docs/ that is measured and drawn; make figures FAST=1: smaller
 	$(BIN)/python examples/figures.py docs/images
+	$(BIN)/eigenveil reproduce all $(if $(FAST),--fast) --out docs/images/reproduction \
+		--page docs/reproduction.md
 
 clean:
 	rm -rf $(VENV) demo

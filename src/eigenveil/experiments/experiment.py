@@ -73,7 +73,8 @@ class Task:
         A function of a module (processes find it by name). Its first argument is a numpy
         Generator, seeded by the task's key: a task gives the same points whenever it is done.
     arguments : mapping
-        JSON values only. They, the function's name and ``run`` are the task's key.
+        JSON values only. They, the function's name and ``run`` are the task's key; of files with
+        a ``digest`` the ``path`` is not, so that a folder's name changes no number.
     run : int
         Which repetition this is.
     cost : float
@@ -89,8 +90,20 @@ class Task:
     def key(self) -> str:
         """A digest that names the task: what is done, not when."""
         name = f"{self.work.__module__}.{self.work.__qualname__}"
-        said = json.dumps([name, dict(self.arguments), self.run], sort_keys=True)
+        said = json.dumps([name, _without_paths(dict(self.arguments)), self.run], sort_keys=True)
         return hashlib.sha256(said.encode()).hexdigest()[:32]
+
+
+def _without_paths(value: Any) -> Any:
+    """The same value, but for the paths of files that are named by a digest."""
+    if isinstance(value, Mapping):
+        kept = {name: _without_paths(inner) for name, inner in value.items()}
+        if "digest" in kept:
+            kept.pop("path", None)
+        return kept
+    if isinstance(value, list | tuple):
+        return [_without_paths(inner) for inner in value]
+    return value
 
 
 Verdict = Literal["holds", "does not hold", "in part", "not tested"]
@@ -139,6 +152,9 @@ class Experiment:
     claims : callable
         Numbers and settings to claims, also of a run of a few points only: a claim whose points
         are absent is "not tested".
+    differences : str
+        Why what is measured differs from the curves that the paper's authors stored; empty where
+        there are none.
     """
 
     name: str
@@ -149,3 +165,4 @@ class Experiment:
     tasks: Callable[[Settings], Sequence[Task]]
     draw: Callable[[Numbers, Settings], Figure]
     claims: Callable[[Numbers, Settings], Sequence[Claim]]
+    differences: str = ""

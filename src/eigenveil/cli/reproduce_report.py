@@ -1,0 +1,194 @@
+"""What ``eigenveil reproduce`` prints: the list, its progress, and the verdicts."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, get_args
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from eigenveil.cli import options
+from eigenveil.cli.report import console
+from eigenveil.errors import EigenveilError
+from eigenveil.experiments.data import NAMES, at_hand
+from eigenveil.experiments.experiment import Experiment, Settings, Verdict
+from eigenveil.experiments.results import OURS, Outcome
+from eigenveil.experiments.runner import Step
+
+Tell = Callable[[str], Callable[[Step], None]]
+_COLOURS = {"holds": "green", "does not hold": "red", "in part": "yellow", "not tested": "dim"}
+
+
+def print_list(
+    chosen: Sequence[Experiment], settings: Settings, jobs: int, *, json: bool, quiet: bool
+) -> None:
+    """Names, what they show, their data, and how long they take."""
+    rows = []
+    for experiment in chosen:
+        known = {name: _at_hand(name, settings) for name in experiment.datasets}
+        rows.append((experiment, known, _seconds(experiment, settings, jobs)))
+    if json:
+        options.print_json(
+            [
+                {
+                    "name": experiment.name,
+                    "paper": experiment.paper,
+                    "title": experiment.title,
+                    "data": known,
+                    "seconds": None if seconds is None else round(seconds),
+                }
+                for experiment, known, seconds in rows
+            ]
+        )
+        return
+    out = console(quiet=quiet)
+    table = Table(title=f"experiments ({settings.scale} scale, {jobs} processes)")
+    for head in ("name", "paper", "shows", "data", "time"):
+        table.add_column(
+            head, justify="right" if head == "time" else "left", no_wrap=head == "name"
+        )
+    for experiment, known, seconds in rows:
+        names = ", ".join(name if there else f"{name}*" for name, there in known.items())
+        about = "-" if seconds is None else _time_text(seconds)
+        table.add_row(experiment.name, experiment.paper, escape(experiment.title), names, about)
+    out.print(table)
+    if any(not there for _, known, _ in rows for there in known.values()):
+        out.print(
+            "* not at hand: a smaller data set stands in. Give its file with --data-folder, or say "
+            "--fetch."
+        )
+    out.print("next: eigenveil reproduce NAME, or 'all'; --fast for fewer rows and runs")
+
+
+def _at_hand(name: str, settings: Settings) -> bool:
+    return name not in NAMES or at_hand(name, settings)
+
+
+def _seconds(experiment: Experiment, settings: Settings, jobs: int) -> float | None:
+    try:
+        return sum(task.cost for task in experiment.tasks(settings)) / jobs
+    except EigenveilError:
+        return None
+
+
+def _time_text(seconds: float) -> str:
+    return f"{max(seconds, 1.0):.0f} s" if seconds < 90.0 else f"{seconds / 60.0:.0f} min"
+
+
+@contextmanager
+def progress(count: int, *, quiet: bool) -> Iterator[Tell]:
+    """A bar an experiment on a terminal, a line when one is done elsewhere, nothing when quiet."""
+    if quiet:
+        yield lambda _: _tell_nothing
+    elif sys.stderr.isatty():
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[tasks]}"),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True)) as bars:
+            yield lambda name: _bar(bars, name)
+    else:
+        yield _Lines(count)
+
+
+def _tell_nothing(step: Step) -> None:
+    del step
+
+
+def _bar(bars: Progress, name: str) -> Callable[[Step], None]:
+    task = bars.add_task(name, total=1.0, tasks="")
+
+    def tell(step: Step) -> None:
+        bars.update(task, completed=step.share, tasks=f"{step.done} of {step.total} tasks")
+        if step.note:
+            bars.console.print(f"note: {step.note}", markup=False)
+
+    return tell
+
+
+class _Lines:
+    """For logs."""
+
+    def __init__(self, count: int) -> None:
+        self._count, self._begun = count, 0
+
+    def __call__(self, name: str) -> Callable[[Step], None]:
+        self._begun += 1
+        number, start = self._begun, time.monotonic()
+        resumed: list[int] = []
+
+        def tell(step: Step) -> None:
+            if not resumed:
+                resumed.append(step.done)
+            if step.note:
+                print(f"note: {step.note}", file=sys.stderr)
+            if step.done == step.total:
+                earlier = f", {resumed[0]} of them earlier" if resumed[0] else ""
+                print(
+                    f"[{number}/{self._count}] {name}: {step.total} tasks{earlier}, "
+                    f"{time.monotonic() - start:.1f} s",
+                    file=sys.stderr,
+                )
+
+        return tell
+
+
+def as_values(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """The same as plain values."""
+    return [
+        {
+            "name": outcome.experiment.name,
+            "paper": outcome.experiment.paper,
+            "title": outcome.experiment.title,
+            "files": [str(path) for path in outcome.files],
+            "claims": [asdict(claim) for claim in outcome.claims],
+        }
+        for outcome in outcomes
+    ]
+
+
+def print_outcomes(outcomes: Sequence[Outcome], out: Console, page: Path | None) -> None:
+    """Verdicts on the papers' claims, this package's own below, and where everything lies."""
+    for outcome in outcomes:
+        table = Table(title=f"{outcome.experiment.name}: {escape(outcome.experiment.title)}")
+        for head in ("where", "claim", "measured", "verdict"):
+            table.add_column(head, no_wrap=head == "verdict")
+        for claim in (claim for claim in outcome.claims if claim.where != OURS):
+            colour = _COLOURS[claim.verdict]
+            table.add_row(
+                escape(claim.where),
+                escape(claim.says),
+                escape(claim.measured),
+                f"[{colour}]{claim.verdict}[/{colour}]",
+            )
+        out.print(table)
+    counts = Counter(c.verdict for each in outcomes for c in each.claims if c.where != OURS)
+    said = [f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict) if counts[verdict]]
+    if said:
+        out.print(f"[bold]the papers' claims:[/bold] {', '.join(said)}")
+    for outcome in outcomes:
+        for claim in outcome.claims:
+            if claim.where == OURS:
+                colour = _COLOURS[claim.verdict]
+                out.print(
+                    f"[bold]{outcome.experiment.name}:[/bold] {escape(claim.says)} "
+                    f"[{colour}]{claim.verdict}[/{colour}]: {escape(claim.measured)}"
+                )
+    for outcome in outcomes:
+        first = outcome.files[0]
+        ends = ", ".join(path.name.removeprefix(first.stem) for path in outcome.files)
+        out.print(f"wrote {escape(str(first.with_suffix('')))} ({ends})")
+    if page is not None:
+        out.print(f"wrote {escape(str(page))}")

@@ -1,0 +1,222 @@
+"""The noise that a release puts on the whitened third moment: of paper 001's methods, and of ours.
+
+Noise is measured, not computed: a release less the exact moment it was made from. It is seen
+through the exact whitening, in which the components of every method are the same orthonormal
+vectors times one over the root of their weights; so these numbers compare with each other whatever
+a method divides its rows by, and wherever it takes them from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.errors import PrivacyError
+from eigenveil.estimators.driver import run_rounds
+from eigenveil.estimators.mixture_pipeline import private_mixture
+from eigenveil.estimators.rounds import Answers, Round
+from eigenveil.estimators.tensor_settings import make_mixture_plan, make_topic_plan
+from eigenveil.estimators.topic_pipeline import private_topics
+from eigenveil.experiments.experiment import Point
+from eigenveil.experiments.paper001_tensor_work import Model, word_counts
+from eigenveil.linalg.tensor import multilinear
+from eigenveil.moments.accumulators import Accumulator
+from eigenveil.moments.document_triples import DocumentTriples
+from eigenveil.moments.documents import as_documents
+from eigenveil.moments.release import Release
+from eigenveil.moments.source import ArrayRows
+from eigenveil.moments.sparse import SparseRows
+from eigenveil.moments.tensors import ThirdMoment
+from eigenveil.noise.source import SeededSource
+from eigenveil.published import orthogonal, tensor_data
+
+FloatArray = NDArray[np.float64]
+_TRIPLE = "triple moment"
+# Turns of the components in their plane over which a measurement is averaged.
+_TURNS = 64
+# A sensitivity of the pair moment that leaves its whitening exact.
+_NOTHING = 1e-15
+
+
+def whitened_noise(
+    rng: np.random.Generator,
+    *,
+    model: Model,
+    size: int,
+    count: int,
+    rows: int,
+    wishes: Sequence[Sequence[Any]],
+    draws: int = 4,
+) -> Iterator[Point]:
+    """Root-mean-square entries of the noise in the whitened K x K x K moment, over some draws.
+
+    Whitening weighs a component of weight w by ``w^(-1/2)`` a mode, so that few entries make up
+    most of the noise: the components' directions are turned in their plane, which gives mixtures
+    that are as likely, and the mean square is taken over them.
+
+    Series "agn" (which capeAGN's result carries as well), "avn", "conv", "eigenveil" and, of a
+    mixture, "eigenveil-uncentred", which takes the rows as they are, as the paper does.
+
+    Parameters
+    ----------
+    model : {"mixture", "topics"}
+    size, count, rows : int
+    wishes : sequence of (panel, x, epsilon, delta)
+    draws : int
+        How often each release is made, of the same rows.
+    """
+    true: tensor_data.Mixture | tensor_data.Topics
+    if model == "mixture":
+        true = mixture = tensor_data.published_mixture(size, count, rng)
+        drawn = mixture.rows(rows, rng)
+        _, largest = orthogonal.scaled_by_largest(drawn)
+        vectors = mixture.means / largest
+        share = orthogonal.gaussian_sensitivities(rows, size, mixture.noise_variance / largest**2)
+        source: Any = ArrayRows(drawn)
+    else:
+        true = topics = tensor_data.published_topics(size, count, rng)
+        vectors = topics.distributions
+        share = orthogonal.topic_sensitivities(rows)
+        source = as_documents(SparseRows(word_counts(topics.documents(rows, rng), size)))
+    moments = _population(vectors, true.weights)
+    measured: dict[tuple[float, float], dict[str, float]] = {}
+    for panel, x, epsilon, delta in wishes:
+        wish = {"epsilon": float(epsilon), "delta": float(delta)}
+        key = (wish["epsilon"], wish["delta"])
+        if key not in measured:
+            squares: dict[str, list[float]] = defaultdict(list)
+            for _ in range(draws):
+                for name in ("agn", "avn", "conv"):
+                    noise = published_noise(name, moments, share, count, rng=rng, **wish)
+                    squares[name].append(noise**2)
+                for name, centre in (("eigenveil", True), ("eigenveil-uncentred", False)):
+                    if centre or model == "mixture":
+                        noise = own_noise(true, source, rows, centre, rng=rng, **wish)
+                        squares[name].append(noise**2)
+            measured[key] = {name: float(np.sqrt(np.mean(all_))) for name, all_ in squares.items()}
+        for series, value in measured[key].items():
+            yield Point(panel, series, float(x), value)
+
+
+def published_noise(
+    name: str,
+    moments: orthogonal.Moments,
+    sensitivities: orthogonal.Sensitivities,
+    count: int,
+    *,
+    epsilon: float,
+    delta: float,
+    rng: np.random.Generator,
+) -> float:
+    """Of a published method: its cube less the exact one, both through the exact whitening.
+
+    Parameters
+    ----------
+    name : {"agn", "avn", "conv"}
+    moments, sensitivities
+        Of all rows together.
+    """
+    sites = tensor_data.SITES if name == "conv" else 1
+    given = orthogonal.Sensitivities(_NOTHING, sensitivities.triple * sites)
+    wish: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rng": rng}
+    if name == "conv":
+        result = orthogonal.conv([moments] * sites, given, count, **wish)
+    else:
+        method = {"agn": orthogonal.agn, "avn": orthogonal.avn}[name]
+        result = method(moments, given, count, **wish)
+    noise = result.cube - multilinear(moments.triple, result.whitening)
+    # W = U diag(s)^(-1/2): back to the plane U
+    strengths = np.asarray(1.0 / np.sum(np.square(result.whitening), axis=0))
+    return _whitened(multilinear(noise, np.diag(np.sqrt(strengths))), strengths, rng)
+
+
+def own_noise(
+    true: tensor_data.Mixture | tensor_data.Topics,
+    source: Any,
+    rows: int,
+    centre: bool,
+    *,
+    epsilon: float,
+    delta: float,
+    rng: np.random.Generator,
+) -> float:
+    """Of ours: the released triple moment of a whole fit less the exact sum it was made from.
+
+    The noise is isometric in the K directions, so that of the plane that was found counts as noise
+    of the true plane. nan where the fit stops because the wish cannot be met.
+    """
+    asked: dict[str, Any] = {
+        "features": source.features,
+        "rows": rows,
+        "n_components": len(true.weights),
+        "epsilon": epsilon,
+        "delta": delta,
+        "mechanism": "gaussian",
+        "adjacency": "replace-one",
+        "pair": "full",
+        "budget_split": None,
+        "sketch_size": None,
+        "below_noise": "keep",
+    }
+    rounds: Generator[Round, Answers, Any]
+    if isinstance(true, tensor_data.Mixture):
+        mixture = make_mixture_plan(noise_variance=None, row_bound=None, center=centre, **asked)
+        rounds = private_mixture(mixture, stored_single=False)
+    else:
+        rounds = private_topics(make_topic_plan(**asked))
+    seen: dict[str, tuple[Accumulator, Release]] = {}
+    noise_source = SeededSource(int(rng.integers(2**32)))
+    try:
+        run_rounds(_watched(rounds, seen), source, noise_source)
+    except PrivacyError:
+        return float("nan")
+    exact, release = seen[_TRIPLE]
+    noise = release.values - np.ldexp(exact.integers().astype(np.float64), exact.grid)
+    origin, unit = np.zeros(source.features), 1.0
+    if isinstance(exact, ThirdMoment):
+        vectors = true.means  # type: ignore[union-attr]
+        origin = origin if exact.rule.centre is None else exact.rule.centre
+        unit = (exact.clip * float(exact.rule.bound or 1.0)) ** 3
+    else:
+        assert isinstance(exact, DocumentTriples)
+        vectors = true.distributions  # type: ignore[union-attr]
+        unit = exact.unit
+    pair = _population(vectors - origin, true.weights).pair
+    strengths = np.asarray(np.linalg.eigvalsh(pair)[-len(true.weights) :], dtype=np.float64)
+    return _whitened(noise * (unit / rows), strengths, rng)
+
+
+def _watched(
+    rounds: Generator[Round, Answers, Any], seen: dict[str, tuple[Accumulator, Release]]
+) -> Generator[Round, Answers, Any]:
+    """The same rounds; keeps what was added up and what was released of it."""
+    asks = next(rounds)
+    while True:
+        answers = yield asks
+        for ask in asks:
+            seen[ask.name] = (ask.accumulator, answers[ask.name])
+        try:
+            asks = rounds.send(answers)
+        except StopIteration as end:
+            return end.value
+
+
+def _population(vectors: FloatArray, weights: FloatArray) -> orthogonal.Moments:
+    """Both moments of components (K, D) without sampling."""
+    pair = np.einsum("k,ka,kb->ab", weights, vectors, vectors, optimize=True)
+    triple = np.einsum("k,ka,kb,kc->abc", weights, vectors, vectors, vectors, optimize=True)
+    return orthogonal.Moments(pair, triple)
+
+
+def _whitened(noise: FloatArray, strengths: FloatArray, rng: np.random.Generator) -> float:
+    """Root mean square of noise (K, K, K) in a plane, whitened by these eigenvalues."""
+    squares = []
+    for _ in range(_TURNS):
+        turn = np.linalg.qr(rng.standard_normal((strengths.size, strengths.size)))[0]
+        squares.append(float(np.mean(np.square(multilinear(noise, turn / np.sqrt(strengths))))))
+    return math.sqrt(float(np.mean(squares)))
