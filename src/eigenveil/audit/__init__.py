@@ -1,5 +1,18 @@
 """Lower bounds on the privacy loss of a mechanism, from its outputs alone."""
 
-from eigenveil.audit.bounds import epsilon_lower_bound, mu_lower_bound
+from eigenveil.audit.bounds import delta_lower_bounds, epsilon_lower_bound, mu_lower_bound
+from eigenveil.audit.cases import all_cases, chosen, mechanisms
+from eigenveil.audit.report import write
+from eigenveil.audit.run import Finding, audit
 
-__all__ = ["epsilon_lower_bound", "mu_lower_bound"]
+__all__ = [
+    "Finding",
+    "all_cases",
+    "audit",
+    "chosen",
+    "delta_lower_bounds",
+    "epsilon_lower_bound",
+    "mechanisms",
+    "mu_lower_bound",
+    "write",
+]

@@ -1,29 +1,33 @@
 """What an adversary provably learns who sees outputs on two neighbouring data sets.
 
-Both bounds are one-sided: a sound mechanism stays under its claim but for the stated chance, and a
+All bounds are one-sided: a sound mechanism stays under its claim but for the stated chance, and a
 broken one is shown broken. Half of the outputs choose the adversary's test, the other half measure
-it, so choosing costs nothing (Clopper & Pearson 1934; Nasr et al. 2023 for the Gaussian form).
+it, so choosing costs nothing (Clopper & Pearson 1934; Nasr et al. 2023 for the Gaussian form). The
+outputs on one data set must be independent of each other; those on the two data sets need not be,
+because the errors of either side are bounded by themselves.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import ndtri
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri
 from scipy.stats import beta
 
-# Thresholds that the choosing half tries.
-_THRESHOLDS = 400
+FloatArray = NDArray[np.float64]
+
+# Thresholds that the choosing half tries, the closer the rarer the event.
+_LEVELS = np.concatenate(
+    [np.geomspace(1e-5, 1e-3, 40, endpoint=False), np.linspace(0.001, 0.999, 400)]
+)
+_LEVELS = np.unique(np.concatenate([_LEVELS, 1.0 - _LEVELS]))
 
 
 def epsilon_lower_bound(
-    first: NDArray[np.float64],
-    second: NDArray[np.float64],
-    *,
-    delta: float,
-    false_alarm: float = 1e-8,
+    first: FloatArray, second: FloatArray, *, delta: float, false_alarm: float = 1e-8
 ) -> float:
     """A lower bound on epsilon at ``delta``, wrong with chance at most ``false_alarm``.
 
@@ -35,71 +39,163 @@ def epsilon_lower_bound(
     delta : float
         Of the claim ``Pr[first in S] <= exp(epsilon) Pr[second in S] + delta``.
     """
-    best = -math.inf
-    # events of both directions, for both roles of the data sets: four candidate families
-    for one, two, sign in (
-        (first, second, 1.0),
-        (first, second, -1.0),
-        (second, first, 1.0),
-        (second, first, -1.0),
-    ):
-        choose_one, measure_one = np.array_split(sign * one, 2)
-        choose_two, measure_two = np.array_split(sign * two, 2)
-        level = false_alarm / 8  # four families, two intervals each
-        threshold, found = 0.0, -math.inf
-        for candidate in _candidates(choose_one, choose_two):
-            bound = _epsilon_of_event(choose_one, choose_two, candidate, delta, level)
-            if bound > found:
-                threshold, found = candidate, bound
-        if found > -math.inf:
-            best = max(best, _epsilon_of_event(measure_one, measure_two, threshold, delta, level))
-    return max(0.0, best)
+    level = false_alarm / 2
+    best, chosen = -math.inf, None
+    for family in _families(first, second):
+        likely, unlikely = family.chances(level)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.where(likely > delta, np.log((likely - delta) / unlikely), -math.inf)
+        place = int(np.argmax(found))
+        if found[place] > best:
+            best, chosen = float(found[place]), family.event(place)
+    if chosen is None:
+        return 0.0
+    likely_here, unlikely_here = chosen.chances(level)
+    if likely_here <= delta:
+        return 0.0
+    return max(0.0, math.log((likely_here - delta) / unlikely_here))
 
 
-def mu_lower_bound(
-    first: NDArray[np.float64], second: NDArray[np.float64], *, false_alarm: float = 1e-8
-) -> float:
+def mu_lower_bound(first: FloatArray, second: FloatArray, *, false_alarm: float = 1e-8) -> float:
     """A lower bound on mu, wrong with chance at most ``false_alarm``.
 
     Any test between neighbours of a mu-GDP mechanism has errors ``alpha, beta`` with
     ``Phi^-1(1 - alpha) - Phi^-1(beta) <= mu``.
     """
-    if np.mean(first) < np.mean(second):
-        first, second = second, first
-    choose_one, measure_one = np.array_split(first, 2)
-    choose_two, measure_two = np.array_split(second, 2)
-    candidates = _candidates(choose_one, choose_two)
-    bounds = [_mu_of_event(choose_one, choose_two, c, false_alarm / 2) for c in candidates]
-    threshold = candidates[int(np.argmax(bounds))]
-    return max(0.0, _mu_of_event(measure_one, measure_two, threshold, false_alarm / 2))
+    level = false_alarm / 2
+    best, chosen = -math.inf, None
+    for family in _families(first, second):
+        likely, unlikely = family.chances(level)
+        found = ndtri(likely) + ndtri(1.0 - unlikely)
+        found = np.where(np.isnan(found), -math.inf, found)
+        place = int(np.argmax(found))
+        if found[place] > best:
+            best, chosen = float(found[place]), family.event(place)
+    if chosen is None:
+        return 0.0
+    likely_here, unlikely_here = chosen.chances(level)
+    bound = float(ndtri(likely_here) + ndtri(1.0 - unlikely_here))
+    return 0.0 if math.isnan(bound) else max(0.0, bound)
 
 
-def _candidates(one: NDArray[np.float64], two: NDArray[np.float64]) -> NDArray[np.float64]:
-    levels = np.linspace(0.001, 0.999, _THRESHOLDS)
-    return np.asarray(np.quantile(np.concatenate([one, two]), levels))
+def delta_lower_bounds(
+    first: FloatArray, second: FloatArray, epsilons: ArrayLike, *, false_alarm: float = 1e-8
+) -> FloatArray:
+    """Lower bounds on delta at each epsilon, any of them wrong with chance at most ``false_alarm``.
+
+    Parameters
+    ----------
+    first, second : arrays of shape (n,)
+        As in :func:`epsilon_lower_bound`.
+    epsilons : array of shape (m,)
+
+    Returns
+    -------
+    array of shape (m,)
+        ``Pr[first in S] - exp(epsilon) Pr[second in S]`` of the best event S, at the least.
+    """
+    wished = np.asarray(epsilons, dtype=np.float64)
+    level = false_alarm / (2 * max(1, wished.size))
+    families = _families(first, second)
+    chances = [family.chances(level) for family in families]
+    bounds = np.zeros(wished.size)
+    for index, epsilon in enumerate(wished):
+        found = [likely - math.exp(epsilon) * unlikely for likely, unlikely in chances]
+        tops = [float(np.max(values)) for values in found]
+        best = int(np.argmax(tops))
+        event = families[best].event(int(np.argmax(found[best])))
+        likely_here, unlikely_here = event.chances(level)
+        bounds[index] = max(0.0, likely_here - math.exp(epsilon) * unlikely_here)
+    return bounds
 
 
-def _epsilon_of_event(
-    one: NDArray[np.float64], two: NDArray[np.float64], threshold: float, delta: float, level: float
-) -> float:
-    likely = _at_least(int(np.count_nonzero(one >= threshold)), one.size, level)
-    unlikely = _at_most(int(np.count_nonzero(two >= threshold)), two.size, level)
-    return math.log((likely - delta) / unlikely) if likely > delta else -math.inf
+def chance_bounds(hits: int, trials: int, *, false_alarm: float) -> tuple[float, float]:
+    """Clopper-Pearson bounds of a chance, together wrong with chance at most ``false_alarm``."""
+    return (
+        float(_at_least(np.array(hits), trials, false_alarm / 2)),
+        float(_at_most(np.array(hits), trials, false_alarm / 2)),
+    )
 
 
-def _mu_of_event(
-    one: NDArray[np.float64], two: NDArray[np.float64], threshold: float, level: float
-) -> float:
-    missed = _at_most(int(np.count_nonzero(one < threshold)), one.size, level)
-    alarm = _at_most(int(np.count_nonzero(two >= threshold)), two.size, level)
-    return float(ndtri(1.0 - alarm) - ndtri(missed))
+def least_trials(mu: float, *, false_alarm: float) -> int:
+    """Outputs a data set below which even this mu could not be told from 0.
+
+    Half of them measure the test with equal errors ``Phi(-mu/2)``, each of which the interval
+    makes larger by ``ndtri(1 - false_alarm / 2)`` deviations.
+    """
+    error = float(ndtr(-mu / 2))
+    away = float(ndtri(1.0 - false_alarm / 2))
+    return 2 * math.ceil(away**2 * error * (1.0 - error) / (0.5 - error) ** 2)
 
 
-def _at_least(hits: int, trials: int, level: float) -> float:
-    """Clopper-Pearson lower bound of a chance."""
-    return 0.0 if hits == 0 else float(beta.ppf(level, hits, trials - hits + 1))
+class _Event(NamedTuple):
+    """Outputs of either data set in the measuring half, and how many of them are in an event."""
+
+    likely: int
+    unlikely: int
+    sizes: tuple[int, int]
+
+    def chances(self, level: float) -> tuple[float, float]:
+        return (
+            float(_at_least(np.array(self.likely), self.sizes[0], level)),
+            float(_at_most(np.array(self.unlikely), self.sizes[1], level)),
+        )
 
 
-def _at_most(hits: int, trials: int, level: float) -> float:
-    """Clopper-Pearson upper bound of a chance."""
-    return 1.0 if hits == trials else float(beta.ppf(1.0 - level, hits + 1, trials - hits))
+class _Family(NamedTuple):
+    """Events "the statistic is at least a threshold", for one of the data sets against the other.
+
+    The choosing halves are sorted.
+    """
+
+    choose: tuple[FloatArray, FloatArray]
+    measure: tuple[FloatArray, FloatArray]
+    thresholds: FloatArray
+
+    def chances(self, level: float) -> tuple[FloatArray, FloatArray]:
+        """Of the choosing half: at least so likely, at most so likely, for each threshold."""
+        one, two = self.choose
+        hits = one.size - np.searchsorted(one, self.thresholds, side="left")
+        alarms = two.size - np.searchsorted(two, self.thresholds, side="left")
+        return _at_least(hits, one.size, level), _at_most(alarms, two.size, level)
+
+    def event(self, place: int) -> _Event:
+        """The event of one threshold, as the measuring half sees it."""
+        one, two = self.measure
+        threshold = self.thresholds[place]
+        return _Event(
+            int(np.count_nonzero(one >= threshold)),
+            int(np.count_nonzero(two >= threshold)),
+            (one.size, two.size),
+        )
+
+
+def _families(first: FloatArray, second: FloatArray) -> list[_Family]:
+    """Large and small values, for both roles of the data sets: four families of events."""
+    families = []
+    for one, two in ((first, second), (second, first)):
+        for sign in (1.0, -1.0):
+            choose_one, measure_one = np.array_split(sign * np.asarray(one), 2)
+            choose_two, measure_two = np.array_split(sign * np.asarray(two), 2)
+            pooled = np.sort(np.concatenate([choose_one, choose_two]))
+            places = np.minimum((_LEVELS * pooled.size).astype(np.intp), pooled.size - 1)
+            families.append(
+                _Family(
+                    (np.sort(choose_one), np.sort(choose_two)),
+                    (measure_one, measure_two),
+                    np.unique(pooled[places]),
+                )
+            )
+    return families
+
+
+def _at_least(hits: NDArray[np.int64], trials: int, level: float) -> FloatArray:
+    """Clopper-Pearson lower bounds of chances."""
+    some = np.maximum(hits, 1)
+    return np.asarray(np.where(hits == 0, 0.0, beta.ppf(level, some, trials - some + 1)))
+
+
+def _at_most(hits: NDArray[np.int64], trials: int, level: float) -> FloatArray:
+    """Clopper-Pearson upper bounds of chances."""
+    some = np.minimum(hits, trials - 1)
+    return np.asarray(np.where(hits == trials, 1.0, beta.ppf(1.0 - level, some + 1, trials - some)))

@@ -11,11 +11,13 @@ import typer
 
 from eigenveil.cli import study_run
 from eigenveil.cli.aggregator import aggregator_app
+from eigenveil.cli.audit import audit
 from eigenveil.cli.certify import certify
 from eigenveil.cli.fit import fit
 from eigenveil.cli.flare import flare_app
 from eigenveil.cli.ledger import ledger_app
 from eigenveil.cli.plan import plan
+from eigenveil.cli.reproduce import reproduce
 from eigenveil.cli.show import show
 from eigenveil.cli.simulate_tree import simulate_tree
 from eigenveil.cli.site import site_app
@@ -44,7 +46,7 @@ def _options(
         raise typer.Exit
 
 
-for _command in (fit, transform, show, certify, plan, watch, simulate_tree):
+for _command in (fit, transform, show, certify, plan, watch, simulate_tree, reproduce, audit):
     app.command()(_command)
 for _of_study in (study_run.run, study_run.status, study_run.abort):
     study_app.command()(_of_study)

@@ -1,0 +1,316 @@
+"""Running audits: outputs from several processes, bounds, and a verdict on each claim."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+
+import numpy as np
+
+from eigenveil.audit.bounds import (
+    chance_bounds,
+    delta_lower_bounds,
+    epsilon_lower_bound,
+    least_trials,
+    mu_lower_bound,
+)
+from eigenveil.audit.case import Case, FloatArray, Randomness, Samples, joined
+from eigenveil.audit.cases import all_cases
+from eigenveil.errors import PrivacyError
+from eigenveil.privacy.gaussian import delta_of_mu, epsilon_of_mu
+
+TRIALS, CONFIDENCE = 100_000, 0.999
+# Of a case that draws a part of the trials, no fewer than so many.
+_FEWEST = 1_000
+_POINTS = 25  # of the curve of delta against epsilon
+_CHUNK = 5_000
+# Environment that keeps linear algebra to one thread in a worker.
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+Progress = Callable[[int, int], None]
+"""Called with the outputs that are drawn so far, and all of them (trials of all cases)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WitnessFound:
+    """How often the witness event happened on either data set.
+
+    Attributes
+    ----------
+    hits, forbidden : int
+        On the first data set, and on the second, where it cannot happen.
+    low, high : float
+        Clopper-Pearson bounds of its chance on the first.
+    """
+
+    hits: int
+    forbidden: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What one audit found.
+
+    Attributes
+    ----------
+    case : Case
+    trials : int
+        Outputs on each of the two data sets.
+    false_alarm : float
+        All bounds of this case together are wrong with at most this chance.
+    mu : float or None
+        Lower bound, of Gaussian claims.
+    epsilon : float
+        Lower bound at the claim's delta: the larger of that from events, and of Gaussian noise that
+        which follows from ``mu``.
+    epsilons, deltas, claimed : arrays
+        Lower bounds of delta at these epsilons, and what the claim allows.
+    broken : tuple of str
+        Which parts of the claim a bound exceeds: "mu", "epsilon", "delta".
+    witness : WitnessFound or None
+    seconds : float
+        Of processor time, to draw the outputs.
+    """
+
+    case: Case
+    trials: int
+    false_alarm: float
+    mu: float | None
+    epsilon: float
+    epsilons: FloatArray
+    deltas: FloatArray
+    claimed: FloatArray
+    broken: tuple[str, ...]
+    witness: WitnessFound | None
+    seconds: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether every bound is under the claim."""
+        return not self.broken
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        if self.holds:
+            return "under its claim"
+        return f"CLAIM BROKEN ({', '.join(self.broken)})"
+
+    @property
+    def tightness(self) -> float:
+        """Bound over claim: of mu where the claim is Gaussian, else of epsilon."""
+        if self.mu is not None and self.case.claim.mu is not None:
+            return self.mu / self.case.claim.mu
+        return self.epsilon / self.case.claim.epsilon
+
+
+def judge(case: Case, samples: Samples, *, false_alarm: float, seconds: float = 0.0) -> Finding:
+    """Bounds from samples, and whether the claim stands; wrong with at most ``false_alarm``.
+
+    The chance is divided equally among the bounds on mu (of Gaussian claims), on epsilon, on the
+    curve of delta, and on the witness event.
+    """
+    claim = case.claim
+    parts = 2 + (claim.mu is not None) + (case.witness is not None)
+    level = false_alarm / parts
+    mu = None
+    epsilon = epsilon_lower_bound(*samples, delta=claim.delta, false_alarm=level)
+    epsilons = _grid(case)
+    deltas = delta_lower_bounds(*samples, epsilons, false_alarm=level)
+    if claim.mu is not None:
+        mu = mu_lower_bound(*samples, false_alarm=level)
+        epsilon = max(epsilon, epsilon_of_mu(mu, claim.delta))
+        deltas = np.maximum(deltas, [delta_of_mu(mu, float(e)) for e in epsilons])
+    claimed = claim.curve(epsilons)
+    broken = []
+    if mu is not None and claim.mu is not None and mu > claim.mu:
+        broken.append("mu")
+    if epsilon > claim.epsilon:
+        broken.append("epsilon")
+    if np.any(deltas > claimed * (1.0 + 1e-12)):
+        broken.append("delta")
+    return Finding(
+        case=case,
+        trials=samples.first.size,
+        false_alarm=false_alarm,
+        mu=mu,
+        epsilon=epsilon,
+        epsilons=epsilons,
+        deltas=deltas,
+        claimed=claimed,
+        broken=tuple(broken),
+        witness=_witness(case, samples, level),
+        seconds=seconds,
+    )
+
+
+def _grid(case: Case) -> FloatArray:
+    """Epsilons of the curve: evenly to twice the claim, which is one of them."""
+    return np.linspace(0.0, 2.0 * case.claim.epsilon, _POINTS)
+
+
+def _witness(case: Case, samples: Samples, level: float) -> WitnessFound | None:
+    if case.witness is None:
+        return None
+    hits = int(np.count_nonzero(samples.first < case.witness.below - 1e-9))
+    forbidden = int(np.count_nonzero(samples.second < case.witness.below - 1e-9))
+    low, high = chance_bounds(hits, samples.first.size, false_alarm=level)
+    return WitnessFound(hits=hits, forbidden=forbidden, low=low, high=high)
+
+
+def audit(
+    cases: Sequence[Case],
+    *,
+    trials: int = TRIALS,
+    confidence: float = CONFIDENCE,
+    jobs: int = 1,
+    seed: int | None = None,
+    progress: Progress | None = None,
+) -> list[Finding]:
+    """Audit cases; all bounds of all of them hold together with the stated confidence.
+
+    Parameters
+    ----------
+    cases : sequence of Case
+    trials : int
+        Outputs on each data set; a case may draw a part of them (its ``share``).
+    confidence : float
+        In (0.5, 1). What is left of 1 is divided equally among the cases (Bonferroni).
+    jobs : int
+        Processes, 1 or more; with 1 all is done in this one.
+    seed : int or None
+        For outputs that can be drawn again. Without one this package's noise is from the operating
+        system, as in a real run.
+    progress : callable or None
+        ``progress(done, total)``.
+
+    Raises
+    ------
+    PrivacyError
+        ``bad-confidence``, ``too-few-trials``.
+    """
+    _check(trials, confidence, jobs)
+    if not cases:
+        return []
+    false_alarm = (1.0 - confidence) / len(cases)
+    _check_enough(cases, trials, false_alarm)
+    drawn: dict[str, list[tuple[int, Samples, float]]] = {case.name: [] for case in cases}
+    tasks = [
+        (case.name, start, min(_CHUNK, trials_of(case, trials) - start), seed)
+        for case in cases
+        for start in range(0, trials_of(case, trials), _CHUNK)
+    ]
+    total = sum(count for _, _, count, _ in tasks)
+    done = 0
+    for name, start, samples, seconds in _run(tasks, cases, jobs):
+        drawn[name].append((start, samples, seconds))
+        done += samples.first.size
+        if progress is not None:
+            progress(done, total)
+    findings = []
+    for case in cases:
+        parts = sorted(drawn[case.name], key=lambda part: part[0])
+        findings.append(
+            judge(
+                case,
+                joined([samples for _, samples, _ in parts]),
+                false_alarm=false_alarm,
+                seconds=math.fsum(seconds for _, _, seconds in parts),
+            )
+        )
+    return findings
+
+
+def trials_of(case: Case, trials: int) -> int:
+    """Outputs that a case draws on each data set, where so many are asked for."""
+    return min(trials, max(_FEWEST, round(trials * case.share)))
+
+
+_Task = tuple[str, int, int, int | None]
+_Part = tuple[str, int, Samples, float]
+
+
+def _run(tasks: Sequence[_Task], cases: Sequence[Case], jobs: int) -> Iterator[_Part]:
+    registered = all(all_cases().get(case.name) is case for case in cases)
+    if jobs == 1 or len(tasks) == 1 or not registered:  # a case of one's own is not sent
+        own = {case.name: case for case in cases}
+        for task in tasks:
+            yield _draw(own[task[0]], task)
+        return
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context) as pool:
+            # the slow cases are spread over the run by the order of their names' hashes
+            order = sorted(tasks, key=lambda task: zlib.crc32(f"{task[0]} {task[1]}".encode()))
+            waiting = [pool.submit(_drawn_by_name, task) for task in order]
+            try:
+                for future in as_completed(waiting):
+                    yield future.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _drawn_by_name(task: _Task) -> _Part:
+    return _draw(all_cases()[task[0]], task)
+
+
+def _draw(case: Case, task: _Task) -> _Part:
+    name, start, count, seed = task
+    entropy = None
+    if seed is not None:  # the same outputs whatever else is audited, and in whatever order
+        entropy = np.random.SeedSequence([seed, zlib.crc32(name.encode()), start])
+    begun = time.process_time()
+    samples = case.sample(count, Randomness(entropy))
+    return name, start, samples, time.process_time() - begun
+
+
+def _check(trials: int, confidence: float, jobs: int) -> None:
+    if not 0.5 < confidence < 1.0:
+        raise PrivacyError(
+            f"confidence = {confidence!r} is not between 0.5 and 1.",
+            hint="Give 0.999 for bounds of which all hold but for one chance in a thousand.",
+            code="bad-confidence",
+        )
+    if jobs < 1:
+        raise PrivacyError(
+            f"jobs = {jobs} is no number of processes.", hint="Give 1 or more.", code="bad-jobs"
+        )
+    if trials < 1:
+        raise PrivacyError(
+            f"trials = {trials} says nothing.",
+            hint=f"Give {TRIALS}, which takes some minutes for all mechanisms.",
+            code="too-few-trials",
+        )
+
+
+def _check_enough(cases: Sequence[Case], trials: int, false_alarm: float) -> None:
+    """Refuse so few trials that not even a loss of twice the claim could be seen at all."""
+    for case in cases:
+        loss = case.claim.mu if case.claim.mu is not None else case.claim.epsilon
+        needed = least_trials(min(2.0 * loss, 3.0), false_alarm=false_alarm / 4)
+        drawn = trials_of(case, trials)
+        if drawn < needed:
+            enough = needed if needed <= _FEWEST else math.ceil(needed / case.share)
+            raise PrivacyError(
+                f"{case.name}: {drawn} trials could not show even twice the claimed loss of "
+                f"{loss:.3g}.",
+                hint=f"Give at least --trials {enough}; {TRIALS} is usual.",
+                code="too-few-trials",
+            )

@@ -1,0 +1,191 @@
+"""Worst-case neighbours of every release of this package: each statistic with each noise.
+
+Rows are longer than their bound, so that preparation must shorten them, and the row that differs
+moves the sum as far as it can.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from eigenveil.audit.case import Case
+from eigenveil.audit.releases import Attack, Make, Rows
+from eigenveil.moments.accumulators import (
+    Accumulator,
+    ComponentEnergy,
+    NormHistogram,
+    RowSum,
+    SecondMoment,
+    Sketch,
+)
+from eigenveil.moments.document_sums import DocumentNorms, DocumentPairs, DocumentSketch
+from eigenveil.moments.document_triples import DocumentTriples
+from eigenveil.moments.rows import RowRule
+from eigenveil.moments.tensors import ThirdMoment
+from eigenveil.privacy.guarantee import Adjacency
+from eigenveil.privacy.releases import NoiseKind
+
+FEATURES = 2
+RULE = RowRule(bound=1.0)
+# Longer than the bound, orthogonal to each other.
+U, V = np.array([3.0, 3.0]), np.array([3.0, -3.0])
+AXIS, OTHER_AXIS = np.array([5.0, 0.0]), np.array([0.0, 5.0])
+LONGER = np.array([30.0, 30.0])  # in another bin of norms
+# Documents: one word repeated, the other repeated, and both.
+ONE_WORD, OTHER_WORD, BOTH = np.array([4.0, 0.0]), np.array([0.0, 7.0]), np.array([3.0, 3.0])
+
+
+def second_moment() -> Accumulator:
+    """The second moment of rows."""
+    return SecondMoment(RULE, features=FEATURES)
+
+
+def row_sum() -> Accumulator:
+    """The rows' sum, and a quarter of their count."""
+    return RowSum(RULE, features=FEATURES, count_weight=0.25)
+
+
+def histogram() -> Accumulator:
+    """The histogram of norms, with the count."""
+    return NormHistogram(None, precision="double", with_count=True)
+
+
+def public_count_histogram() -> Accumulator:
+    """The histogram of norms alone."""
+    return NormHistogram(None, precision="double", with_count=False)
+
+
+def sketch() -> Accumulator:
+    """The one-pass sketch."""
+    return Sketch(RULE, np.eye(FEATURES), clip=1.0)
+
+
+def energy() -> Accumulator:
+    """Squares along a released direction, the rest, and a quarter of the count."""
+    return ComponentEnergy(RULE, np.eye(FEATURES)[:1], count_weight=0.25)
+
+
+def third_moment() -> Accumulator:
+    """The third moment of rows around spherical components."""
+    return ThirdMoment(RULE, np.eye(FEATURES), clip=1.0, variance=0.05)
+
+
+def pairs() -> Accumulator:
+    """Pairs of words of documents."""
+    return DocumentPairs(FEATURES)
+
+
+def clipped_pairs() -> Accumulator:
+    """The same, every document's shortened to a quarter."""
+    return DocumentPairs(FEATURES, clip=0.25)
+
+
+def document_sketch() -> Accumulator:
+    """Pairs of words seen through a public matrix."""
+    return DocumentSketch(FEATURES, 2)
+
+
+def triples() -> Accumulator:
+    """Triples of words seen through a basis."""
+    return DocumentTriples(np.eye(FEATURES))
+
+
+def clipped_triples() -> Accumulator:
+    """The same, every document's shortened to a quarter."""
+    return DocumentTriples(np.eye(FEATURES), clip=0.25)
+
+
+def opposite_triples() -> Accumulator:
+    """Triples of words whose rows are opposite: as far from each other as any."""
+    return DocumentTriples(np.array([[1.0], [-1.0]]) / np.sqrt(2.0))
+
+
+def norms_of_documents() -> Accumulator:
+    """The histogram of what documents contribute."""
+    return DocumentNorms(DocumentPairs(FEATURES), with_count=True)
+
+
+# Part of the trials for noise that is slow to draw.
+_SHARES: dict[NoiseKind, float] = {"wishart": 0.5, "vector": 0.5, "bingham": 0.25}
+_ADD: Adjacency = "add-remove"
+_REPLACE: Adjacency = "replace-one"
+_WITH_U, _WITHOUT, _V_AGAIN = [V, U], [V], [V, V]
+_ONE, _OTHER = [BOTH, ONE_WORD], [BOTH, OTHER_WORD]
+# mechanism, what tells it from others of the same name, sum, noise, adjacency, neighbours
+_Line = tuple[str, str, Make, NoiseKind, Adjacency, Rows, Rows]
+_LINES: list[_Line] = [
+    ("second-moment", "", second_moment, "gaussian", _ADD, _WITH_U, _WITHOUT),
+    ("second-moment", "", second_moment, "gaussian", _REPLACE, _WITH_U, _V_AGAIN),
+    ("second-moment", "", second_moment, "wishart", _ADD, _WITH_U, _WITHOUT),
+    ("second-moment", "", second_moment, "wishart", _REPLACE, _WITH_U, _V_AGAIN),
+    ("second-moment", "", second_moment, "vector", _ADD, _WITH_U, _WITHOUT),
+    ("second-moment", "", second_moment, "vector", _REPLACE, _WITH_U, _V_AGAIN),
+    ("row-sum", "", row_sum, "gaussian", _ADD, _WITH_U, _WITHOUT),
+    ("row-sum", "", row_sum, "gaussian", _REPLACE, _WITH_U, [V, -U]),
+    ("row-sum", "", row_sum, "vector", _ADD, _WITH_U, _WITHOUT),
+    ("sketch", "", sketch, "gaussian", _ADD, _WITH_U, _WITHOUT),
+    ("sketch", "", sketch, "vector", _ADD, _WITH_U, _WITHOUT),
+    ("norm-histogram", "", histogram, "gaussian", _ADD, _WITH_U, _WITHOUT),
+    ("norm-histogram", "", histogram, "laplace", _ADD, _WITH_U, _WITHOUT),
+    ("norm-histogram", "", public_count_histogram, "gaussian", _REPLACE, _WITH_U, [V, LONGER]),
+    ("norm-histogram", "documents", norms_of_documents, "gaussian", _ADD, _ONE, [BOTH]),
+    ("component-energy", "", energy, "gaussian", _ADD, [V, AXIS], [V]),
+    ("component-energy", "", energy, "laplace", _ADD, [V, AXIS], [V]),
+    ("component-energy", "", energy, "gaussian", _REPLACE, [V, AXIS], [V, OTHER_AXIS]),
+    ("component-energy", "", energy, "laplace", _REPLACE, [V, AXIS], [V, OTHER_AXIS]),
+    ("third-moment", "", third_moment, "gaussian", _ADD, _WITH_U, _WITHOUT),
+    ("third-moment", "", third_moment, "gaussian", _REPLACE, _WITH_U, [V, -U]),
+    ("third-moment", "", third_moment, "vector", _ADD, _WITH_U, _WITHOUT),
+    ("document-pairs", "", pairs, "gaussian", _REPLACE, _ONE, _OTHER),
+    ("document-pairs", "clipped", clipped_pairs, "gaussian", _ADD, _ONE, [BOTH]),
+    ("document-pairs", "", pairs, "wishart", _ADD, _ONE, [BOTH]),
+    ("document-pairs", "", pairs, "vector", _ADD, _ONE, [BOTH]),
+    ("document-sketch", "", document_sketch, "gaussian", _ADD, _ONE, [BOTH]),
+    ("document-sketch", "", document_sketch, "vector", _ADD, _ONE, [BOTH]),
+    ("document-triples", "clipped", clipped_triples, "gaussian", _ADD, _ONE, [BOTH]),
+    ("document-triples", "opposite", opposite_triples, "gaussian", _REPLACE, _ONE, _OTHER),
+    ("document-triples", "", triples, "vector", _ADD, _ONE, [BOTH]),
+    ("bingham-vectors", "", second_moment, "bingham", _ADD, [U], []),
+    ("bingham-vectors", "", second_moment, "bingham", _REPLACE, [U], [V]),
+]
+
+
+def _attack(line: _Line) -> Attack:
+    _, _, make, kind, adjacency, rows, other = line
+    return Attack(make, kind, adjacency, rows, other)
+
+
+def _name(line: _Line) -> str:
+    mechanism, which, _, kind, adjacency, _, _ = line
+    return "-".join(part for part in (mechanism, which, kind, adjacency) if part)
+
+
+# Attacks by the names of their cases.
+ATTACKS: dict[str, Attack] = {_name(line): _attack(line) for line in _LINES}
+
+
+def sound_cases() -> list[Case]:
+    """A case for each attack."""
+    return [_case(line, ATTACKS[_name(line)]) for line in _LINES]
+
+
+def _case(line: _Line, attack: Attack) -> Case:
+    mechanism, which, _, kind, adjacency, _, _ = line
+    at_once = kind in ("gaussian", "laplace")
+    record = attack.record()
+    return Case(
+        name=_name(line),
+        mechanism=mechanism,
+        title=f"{mechanism}{' (' + which + ')' if which else ''}, {kind}",
+        group="sound",
+        adjacency=adjacency,
+        test=attack.test,
+        sampling="release_vectors on each data set"
+        if kind == "bingham"
+        else "release_sum on the grid"
+        + ("" if at_once and attack.make().layout in ("vector", "matrix") else ", one by one"),
+        claim=attack.claim(),
+        sample=attack.sample,
+        share=_SHARES.get(kind, 1.0),
+        covers=(f"{record.statistic}/{kind}",),
+    )

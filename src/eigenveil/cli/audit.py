@@ -1,0 +1,190 @@
+"""``eigenveil audit``: lower bounds on what mechanisms leak, beside what is claimed of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from eigenveil.cli import options
+from eigenveil.cli.report import console
+from eigenveil.cli.results import new_folder
+from eigenveil.errors import OutputError
+
+if TYPE_CHECKING:
+    from eigenveil.audit.run import Finding
+    from eigenveil.audit.run import Progress as AuditProgress
+
+_LIST = "list"
+_BROKEN = 8
+
+
+def audit(
+    mechanisms: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MECHANISM]...",
+            help="Mechanisms or single audits by name; sound, published or all; or list.",
+        ),
+    ] = None,
+    trials: Annotated[
+        int, typer.Option(help="Outputs on each data set; slow mechanisms draw a part of them.")
+    ] = 100_000,
+    confidence: Annotated[
+        float, typer.Option(help="With which all bounds of the table hold together.")
+    ] = 0.999,
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes; by default one for each core.")
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="The same outputs again; without it noise is that of a real run."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for table and figure; it must not exist.")
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Attack mechanisms on worst-case neighbours and compare with what is claimed of them.
+
+    Prints a lower bound on the privacy loss, with the stated confidence. A bound above its claim
+    refutes the claim (status 8 where it is this package's own); one below proves nothing.
+    """
+    words = mechanisms or [_LIST]
+    if _LIST in words:
+        _print_list(json=json, quiet=quiet)
+        return
+
+    from eigenveil.audit import run
+    from eigenveil.audit.cases import chosen
+    from eigenveil.audit.report import as_values, write_findings
+
+    cases = chosen(words)
+    if seed is not None and seed < 0:
+        raise options.WrongOption(f"--seed {seed} is below 0.", hint="Give 0 or more.")
+    _check_out(out)
+    with _progress(quiet=quiet or json) as progress:
+        findings = run.audit(
+            cases,
+            trials=trials,
+            confidence=confidence,
+            jobs=os.cpu_count() or 1 if jobs is None else jobs,
+            seed=seed,
+            progress=progress,
+        )
+    if out is not None:
+        with new_folder(out) as folder:
+            write_findings(findings, folder, confidence=confidence)
+    if json:
+        options.print_json(
+            {
+                "confidence": confidence,
+                "audits": [as_values(finding) for finding in findings],
+                "out": None if out is None else str(out),
+            }
+        )
+    else:
+        _print(findings, console(quiet=quiet), confidence=confidence, out=out)
+    if any(f.case.group == "sound" and not f.holds for f in findings):
+        raise typer.Exit(_BROKEN)
+
+
+def _check_out(out: Path | None) -> None:
+    """Before minutes are spent."""
+    if out is None:
+        return
+    if out.exists():
+        raise OutputError(f"{out} exists.", hint="Choose another --out.", code="output-exists")
+    if not out.absolute().parent.is_dir():
+        raise OutputError(
+            f"{out.absolute().parent} is not a folder.", hint="Make it first, or choose another."
+        )
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[AuditProgress | None]:
+    """A bar on a terminal, nothing elsewhere."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("outputs", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _print_list(*, json: bool, quiet: bool) -> None:
+    from eigenveil.audit.cases import mechanisms
+
+    if json:
+        options.print_json(
+            {
+                name: [
+                    {
+                        "name": case.name,
+                        "title": case.title,
+                        "group": case.group,
+                        "adjacency": case.adjacency,
+                        "view": case.view,
+                        "test": case.test,
+                    }
+                    for case in cases
+                ]
+                for name, cases in mechanisms().items()
+            }
+        )
+        return
+    table = Table(title="mechanisms, and the audits of each")
+    for name in ("mechanism", "audit", "adjacency", "view"):
+        table.add_column(name, overflow="fold")
+    for name, cases in mechanisms().items():
+        for index, case in enumerate(cases):
+            table.add_row("" if index else name, case.name, case.adjacency, case.view)
+        table.add_section()
+    console(quiet=quiet).print(table)
+
+
+def _print(
+    findings: Sequence[Finding], screen: Console, *, confidence: float, out: Path | None
+) -> None:
+    from eigenveil.audit.report import bound_text, claim_text, summary, witness_text
+
+    table = Table(title=f"lower bounds, all together at confidence {confidence:g}")
+    for name in ("audit", "claim", "at least", "ratio", "verdict"):
+        table.add_column(name, justify="right" if name == "ratio" else "left", overflow="fold")
+    for finding in findings:
+        verdict = finding.verdict
+        table.add_row(
+            finding.case.name,
+            claim_text(finding),
+            bound_text(finding),
+            f"{finding.tightness:.2f}",
+            verdict if finding.holds else f"[red]{verdict}[/red]",
+        )
+    screen.print(table)
+    for finding in findings:
+        if (text := witness_text(finding)) is not None:
+            screen.print(f"{finding.case.name}: {text}")
+    if len(findings) == 1:
+        case = findings[0].case
+        screen.print(f"neighbours: {case.adjacency}; adversary: {case.view}.")
+        screen.print(f"test: {case.test}.")
+        screen.print(f"outputs: {findings[0].trials:,} on each data set, by {case.sampling}.")
+        screen.print(f"claim: {case.claim.whence}.")
+    screen.print(summary(findings, confidence=confidence))
+    if out is not None:
+        screen.print(f"written to {out}: the table (audit.csv, .json, .md) and the figure.")

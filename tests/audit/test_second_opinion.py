@@ -1,0 +1,45 @@
+"""Our bounds beside those of another auditor, jax-privacy's, on the same statistics."""
+
+import numpy as np
+import pytest
+
+from eigenveil.audit import epsilon_lower_bound
+from eigenveil.audit.case import Randomness
+from eigenveil.audit.sound import ATTACKS
+
+pytest.importorskip("jax_privacy", reason="jax-privacy, of the development extras, is not there")
+from jax_privacy.auditing import CanaryScoreAuditor, Split
+
+N, FALSE_ALARM = 20_000, 1e-8
+
+
+def second_opinion(first, second, delta):
+    """Its Clopper-Pearson bound, the threshold chosen on half of the outputs as ours is."""
+    return CanaryScoreAuditor(first, second).epsilon_clopper_pearson(
+        FALSE_ALARM, delta, one_sided=False, threshold_strategy=Split(seed=1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "delta"),
+    [
+        ("row-sum-gaussian-add-remove", 0.01),
+        ("sketch-gaussian-add-remove", 0.1),
+        ("component-energy-laplace-add-remove", 0.0),
+        ("component-energy-laplace-replace-one", 0.0),
+    ],
+)
+def test_both_auditors_agree_on_sound_mechanisms(name, delta):
+    attack = ATTACKS[name]
+    samples = attack.sample(N, Randomness())
+    ours = epsilon_lower_bound(*samples, delta=delta, false_alarm=FALSE_ALARM)
+    theirs = second_opinion(*samples, delta)
+    assert max(ours, theirs) <= attack.claim().epsilon or delta != attack.claim().delta
+    assert ours == pytest.approx(theirs, abs=0.35)  # other halves of the outputs are measured
+
+
+def test_both_auditors_catch_halved_noise():
+    rng = np.random.default_rng()
+    first, second = rng.laplace(1, 0.5, N), rng.laplace(0, 0.5, N)
+    assert epsilon_lower_bound(first, second, delta=0.0, false_alarm=FALSE_ALARM) > 1.0
+    assert second_opinion(first, second, 0.0) > 1.0
