@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from eigenveil.errors import DataError
 from eigenveil.experiments.experiment import Experiment, Settings
 from eigenveil.experiments.numbers import Measured, Numbers
 from eigenveil.experiments.paper003 import FIG1, FIG2, energy_against_epsilon, row_counts
@@ -30,6 +31,7 @@ from eigenveil.experiments.paper003_table import PAPER, TABLE1, split_sizes, two
 from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.linalg.threads import single_threaded_blas
 from eigenveil.noise import bingham
+from eigenveil.published.power import rounds
 from statistics_tools import FALSE_ALARM, REJECTED
 
 TOY = Settings(scale="toy")
@@ -275,3 +277,14 @@ def test_ratios_are_taken_where_both_reach_the_level():
     assert cost.verdict == "does not hold"
     late = made(a=(8, 8, 9), b=(7, 8, 8))
     assert epsilon_ratios("x", late, panels, ("a", "b"), "times").verdict == "not tested"
+
+
+def test_singular_values_that_are_all_but_equal_do_not_stop_the_power_method():
+    X = np.eye(6)[np.arange(600) % 6]
+    X[0] *= 1 - 1e-4
+    problem = Problem(X, 5)
+    with pytest.raises(DataError, match="too close"):
+        rounds(problem.moment, 5)
+    rng = np.random.default_rng(1)
+    for series in ("private-power", "private-power-pure"):
+        assert subspace(series, problem, epsilon=1.0, delta=0.01, rng=rng).shape == (5, 6)

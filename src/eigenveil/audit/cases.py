@@ -56,7 +56,7 @@ def chosen(words: Sequence[str]) -> list[Case]:
         elif word in cases:
             found = [cases[word]]
         else:
-            raise _unknown(word, [*families, *cases, *GROUPS, EVERYTHING])
+            raise _unknown(word, list(dict.fromkeys([*families, *cases, *GROUPS, EVERYTHING])))
         taken.update((case.name, case) for case in found)
     return list(taken.values())
 

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil import PrivatePCA
-from eigenveil.errors import PrivacyError
+from eigenveil.errors import DataError, PrivacyError
 from eigenveil.experiments.data import Source, find, load, unit_rows
 from eigenveil.experiments.data import title_of as title_of_source
 from eigenveil.experiments.experiment import Settings
 from eigenveil.linalg.eigen import leading_eigenpairs, orthonormal_basis
 from eigenveil.published import analyze_gauss, ppca, private_power, wishart_sn
 from eigenveil.published.moments import second_moment
+from eigenveil.published.power import rounds
 
 FloatArray = NDArray[np.float64]
 
@@ -26,6 +27,10 @@ DATA = ("synthetic", "covtype", "mnist")
 COMPONENTS: Mapping[str, int] = {"synthetic": 10, "covtype": 10, "mnist": 50}
 ROWS: Mapping[str, int] = {"synthetic": 60_000, "covtype": 20_000, "mnist": 10_000}
 DELTA: Mapping[str, float] = {"synthetic": 0.1, "covtype": 0.02, "mnist": 0.02}
+
+MOST_ROUNDS = 2000
+"""Of the private power method: beyond it the text's number grows without end where two singular
+values happen to be equal."""
 
 STRICT_DELTA = 1e-6
 APPROXIMATE = ("analyze-gauss", "private-power", "eigenveil", "eigenveil-all", "eigenveil-strict")
@@ -179,9 +184,9 @@ def subspace(
         case "analyze-gauss":
             return analyze_gauss(problem.moment, delta=delta, **promised).components
         case "private-power":
-            return private_power(problem.moment, delta=delta, **promised).components
+            return _power(problem, delta=delta, **promised)
         case "private-power-pure":
-            return private_power(problem.moment, delta=0.0, **promised).components
+            return _power(problem, delta=0.0, **promised)
         case "wishart-sn":
             return wishart_sn(problem.moment, **promised).components
         case "ppca":
@@ -223,3 +228,18 @@ _SOUND: dict[str, dict[str, Any]] = {
     "eigenveil-all": {"center": True, "budget_split": None},
     "eigenveil-strict": {"delta": STRICT_DELTA},
 }
+
+
+def _power(problem: Problem, *, delta: float, n_components: int, **promised: Any) -> FloatArray:
+    """The private power method with the text's number of rounds, ``MOST_ROUNDS`` at most."""
+    try:
+        wanted = rounds(problem.moment, n_components)
+    except DataError:  # the singular values are all but equal
+        wanted = MOST_ROUNDS
+    return private_power(
+        problem.moment,
+        n_components=n_components,
+        delta=delta,
+        n_iter=min(wanted, MOST_ROUNDS),
+        **promised,
+    ).components

@@ -154,9 +154,9 @@ def read_runs(path: Path) -> Numbers:
             ),
         )
         columns = [table.column(name).to_pylist() for name in (*types, "run")]
-    except (OSError, KeyError, pa.ArrowException) as error:
+    except (OSError, KeyError, pa.ArrowException):
         raise OutputError(
-            f"{path} has no numbers of an earlier run ({error}).",
+            f"{path} has no numbers of an earlier run.",
             hint="Measure first: the same command without --redraw.",
             code="no-numbers",
         ) from None
