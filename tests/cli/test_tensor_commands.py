@@ -513,8 +513,9 @@ def test_the_planned_words_are_about_right():
             (np.ones(places.size), places.ravel(), np.arange(0, places.size + 1, length)),
             shape=(rows, features),
         )
-        model = PrivateTopicModel(count, below_noise="keep").fit(counts)
-        assert (model.above_noise_ == count) == seen
+        # one fit in fifty or so sees fewer: five of nine do with a chance of 4e-7
+        fits = [PrivateTopicModel(count, below_noise="keep").fit(counts) for _ in range(9)]
+        assert (sum(model.above_noise_ == count for model in fits) >= 5) == seen
 
 
 @pytest.mark.parametrize(
