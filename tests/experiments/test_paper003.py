@@ -17,7 +17,7 @@ from eigenveil.errors import DataError
 from eigenveil.experiments.experiment import Experiment, Settings
 from eigenveil.experiments.numbers import Measured, Numbers
 from eigenveil.experiments.paper003 import FIG1, FIG2, energy_against_epsilon, row_counts
-from eigenveil.experiments.paper003_compare import compare, epsilon_ratios
+from eigenveil.experiments.paper003_compare import compare, epsilon_ratios, in_words
 from eigenveil.experiments.paper003_methods import (
     APPROXIMATE,
     PURE,
@@ -265,7 +265,7 @@ def made(**means):
 def test_comparisons_say_where_one_is_ahead_and_where_behind():
     seen = compare(made(a=(50, 80, 99), b=(40, 90, 99.2)), "synthetic-epsilon", "a", "b")
     assert (seen.ahead, seen.behind) == (1, 1)
-    assert "10.0 points (at 0.1)" in str(seen)
+    assert "10.0 points (at 0.1)" in in_words(seen)
 
 
 def test_ratios_are_taken_where_both_reach_the_level():

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from eigenveil.cli import options
+from eigenveil.cli.progress import counted
 from eigenveil.cli.report import console
 from eigenveil.cli.results import new_folder
 from eigenveil.errors import OutputError
 
 if TYPE_CHECKING:
     from eigenveil.audit.run import Finding
-    from eigenveil.audit.run import Progress as AuditProgress
 
 _LIST = "list"
 _BROKEN = 8
@@ -72,7 +69,7 @@ def audit(
     if seed is not None and seed < 0:
         raise options.WrongOption(f"--seed {seed} is below 0.", hint="Give 0 or more.")
     _check_out(out)
-    with _progress(quiet=quiet or json) as progress:
+    with counted("outputs", quiet=quiet or json) as progress:
         findings = run.audit(
             cases,
             trials=trials,
@@ -108,23 +105,6 @@ def _check_out(out: Path | None) -> None:
         raise OutputError(
             f"{out.absolute().parent} is not a folder.", hint="Make it first, or choose another."
         )
-
-
-@contextmanager
-def _progress(*, quiet: bool) -> Iterator[AuditProgress | None]:
-    """A bar on a terminal, nothing elsewhere."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("outputs", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _print_list(*, json: bool, quiet: bool) -> None:

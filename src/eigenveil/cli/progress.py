@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from eigenveil.estimators.driver import RoundProgress
 
@@ -70,3 +77,20 @@ class _Lines:
         if self._what:
             seconds = time.monotonic() - self._start
             print(f"{self._what}: {self._rows:,} rows, {seconds:.2f} s", file=sys.stderr)
+
+
+@contextmanager
+def counted(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A callback ``(done, total)``: a bar on a terminal, nothing elsewhere."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import csv
 import math
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from eigenveil.cli import options
 from eigenveil.cli.options import WrongOption
+from eigenveil.cli.progress import counted
 from eigenveil.cli.report import console, print_views
 from eigenveil.cli.results import CERTIFICATE, check_free, new_folder
 
 if TYPE_CHECKING:
-    from eigenveil.runtime.tree import TreeProgress
     from eigenveil.runtime.tree_report import TreeReport
 
 _TABLE, _FIGURES = "tree.csv", ("tree.png", "tree.svg")
@@ -95,7 +91,7 @@ def simulate_tree(
         protect=protect,
     )
     with new_folder(out) as folder:
-        with _progress(quiet=quiet or json) as progress:
+        with counted("leaves", quiet=quiet or json) as progress:
             report = runtime.simulate_tree(
                 study,
                 rows=rows,
@@ -133,23 +129,6 @@ def _check_shares(**shares: float) -> None:
                 f"--{name} {value} is not a share of the leaves from 0 to below 1.",
                 hint="For example 0.3.",
             )
-
-
-@contextmanager
-def _progress(*, quiet: bool) -> Iterator[TreeProgress | None]:
-    """A bar on a terminal, nothing elsewhere."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("leaves", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 _COLUMNS = (

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.stats
-from numpy.typing import NDArray
 
 from eigenveil.experiments.authors import AuthorsCurve
+from eigenveil.experiments.comparing import ERRORS, Comparison, compared, floored_errors
 from eigenveil.experiments.equal import equal_utility
-from eigenveil.experiments.experiment import Claim, Verdict
+from eigenveil.experiments.experiment import Claim, Verdict, verdict_of
 from eigenveil.experiments.numbers import Curve, Numbers
 from eigenveil.privacy.gaussian import epsilon_of_mu
 from eigenveil.privacy.views import published_cape_mu
@@ -22,54 +22,21 @@ TARGET = 10.0
 """The project's: this many times more epsilon for the published method."""
 
 _CLEAR = 0.005  # of the exact energy: smaller differences are none, whatever their error
-_ERRORS = 3.0  # standard errors that a difference must be beyond
 _BY_CHANCE = 1e-3  # that two equal series are told apart, over all points together
 _AUTHORS = 0.02  # what curves of other rows may differ by besides their errors
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """One series against another where both were measured.
-
-    Attributes
-    ----------
-    panel : str
-    x, gains, errors : arrays of shape (n,)
-        Positions, means of the first less those of the second, and standard errors of that.
-    """
-
-    panel: str
-    x: NDArray[np.float64]
-    gains: NDArray[np.float64]
-    errors: NDArray[np.float64]
-
-    @property
-    def clear(self) -> NDArray[np.bool_]:
-        """Where the difference is beyond its error."""
-        return np.asarray(np.abs(self.gains) > np.maximum(_CLEAR, _ERRORS * self.errors))
-
-    @property
-    def ahead(self) -> int:
-        """At how many positions the first is clearly better."""
-        return int(np.sum(self.clear & (self.gains > 0)))
-
-    @property
-    def behind(self) -> int:
-        """At how many it is clearly worse."""
-        return int(np.sum(self.clear & (self.gains < 0)))
-
-    def __str__(self) -> str:
-        parts = [f"{self.panel}: ahead at {self.ahead} of {self.x.size}"]
-        if self.ahead:
-            best = int(np.argmax(self.gains))
-            parts.append(f"by up to {_of(self.gains[best], self.errors[best])}")
-        if self.behind:
-            worst = int(np.argmin(self.gains))
-            parts.append(
-                f"behind at {self.behind}, by up to "
-                f"{_of(-self.gains[worst], self.errors[worst])} (at {self.x[worst]:g})"
-            )
-        return ", ".join(parts)
+def in_words(seen: Comparison) -> str:
+    """A comparison in words."""
+    parts = [f"{seen.panel}: ahead at {seen.ahead} of {seen.x.size}"]
+    if seen.ahead:
+        parts.append(f"by up to {_of(seen.gains[seen.best], seen.errors[seen.best])}")
+    if seen.behind:
+        parts.append(
+            f"behind at {seen.behind}, by up to "
+            f"{_of(-seen.gains[seen.worst], seen.errors[seen.worst])} (at {seen.x[seen.worst]:g})"
+        )
+    return ", ".join(parts)
 
 
 def _of(value: float, error: float) -> str:
@@ -78,22 +45,7 @@ def _of(value: float, error: float) -> str:
 
 def compare(numbers: Numbers, panel: str, first: str, second: str) -> Comparison:
     """The first series against the second in a panel; empty where one is absent."""
-    one, two = numbers.curve(panel, first), numbers.curve(panel, second)
-    x, i, j = np.intersect1d(one.x, two.x, return_indices=True)
-    errors = np.hypot(_errors(one)[i], _errors(two)[j])
-    return Comparison(panel, x, one.mean[i] - two.mean[j], errors)
-
-
-def _errors(curve: Curve) -> NDArray[np.float64]:
-    """Standard errors, none below the median of its curve: a few runs may agree by chance."""
-    return np.maximum(curve.error, np.median(curve.error)) if curve.error.size else curve.error
-
-
-def verdict_of(found: Sequence[bool]) -> Verdict:
-    """Of parts that hold or not."""
-    if not found:
-        return "not tested"
-    return "holds" if all(found) else "in part" if any(found) else "does not hold"
+    return compared(numbers, panel, first, second, least=_CLEAR, floored=True)
 
 
 def better(
@@ -106,7 +58,7 @@ def better(
         verdict: Verdict = "in part"
     else:
         verdict = verdict_of([each.ahead > 0 and each.behind == 0 for each in found])
-    return Claim(says=says, where=where, measured=_listed(map(str, found)), verdict=verdict)
+    return Claim(says=says, where=where, measured=_listed(map(in_words, found)), verdict=verdict)
 
 
 def same(
@@ -144,10 +96,10 @@ def rises(
             continue
         sign = -1.0 if falls else 1.0
         steps = sign * np.diff(curve.mean)
-        errors = _errors(curve)
-        room = np.maximum(_CLEAR, _ERRORS * np.hypot(errors[1:], errors[:-1]))
+        errors = floored_errors(curve)
+        room = np.maximum(_CLEAR, ERRORS * np.hypot(errors[1:], errors[:-1]))
         gain = sign * float(curve.mean[-1] - curve.mean[0])
-        room_of_all = max(_CLEAR, _ERRORS * float(np.hypot(errors[0], errors[-1])))
+        room_of_all = max(_CLEAR, ERRORS * float(np.hypot(errors[0], errors[-1])))
         held.append(bool(gain > room_of_all and np.all(steps > -room)))
         measured.append(f"{panel}: {ends(curve)}")
     return Claim(says=says, where=where, measured=_listed(measured), verdict=verdict_of(held))
@@ -265,7 +217,7 @@ def from_authors(
     found = []
     for series, (x, values) in curves.items():
         curve = numbers.curve(panel, series)
-        for at, mean, error in zip(curve.x, curve.mean, _errors(curve), strict=True):
+        for at, mean, error in zip(curve.x, curve.mean, floored_errors(curve), strict=True):
             for place in np.flatnonzero(np.isclose(x, at, rtol=0.01)):
                 found.append(
                     Difference(panel, series, float(at), float(mean - values[place]), float(error))
@@ -274,7 +226,7 @@ def from_authors(
 
 
 def _beyond(difference: Difference) -> float:
-    return abs(difference.value) - _ERRORS * math.sqrt(2.0) * difference.error
+    return abs(difference.value) - ERRORS * math.sqrt(2.0) * difference.error
 
 
 def as_authors(

@@ -19,13 +19,13 @@ from eigenveil.experiments.distributed_claims import (
     better,
     compare,
     epsilon_ratios,
+    in_words,
     reaches,
     rises,
-    verdict_of,
 )
 from eigenveil.experiments.distributed_pca import Sweep
 from eigenveil.experiments.equal import equal_utility
-from eigenveil.experiments.experiment import Claim, Settings
+from eigenveil.experiments.experiment import Claim, Settings, verdict_of
 from eigenveil.experiments.numbers import Numbers
 
 THEIRS = {
@@ -352,7 +352,7 @@ def _ahead_of(
             count += found.x.size
             behind += found.behind
             if found.behind:
-                lost.append(f"behind {other} in {found}")
+                lost.append(f"behind {other} in {in_words(found)}")
     told = f"Clearly behind at {behind} of {count} comparisons"
     return Claim(
         says=says,

@@ -20,6 +20,7 @@ from eigenveil.experiments.distributed_claims import (
     better,
     compare,
     epsilon_ratios,
+    in_words,
     reaches,
     rises,
     same,
@@ -229,7 +230,7 @@ def _dominates(numbers: Numbers, panels: list[str]) -> Claim:
             count += found.x.size
             behind += found.behind
             if found.behind:
-                lost.append(f"behind {other} in {found}")
+                lost.append(f"behind {other} in {in_words(found)}")
     told = f"Clearly behind at {behind} of {count} comparisons"
     return Claim(
         says="At the same (epsilon, delta) no published method of this figure is ahead of "

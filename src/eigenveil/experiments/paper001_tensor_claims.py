@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from eigenveil.experiments.authors import authors
-from eigenveil.experiments.experiment import Claim, Verdict
+from eigenveil.experiments.experiment import Claim, Verdict, verdict_of
 from eigenveil.experiments.numbers import Numbers
 from eigenveil.experiments.paper001_tensor_compare import (
     CLEARLY,
@@ -17,7 +17,6 @@ from eigenveil.experiments.paper001_tensor_compare import (
     last,
     pairs_of,
     some,
-    verdict_of,
 )
 from eigenveil.experiments.paper001_tensor_own_claims import (
     dominates,

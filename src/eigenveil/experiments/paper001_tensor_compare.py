@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eigenveil.experiments.experiment import Verdict
 from eigenveil.experiments.numbers import Curve, Numbers
 from eigenveil.experiments.paper001_tensor_panels import Sweep
 
@@ -62,13 +61,6 @@ def apart(one: Curve, i: int, other: Curve, j: int) -> float:
     if min(one.runs[i], other.runs[j]) < 2:
         return math.inf
     return math.hypot(float(one.error[i]), float(other.error[j]))
-
-
-def verdict_of(flags: Sequence[bool]) -> Verdict:
-    """Of a claim about many points."""
-    if not flags:
-        return "not tested"
-    return "holds" if all(flags) else "in part" if any(flags) else "does not hold"
 
 
 def some(where: Sequence[str], most: int = 4) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from eigenveil.experiments.equal import equal_utility
-from eigenveil.experiments.experiment import Claim
+from eigenveil.experiments.experiment import Claim, verdict_of
 from eigenveil.experiments.numbers import Numbers
-from eigenveil.experiments.paper001_tensor_compare import MATCHES, pairs_of, some, verdict_of
+from eigenveil.experiments.paper001_tensor_compare import MATCHES, pairs_of, some
 from eigenveil.experiments.paper001_tensor_panels import Sweep
 from eigenveil.experiments.paper001_tensor_work import Model
 

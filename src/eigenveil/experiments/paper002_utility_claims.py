@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from eigenveil.experiments.equal import EqualUtility, equal_utility
-from eigenveil.experiments.experiment import Claim, Settings, Verdict
+from eigenveil.experiments.experiment import Claim, Settings, verdict_of
 from eigenveil.experiments.numbers import Numbers
 from eigenveil.experiments.paper002 import (
     BLOCK,
@@ -125,12 +125,12 @@ def _published_claims(numbers: Numbers, alphas: Sequence[str]) -> list[Claim]:
         stated(
             _SAYS["epsilon"],
             "; ".join(f"{METHODS[m]}: {ends(m)}" for m in published),
-            _all(rises(method) for method in published),
+            verdict_of([rises(method) for method in published]),
         ),
         stated(
             _SAYS["uniform"],
             "; ".join(f"{METHODS[m]}: {ends(m)}" for m in (*published, "eigenveil")),
-            _all(steeper(method) for method in (*published, "eigenveil")),
+            verdict_of([steeper(method) for method in (*published, "eigenveil")]),
         ),
         stated(
             _SAYS["beside"],
@@ -279,8 +279,3 @@ def _rows_of(numbers: Numbers, panel: str, series: str) -> list[tuple[float, flo
         (float(x), float(mean), float(error))
         for x, mean, error in zip(curve.x, curve.mean, curve.error, strict=True)
     ]
-
-
-def _all(found: Iterator[bool]) -> Verdict:
-    held = list(found)
-    return "holds" if all(held) else "in part" if any(held) else "does not hold"

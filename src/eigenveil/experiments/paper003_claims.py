@@ -15,6 +15,7 @@ from eigenveil.experiments.paper003_compare import (
     claim_of,
     compare,
     epsilon_ratios,
+    in_words,
     name_of,
     outperforms,
     present,
@@ -251,7 +252,9 @@ def _best_of(numbers: Numbers, panels: Sequence[str]) -> Claim:
             for other in others:
                 seen = compare(numbers, panel, best, other)
                 if seen.x.size:
-                    found.append(f"{name_of(panel)}, {kind}, {best} against {other}: {seen}")
+                    found.append(
+                        f"{name_of(panel)}, {kind}, {best} against {other}: {in_words(seen)}"
+                    )
                     good.append(seen.behind == 0 and seen.ahead > 0)
     says = "Analyze Gauss is the best with delta > 0, SN the best with delta = 0."
     return claim_of(says, "Section 4, figure 2", found, good)
@@ -303,7 +306,7 @@ def _dominates(numbers: Numbers, panels: Sequence[str]) -> Claim:
         for ours, theirs in pairs:
             seen = compare(numbers, panel, ours, theirs)
             if seen.x.size:
-                found.append(f"{name_of(panel)}, {ours} against {theirs}: {seen}")
+                found.append(f"{name_of(panel)}, {ours} against {theirs}: {in_words(seen)}")
                 good.append(seen.behind == 0)
     says = (
         "At the same promise no published method captures more than the sound one beside it"
@@ -318,7 +321,7 @@ def _dominates_sn(numbers: Numbers, panels: Sequence[str]) -> Claim:
         for ours in ("wishart-repaired", ADD_REMOVE, "eigenveil-pure"):
             seen = compare(numbers, panel, ours, "wishart-sn")
             if seen.x.size:
-                found.append(f"{name_of(panel)}, {ours}: {seen}")
+                found.append(f"{name_of(panel)}, {ours}: {in_words(seen)}")
                 good.append(seen.behind == 0)
     says = "The sound methods of pure epsilon capture as much as SN, whose promise is false."
     return claim_of(says, "eigenveil", found, good)
@@ -329,7 +332,7 @@ def _exact_sampling(numbers: Numbers, panels: Sequence[str]) -> Claim:
     for panel in panels:
         seen = compare(numbers, panel, "ppca-exact", "ppca")
         if seen.x.size:
-            found.append(f"{name_of(panel)}: {seen}")
+            found.append(f"{name_of(panel)}: {in_words(seen)}")
             good.append(seen.behind == 0)
     says = (
         "The exponential mechanism sampled exactly, one vector after the other with the epsilon"

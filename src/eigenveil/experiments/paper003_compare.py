@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from eigenveil.experiments.comparing import Comparison, compared
 from eigenveil.experiments.equal import equal_utility
-from eigenveil.experiments.experiment import Claim, Verdict
+from eigenveil.experiments.experiment import Claim, verdict_of
 from eigenveil.experiments.numbers import Numbers
 from eigenveil.experiments.paper003_methods import DATA
 
@@ -19,53 +16,22 @@ LEVEL = 90.0  # per cent of the exact subspace's energy at which epsilons are co
 _LEAST_LEVEL = 50.0  # below this a comparison says nothing of use
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """One series against another where both were measured.
-
-    Attributes
-    ----------
-    gains : array of shape (n,)
-        Means of the first less those of the second.
-    clear : array of bool, shape (n,)
-        Where that is more than half a point and than three standard errors.
-    x : array of shape (n,)
-    """
-
-    x: NDArray[np.float64]
-    gains: NDArray[np.float64]
-    clear: NDArray[np.bool_]
-
-    @property
-    def ahead(self) -> int:
-        """At how many positions the first is clearly better."""
-        return int(np.sum(self.clear & (self.gains > 0)))
-
-    @property
-    def behind(self) -> int:
-        """At how many it is clearly worse."""
-        return int(np.sum(self.clear & (self.gains < 0)))
-
-    def __str__(self) -> str:
-        parts = [f"clearly ahead at {self.ahead} of {self.x.size}"]
-        if self.ahead:
-            best = int(np.argmax(self.gains))
-            parts.append(f"by up to {self.gains[best]:.1f} points (at {self.x[best]:g})")
-        if self.behind:
-            worst = int(np.argmin(self.gains))
-            parts.append(
-                f"behind at {self.behind}, by up to {-self.gains[worst]:.1f} (at {self.x[worst]:g})"
-            )
-        return ", ".join(parts)
+def in_words(seen: Comparison) -> str:
+    """A comparison in words."""
+    parts = [f"clearly ahead at {seen.ahead} of {seen.x.size}"]
+    if seen.ahead:
+        parts.append(f"by up to {seen.gains[seen.best]:.1f} points (at {seen.x[seen.best]:g})")
+    if seen.behind:
+        worst = seen.worst
+        parts.append(
+            f"behind at {seen.behind}, by up to {-seen.gains[worst]:.1f} (at {seen.x[worst]:g})"
+        )
+    return ", ".join(parts)
 
 
 def compare(numbers: Numbers, panel: str, first: str, second: str) -> Comparison:
     """The first series against the second in a panel; empty where one is absent."""
-    one, two = numbers.curve(panel, first), numbers.curve(panel, second)
-    x, i, j = np.intersect1d(one.x, two.x, return_indices=True)
-    gains = one.mean[i] - two.mean[j]
-    error = np.hypot(one.error[i], two.error[j])
-    return Comparison(x, gains, np.abs(gains) > np.maximum(CLEAR, 3.0 * error))
+    return compared(numbers, panel, first, second, least=CLEAR, floored=False)
 
 
 def present(numbers: Numbers, axis: str) -> list[str]:
@@ -80,11 +46,9 @@ def name_of(panel: str) -> str:
 
 def claim_of(says: str, where: str, found: Sequence[str], good: Iterable[bool]) -> Claim:
     """A claim with one finding after another: it holds in all, in some or in none of them."""
-    verdicts = list(good)
-    if not verdicts:
-        return Claim(says=says, where=where, measured="no points", verdict="not tested")
-    verdict: Verdict = "holds" if all(verdicts) else "in part" if any(verdicts) else "does not hold"
-    return Claim(says=says, where=where, measured="; ".join(found) + ".", verdict=verdict)
+    verdict = verdict_of(list(good))
+    measured = "; ".join(found) + "." if verdict != "not tested" else "no points"
+    return Claim(says=says, where=where, measured=measured, verdict=verdict)
 
 
 def epsilon_ratios(
@@ -141,6 +105,6 @@ def outperforms(
         for first, second in pairs:
             seen = compare(numbers, panel, first, second)
             if seen.x.size:
-                found.append(f"{name_of(panel)}, {first} against {second}: {seen}")
+                found.append(f"{name_of(panel)}, {first} against {second}: {in_words(seen)}")
                 good.append(seen.ahead > 0 and seen.behind == 0 and seen.gains.max() >= least)
     return claim_of(says, where, found, good)
