@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _LIST = "list"
 _BROKEN = 8
+# Of no more audits than this all is said about each.
+_EXPLAINED = 8
 
 
 def audit(
@@ -156,15 +158,16 @@ def _print(
             verdict if finding.holds else f"[red]{verdict}[/red]",
         )
     screen.print(table)
+    for finding in findings if len(findings) <= _EXPLAINED else ():
+        case = finding.case
+        screen.print(f"[bold]{case.name}[/bold]: {case.title}")
+        screen.print(f"  neighbours: {case.adjacency}; adversary: {case.view}.")
+        screen.print(f"  test: {case.test}.")
+        screen.print(f"  outputs: {finding.trials:,} on each data set, by {case.sampling}.")
+        screen.print(f"  claim: {case.claim.whence}.")
     for finding in findings:
         if (text := witness_text(finding)) is not None:
             screen.print(f"{finding.case.name}: {text}")
-    if len(findings) == 1:
-        case = findings[0].case
-        screen.print(f"neighbours: {case.adjacency}; adversary: {case.view}.")
-        screen.print(f"test: {case.test}.")
-        screen.print(f"outputs: {findings[0].trials:,} on each data set, by {case.sampling}.")
-        screen.print(f"claim: {case.claim.whence}.")
     screen.print(summary(findings, confidence=confidence))
     if out is not None:
         screen.print(f"written to {out}: the table (audit.csv, .json, .md) and the figure.")
