@@ -9,31 +9,30 @@ the classic calibration still covers (epsilon, delta).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 import numpy as np
 from scipy.optimize import brentq
 
 from eigenveil import published
-from eigenveil.audit.case import Case, Claim, FloatArray, Randomness, Samples, Witness
-from eigenveil.privacy.gaussian import classic_sigma, epsilon_of_mu, mu_of_epsilon
-from eigenveil.privacy.views import published_cape_mu
-from eigenveil.published.correlated import cape_messages, published_variances
-from eigenveil.published.orthogonal import (
-    Moments,
-    PublishedTensor,
-    Sensitivities,
-    gaussian_sensitivities,
+from eigenveil.audit.case import Case, Claim, Witness
+from eigenveil.audit.published_parties import party_cases
+from eigenveil.audit.published_runs import (
+    DELTA,
+    EPSILON,
+    RUN_BY_RUN,
+    SQRT2,
+    TENSOR_EPSILON,
+    MomentAttack,
+    diagonal,
+    moment,
+    mu_claim,
+    pair_of,
+    tensor_moments,
+    two_axes,
 )
+from eigenveil.privacy.gaussian import classic_sigma, epsilon_of_mu, mu_of_epsilon
 from eigenveil.published.sulq import omega, symmetric_omega
-
-EPSILON, DELTA = 1.0, 0.01
-# Of pair and triple moments together; half of it is a step's, where the calibration is proved.
-TENSOR_EPSILON = 2.0
-SQRT2 = math.sqrt(2.0)
 
 # What is exported and has no case of its own, and why.
 NOT_AUDITED = {
@@ -50,37 +49,6 @@ NOT_AUDITED = {
     "second_moments": "exact, not released",
 }
 
-Draw = Callable[[published.SecondMoment, np.random.Generator], float]
-
-
-def moment(weights: list[float], rows: int) -> published.SecondMoment:
-    """The second moment of so many rows, ``weights`` of them along each axis."""
-    mean = np.diag(weights) / rows
-    return published.SecondMoment(mean=mean, rows=rows, row_bound=1.0, public_bound=True)
-
-
-@dataclass(frozen=True)
-class MomentAttack:
-    """A statistic of what an algorithm releases for two second moments, run by run."""
-
-    first: published.SecondMoment
-    second: published.SecondMoment
-    draw: Draw
-
-    def sample(self, trials: int, randomness: Randomness) -> Samples:
-        """Statistics of independent runs."""
-        return Samples(
-            *(
-                np.fromiter((self.draw(data, randomness.rng) for _ in range(trials)), float, trials)
-                for data in (self.first, self.second)
-            )
-        )
-
-
-def _diagonal(matrix: FloatArray) -> float:
-    """Along the difference of two axes' rows."""
-    return float(matrix[0, 0] - matrix[1, 1])
-
 
 # One curator
 
@@ -90,7 +58,7 @@ def _analyze_gauss(epsilon: float, data: published.SecondMoment, rng: np.random.
         data, n_components=1, epsilon=epsilon, delta=DELTA, random_state=rng
     )
     assert found.released is not None
-    return _diagonal(found.released)
+    return diagonal(found.released)
 
 
 def _along(epsilon: float, data: published.SecondMoment, rng: np.random.Generator) -> float:
@@ -112,7 +80,7 @@ def _sulq(symmetric: bool, data: published.SecondMoment, rng: np.random.Generato
         random_state=rng,
     )
     assert found.released is not None
-    return _diagonal(found.released)
+    return diagonal(found.released)
 
 
 def _wishart(data: published.SecondMoment, rng: np.random.Generator) -> float:
@@ -168,153 +136,24 @@ def _fpca(data: published.SecondMoment, rng: np.random.Generator) -> float:
     return float(found.components[0, 0] ** 2)
 
 
-# Tensors: the whitening is the pair moment's, and with all directions it is the pair moment
-
-_TENSOR_ROWS = 600
-
-
-def _tensor_moments(data: published.SecondMoment) -> tuple[Moments, Sensitivities]:
-    size = data.features
-    return (
-        Moments(data.mean, np.zeros((size, size, size))),
-        gaussian_sensitivities(data.rows, size, 0.0),
-    )
-
-
-def pair_of(found: PublishedTensor) -> FloatArray:
-    """The noisy pair moment that a result gives away: ``U D U'`` of ``W = U D^(-1/2)``."""
-    colouring = found.whitening / np.sum(found.whitening**2, axis=0)
-    return np.asarray(colouring @ colouring.T)
+# Tensors
 
 
 def _agn(data: published.SecondMoment, rng: np.random.Generator) -> float:
     found = published.agn(
-        *_tensor_moments(data), data.features, epsilon=TENSOR_EPSILON, delta=DELTA, rng=rng
+        *tensor_moments(data), data.features, epsilon=TENSOR_EPSILON, delta=DELTA, rng=rng
     )
-    return _diagonal(pair_of(found))
+    return diagonal(pair_of(found))
 
 
 def _avn(data: published.SecondMoment, rng: np.random.Generator) -> float:
     found = published.avn(
-        *_tensor_moments(data), data.features, epsilon=TENSOR_EPSILON, delta=DELTA, rng=rng
+        *tensor_moments(data), data.features, epsilon=TENSOR_EPSILON, delta=DELTA, rng=rng
     )
-    return _diagonal(pair_of(found))
-
-
-# Many parties
-
-
-def _dpdispca(data: published.SecondMoment, rng: np.random.Generator) -> float:
-    found = published.dpdispca(
-        [data],
-        n_components=1,
-        intermediate=2,
-        epsilon=EPSILON,
-        delta=DELTA,
-        random_state=rng,
-    )
-    assert found.messages is not None
-    return _diagonal(found.messages[0] @ found.messages[0].T)
-
-
-_SITES = 10
-_TENSOR_SITES = 5
-
-
-def _weighed(parts: FloatArray) -> FloatArray:
-    """Site 0's best statistic of what the aggregator has left of each message, shape (S, ...)."""
-    sites = len(parts)
-    own = published_variances(sites, 1.0).g
-    covariance = np.eye(sites) * (1.0 + own) - 1.0 / sites
-    weights = np.linalg.solve(covariance, np.eye(sites)[0])
-    return np.asarray(np.tensordot(weights / weights[0], parts, axes=1))
-
-
-def _capepca(data: published.SecondMoment, rng: np.random.Generator) -> float:
-    rest = moment([1.0] * data.features, data.rows)
-    found = published.capepca(
-        [data] + [rest] * (_TENSOR_SITES - 1),
-        n_components=1,
-        epsilon=EPSILON,
-        delta=DELTA,
-        random_state=rng,
-    )
-    assert found.messages is not None
-    assert found.known is not None
-    return _diagonal(_weighed(np.stack(found.messages) - np.stack(found.known)))
-
-
-def _capeagn(data: published.SecondMoment, rng: np.random.Generator) -> float:
-    given, sensitivities = _tensor_moments(data)
-    rest = _tensor_moments(moment([data.rows / 2] * 2, data.rows))[0]
-    found = published.capeagn(
-        [given] + [rest] * (_TENSOR_SITES - 1),
-        sensitivities,
-        data.features,
-        epsilon=TENSOR_EPSILON,
-        delta=DELTA,
-        rng=rng,
-    )
-    assert found.transcript is not None
-    pairs = found.transcript.pairs
-    return _diagonal(_weighed(pairs.sent - pairs.known))
-
-
-def sample_cape(colluding: int, trials: int, randomness: Randomness) -> Samples:
-    """The aggregator's statistic of CAPE's messages, many independent entries in one round."""
-    found = []
-    for moved in (1.0, 0.0):
-        statistics = np.zeros((_SITES, trials))
-        statistics[0] = moved
-        if colluding == 0:
-            made = published.cape(
-                statistics,
-                sensitivity=1.0,
-                epsilon=EPSILON,
-                delta=DELTA,
-                random_state=randomness.rng,
-            )
-            found.append(_weighed(made.messages.sent - made.messages.known))
-        else:
-            found.append(_with_colluders(statistics, colluding, randomness.rng))
-    return Samples(*found)
-
-
-class _Witnessed:
-    """A generator whose normal draws are taken down: what colluding sites could tell."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self._rng = rng
-        self.drawn: list[FloatArray] = []
-
-    def normal(self, *, scale: float, size: tuple[int, ...]) -> FloatArray:
-        """As that of the generator."""
-        self.drawn.append(np.asarray(self._rng.normal(scale=scale, size=size)))
-        return self.drawn[-1]
-
-
-def _with_colluders(statistics: FloatArray, colluding: int, rng: np.random.Generator) -> FloatArray:
-    """The last sites tell the aggregator their zero-sum noise, which they were sent."""
-    witnessed = _Witnessed(rng)
-    tau = classic_sigma(1.0, EPSILON, DELTA, reproduction=True)
-    made = cape_messages(statistics, tau, cast("np.random.Generator", witnessed))
-    told = (witnessed.drawn[0] - witnessed.drawn[0].mean(axis=0))[-colluding:]
-    sites, honest = len(statistics), len(statistics) - colluding
-    zero_sum = np.eye(sites) - 1.0 / sites
-    own = published_variances(sites, 1.0).g
-    covariance = zero_sum + np.diag([own] * honest + [0.0] * colluding)
-    weights = np.linalg.solve(covariance, np.eye(sites)[0])
-    seen = np.concatenate([(made.sent - made.known)[:honest], told])
-    return np.asarray((weights / weights[0]) @ seen)
+    return diagonal(pair_of(found))
 
 
 # The cases
-
-
-def _mu_claim(epsilon: float, delta: float, whence: str) -> Claim:
-    """Of the classic calibration: its own sensitivity over its own deviation."""
-    mu = 1.0 / classic_sigma(1.0, epsilon, delta, reproduction=True)
-    return Claim(epsilon=epsilon, delta=delta, mu=mu, whence=whence)
 
 
 def classic_fails_from(delta: float, *, times: float = 1.0) -> float:
@@ -334,12 +173,9 @@ def classic_fails_from(delta: float, *, times: float = 1.0) -> float:
     return float(brentq(excess, 0.3, 100.0, xtol=1e-9))
 
 
-_RUN_BY_RUN = "the published function, run by run"
-
-
 def published_cases() -> list[Case]:
     """A case for each algorithm, and more where its failure has several faces."""
-    return [*_of_analyze_gauss(), *_of_one_curator(), *_of_tensors(), *_of_parties()]
+    return [*_of_analyze_gauss(), *_of_one_curator(), *_of_tensors(), *party_cases()]
 
 
 def _of_analyze_gauss() -> list[Case]:
@@ -347,7 +183,7 @@ def _of_analyze_gauss() -> list[Case]:
     without = moment([0.0, 1.0], 2)
     cases = []
     for epsilon in (1.0, 5.0, 10.0):
-        claim = _mu_claim(epsilon, DELTA, "003 section 3, 000 algorithm 1: sensitivity 1/N")
+        claim = mu_claim(epsilon, DELTA, "003 section 3, 000 algorithm 1: sensitivity 1/N")
         assert claim.mu is not None
         cases.append(
             Case(
@@ -358,7 +194,7 @@ def _of_analyze_gauss() -> list[Case]:
                 adjacency="replace-one",
                 test="the released matrix along the difference of the two rows' squares "
                 "(likelihood ratio)",
-                sampling=_RUN_BY_RUN,
+                sampling=RUN_BY_RUN,
                 claim=claim,
                 sample=MomentAttack(both, replaced, partial(_analyze_gauss, epsilon)).sample,
                 truth=SQRT2 * claim.mu,
@@ -366,7 +202,7 @@ def _of_analyze_gauss() -> list[Case]:
                 covers=("analyze_gauss",),
             )
         )
-    ten = _mu_claim(10.0, DELTA, "the classic calibration, proved up to epsilon 1")
+    ten = mu_claim(10.0, DELTA, "the classic calibration, proved up to epsilon 1")
     cases.append(
         Case(
             name="analyze-gauss-10-add-remove",
@@ -375,7 +211,7 @@ def _of_analyze_gauss() -> list[Case]:
             group="published",
             adjacency="add-remove",
             test="the released matrix along the row's square (a row against a row of zeros)",
-            sampling=_RUN_BY_RUN,
+            sampling=RUN_BY_RUN,
             claim=ten,
             sample=MomentAttack(both, without, partial(_along, 10.0)).sample,
             truth=ten.mu,
@@ -393,7 +229,7 @@ def _of_one_curator() -> list[Case]:
         Case,
         group="published",
         adjacency="replace-one",
-        sampling=_RUN_BY_RUN,
+        sampling=RUN_BY_RUN,
         mechanism="mod-sulq",
         test="the released matrix along the difference of the two rows' squares",
         claim=Claim(epsilon=EPSILON, delta=DELTA, mu=need, whence="002 lemma 2; mu is the need"),
@@ -409,7 +245,7 @@ def _of_one_curator() -> list[Case]:
             adjacency="replace-one",
             test="smallest eigenvalue of the released matrix less the larger of the two sums (a "
             "row against a row of zeros)",
-            sampling=_RUN_BY_RUN,
+            sampling=RUN_BY_RUN,
             claim=Claim(epsilon=EPSILON, delta=0.0, whence="003 theorem 1"),
             sample=MomentAttack(moment([0.0, 1.0], 2), both, _wishart).sample,
             share=0.25,
@@ -437,7 +273,7 @@ def _of_one_curator() -> list[Case]:
             group="published",
             adjacency="replace-one",
             test="squared part of the released direction along the row that is replaced",
-            sampling=_RUN_BY_RUN,
+            sampling=RUN_BY_RUN,
             claim=Claim(epsilon=EPSILON, delta=DELTA, whence="002 lemma 2"),
             sample=MomentAttack(both, replaced, _fpca).sample,
             share=0.1,
@@ -451,7 +287,7 @@ def _of_one_curator() -> list[Case]:
             adjacency="replace-one",
             test="squared part of the subspace along one row less that along the other (likelihood "
             "ratio of the exact law)",
-            sampling=_RUN_BY_RUN,
+            sampling=RUN_BY_RUN,
             claim=Claim(epsilon=EPSILON, delta=0.0, whence="003 section 6; Chaudhuri et al. 2013"),
             sample=MomentAttack(
                 moment([1.0, 0.0, 0.0], 1), moment([0.0, 1.0, 0.0], 1), _ppca
@@ -469,7 +305,7 @@ def _of_one_curator() -> list[Case]:
                 group="published",
                 adjacency="replace-one",
                 test="the last product along the direction that nearly all rows have",
-                sampling=_RUN_BY_RUN,
+                sampling=RUN_BY_RUN,
                 claim=Claim(epsilon=EPSILON, delta=delta, whence="003 section 3"),
                 sample=MomentAttack(
                     _power_moment(0.0), _power_moment(1.0), partial(_power, delta)
@@ -482,11 +318,10 @@ def _of_one_curator() -> list[Case]:
 
 
 def _of_tensors() -> list[Case]:
-    half = _TENSOR_ROWS / 2
-    first, second = moment([half, half], _TENSOR_ROWS), moment([half - 1, half + 1], _TENSOR_ROWS)
+    first, second = two_axes()
     cases = []
     for name, draw, delta in (("agn", _agn, DELTA / 2), ("avn", _avn, DELTA)):
-        claim = _mu_claim(TENSOR_EPSILON / 2, delta, "001 appendix E: 1/N for the pair moment")
+        claim = mu_claim(TENSOR_EPSILON / 2, delta, "001 appendix E: 1/N for the pair moment")
         assert claim.mu is not None
         cases.append(
             Case(
@@ -497,91 +332,12 @@ def _of_tensors() -> list[Case]:
                 adjacency="replace-one",
                 test="the pair moment that the whitening gives away, along the difference of the "
                 "two rows' squares",
-                sampling=_RUN_BY_RUN,
+                sampling=RUN_BY_RUN,
                 claim=claim,
                 sample=MomentAttack(first, second, draw).sample,
                 truth=SQRT2 * claim.mu,
                 share=0.5,
                 covers=(name,),
-            )
-        )
-    return cases
-
-
-def _of_parties() -> list[Case]:
-    half = _TENSOR_ROWS / 2
-    first, second = moment([half, half], _TENSOR_ROWS), moment([half - 1, half + 1], _TENSOR_ROWS)
-    claim = _mu_claim(EPSILON, DELTA, "001 theorem 1, algorithm 3: the marginal of a message")
-    pair = _mu_claim(TENSOR_EPSILON / 2, DELTA / 2, "001 appendix E and theorem 1")
-    site = _mu_claim(EPSILON, DELTA, "000 algorithm 1: sensitivity 1/N_s")
-    assert claim.mu is not None
-    assert pair.mu is not None
-    assert site.mu is not None
-    all_messages = "all messages less what the aggregator drew, weighed by their covariance"
-    cases = [
-        Case(
-            name="dpdispca",
-            mechanism="dpdispca",
-            title="DPdisPCA, a site's message",
-            group="published",
-            adjacency="replace-one",
-            view="aggregator",
-            test="the message times its transpose, along the difference of the two rows' squares",
-            sampling=_RUN_BY_RUN,
-            claim=site,
-            sample=MomentAttack(first, second, _dpdispca).sample,
-            truth=SQRT2 * site.mu,
-            share=0.25,
-            covers=("dpdispca",),
-        ),
-        Case(
-            name="capepca-5-sites",
-            mechanism="capepca",
-            title=f"capePCA, {_TENSOR_SITES} sites",
-            group="published",
-            adjacency="replace-one",
-            view="aggregator",
-            test=all_messages,
-            sampling=_RUN_BY_RUN,
-            claim=claim,
-            sample=MomentAttack(moment([1.0, 1.0], 2), moment([0.0, 2.0], 2), _capepca).sample,
-            truth=SQRT2 * published_cape_mu(_TENSOR_SITES, claimed_mu=claim.mu),
-            share=0.2,
-            covers=("capepca",),
-        ),
-        Case(
-            name="capeagn-5-sites-pair",
-            mechanism="capeagn",
-            title=f"capeAGN, {_TENSOR_SITES} sites, its step for pairs",
-            group="published",
-            adjacency="replace-one",
-            view="aggregator",
-            test=all_messages,
-            sampling=_RUN_BY_RUN,
-            claim=pair,
-            sample=MomentAttack(first, second, _capeagn).sample,
-            truth=SQRT2 * published_cape_mu(_TENSOR_SITES, claimed_mu=pair.mu),
-            share=0.2,
-            covers=("capeagn",),
-        ),
-    ]
-    for colluding in (0, 8):
-        some = f" with {colluding} sites" if colluding else ""
-        cases.append(
-            Case(
-                name=f"cape-10-sites{'-8-colluding' if colluding else ''}",
-                mechanism="cape",
-                title=f"CAPE, {_SITES} sites" + (f", {colluding} colluding" if colluding else ""),
-                group="published",
-                adjacency="replace-one",
-                view=f"aggregator{some}",
-                test=all_messages
-                + (", with the zero-sum noise of the colluding sites" if colluding else ""),
-                sampling="the published messages, many independent entries in one round",
-                claim=claim,
-                sample=partial(sample_cape, colluding),
-                truth=published_cape_mu(_SITES, colluding=colluding, claimed_mu=claim.mu),
-                covers=("cape",),
             )
         )
     return cases
