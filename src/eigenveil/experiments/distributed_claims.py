@@ -190,7 +190,7 @@ def at_its_guarantee(curve: Curve, *, rows: int, sites: int, delta: float) -> Cu
 
 @dataclass(frozen=True)
 class Difference:
-    """The largest difference from an authors' curve: of which series, where, and how sure."""
+    """A difference from an authors' curve: of which series, where, and how sure."""
 
     panel: str
     series: str
@@ -210,7 +210,7 @@ class Difference:
 def from_authors(
     numbers: Numbers, panel: str, curves: Mapping[str, AuthorsCurve]
 ) -> Difference | None:
-    """The largest difference of a panel, ours less theirs, where both were measured.
+    """The difference of a panel furthest beyond its error, ours less theirs.
 
     The authors stored means of ten runs without errors: theirs are taken to be as large as ours.
     """

@@ -110,8 +110,8 @@ def figure1_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
         _saturates_in_sites(numbers),
         _saturates_in_rank(numbers),
         as_authors(
-            "The authors' stored curves come out (largest difference of each panel; those over S "
-            "only where there are their 20,000 rows).",
+            "The authors' stored curves come out (of each panel the difference furthest beyond its "
+            "error; those over S only where there are their 20,000 rows).",
             "Figure 1",
             numbers,
             _theirs(numbers, settings, ("epsilon", "rows", "sites", "rank")),
@@ -181,7 +181,8 @@ def figure2_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             least=0.5,
         ),
         as_authors(
-            "The authors' stored curves come out (largest difference of each panel).",
+            "The authors' stored curves come out (of each panel the difference furthest beyond its "
+            "error).",
             "Figure 2",
             numbers,
             _theirs(numbers, settings, ("delta",)),

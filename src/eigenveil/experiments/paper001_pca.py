@@ -133,8 +133,8 @@ def _claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             falls=False,
         ),
         as_authors(
-            "The authors' stored curves, taken as figure 2's, come out (largest difference of each "
-            "panel).",
+            "The authors' stored curves, taken as figure 2's, come out (of each panel the "
+            "difference furthest beyond its error).",
             "Figure 2",
             numbers,
             {
