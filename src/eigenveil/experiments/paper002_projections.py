@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from eigenveil.errors import PrivacyError
 from eigenveil.estimators.pca import PrivatePCA
 from eigenveil.estimators.private_streaming import PrivateStreamingPCA
 from eigenveil.experiments.data import Source, find, load, title_of, unit_rows
@@ -25,7 +26,7 @@ from eigenveil.experiments.paper002 import (
     overlap,
 )
 from eigenveil.experiments.paper002_projections_claims import DELTA, EPSILON, METHODS, claims
-from eigenveil.linalg.eigen import leading_eigenpairs
+from eigenveil.linalg.eigen import leading_eigenpairs, orthonormal_basis
 from eigenveil.linalg.subspace import captured_energy
 from eigenveil.published.federated_pca import FPCA
 from eigenveil.published.sulq import mod_sulq, omega
@@ -105,7 +106,10 @@ def _components(
         case "eigenveil":
             found = PrivateStreamingPCA(2, **ours).fit(X).components_
         case _:
-            found = PrivatePCA(2, **ours).fit(raw).components_
+            try:
+                found = PrivatePCA(2, **ours).fit(raw).components_
+            except PrivacyError:  # too few rows: it says so and returns nothing
+                found = orthonormal_basis(rng.standard_normal((X.shape[1], 2))).T
     return np.asarray(found[:2])
 
 
@@ -222,7 +226,8 @@ FIG2 = Experiment(
         "one row replaced by another. All rows are centred exactly and divided by the largest norm "
         "found, which is not private, as lemma 2 needs norms of at most 1; the paper does not "
         "centre. Eigenveil's streaming release divides those rows by their norms; "
-        '"eigenveil-all" starts from the raw rows, with centre and scale private too. '
+        '"eigenveil-all" starts from the raw rows, with centre and scale private too; where it '
+        "finds them too few and returns nothing, random directions stand for it. "
         '"As coded" are centred rows of any length with the mask of the authors\' code. '
         "The signs of scores are those of offline PCA's."
     ),
