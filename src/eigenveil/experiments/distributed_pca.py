@@ -15,8 +15,8 @@ from eigenveil import PrivatePCA
 from eigenveil.errors import PrivacyError
 from eigenveil.experiments.data import Source, load, unit_rows
 from eigenveil.experiments.experiment import Point
-from eigenveil.experiments.synthetic import made_up_rows
-from eigenveil.linalg.eigen import leading_eigenpairs, orthonormal_basis
+from eigenveil.experiments.synthetic import made_up_rows, random_directions
+from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.published import (
     SecondMoment,
     capepca,
@@ -180,13 +180,13 @@ def subspace(
         case "pooled-by-value":  # capePCA's sum has this noise, too
             return pooled(moments, rank_by="value", **drawn).components
         case "random":
-            return _random(split, k, rng)
+            return random_directions(split.together.shape[1], k, rng)
     if series == "eigenveil-sketch" and r < k:
         return None
     try:
         fitted = sound(series, split, setting, seed=int(rng.integers(2**31)), protocol=protocol)
     except PrivacyError:  # too few rows for the wish: it says so and returns nothing
-        return _random(split, k, rng)
+        return random_directions(split.together.shape[1], k, rng)
     return np.asarray(fitted.components_)
 
 
@@ -229,11 +229,6 @@ def sound(
     rows = np.vstack(sites) if together is None else together
     mechanism = "sketch" if sketch else "gaussian"
     return PrivatePCA(mechanism=mechanism, **wish, **sketch).fit(rows)
-
-
-def _random(split: Split, k: int, rng: np.random.Generator) -> FloatArray:
-    features = split.together.shape[1]
-    return np.asarray(orthonormal_basis(rng.standard_normal((features, k))).T)
 
 
 # Rows

@@ -26,7 +26,8 @@ from eigenveil.experiments.paper002 import (
     overlap,
 )
 from eigenveil.experiments.paper002_projections_claims import DELTA, EPSILON, METHODS, claims
-from eigenveil.linalg.eigen import leading_eigenpairs, orthonormal_basis
+from eigenveil.experiments.synthetic import random_directions
+from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.linalg.subspace import captured_energy
 from eigenveil.published.federated_pca import FPCA
 from eigenveil.published.sulq import mod_sulq, omega
@@ -109,7 +110,7 @@ def _components(
             try:
                 found = PrivatePCA(2, **ours).fit(raw).components_
             except PrivacyError:  # too few rows: it says so and returns nothing
-                found = orthonormal_basis(rng.standard_normal((X.shape[1], 2))).T
+                found = random_directions(X.shape[1], 2, rng)
     return np.asarray(found[:2])
 
 

@@ -16,7 +16,8 @@ from eigenveil.errors import DataError, PrivacyError
 from eigenveil.experiments.data import Source, find, load, unit_rows
 from eigenveil.experiments.data import title_of as title_of_source
 from eigenveil.experiments.experiment import Settings
-from eigenveil.linalg.eigen import leading_eigenpairs, orthonormal_basis
+from eigenveil.experiments.synthetic import random_directions
+from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.published import analyze_gauss, ppca, private_power, wishart_sn
 from eigenveil.published.moments import second_moment
 from eigenveil.published.power import rounds
@@ -199,8 +200,7 @@ def subspace(
     try:
         return np.asarray(PrivatePCA(**_ALIKE | promised).fit(X).components_)
     except PrivacyError:
-        random = rng.standard_normal((X.shape[1], k))
-        return np.asarray(orthonormal_basis(random).T)
+        return random_directions(X.shape[1], k, rng)
 
 
 _ALIKE: dict[str, Any] = {

@@ -1,9 +1,11 @@
-"""The rows that papers 000 and 001 made up for their PCA experiments."""
+"""The rows that papers 000 and 001 made up for their PCA experiments, and directions by chance."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+
+from eigenveil.linalg.eigen import orthonormal_basis
 
 FloatArray = NDArray[np.float64]
 
@@ -30,3 +32,11 @@ def made_up_rows(*, rows: int, features: int = 200, components: int = 50) -> Flo
     rng = np.random.default_rng(1804)
     deviations = np.sqrt(made_up_variances(rng, features=features, components=components))
     return np.asarray(rng.standard_normal((rows, features)) * deviations)
+
+
+def random_directions(features: int, count: int, rng: np.random.Generator) -> FloatArray:
+    """Orthonormal rows (count, features) that know nothing of the data.
+
+    They stand for the answer of a private fit that finds too few rows and returns nothing.
+    """
+    return np.asarray(orthonormal_basis(rng.standard_normal((features, count))).T)
