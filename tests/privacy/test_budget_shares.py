@@ -101,7 +101,10 @@ def test_a_delta_below_the_sampling_error_is_refused():
 def test_parts_of_a_step_compose_back_to_the_step(loss, share):
     mu, epsilon = StepBudget(mu=loss), StepBudget(epsilon=loss)
     for whole in (mu, epsilon):
-        both = whole.scaled(share).plus(whole.scaled(1 - share))
-        assert both.is_pure == whole.is_pure
-        back = both.epsilon if both.is_pure else both.mu
-        assert loss * (1 - 1e-9) < back < loss
+        parts = (whole.scaled(share), whole.scaled(1 - share))
+        assert all(part.is_pure == whole.is_pure for part in parts)
+        if whole.is_pure:
+            back = math.fsum(part.epsilon for part in parts)
+        else:
+            back = math.hypot(*(part.mu for part in parts))
+        assert back == pytest.approx(loss, rel=1e-12)

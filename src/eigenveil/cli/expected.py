@@ -256,7 +256,6 @@ def _drive(
 
 def _as_drawn(record: ReleaseRecord, plan: TensorPlan, parties: Parties) -> ReleaseRecord:
     """The record with the noise that a sum carries if all parties take part."""
-    step = plan.step_of(record.statistic)
-    factor = 1.0 if step is None else parties.louder.get(step, 1.0)
+    factor = parties.louder.get(plan.planned(record.name).step, 1.0)
     noise = record.noise.model_copy(update={"scale": record.noise.scale * factor})
     return record.model_copy(update={"noise": noise})

@@ -115,12 +115,9 @@ def private_mixture(
         moment fewer components than were asked for.
     """
     state = _State(plan, stored_single, dict(budgets or {}), dict(sharing or {}))
-    share = 1.0 / _histograms(plan)
-    scale = yield from find_centre(state, public_centre, scale_share=share)
-    if _needs_centred_scale(plan):
-        answers = yield (
-            state.ask("scale", "scale of centred rows", state.histogram(), share=share),
-        )
+    scale = yield from find_centre(state, public_centre)
+    if plan.needs_centred_scale:
+        answers = yield (state.ask("scale of centred rows", state.histogram()),)
         centred = state.read(answers["scale of centred rows"])
         scale = centred if centred.found else scale
         if scale is None and plan.row_bound is None:
@@ -137,7 +134,7 @@ def private_mixture(
         bound=rule.bound,
     )
     name = "scale of projected rows"
-    answers = yield (state.ask("scale", name, histogram, share=share),)
+    answers = yield (state.ask(name, histogram),)
     projected = state.read(answers[name])
     clip = min(1.0, projected.quantile(_QUANTILE) / place.bound) if projected.found else 1.0
     assert state.rows is not None
@@ -147,7 +144,7 @@ def private_mixture(
     third = ThirdMoment(
         rule, pair.basis, clip=clip, variance=min(_LARGEST_VARIANCE, variance / clip**2)
     )
-    answers = yield (state.ask("tensor", "triple moment", third),)
+    answers = yield (state.ask("triple moment", third),)
     total = None if place.offset is None else place.offset * state.rows
     release = answers["triple moment"]
     triple = release.values * clip**3
@@ -175,17 +172,6 @@ def private_mixture(
         row_bound=place.bound,
         converged=found.converged,
     )
-
-
-def _needs_centred_scale(plan: MixturePlan) -> bool:
-    """Whether the norms of centred rows are released before the pair moment, or their number."""
-    return plan.row_bound is None or (plan.centred != "private" and plan.rows is None)
-
-
-def _histograms(plan: MixturePlan) -> int:
-    """Histograms of norms that share the scale's budget."""
-    first = plan.row_bound is None and plan.centred == "private"
-    return 1 + first + _needs_centred_scale(plan)
 
 
 def _wanted(plan: MixturePlan) -> int | None:
@@ -240,9 +226,7 @@ def _pair(state: _State, place: _Place) -> Generator[Round, Answers, tuple[PairM
     bulk = Bulk(known, rows=state.rows, offset=place.offset)
     components = None if plan.auto_components else plan.n_components
     if plan.pair == "full":
-        answers = yield (
-            state.ask("moment", "pair moment", SecondMoment(rule, features=plan.features)),
-        )
+        answers = yield (state.ask("pair moment", SecondMoment(rule, features=plan.features)),)
         release = answers["pair moment"]
         pair = full_pair(
             release.values,
@@ -257,7 +241,7 @@ def _pair(state: _State, place: _Place) -> Generator[Round, Answers, tuple[PairM
     )
     basis = orthonormal_basis(gaussian)
     clip = min(1.0, 1.3 * math.sqrt(plan.sketch_size / plan.features))  # privacy.md, section 6
-    answers = yield (state.ask("moment", "pair moment", Sketch(rule, basis, clip=clip)),)
+    answers = yield (state.ask("pair moment", Sketch(rule, basis, clip=clip)),)
     release = answers["pair moment"]
     pair = sketched_pair(
         release.values,
@@ -277,5 +261,5 @@ def _edge(state: _State) -> float:
         budget = state.budgets["moment"]
         return math.sqrt(2 * plan.features) / (budget.mu or budget.epsilon or 1.0)
     rule = RowRule(precision=state.storage, extra_bits=state.coarser(state.storage))
-    noise = state.ask("moment", "edge", SecondMoment(rule, features=plan.features)).record.noise
+    noise = state.ask("pair moment", SecondMoment(rule, features=plan.features)).record.noise
     return spectral_edge(noise, plan.features, plan.features)

@@ -15,14 +15,12 @@ from eigenveil.estimators.plans import Step
 from eigenveil.estimators.rounds import (
     COUNT_WEIGHT,
     Answers,
-    Ask,
     Round,
     RoundState,
     find_centre,
-    too_few_rows,
 )
 from eigenveil.estimators.scale import NormScale, read_scale
-from eigenveil.estimators.settings import Plan
+from eigenveil.estimators.settings import CENTRED_SCALE, Plan
 from eigenveil.linalg.eigen import fix_signs, leading_eigenpairs, left_singular, orthonormal_basis
 from eigenveil.moments.accumulators import (
     ComponentEnergy,
@@ -38,7 +36,6 @@ from eigenveil.privacy.releases import Sharing
 _ENERGY_QUANTILE = 0.99
 # Relative error that eigenvalues of shortened rows are taken to have as variances of rows.
 _EIGENVALUE_ERROR = 0.2
-_CENTRED_SCALE = "scale of centred rows"
 
 
 @dataclass(frozen=True)
@@ -93,19 +90,16 @@ def private_pca(
         When a released histogram shows too few rows for its quantiles to be found.
     """
     state = _State(plan, stored_single, dict(budgets or {}), dict(sharing or {}))
-    share = 0.5 if _scale_is_shared(plan) else 1.0
-    scale = yield from find_centre(state, public_centre, scale_share=share)
+    scale = yield from find_centre(state, public_centre)
 
     beside: Round = ()
-    if _wants_centred_scale(plan):
-        ask = _ask_centred_scale(state)
-        if plan.one_pass or (plan.centred == "private" and plan.row_norm != "auto"):
+    if any(planned.name == CENTRED_SCALE for planned in plan.schedule):
+        ask = state.ask(CENTRED_SCALE, state.histogram())
+        if plan.planned(CENTRED_SCALE).beside:
             beside = (ask,)  # read only after the moment: one pass for both
         else:
             answers = yield (ask,)
             scale = _better(None, answers[ask.name], state)
-            if scale is None and plan.mechanism != "bingham":
-                _give_variance_to_moment(state)
 
     row_bound = _second_moment_bound(state, scale, max_norm)
     found = yield from _components(state, row_bound, beside)
@@ -123,34 +117,6 @@ class _Found:
     edge: float
     answers: Answers
     total: float | None = None
-
-
-def _wants_centred_scale(plan: Plan) -> bool:
-    wanted = plan.one_pass or plan.row_norm == "auto" or "variance" in plan.shares
-    return wanted and plan.row_bound is None
-
-
-def _scale_is_shared(plan: Plan) -> bool:
-    """Whether the norms before and after centring must share the scale's budget."""
-    return plan.centred == "private" and plan.row_norm == "auto"
-
-
-def _give_variance_to_moment(state: _State) -> None:
-    """Without a scale the variances come out of the moment: it may have their budget."""
-    variance = state.budgets.pop("variance", None)
-    if variance is not None and variance.is_pure == state.budgets["moment"].is_pure:
-        state.budgets["moment"] = state.budgets["moment"].plus(variance)
-
-
-def _ask_centred_scale(state: _State) -> Ask:
-    """Norms of centred rows, with half the variance's budget where the centre took the scale's."""
-    histogram = state.histogram()
-    if state.plan.centred != "private":
-        return state.ask("scale", _CENTRED_SCALE, histogram)
-    step: Step = "scale" if _scale_is_shared(state.plan) else "variance"
-    ask = state.ask(step, _CENTRED_SCALE, histogram, share=0.5)
-    state.budgets[step] = state.budgets[step].scaled(0.5)
-    return ask
 
 
 def _better(scale: NormScale | None, release: Release, state: _State) -> NormScale | None:
@@ -187,7 +153,7 @@ def _moment_edge(state: _State) -> float:
         return math.sqrt(2 * plan.features) / mu
     rule = RowRule(precision=state.storage, extra_bits=state.coarser(state.storage))
     moment = SecondMoment(rule, features=plan.features)
-    noise = state.ask("moment", "edge", moment).record.noise
+    noise = state.ask("second moment", moment).record.noise
     return spectral_edge(noise, plan.features, plan.features)
 
 
@@ -208,13 +174,13 @@ def _components(state: _State, bound: float, beside: Round) -> Generator[Round, 
             return (yield from _sketch(state, rule, beside))
         case "bingham":
             moment = SecondMoment(rule, features=plan.features)
-            answers = yield (state.ask("moment", "second moment", moment, draws=k), *beside)
+            answers = yield (state.ask("second moment", moment), *beside)
             rounded = answers["second moment"].values
             vectors = fix_signs(orthonormal_basis(rounded.T).T)
             return _Found(vectors, None, 0.0, answers)
         case _:
             moment = SecondMoment(rule, features=plan.features)
-            answers = yield (state.ask("moment", "second moment", moment), *beside)
+            answers = yield (state.ask("second moment", moment), *beside)
             release = answers["second moment"]
             values, components = leading_eigenpairs(release.values, k)
             if release.edge is not None:  # cut-off eigenvalues: their sum is not the rows' energy
@@ -233,7 +199,7 @@ def _sketch(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Ans
     basis = orthonormal_basis(gaussian)
     clip = 1.3 * math.sqrt(plan.sketch_size / plan.features)  # privacy.md, section 6
     answers = yield (
-        state.ask("moment", "sketch", Sketch(rule, basis, clip=min(1.0, clip))),
+        state.ask("sketch", Sketch(rule, basis, clip=min(1.0, clip))),
         *beside,
     )
     release = answers["sketch"]
@@ -248,13 +214,12 @@ def _power(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
         (plan.features, plan.n_components)
     )
     basis = orthonormal_basis(gaussian)
-    share = 1.0 / plan.power_rounds
     answers: dict[str, Release] = {}
     for turn in range(plan.power_rounds):
         # a start that knows nothing catches sqrt(K/D) of a row: clip there, and at 1 once it does
         clip = min(1.0, 1.3 * math.sqrt(plan.n_components / plan.features)) if turn == 0 else 1.0
         name = f"power round {turn + 1}"
-        ask = state.ask("moment", name, Sketch(rule, basis, clip=clip), share=share)
+        ask = state.ask(name, Sketch(rule, basis, clip=clip))
         answers |= yield (ask, *(beside if turn == 0 else ()))
         basis = orthonormal_basis(answers[name].values)
     strengths, components = left_singular(answers[name].values, plan.n_components)
@@ -271,18 +236,16 @@ def _variances(
     kept = scale.mean_energy(row_bound) if scale is not None else 1.0  # of a row, when prepared
     if "variance" in state.budgets:
         bound = plan.row_bound
-        if bound is None:
-            if scale is None:  # only bingham comes here: its directions carry no variances
-                raise too_few_rows()
-            bound = scale.quantile(_ENERGY_QUANTILE)
+        if bound is None:  # without a scale, of rows as they were prepared
+            bound = row_bound if scale is None else scale.quantile(_ENERGY_QUANTILE)
         rule = RowRule(centre=state.centre, bound=bound, precision=state.storage)
         energy = ComponentEnergy(rule, components, count_weight=state.count_weight)
-        answers = yield (state.ask("variance", "explained variance", energy),)
+        answers = yield (state.ask("explained variance", energy),)
         values = answers["explained variance"].values
         if state.rows is None:
             state.rows = max(1.0, float(values[-1]) / COUNT_WEIGHT)
         k = plan.n_components
-        unit = bound * bound / state.rows
+        unit = (bound or 1.0) ** 2 / state.rows  # unit rows have no units of their own
         along, total = values[:k] * unit, float(np.sum(values[: k + 1])) * unit
         deviation = answers["explained variance"].record.noise.scale * unit
         along = _with_eigenvalues(along, total, deviation, found, state.rows * kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
@@ -17,6 +18,33 @@ from eigenveil.privacy.guarantee import ADJACENCIES, Adjacency
 from eigenveil.privacy.releases import NoiseKind, SamplingError, Statistic, lattice_error
 
 Step = Literal["scale", "centre", "moment", "variance", "tensor"]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One release of a plan's schedule.
+
+    Attributes
+    ----------
+    name : str
+        No other release of the schedule has it.
+    step : Step
+        The step whose budget pays for it.
+    statistic : Statistic
+    share : float
+        What it may spend of the step's budget, of mu squared or of epsilon.
+    draws : int
+        Sequential draws of the bingham mechanism.
+    beside : bool
+        Whether it is released in the same round as the release before it.
+    """
+
+    name: str
+    step: Step
+    statistic: Statistic
+    share: float = 1.0
+    draws: int = 1
+    beside: bool = False
 
 
 class BasePlan(BaseModel):
@@ -61,9 +89,25 @@ class BasePlan(BaseModel):
     def kind(self, step: Step) -> NoiseKind:
         """The noise of a step."""
 
+    @property
     @abstractmethod
+    def schedule(self) -> tuple[Planned, ...]:
+        """Every release that a fit of this plan makes, in order.
+
+        It follows from the plan alone: no released value adds a release, leaves one out, or moves
+        budget from one to another.
+        """
+
+    def planned(self, name: str) -> Planned:
+        """The release of the schedule that has this name."""
+        for release in self.schedule:
+            if release.name == name:
+                return release
+        raise AssertionError(f"{name!r} is no release of the plan: a defect")
+
     def step_of(self, statistic: Statistic) -> Step | None:
         """The step that releases a statistic, if one does."""
+        return next((one.step for one in self.schedule if one.statistic == statistic), None)
 
     @abstractmethod
     def released_values(self) -> int:
@@ -85,9 +129,6 @@ class BasePlan(BaseModel):
         return dict(
             _divided(tuple(self.shares.items()), self.epsilon, self.delta, self.pure_steps, error)
         )
-
-    def _taken(self, step: Step | None) -> Step | None:
-        return step if step in self.shares else None
 
 
 @lru_cache(maxsize=64)

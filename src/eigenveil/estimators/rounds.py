@@ -65,7 +65,7 @@ class RoundState(Generic[PlanT]):
     stored_single : bool
         Whether all rows are stored in single precision.
     budgets : dict of step to StepBudget
-        What is left to spend.
+        What each step may spend.
     sharing : mapping of step to Sharing
         How the parties of a study share the noise of a step.
     centre : array of shape (D,) or None
@@ -90,18 +90,17 @@ class RoundState(Generic[PlanT]):
         if self.plan.rows is not None:
             self.rows = float(self.plan.rows)
 
-    def ask(
-        self, step: Step, name: str, accumulator: Accumulator, *, share: float = 1.0, draws: int = 1
-    ) -> Ask:
-        """Ask for a sum, spending ``share`` of the step's budget."""
+    def ask(self, name: str, accumulator: Accumulator) -> Ask:
+        """Ask for a sum under the name, and with the budget, that the plan's schedule gives it."""
+        planned = self.plan.planned(name)
         record = calibrated_record(
             accumulator,
             name=name,
             adjacency=self.plan.adjacency,
-            kind=self.plan.kind(step),
-            budget=self.budgets[step].scaled(share),
-            draws_count=draws,
-            sharing=self.sharing.get(step, ALONE),
+            kind=self.plan.kind(planned.step),
+            budget=self.budgets[planned.step].scaled(planned.share),
+            draws_count=planned.draws,
+            sharing=self.sharing.get(planned.step, ALONE),
         )
         return Ask(accumulator, record)
 
@@ -158,15 +157,13 @@ class RoundState(Generic[PlanT]):
 def find_centre(
     state: RoundState[Any],
     public_centre: NDArray[np.float64] | None,
-    *,
-    scale_share: float = 1.0,
 ) -> Generator[Round, Answers, NormScale | None]:
     """Scale and centre of the rows, as the plan has them; sets the state's centre and row count.
 
     Returns
     -------
     NormScale or None
-        Of the rows before centring, if it was released, with ``scale_share`` of the scale's budget.
+        Of the rows before centring, if it was released.
 
     Raises
     ------
@@ -180,7 +177,7 @@ def find_centre(
         return None
     scale, bound = None, plan.row_bound
     if bound is None:
-        answers = yield (state.ask("scale", "scale", state.histogram(), share=scale_share),)
+        answers = yield (state.ask("scale", state.histogram()),)
         scale = state.read(answers["scale"])
         if not scale.found:
             raise too_few_rows()
@@ -190,7 +187,7 @@ def find_centre(
         features=plan.features,
         count_weight=state.count_weight,
     )
-    answers = yield (state.ask("centre", "centre", sums),)
+    answers = yield (state.ask("centre", sums),)
     values, noise = answers["centre"].values, answers["centre"].record.noise
     if state.rows is None:
         state.rows = max(1.0, float(values[plan.features]) / COUNT_WEIGHT)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.plans import (
     BasePlan,
+    Planned,
     Step,
     check_choice,
     check_components,
@@ -18,7 +19,7 @@ from eigenveil.estimators.plans import (
     check_wish,
 )
 from eigenveil.noise.bingham import check_feasible
-from eigenveil.privacy.releases import NoiseKind, Statistic
+from eigenveil.privacy.releases import NoiseKind
 
 Mechanism = Literal["gaussian", "wishart", "vector", "bingham", "power", "sketch"]
 MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
@@ -37,13 +38,7 @@ _PURE_KINDS: dict[Mechanism, NoiseKind] = {
 
 POWER_ROUNDS = 4
 
-_STEP_OF: dict[Statistic, Step] = {
-    "norm-histogram": "scale",
-    "row-sum": "centre",
-    "second-moment": "moment",
-    "sketch": "moment",
-    "component-energy": "variance",
-}
+CENTRED_SCALE = "scale of centred rows"
 
 
 class Plan(BasePlan):
@@ -69,11 +64,55 @@ class Plan(BasePlan):
         """Whether the second moment is released as a sketch that says so."""
         return self.mechanism == "sketch"
 
-    def step_of(self, statistic: Statistic) -> Step | None:
-        """The step that releases a statistic, if one does."""
-        if statistic in ("sketch", "second-moment") and (statistic == "sketch") != self.sketched:
-            return None
-        return self._taken(_STEP_OF.get(statistic))
+    @property
+    def schedule(self) -> tuple[Planned, ...]:
+        """Norms and centre, norms about it, the second moment, the variances."""
+        before, beside = self._centred_scale()
+        found: list[Planned] = []
+        if self.centred == "private":
+            if self.row_bound is None:  # the norms about the centre may share its budget
+                share = 0.5 if before else 1.0
+                found.append(Planned("scale", "scale", "norm-histogram", share=share))
+            found.append(Planned("centre", "centre", "row-sum"))
+        first, *later = self._moments()
+        found += [*before, first, *beside, *later]
+        if "variance" in self.shares:
+            rest = 1.0 - sum(one.share for one in (*before, *beside) if one.step == "variance")
+            found.append(Planned("explained variance", "variance", "component-energy", share=rest))
+        return tuple(found)
+
+    def _centred_scale(self) -> tuple[list[Planned], list[Planned]]:
+        """The norms of centred rows, before the moment or read beside it: one pass for both."""
+        wanted = self.one_pass or self.row_norm == "auto" or "variance" in self.shares
+        if not wanted or self.row_bound is not None:
+            return [], []
+        private, auto = self.centred == "private", self.row_norm == "auto"
+        beside = self.one_pass or (private and not auto)
+        # under a private centre the scale's budget was spent before it
+        planned = Planned(
+            CENTRED_SCALE,
+            "variance" if private and not auto else "scale",
+            "norm-histogram",
+            share=0.5 if private else 1.0,
+            beside=beside,
+        )
+        return ([], [planned]) if beside else ([planned], [])
+
+    def _moments(self) -> list[Planned]:
+        match self.mechanism:
+            case "power":
+                share = 1.0 / self.power_rounds
+                return [
+                    Planned(f"power round {turn + 1}", "moment", "sketch", share=share)
+                    for turn in range(self.power_rounds)
+                ]
+            case "sketch":
+                return [Planned("sketch", "moment", "sketch")]
+            case "bingham":
+                draws = self.n_components
+                return [Planned("second moment", "moment", "bingham-vectors", draws=draws)]
+            case _:
+                return [Planned("second moment", "moment", "second-moment")]
 
     def kind(self, step: Step) -> NoiseKind:
         """The noise of a step."""
@@ -140,6 +179,12 @@ def make_plan(
     if mechanism == "bingham":
         check_feasible(features, n_components)
     centred = "public" if isinstance(center, np.ndarray) else "private" if center else "no"
+    if power_rounds is not None and power_rounds < 1:
+        raise DataError(
+            f"power_rounds = {power_rounds} is not a number of rounds.",
+            hint=f"Give 1 or more; {POWER_ROUNDS} are usual.",
+            code="bad-choice",
+        )
     if sketch_size is None:
         sketch_size = 4 * n_components
     elif sketch_size < n_components:

@@ -14,6 +14,7 @@ from pydantic import model_validator
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.plans import (
     BasePlan,
+    Planned,
     Step,
     check_choice,
     check_components,
@@ -97,15 +98,30 @@ class MixturePlan(TensorPlan):
     task: Literal["gaussian-mixture"] = "gaussian-mixture"
     noise_variance: float | None = None
 
-    def step_of(self, statistic: Statistic) -> Step | None:
-        """The step that releases a statistic, if one does."""
-        steps: dict[Statistic, Step] = {
-            "norm-histogram": "scale",
-            "row-sum": "centre",
-            "sketch" if self.pair == "sketch" else "second-moment": "moment",
-            "third-moment": "tensor",
+    @property
+    def needs_centred_scale(self) -> bool:
+        """Whether the norms of centred rows are released before the pair moment, or their count."""
+        return self.row_bound is None or (self.centred != "private" and self.rows is None)
+
+    @property
+    def schedule(self) -> tuple[Planned, ...]:
+        """Norms and centre, norms about it, pair moment, projected norms, triple moment."""
+        names = ["scale"] if self.centred == "private" and self.row_bound is None else []
+        names += ["scale of centred rows"] if self.needs_centred_scale else []
+        names.append("scale of projected rows")
+        scales = {
+            name: Planned(name, "scale", "norm-histogram", share=1.0 / len(names)) for name in names
         }
-        return self._taken(steps.get(statistic))
+        pair: Statistic = "sketch" if self.pair == "sketch" else "second-moment"
+        parts = (
+            scales.get("scale"),
+            Planned("centre", "centre", "row-sum") if self.centred == "private" else None,
+            scales.get("scale of centred rows"),
+            Planned("pair moment", "moment", pair),
+            scales["scale of projected rows"],
+            Planned("triple moment", "tensor", "third-moment"),
+        )
+        return tuple(part for part in parts if part is not None)
 
 
 class TopicPlan(TensorPlan):
@@ -123,14 +139,17 @@ class TopicPlan(TensorPlan):
             raise ValueError("documents have no centre, and a scale only to be clipped at")
         return self
 
-    def step_of(self, statistic: Statistic) -> Step | None:
-        """The step that releases a statistic, if one does."""
-        steps: dict[Statistic, Step] = {
-            "norm-histogram": "scale",
-            "document-sketch" if self.pair == "sketch" else "document-pairs": "moment",
-            "document-triples": "tensor",
-        }
-        return self._taken(steps.get(statistic))
+    @property
+    def schedule(self) -> tuple[Planned, ...]:
+        """Pair moment and triple moment, each after the norms that it is clipped at."""
+        pair: Statistic = "document-sketch" if self.pair == "sketch" else "document-pairs"
+        parts = (
+            Planned("norms of pairs", "scale", "norm-histogram", share=0.5),
+            Planned("pair moment", "moment", pair),
+            Planned("norms of triples", "scale", "norm-histogram", share=0.5),
+            Planned("triple moment", "tensor", "document-triples"),
+        )
+        return tuple(part for part in parts if self.clip_documents or part.step != "scale")
 
 
 def make_mixture_plan(

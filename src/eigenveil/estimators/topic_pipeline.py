@@ -96,7 +96,7 @@ def private_topics(
     check_rank(pair, wanted=_wanted(plan))
     clip, _ = yield from _clip(state, "norms of triples", DocumentTriples(pair.basis))
     triples = DocumentTriples(pair.basis, clip=clip)
-    answers = yield (state.ask("tensor", "triple moment", triples),)
+    answers = yield (state.ask("triple moment", triples),)
     triple = _Moment(answers["triple moment"], triples.unit)
     found = recover(pair, triple.values, rows=state.rows)
     topics, weights = _as_probabilities(found, pair, sparse=plan.pair == "sketch")
@@ -152,7 +152,7 @@ def _clip(
     if not state.plan.clip_documents:
         return 1.0, _OF_THREE_WORDS
     norms = DocumentNorms(contributions, with_count=state.with_count)
-    answers = yield (state.ask("scale", name, norms, share=0.5),)
+    answers = yield (state.ask(name, norms),)
     scale = state.read(answers[name])
     if not scale.found:
         return 1.0, _OF_THREE_WORDS
@@ -180,12 +180,12 @@ def _pairs(state: _State) -> Generator[Round, Answers, _Moment]:
         whole = DocumentPairs(plan.features, **options)
         clip, square = yield from _clip(state, "norms of pairs", whole)
         pairs = DocumentPairs(plan.features, clip=clip, **options)
-        answers = yield (state.ask("moment", "pair moment", pairs),)
+        answers = yield (state.ask("pair moment", pairs),)
         return _Moment(answers["pair moment"], clip, square=square)
     sketch = DocumentSketch(plan.features, plan.sketch_size)
     clip, square = yield from _clip(state, "norms of pairs", sketch)
     sketch = DocumentSketch(plan.features, plan.sketch_size, clip=clip)
-    answers = yield (state.ask("moment", "pair moment", sketch),)
+    answers = yield (state.ask("pair moment", sketch),)
     return _Moment(answers["pair moment"], clip, square=square, test=sketch.signs)
 
 

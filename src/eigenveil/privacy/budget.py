@@ -37,14 +37,6 @@ class StepBudget:
         assert self.epsilon is not None
         return StepBudget(epsilon=self.epsilon * share)
 
-    def plus(self, other: StepBudget) -> StepBudget:
-        """Both budgets for one release."""
-        if self.mu is not None and other.mu is not None:
-            return StepBudget(mu=math.hypot(self.mu, other.mu) * _MARGIN)
-        assert self.epsilon is not None
-        assert other.epsilon is not None
-        return StepBudget(epsilon=(self.epsilon + other.epsilon) * _MARGIN)
-
 
 def split_budget(
     shares: Mapping[str, float],
