@@ -174,11 +174,13 @@ def test_components_under_the_noise_are_marked():
     assert 0 < model.noise_floor_ < model.explained_variance_[0]
 
 
-def test_a_data_set_too_small_for_the_budget_stops_after_the_first_release():
-    with pytest.raises(PrivacyError, match="row_bound") as caught:
-        PrivatePCA(2, epsilon=0.1, delta=1e-6).fit(DIGITS[:50])
-    assert caught.value.code == "too-few-rows"
-    assert caught.value.spent.epsilon < 0.1
+def test_a_data_set_too_small_for_the_budget_ends_after_the_first_release():
+    """It has nothing usable, says what would do, and the rest of the budget is not spent."""
+    model = PrivatePCA(2, epsilon=0.1, delta=1e-6).fit(DIGITS[:50])
+    assert not model.usable_.any()
+    assert [record.name for record in model.certificate_.releases] == ["scale"]
+    assert model.guarantee_.epsilon < 0.1
+    assert model.components_.shape == (2, 64)
 
 
 NAN = DIGITS[:100].copy()

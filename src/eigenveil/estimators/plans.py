@@ -47,6 +47,33 @@ class Planned:
     beside: bool = False
 
 
+# Names of the releases that find a private centre, in order (tables.md, section 2a).
+SCALE, CENTRE = "scale", "centre"
+NEAR_SCALE, SECOND_CENTRE = "scale about the centre", "centre, second stage"
+
+
+def centre_schedule(
+    *, bounded: bool, scale: tuple[float, float], centre: tuple[float, float]
+) -> tuple[Planned, ...]:
+    """The releases that find a private centre.
+
+    Parameters
+    ----------
+    bounded : bool
+        Whether a public bound on the norms is given: one stage, and no norms.
+    scale, centre : pair of float
+        Shares of the steps "scale" and "centre" that the two stages may spend.
+    """
+    if bounded:
+        return (Planned(CENTRE, "centre", "row-sum", share=sum(centre)),)
+    return (
+        Planned(SCALE, "scale", "norm-histogram", share=scale[0]),
+        Planned(CENTRE, "centre", "row-sum", share=centre[0]),
+        Planned(NEAR_SCALE, "scale", "norm-histogram", share=scale[1]),
+        Planned(SECOND_CENTRE, "centre", "row-sum", share=centre[1]),
+    )
+
+
 class BasePlan(BaseModel):
     """What the plans of all tasks have in common.
 

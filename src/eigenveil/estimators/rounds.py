@@ -7,6 +7,7 @@ trees differ only in the driver (privacy.md, section 8).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -15,11 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import PrivacyError
-from eigenveil.estimators.plans import BasePlan, Step
-from eigenveil.estimators.scale import NormScale, read_scale
+from eigenveil.estimators.plans import (
+    CENTRE,
+    NEAR_SCALE,
+    SCALE,
+    SECOND_CENTRE,
+    BasePlan,
+    Step,
+)
+from eigenveil.estimators.scale import CORE, NormScale, read_scale
 from eigenveil.moments.accumulators import Accumulator, NormHistogram, RowSum
 from eigenveil.moments.release import Release, calibrated_record
 from eigenveil.moments.rows import BITS, Precision, RowRule
+from eigenveil.noise.edges import deviation
 from eigenveil.noise.grid import wishart_unit
 from eigenveil.privacy import sensitivity
 from eigenveil.privacy.budget import StepBudget
@@ -29,6 +38,8 @@ from eigenveil.privacy.releases import ALONE, ReleaseRecord, Sharing
 # makes the noise of the sum 3% larger and is itself known to four noise deviations.
 COUNT_WEIGHT = 0.25
 _CENTRE_QUANTILE = 0.90
+# Most tables' norms lie within some 10 bins; their noise adds up in squares.
+_BINS_OF_MOST = math.sqrt(10.0)
 # Rounding to 2**-9 is invisible when it keeps all but this share of a unit row's energy, and what
 # it can hide of one feature is below this part of the noise's edge.
 _ROUNDING_SHARE = 0.002
@@ -71,9 +82,11 @@ class RoundState(Generic[PlanT]):
     centre : array of shape (D,) or None
         Released or public.
     centre_error : float
-        Expected squared norm of the released mean's noise.
+        Expected squared norm of the released centre's noise.
     rows : float or None
         Released or public number of rows.
+    stopped, advice : str
+        Why the fit ends before its last release, and what would do; empty where it does not.
     """
 
     plan: PlanT
@@ -83,6 +96,8 @@ class RoundState(Generic[PlanT]):
     centre: NDArray[np.float64] | None = None
     centre_error: float = 0.0
     rows: float | None = None
+    stopped: str = ""
+    advice: str = ""
 
     def __post_init__(self) -> None:
         """Start from the plan where nothing else is said."""
@@ -123,12 +138,26 @@ class RoundState(Generic[PlanT]):
         """Norms of the rows less the centre."""
         return NormHistogram(self.centre, precision=self.storage, with_count=self.with_count)
 
-    def read(self, release: Release) -> NormScale:
-        """A released histogram; the row count is taken from it where it is not known yet."""
-        scale = read_scale(release, public_rows=self.plan.rows)
+    def read(self, release: Release, known: NormScale | None = None) -> NormScale:
+        """Norms about the centre; the row count is taken from them where it is not known yet."""
+        scale = read_scale(release, public_rows=self.plan.rows, known=known, origin=self.centre)
         if self.rows is None:
             self.rows = max(1.0, scale.rows)
         return scale
+
+    def stop_for_few_rows(self, record: ReleaseRecord) -> None:
+        """End the fit: a histogram of norms shows nothing above its noise."""
+        needed = _BINS_OF_MOST * CORE * deviation(record.noise, record.noise.size)
+        self.stopped = (
+            "the released histogram of the rows' norms shows nothing above its noise, so that no "
+            "bound on them can be chosen"
+        )
+        times = needed / max(1.0, self.rows or 1.0)
+        self.advice = (
+            f"Too few rows for the budget: {self.stopped}. Give a public row_bound (the largest "
+            f"norm that a row can have), about {needed:.2g} rows at this budget, or "
+            f"{times:.2g} times the epsilon."
+        )
 
     def coarser(self, precision: Precision) -> int:
         """Bits by which rows must be coarser for Wishart noise to live on their grid."""
@@ -155,48 +184,66 @@ class RoundState(Generic[PlanT]):
 
 
 def find_centre(
-    state: RoundState[Any],
-    public_centre: NDArray[np.float64] | None,
+    state: RoundState[Any], public_centre: NDArray[np.float64] | None
 ) -> Generator[Round, Answers, NormScale | None]:
     """Scale and centre of the rows, as the plan has them; sets the state's centre and row count.
+
+    A private centre is found in two stages: at the scale of the rows' norms, then at that of their
+    norms about the first centre. Where rows lie far from zero compared with their spread the first
+    one's noise would be a direction with more energy than the data (tables.md, section 2a). With a
+    public ``row_bound`` there is one stage.
 
     Returns
     -------
     NormScale or None
-        Of the rows before centring, if it was released.
-
-    Raises
-    ------
-    PrivacyError
-        When the released histogram shows too few rows for its quantiles to be found.
+        Of the rows about the best centre whose norms were released; ``None`` where none were.
+        ``state.stopped`` is set where the first histogram shows nothing: no bound can be chosen.
     """
     plan: BasePlan = state.plan
     if plan.centred == "public":
         state.centre = public_centre
     if plan.centred != "private":
         return None
-    scale, bound = None, plan.row_bound
-    if bound is None:
-        answers = yield (state.ask("scale", state.histogram()),)
-        scale = state.read(answers["scale"])
-        if not scale.found:
-            raise too_few_rows()
-        bound = scale.quantile(_CENTRE_QUANTILE)
+    if plan.row_bound is not None:
+        state.centre, state.centre_error = yield from _mean(state, CENTRE, plan.row_bound)
+        return None
+    answers = yield (state.ask(SCALE, state.histogram()),)
+    scale = state.read(answers[SCALE])
+    if not scale.found:
+        state.stop_for_few_rows(answers[SCALE].record)
+        return None
+    bound = scale.quantile(_CENTRE_QUANTILE)
+    first, error = yield from _mean(state, CENTRE, bound)
+    state.centre = first
+    answers = yield (state.ask(NEAR_SCALE, state.histogram()),)
+    near = state.read(answers[NEAR_SCALE], scale)
+    if near.found:
+        bound = near.quantile(_CENTRE_QUANTILE)
+    step, second_error = yield from _mean(state, SECOND_CENTRE, bound)
+    # both know the same mean, with independent noise: weighted by precision
+    part = error / (error + second_error)
+    state.centre = np.asarray(first + part * step)
+    state.centre_error = part * second_error
+    return near if near.found else scale
+
+
+def _mean(
+    state: RoundState[Any], name: str, bound: float
+) -> Generator[Round, Answers, tuple[NDArray[np.float64], float]]:
+    """The mean of rows less the state's centre, shortened to ``bound``, and its squared error."""
+    features = state.plan.features
     sums = RowSum(
-        RowRule(bound=bound, precision=state.storage, extra_bits=2),
-        features=plan.features,
+        RowRule(centre=state.centre, bound=bound, precision=state.storage, extra_bits=2),
+        features=features,
         count_weight=state.count_weight,
     )
-    answers = yield (state.ask("centre", sums),)
-    values, noise = answers["centre"].values, answers["centre"].record.noise
+    answers = yield (state.ask(name, sums),)
+    values, noise = answers[name].values, answers[name].record.noise
     if state.rows is None:
-        state.rows = max(1.0, float(values[plan.features]) / COUNT_WEIGHT)
-    state.centre = np.asarray(values[: plan.features] * (bound / state.rows))
-    size, squared = noise.size, noise.size * noise.scale**2
-    if noise.kind != "gaussian":
-        squared *= size + 1
-    state.centre_error = float(squared * (bound / state.rows) ** 2)
-    return scale
+        state.rows = max(1.0, float(values[features]) / COUNT_WEIGHT)
+    unit = bound / state.rows
+    error = features * deviation(noise, features) ** 2 * unit * unit
+    return np.asarray(values[:features] * unit), float(error)
 
 
 def too_few_rows() -> PrivacyError:

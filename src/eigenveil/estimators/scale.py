@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +13,14 @@ from eigenveil.moments.release import Release
 
 # The core must stand this many of its own noise deviations above zero: among the 50000 runs of a
 # histogram of noise alone, the best does in one of a hundred (simulated).
-_CORE = 4.5
+CORE = 4.5
 # It grows by windows of up to this many bins that stand out by this much.
 _REACH, _TAIL = 8, 3.5
+# Bins below the longest norm about one point in which those about another are looked for.
+_SPAN = 20 * OCTAVE_PARTS
+# Relative error that bins give to a mean square beside their noise, and the part of it that must be
+# left when its origin is not the centre.
+_SPREAD_ERROR, _LEFT = 0.15, 0.5
 # Share of the rows that the core must hold.
 _ENOUGH = 0.2
 
@@ -30,11 +36,17 @@ class NormScale:
     edges, masses : arrays of shape (m,)
         Upper edges of the run of bins that stands out from the noise, ascending, and the noisy
         numbers of rows in them; empty when nothing stands out.
+    origin : array of shape (D,) or None
+        The point from which the norms are; zero where there is none.
+    deviation : float
+        Of the noise in each of the masses.
     """
 
     rows: float
     edges: NDArray[np.float64]
     masses: NDArray[np.float64]
+    origin: NDArray[np.float64] | None = None
+    deviation: float = 0.0
 
     @property
     def found(self) -> bool:
@@ -57,6 +69,22 @@ class NormScale:
         """Average squared norm."""
         return self._average(self._middles**2)
 
+    def spread(self, centre: NDArray[np.float64] | None) -> tuple[float, float]:
+        """Average squared distance of the rows from their centre, and its standard error.
+
+        What the centre is away from the origin is taken off; the error is infinite where little is
+        left then.
+        """
+        square = self.mean_square()
+        away = np.zeros(1) if centre is None else centre
+        away = away if self.origin is None else away - self.origin
+        left = square - float(away @ away)
+        if left < _LEFT * square:
+            return max(0.0, left), math.inf
+        squares = self._middles**2
+        noise = self.deviation * math.sqrt(float(squares @ squares))
+        return left, math.hypot(_SPREAD_ERROR * square, noise / float(np.sum(self.masses)))
+
     def share_of_offset(self, squared: float, bound: float) -> float:
         """Average energy that an offset of this squared norm gives to a prepared row."""
         return self._average(squared / (np.maximum(self._middles, bound) ** 2 + squared))
@@ -70,13 +98,20 @@ class NormScale:
         return float(np.sum(values * masses) / np.sum(masses))
 
 
-def read_scale(release: Release, *, public_rows: int | None) -> NormScale:
+def read_scale(
+    release: Release,
+    *,
+    public_rows: int | None,
+    known: NormScale | None = None,
+    origin: NDArray[np.float64] | None = None,
+) -> NormScale:
     """The run of norm bins that stands out most from the noise of a released histogram.
 
     Of all runs of neighbouring bins the one with the most rows against its own noise is the core;
     it grows on either side as long as one of the next few windows stands out too. So few rows or
     little budget give a coarser answer before they give none, and noise far away never counts. The
-    row count is the histogram's last coordinate, or public.
+    row count is the histogram's last coordinate, or public. Where the norms about another point are
+    ``known``, noise is not looked at beyond twice the longest of them, or far below it.
     """
     counts = release.values[:BINS]
     rows = float(public_rows) if public_rows is not None else float(release.values[BINS])
@@ -86,9 +121,13 @@ def read_scale(release: Release, *, public_rows: int | None) -> NormScale:
     width = np.arange(BINS + 1)[None, :] - np.arange(BINS + 1)[:, None]
     strength = (below[None, :] - below[:, None]) / (deviation * np.sqrt(np.maximum(width, 1)))
     strength[width <= 0] = -np.inf
+    if known is not None and known.found:
+        top = int(np.searchsorted(bin_upper_edges(), 2.0 * known.edges[-1]))
+        strength[:, top + 2 :] = -np.inf
+        strength[: max(0, top - _SPAN), :] = -np.inf
     first, last = (int(i) for i in np.unravel_index(int(np.argmax(strength)), strength.shape))
     enough = rows > 0 and below[last] - below[first] >= _ENOUGH * rows
-    if not enough or strength[first, last] < _CORE:
+    if not enough or strength[first, last] < CORE:
         return NormScale(rows=rows, edges=np.empty(0), masses=np.empty(0))
     while (step := _next_step(strength[last, last + 1 : last + 1 + _REACH])) > 0:
         last += step
@@ -96,7 +135,7 @@ def read_scale(release: Release, *, public_rows: int | None) -> NormScale:
         first -= step
     upper = bin_upper_edges()
     upper[-1] = upper[-2] * 2.0  # the open bin, as far as clipping is concerned
-    return NormScale(rows=rows, edges=upper[first:last], masses=counts[first:last].copy())
+    return NormScale(rows, upper[first:last], counts[first:last].copy(), origin, deviation)
 
 
 def _next_step(strengths: NDArray[np.float64]) -> int:

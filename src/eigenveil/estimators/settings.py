@@ -13,6 +13,7 @@ from eigenveil.estimators.plans import (
     BasePlan,
     Planned,
     Step,
+    centre_schedule,
     check_choice,
     check_components,
     check_row_bound,
@@ -25,10 +26,18 @@ Mechanism = Literal["gaussian", "wishart", "vector", "bingham", "power", "sketch
 MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
 STEPS: tuple[Step, ...] = ("scale", "centre", "moment", "variance")
 
-# Shares of mu squared (privacy.md, section 8), and of epsilon where everything is pure: epsilons
-# add up where mus add in squares, so a small step must be paid more.
-_SHARES: dict[Step, float] = {"scale": 0.02, "centre": 0.08, "moment": 0.88, "variance": 0.02}
-_PURE_SHARES: dict[Step, float] = {"scale": 0.05, "centre": 0.17, "moment": 0.75, "variance": 0.03}
+# Shares of mu squared (privacy.md, section 8; tables.md, section 2a), and of epsilon where all is
+# pure: epsilons add up where mus add in squares, so a small step must be paid more.
+_SHARES: dict[Step, float] = {"scale": 0.04, "centre": 0.14, "moment": 0.78, "variance": 0.04}
+_PURE_SHARES: dict[Step, float] = {"scale": 0.08, "centre": 0.20, "moment": 0.69, "variance": 0.03}
+# Parts of the scale's share: of the norms of the rows, about the first centre, and about the second
+# where they are needed before the second moment.
+_SCALES = (0.75, 0.25)
+_SCALES_AUTO = (0.6, 0.2, 0.2)
+# Parts of the centre's share: its two stages, and the mean that is left in the prepared rows, which
+# pure noise would hide at any price worth paying.
+_CENTRES = (0.3, 0.35, 0.35)
+_PURE_CENTRES = (0.4, 0.6)
 
 _PURE_KINDS: dict[Mechanism, NoiseKind] = {
     "wishart": "wishart",
@@ -39,6 +48,8 @@ _PURE_KINDS: dict[Mechanism, NoiseKind] = {
 POWER_ROUNDS = 4
 
 CENTRED_SCALE = "scale of centred rows"
+MEAN_LEFT = "mean of prepared rows"
+ENERGIES = "explained variance"
 
 
 class Plan(BasePlan):
@@ -65,20 +76,29 @@ class Plan(BasePlan):
         return self.mechanism == "sketch"
 
     @property
+    def removes_mean(self) -> bool:
+        """Whether the mean that is left in the prepared rows is released, and taken off."""
+        return self.centred == "private" and not self.pure and self.mechanism != "bingham"
+
+    @property
     def schedule(self) -> tuple[Planned, ...]:
-        """Norms and centre, norms about it, the second moment, the variances."""
+        """Norms and centre, norms about it, the second moment and mean, the variances."""
         before, beside = self._centred_scale()
+        first, *later = self._moments()
         found: list[Planned] = []
         if self.centred == "private":
-            if self.row_bound is None:  # the norms about the centre may share its budget
-                share = 0.5 if before else 1.0
-                found.append(Planned("scale", "scale", "norm-histogram", share=share))
-            found.append(Planned("centre", "centre", "row-sum"))
-        first, *later = self._moments()
+            *stages, left = _CENTRES if self.removes_mean else (*_PURE_CENTRES, 0.0)
+            found += centre_schedule(
+                bounded=self.row_bound is not None,
+                scale=_SCALES_AUTO[:2] if before else _SCALES,
+                centre=(stages[0], stages[1]),
+            )
+            if left:
+                beside = [Planned(MEAN_LEFT, "centre", "row-sum", share=left, beside=True), *beside]
         found += [*before, first, *beside, *later]
         if "variance" in self.shares:
             rest = 1.0 - sum(one.share for one in (*before, *beside) if one.step == "variance")
-            found.append(Planned("explained variance", "variance", "component-energy", share=rest))
+            found.append(Planned(ENERGIES, "variance", "component-energy", share=rest))
         return tuple(found)
 
     def _centred_scale(self) -> tuple[list[Planned], list[Planned]]:
@@ -89,13 +109,9 @@ class Plan(BasePlan):
         private, auto = self.centred == "private", self.row_norm == "auto"
         beside = self.one_pass or (private and not auto)
         # under a private centre the scale's budget was spent before it
-        planned = Planned(
-            CENTRED_SCALE,
-            "variance" if private and not auto else "scale",
-            "norm-histogram",
-            share=0.5 if private else 1.0,
-            beside=beside,
-        )
+        share = (_SCALES_AUTO[2] if auto else 0.5) if private else 1.0
+        step: Step = "variance" if private and not auto else "scale"
+        planned = Planned(CENTRED_SCALE, step, "norm-histogram", share=share, beside=beside)
         return ([], [planned]) if beside else ([planned], [])
 
     def _moments(self) -> list[Planned]:
@@ -130,7 +146,7 @@ class Plan(BasePlan):
             "power": d * k * self.power_rounds,
             "bingham": d * k,
         }.get(self.mechanism, d * (d + 1) // 2)
-        return moment + d + 2 * 330 + k + 4
+        return moment + 3 * d + 3 * 330 + k + 4
 
 
 def make_plan(
@@ -216,6 +232,8 @@ def _shares(plan: Plan, wished: dict[str, float] | None) -> dict[Step, float]:
     """Shares of the steps that this fit takes, adding up to 1."""
     defaults = _PURE_SHARES if plan.pure else _SHARES
     given = dict(defaults) if wished is None else dict(wished)
+    if wished is None and plan.centred != "private":
+        given["scale"] /= 2  # there is one histogram then
     for step, share in given.items():
         check_choice("a step of budget_split", step, STEPS)
         if not (math.isfinite(share) and share >= 0):

@@ -77,13 +77,21 @@ class RowRule:
         squares : array of shape (n,)
             Their squared norms, exact.
         """
+        key = (id(self.centre), self.bound, self.precision, self.extra_bits)
+        if key in block.prepared:  # another sum of the same pass has the same rule
+            ready, squares = block.prepared[key]
+            if out is not None:
+                out[...] = ready
+                ready = out
+            return ready, squares
         rows, norms = block.residuals(self.centre, self.precision)
         radius = math.ldexp(1.0, self.bits)
         longest = np.maximum(norms, self.bound)
         longest[longest == 0.0] = np.inf  # a zero row stays zero
         rows, longest = _within_range(rows, longest)
         factors = (radius * self._margin(rows.shape[1])) / longest
-        return integer_rows(rows, factors, radius, out)
+        block.prepared[key] = integer_rows(rows, factors, radius, out)
+        return block.prepared[key]
 
     def _margin(self, features: int) -> float:
         """A public factor just under 1, so that rounding seldom lengthens a row past the bound.
@@ -106,12 +114,18 @@ class Block:
         The file, for messages to the owner of the rows.
     first_row : int
         Number of the first row within ``origin``, from 0.
+
+    Attributes
+    ----------
+    prepared : dict
+        What rules made of the rows, for the sums of one pass: callers must not write to it.
     """
 
     def __init__(self, values: FloatArray, *, origin: str = "", first_row: int = 0) -> None:
         self.values = values
         self.origin = origin
         self.first_row = first_row
+        self.prepared: dict[tuple[Any, ...], tuple[FloatArray, FloatArray]] = {}
         self._residuals: dict[tuple[int, Precision], tuple[FloatArray, NDArray[np.float64]]] = {}
 
     def residuals(
