@@ -1,0 +1,154 @@
+"""Rows whose rounding depends on where they stand in memory, so that one row more moves all others.
+
+It would have found that norms of rows, summed up by the BLAS, differ in the last place with the
+alignment of a row under the Prescott kernel of OpenBLAS: with a zero row in front every copy of a
+row at a tie was rounded another way, a million rows moved by a unit for the one that was added, and
+a claimed epsilon of 1 was 2.07. Kernels are asked for by name, in processes of their own.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eigenveil.estimators.pca import PrivatePCA
+from eigenveil.moments import independence
+from eigenveil.moments import norms as norms_module
+from eigenveil.moments import rows as rows_module
+from eigenveil.moments.norms import upper_norms
+from eigenveil.moments.rows import DTYPE
+
+PROCESS = Path(__file__).with_name("kernels_process.py")
+# Names of kernels, and what OpenBLAS may call them.
+KERNELS = {
+    "": None,
+    "Prescott": {"Prescott", "Katmai"},
+    "Nehalem": {"Nehalem"},
+    "Sandybridge": {"Sandybridge"},
+    "Haswell": {"Haswell"},
+    "SkylakeX": {"SkylakeX"},
+}
+
+
+@cache
+def under(kernel):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment.pop("OPENBLAS_CORETYPE", None)
+    if kernel:
+        environment["OPENBLAS_CORETYPE"] = kernel
+    done = subprocess.run(
+        [sys.executable, str(PROCESS)], env=environment, capture_output=True, timeout=300
+    )
+    if kernel and done.returncode < 0:
+        pytest.skip(f"this processor cannot run the kernel {kernel}")
+    assert done.returncode == 0, done.stderr.decode()
+    found = json.loads(done.stdout)
+    if kernel and KERNELS[kernel].isdisjoint(found["kernels"]):
+        pytest.skip(f"this library has no kernel {kernel}")
+    return found
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_zero_row_moves_no_other_row(kernel):
+    found = under(kernel)
+    assert found["doubts"] == []
+    for name, each in found["found"].items():
+        assert each["now"] == 0, name
+        assert each["different"] == [], name
+        assert each["digest"] == under("")["found"][name]["digest"], "the same under any kernel"
+
+
+def test_norms_as_they_were_moved_rows_and_are_noticed():
+    """The mutant: one call of the BLAS a row."""
+    found = under("Prescott")
+    assert found["found"]["double 17"]["before"] == 400
+    assert found["before"] == [independence.DEPENDENT]
+
+
+# -- what needs no other kernel
+
+
+def by_alignment(rows):
+    """Norms one unit in the last place larger where a row starts at an odd multiple of 8 bytes."""
+    norms = np.sqrt(np.sum(rows.astype(np.float64) ** 2, axis=1))
+    starts = rows.ctypes.data + np.arange(rows.shape[0]) * rows.strides[0]
+    return np.where(starts // 8 % 2, np.nextafter(norms, np.inf), norms)
+
+
+def by_place(rows):
+    """Norms whose last place depends on where in the block a row stands."""
+    norms = np.sqrt(np.sum(rows.astype(np.float64) ** 2, axis=1))
+    return np.where(np.arange(rows.shape[0]) % 4 == 3, np.nextafter(norms, np.inf), norms)
+
+
+@pytest.mark.parametrize("wrong", [by_alignment, by_place])
+def test_a_processor_that_rounds_rows_by_their_place_is_not_certified(wrong, monkeypatch):
+    assert independence.dependence() == ()
+    rows = np.random.default_rng().standard_normal((4000, 6))
+    fitted = PrivatePCA(2, epsilon=5.0, delta=1e-6).fit(rows)
+    assert fitted.certificate_.guarantee().certified
+    monkeypatch.setattr(rows_module, "row_norms", wrong)
+    independence.dependence.cache_clear()
+    try:
+        assert independence.dependence() == (independence.DEPENDENT,)
+        again = PrivatePCA(2, epsilon=5.0, delta=1e-6).fit(rows)
+        assert independence.DEPENDENT in again.certificate_.reasons_not_certified
+        assert not again.certificate_.guarantee().certified
+        assert again.components_.shape == (2, 6)
+    finally:
+        independence.dependence.cache_clear()
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), width=st.sampled_from([1, 2, 3, 17, 64, 300, 1100]))
+def test_norms_depend_on_no_order_of_summation(precision, seed, width):
+    """Columns in any order, sums in halves or one by one, in single, double or more digits."""
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((8, width)) * 10.0 ** rng.integers(-30, 30, (8, 1))
+    rows = rows.astype(DTYPE[precision])
+    wanted = upper_norms(rows)
+    long = np.sqrt(np.sum(rows.astype(np.longdouble) ** 2, axis=1))
+    above = 2.0**-9 if precision == "single" else 2.0**-25
+    assert np.all(wanted >= long * (1 - 2.0**-53))
+    assert np.all(wanted <= long * (1 + above))
+    for order in (rng.permutation(width), slice(None, None, -1)):
+        assert np.array_equal(upper_norms(rows[:, order]), wanted)
+    assert np.array_equal(upper_norms(rows.astype(np.float64)), wanted) or precision == "single"
+
+    def one_by_one(part):
+        total = np.zeros(part.shape[0], part.dtype)
+        for column in part.T:
+            total += column * column
+        return total
+
+    with pytest.MonkeyPatch.context() as patch, np.errstate(over="ignore"):
+        for sums in (one_by_one, lambda part: np.cumsum((part * part)[:, ::-1], axis=1)[:, -1]):
+            patch.setattr(norms_module, "squared_norms", sums)
+            assert np.array_equal(upper_norms(rows), wanted)
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_norms_at_a_threshold_are_settled_exactly(precision):
+    """Rows whose squared norm is within a rounding of a number that norms are rounded up to."""
+    bits = norms_module._STEP_BITS[np.dtype(DTYPE[precision])]
+    rng = np.random.default_rng(7)
+    rows = rng.standard_normal((40, 9)).astype(DTYPE[precision])
+    for row in rows:
+        square = sum(float(entry) ** 2 for entry in row)
+        target = norms_module._next_number(square, bits)
+        row[0] = np.sqrt(target - (square - float(row[0]) ** 2))
+    near = rows.repeat(5, axis=0)
+    near[:, 0] += np.tile(np.arange(-2, 3), 40) * np.spacing(near[:, 0])
+    wanted = [norms_module._exactly(row.tolist(), bits) for row in near]
+    assert np.unique(wanted).size > 40, "both sides of the numbers"
+    assert np.array_equal(upper_norms(near), wanted)
+    backwards = np.asfortranarray(near[:, ::-1])
+    assert np.array_equal(upper_norms(backwards), wanted)
