@@ -15,15 +15,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernels_process import at_offset, released, sums
 
 from eigenveil.estimators.pca import PrivatePCA
 from eigenveil.moments import independence
 from eigenveil.moments import norms as norms_module
 from eigenveil.moments import rows as rows_module
+from eigenveil.moments.document_sums import DocumentNorms, DocumentPairs, DocumentSketch
+from eigenveil.moments.document_triples import DocumentTriples
+from eigenveil.moments.documents import DocumentBlock
 from eigenveil.moments.norms import upper_norms
-from eigenveil.moments.rows import DTYPE
+from eigenveil.moments.rows import DTYPE, RowRule
 
 PROCESS = Path(__file__).with_name("kernels_process.py")
 # Names of kernels, and what OpenBLAS may call them.
@@ -133,6 +138,76 @@ def test_norms_depend_on_no_order_of_summation(precision, seed, width):
         for sums in (one_by_one, lambda part: np.cumsum((part * part)[:, ::-1], axis=1)[:, -1]):
             patch.setattr(norms_module, "squared_norms", sums)
             assert np.array_equal(upper_norms(rows), wanted)
+
+
+def laid_out(rows, way, rng):
+    """The same rows elsewhere in memory, in another layout."""
+    match way:
+        case "offset":
+            return at_offset(rows, int(rng.integers(16)))
+        case "fortran":
+            return np.asfortranarray(rows)
+        case "strided":
+            wide = np.zeros((2 * rows.shape[0], 3 * rows.shape[1]), rows.dtype)
+            wide[::2, 1::3] = rows
+            return wide[::2, 1::3]
+        case "backwards":
+            return np.ascontiguousarray(rows[::-1, ::-1])[::-1, ::-1]
+        case "read-only":
+            rows = rows.copy()
+            rows.setflags(write=False)
+            return rows
+        case "odd byte":
+            memory = np.zeros(rows.nbytes + 1, dtype=np.uint8)
+            memory[1:] = np.frombuffer(rows.tobytes(), np.uint8)
+            return memory[1:].view(rows.dtype).reshape(rows.shape)
+
+
+WAYS = ["offset", "fortran", "strided", "backwards", "read-only", "odd byte"]
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    width=st.sampled_from([3, 7, 17, 64]),
+    way=st.sampled_from(WAYS),
+    step=st.sampled_from([1, 2, 5, 40]),
+)
+def test_no_sum_depends_on_order_layout_or_blocks(precision, seed, width, way, step):
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((40, width)) * 10.0 ** rng.integers(-3, 4, (40, 1))
+    rows[rng.integers(40)] = 0.0
+    rows = rows.astype(DTYPE[precision])
+    other = laid_out(rows[rng.permutation(40)], way, rng)
+    centre = rng.standard_normal(width) if seed % 2 else None
+    rule = RowRule(centre=centre, bound=float(seed % 3), precision=precision)
+    for each in sums(rule, width):
+        assert np.array_equal(released(each, rows, 40), released(each, other, step)), each.statistic
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=st.integers(0, 2**32 - 1), step=st.sampled_from([1, 3, 30]))
+def test_no_sum_over_documents_depends_on_order_or_blocks(seed, step):
+    rng = np.random.default_rng(seed)
+    counts = rng.poisson(10.0 ** rng.integers(-1, 5, (30, 1)), (30, 7)).astype(np.int64)
+    counts[:, 0] += 3
+    order = rng.permutation(30)
+    basis = np.linalg.qr(rng.standard_normal((7, 3)))[0]
+    for clip in (1.0, 0.03):
+        made = [
+            DocumentPairs(7, clip=clip),
+            DocumentPairs(7, clip=clip, nuclear=True),
+            DocumentSketch(7, 4, clip=clip),
+            DocumentTriples(basis, clip=clip),
+        ]
+        for each in [*made, *(DocumentNorms(of, with_count=True) for of in made)]:
+            one, two = each.fresh(), each.fresh()
+            one.update(DocumentBlock(counts))
+            for start in range(0, 30, step):
+                two.update(DocumentBlock(scipy.sparse.csc_array(counts[order[start:][:step]])))
+                two.settle()
+            assert np.array_equal(one.integers(), two.integers())
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
