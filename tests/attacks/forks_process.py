@@ -41,10 +41,10 @@ def in_child(fork, draw, source):
 
 def main():
     how, seeded = sys.argv[1:3]
+    os.getpid = lambda: 1
     source = SeededSource(np.random.default_rng(1)) if seeded == "seeded" else SecureSource()
     draw = {"words": words, "noise": noise}[sys.argv[3]]
     draw(source)
-    os.getpid = lambda: 1
     fork = {"python": os.fork, "c": ctypes.CDLL(None).fork}[how]
     drawn = [in_child(fork, draw, source) for _ in range(2)]
     drawn.append(draw(source))
