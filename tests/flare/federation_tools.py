@@ -104,6 +104,8 @@ class Federation:
                 words.append(self.approve)
             source = str(Path(eigenveil.__file__).parents[1])
             own = {"HOME": str(self.home), "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+            # the same kernels as here, so that results can be compared bit for bit
+            own |= {k: v for k, v in os.environ.items() if k.startswith("OPENBLAS_")}
             own |= self.environment(name)
             with (self.folder / f"{name}.log").open("ab") as log:
                 process = subprocess.Popen(

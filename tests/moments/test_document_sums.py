@@ -15,7 +15,7 @@ from sums_tools import SEEDS, python, random_basis
 
 from eigenveil.errors import DataError
 from eigenveil.moments import document_sums, document_triples
-from eigenveil.moments.accumulators import BINS, bin_upper_edges
+from eigenveil.moments.accumulators import ABOVE_EDGE, BINS, bin_upper_edges
 from eigenveil.moments.document_sums import (
     DocumentNorms,
     DocumentPairs,
@@ -408,7 +408,7 @@ def test_norms_of_documents_are_counted_in_their_bins(kind, with_count):
         made.update(DocumentBlock(block))
     found = made.integers()
     assert found.shape == made.shape == (BINS + with_count,)
-    bins = np.searchsorted(bin_upper_edges(), [read(of, row) for row in counts])
+    bins = np.searchsorted(ABOVE_EDGE * bin_upper_edges(), [read(of, row) for row in counts])
     assert np.array_equal(found[:BINS], np.bincount(bins, minlength=BINS))
     assert not with_count or found[BINS] == len(counts)
     assert made.statistic == "norm-histogram"

@@ -17,9 +17,9 @@ from sums_tools import (
 )
 
 from eigenveil.errors import DataError
-from eigenveil.moments.accumulators import BINS, Sketch, bin_upper_edges
+from eigenveil.moments.accumulators import ABOVE_EDGE, BINS, Sketch, bin_upper_edges
 from eigenveil.moments.exact import ExactSum, gram_parts, product_parts
-from eigenveil.moments.rows import Block, RowRule
+from eigenveil.moments.rows import DTYPE, Block, RowRule
 
 every_precision = pytest.mark.parametrize("precision", PRECISIONS)
 
@@ -67,7 +67,7 @@ def test_what_one_row_adds_is_what_the_statistic_says(precision, seed):
     assert histogram[-1] == 1
     place = int(np.flatnonzero(histogram[:-1])[0])
     edges = bin_upper_edges()
-    assert norm <= edges[place] * (1 + 1e-6)
+    assert norm <= edges[place] * ABOVE_EDGE * (1 + 1e-6)
     assert place == 0 or norm >= edges[place - 1] * (1 - 1e-6)
 
 
@@ -77,9 +77,13 @@ def test_norm_bins_hold_their_edges():
     assert edges[0] == 2.0**-40
     assert np.isinf(edges[-1])
     for place in (0, 7, 160, BINS - 2):
-        norms = edges[place] * np.array([1 - 1e-9, 1 + 1e-9])
-        found = [total(make("histogram", 1), np.array([[n]]))[:-1].argmax() for n in norms]
-        assert found == [place, place + 1]
+        norms = edges[place] * np.array([1 - 1e-9, 1.0, 1 + 1e-6, ABOVE_EDGE * (1 + 1e-6)])
+        for precision in ("double", "single"):
+            rows = norms[:, None].astype(DTYPE[precision])
+            found = [
+                total(make("histogram", 1, precision), row[None])[:-1].argmax() for row in rows
+            ]
+            assert found == [place, place, place, place + 1]
 
 
 def object_gram(rows):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eigenveil.noise import source as module
-from eigenveil.noise.source import SecureSource, SeededSource
+from eigenveil.noise.source import KeyedSource, SecureSource, SeededSource
 from statistics_tools import FALSE_ALARM, REJECTED, chi_square, together
 
 
@@ -45,12 +45,13 @@ def test_words_go_on_where_they_stopped_and_never_repeat():
 
 
 def test_secure_source_cannot_be_pickled_or_copied():
-    source = SecureSource()
-    for make in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="cannot be pickled"):
-            make(source)
-    assert source.secure
-    assert not hasattr(source, "__dict__") or "key" not in str(vars(source)).lower()
+    for source in (SecureSource(), KeyedSource(bytes(32))):
+        source.words(3)
+        for make in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match="cannot be pickled"):
+                make(source)
+        assert source.secure
+        assert "key" not in str(vars(source)).lower()
 
 
 def test_parent_and_forked_child_draw_different_words():

@@ -13,6 +13,7 @@ from eigenveil.estimators.rounds import Answers, Ask, Round
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.exponential import release_vectors
+from eigenveil.moments.independence import dependence
 from eigenveil.moments.release import Release
 from eigenveil.moments.source import RowSource
 from eigenveil.noise.source import RandomSource
@@ -87,7 +88,7 @@ def certificate_of(
         secure=secure,
         wish=Claim(epsilon=plan.epsilon, delta=plan.delta, adjacency=plan.adjacency),
         releases=list(records),
-        reasons_not_certified=list(reasons_not_certified),
+        reasons_not_certified=[*reasons_not_certified, *dependence()],
     )
 
 

@@ -67,6 +67,8 @@ class Outcome:
         Sites that fell out, and why.
     secure : bool
         Whether every site says that its noise comes from the operating system.
+    dependent : bool
+        Whether some site says that on its processor a row's rounding depends on its neighbours.
     """
 
     factors: Any
@@ -76,6 +78,7 @@ class Outcome:
     taking_part: int
     missing: Mapping[str, str]
     secure: bool
+    dependent: bool
 
 
 @dataclass
@@ -157,6 +160,7 @@ class Aggregator:
             know.fewest,
             dict(self._calls.missing),
             secure=not any(site.seeded for site in know.joined.values()),
+            dependent=any(site.dependent for site in know.joined.values()),
         )
 
     # -- setting up

@@ -57,7 +57,8 @@ class JoinRequest(_Body):
 class JoinReply(_Body):
     """What a site's table looks like, and its keys; ``rows`` only where row counts are public.
 
-    ``seeded`` says that its noise is for a rehearsal: the result cannot be certified.
+    ``seeded`` says that its noise is for a rehearsal, ``dependent`` that on its processor a row's
+    rounding depends on its neighbours: the result cannot be certified.
     """
 
     columns: tuple[str, ...] | None
@@ -66,6 +67,7 @@ class JoinReply(_Body):
     rows: int | None = Field(default=None, ge=0, le=2**48)
     keys: PublicKeys
     seeded: bool = False
+    dependent: bool = False
 
 
 class KeysRequest(_Body):

@@ -25,6 +25,7 @@ from eigenveil.federation.messages import (
 from eigenveil.federation.study import Study
 from eigenveil.federation.sums import active_sites
 from eigenveil.noise.cube import tensor_size
+from eigenveil.noise.source import process
 
 # Sessions that are remembered; the oldest is forgotten, and with it what its masks were made from.
 _MOST_SESSIONS = 16
@@ -52,10 +53,13 @@ class Helper:
         self._sites = active_sites(study)
         self._sessions: dict[str, _Session] = {}
         self._last: tuple[tuple[bytes, int], masks.ZeroSum] | None = None
+        self._process = process()
 
     def handle(self, request: bytes) -> bytes:
         """The answer to a message from the aggregator; never raises a package error."""
         session = ""
+        if self._process != process():  # parent and fork could draw one round's masks in two ways
+            self._sessions, self._last, self._process = {}, None, process()
         try:
             message = decode(request, sender=AGGREGATOR, limit=_LARGEST_REQUEST)
             session = message.session

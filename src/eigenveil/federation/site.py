@@ -42,6 +42,7 @@ from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.describe import rebuild
 from eigenveil.moments.engine import accumulate
+from eigenveil.moments.independence import dependence
 from eigenveil.moments.release import coordinates, noisy_integers, release_of
 from eigenveil.moments.source import RowSource
 from eigenveil.noise.source import RandomSource, SecureSource
@@ -177,6 +178,7 @@ class Site:
             rows=rows,
             keys=self._signed(message, self._hiding(message, state).public_keys()),
             seeded=not self._source.secure,
+            dependent=bool(dependence()),
         )
         return self._commit(message, request, lambda: (self._reply(message, reply), None))
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.moments.exact import ExactSum, gram_parts, product_parts
+from eigenveil.moments.norms import squared_norms, upper_norms
 from eigenveil.moments.release import Release, release_sum
 from eigenveil.moments.rows import DTYPE, Block, FloatArray, Precision, RowRule, integer_rows
 from eigenveil.noise.source import RandomSource
@@ -87,17 +88,35 @@ LOWEST_OCTAVE, HIGHEST_OCTAVE = -40, 40
 BINS = OCTAVE_PARTS * (HIGHEST_OCTAVE - LOWEST_OCTAVE) + 2
 
 
+# A norm this little above an edge counts below it: norms are rounded up by less, so that rows of
+# the same length, such as unit rows, are in one bin. Clipped at the edge they lose no more than it.
+ABOVE_EDGE = 1.0 + 2.0**-9
+
+
 def bin_upper_edges() -> NDArray[np.float64]:
     """Upper edge of each norm bin, shape (BINS,); the last is infinite."""
-    inner = np.exp2(np.arange(BINS - 1) / OCTAVE_PARTS + LOWEST_OCTAVE)
-    return np.append(inner, np.inf)
+    quarters = [2.0 ** (part / OCTAVE_PARTS) for part in range(OCTAVE_PARTS)]
+    inner = np.ldexp(quarters, np.arange(LOWEST_OCTAVE, HIGHEST_OCTAVE)[:, None])
+    return np.append(inner, [math.ldexp(1.0, HIGHEST_OCTAVE), np.inf])
+
+
+# Doubles compare as their bit patterns do: an exponent, then 52 bits of a fraction.
+_FRACTION = np.int64((1 << 52) - 1)
+_EDGES_OF_AN_OCTAVE = tuple(
+    np.float64(2.0 ** (part / OCTAVE_PARTS) * ABOVE_EDGE).view(np.int64) & _FRACTION
+    for part in range(OCTAVE_PARTS)
+)
+_LOWEST_EXPONENT = 1023 + LOWEST_OCTAVE
 
 
 def norm_bins(norms: NDArray[np.float64]) -> NDArray[np.int64]:
-    """How many norms are in which bin, shape (BINS,)."""
-    with np.errstate(divide="ignore"):
-        octave = np.ceil(OCTAVE_PARTS * (np.log2(norms) - LOWEST_OCTAVE))
-    index = np.clip(octave, 0, BINS - 1).astype(np.intp)
+    """How many norms are in which bin, shape (BINS,); found by comparing integers alone."""
+    patterns = norms.view(np.int64)
+    index = ((patterns >> 52) - _LOWEST_EXPONENT) * OCTAVE_PARTS
+    fractions = patterns & _FRACTION
+    for edge in _EDGES_OF_AN_OCTAVE:
+        index += fractions > edge
+    np.clip(index, 0, BINS - 1, out=index)
     return np.asarray(np.bincount(index, minlength=BINS))
 
 
@@ -375,8 +394,7 @@ class Sketch(Accumulator):
         seen: FloatArray = rows @ self._basis
         radius = math.ldexp(1.0, self.rule.bits)
         unit = math.ldexp(self.clip, self.rule.bits + basis_bits(self.rule.precision))
-        wide = seen.astype(np.float64, copy=False)
-        norms = np.sqrt(np.vecdot(wide, wide))
+        norms = upper_norms(seen.astype(np.float64, copy=False))
         seen, _ = integer_rows(seen, radius / np.maximum(norms, unit), radius)
         for part, count in product_parts(rows, seen, self.rule.exact_below):
             self._sum.add(part, count)
@@ -452,7 +470,7 @@ class ComponentEnergy(Accumulator):
         projected = rows @ self._basis
         projected *= projected.dtype.type(2.0 ** (self._BITS - bits - self._shift))
         along = np.rint(projected, out=projected).astype(np.float64)
-        energies = np.vecdot(along, along)
+        energies = squared_norms(along)
         whole = np.rint(lengths.astype(np.float64) * 4.0 ** (self._BITS - bits))
         rest = np.maximum(0.0, whole - energies)
         part = np.append(np.einsum("ij,ij->j", along, along), rest.sum())
@@ -487,14 +505,14 @@ def integer_basis(basis: NDArray[np.float64], rule: RowRule) -> FloatArray:
 def seen_through(
     basis: FloatArray, rule: RowRule, block: Block
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Prepared rows times an integer basis, and the norms of that.
+    """Prepared rows times an integer basis, and the norms of that, rounded up a little.
 
     Exact integers in units of ``2**-(row bits + basis bits)``, so that what a row becomes does not
     depend on its neighbours in the block.
     """
     rows, _ = rule(block)
     seen = (rows @ basis).astype(np.float64, copy=False)
-    return seen, np.sqrt(np.vecdot(seen, seen))
+    return seen, upper_norms(seen)
 
 
 def check_same_kind(mine: Accumulator, other: Accumulator) -> None:

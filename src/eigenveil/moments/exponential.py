@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.release import Release
 from eigenveil.noise.bingham import bingham_vector
-from eigenveil.noise.source import RandomSource
+from eigenveil.noise.source import RandomSource, of_one_release
 from eigenveil.privacy.releases import ReleaseRecord
 
 
@@ -33,7 +33,7 @@ def release_vectors(
     assert grid is not None
     moment = np.ldexp(accumulator.integers().astype(np.float64), accumulator.grid)
     moment /= record.noise.scale
-    vectors = sequential_bingham(moment, record.draws, source)
+    vectors = sequential_bingham(moment, record.draws, of_one_release(source))
     return Release(record=record, values=np.ldexp(np.rint(np.ldexp(vectors, -grid)), grid))
 
 

@@ -13,7 +13,7 @@ from eigenveil.errors import PrivacyError
 from eigenveil.noise import draws
 from eigenveil.noise.cube import Number, tensor_from_entries, tensor_indices
 from eigenveil.noise.grid import grid_exponent, spread, wishart_unit
-from eigenveil.noise.source import RandomSource
+from eigenveil.noise.source import RandomSource, of_one_release
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import (
@@ -204,6 +204,7 @@ def noise_integers(
 
     The sum of any ``record.noise.shares`` of them is the noise; where that is 1, it is all of it.
     """
+    source = of_one_release(source)
     noise, grid = record.noise, record.noise.grid
     assert grid is not None
     shape, scale, shares = accumulator.shape, noise.scale, noise.shares

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
+from eigenveil.moments.norms import FloatArray as FloatArray
+from eigenveil.moments.norms import squared_norms, upper_norms
 
 Precision = Literal["single", "double"]
-FloatArray = NDArray[np.floating[Any]]
 
 # Bits of a prepared entry, by arithmetic. Products of two entries then have 18 of 24 bits, or 36 of
 # 53, and the rest is room for adding rows up before the sum moves to a 64-bit integer.
@@ -146,31 +147,20 @@ class Block:
 
 
 def row_norms(rows: FloatArray) -> NDArray[np.float64]:
-    """Euclidean norms, shape (n,), also where squares leave the range of the arithmetic.
+    """Euclidean norms, shape (n,), rounded up a little: functions of each row alone.
 
     Raises
     ------
     DataError
         Naming the first entry that is not a finite number, as (row, column) of the block.
     """
-    with np.errstate(over="ignore"):  # such rows are looked at again
-        squares = np.vecdot(rows, rows)
-    norms = np.sqrt(squares, dtype=np.float64)
-    # below this a squared norm has lost digits to underflow; above the largest it is infinite
-    doubtful = ~np.isfinite(norms) | (norms < 1e-15)
-    if np.any(doubtful):
-        where = np.flatnonzero(doubtful)
-        some = rows[where].astype(np.float64)
-        finite = np.isfinite(some)
-        if not finite.all():
-            row, column = np.argwhere(~finite)[0]
-            raise NonFiniteEntry(int(where[row]), int(column), float(some[row, column]))
-        largest = np.max(np.abs(some), axis=1, initial=0.0)
-        scaled = some / np.where(largest > 0, largest, 1.0)[:, None]
-        with np.errstate(over="ignore"):  # a norm may be larger than any number
-            exact = largest * np.sqrt(np.vecdot(scaled, scaled))
-        norms[where] = np.minimum(exact, np.finfo(np.float64).max)
-    return np.asarray(norms)
+    norms = upper_norms(rows)
+    wrong = np.flatnonzero(np.isnan(norms))
+    if wrong.size:
+        row = int(wrong[0])
+        column = int(np.flatnonzero(~np.isfinite(rows[row]))[0])
+        raise NonFiniteEntry(row, column, float(rows[row, column]))
+    return norms
 
 
 class NonFiniteEntry(DataError):
@@ -204,7 +194,7 @@ def integer_rows(
     narrow = factors.astype(rows.dtype)
     rounded = np.multiply(rows, narrow[:, None], out=out)
     np.rint(rounded, out=rounded)
-    squares = np.vecdot(rounded, rounded)
+    squares = squared_norms(rounded)
     long = np.flatnonzero(squares > limit)
     for attempt in range(_MENDS):
         if long.size == 0:
@@ -214,7 +204,7 @@ def integer_rows(
             rounded[long] = np.rint(rows[long] * narrow[long, None])
         else:  # rounding towards zero is shorter for certain
             rounded[long] = np.trunc(rows[long] * narrow[long, None])
-        squares[long] = np.vecdot(rounded[long], rounded[long])
+        squares[long] = squared_norms(rounded[long])
         long = long[squares[long] > limit]
     if long.size:
         raise AssertionError("a prepared row is longer than its bound: a defect")

@@ -7,7 +7,8 @@ same path as a secure one.
 from __future__ import annotations
 
 import os
-from typing import Protocol
+import threading
+from typing import Any, Protocol
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
@@ -30,41 +31,78 @@ class RandomSource(Protocol):
         ...
 
 
-class SecureSource:
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+# process numbers do not tell: the children of two namespaces may have the same
+os.register_at_fork(after_in_child=_count_fork)
+
+
+def process() -> tuple[int, int]:
+    """Changes in a forked child, whatever its number: what may not be repeated belongs to one."""
+    return os.getpid(), _forks
+
+
+class _Secret:
+    """It refuses to be pickled or copied: two copies would draw the same words twice."""
+
+    def __reduce__(self) -> str:
+        raise TypeError("A source of secret words cannot be pickled or copied.")
+
+
+class SecureSource(_Secret):
     """ChaCha20 keyed by the operating system; it cannot be seeded.
 
-    The 256-bit key comes from ``os.urandom`` and never leaves the object, which takes a new one
-    every gibibyte and after a fork. It refuses to be pickled or copied: two copies would draw the
-    same noise twice.
+    The 256-bit keys come from ``os.urandom`` and never leave the object. Every thread has a key of
+    its own, and takes a new one every gibibyte and after a fork.
     """
 
     secure = True
 
     def __init__(self) -> None:
-        self._rekey()
+        self._own = _Stream()
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """The next ``count`` words of the key stream."""
-        size = 8 * count
-        if os.getpid() != self._owner or size > self._left:
-            self._rekey()  # a forked child would repeat its parent's noise; a counter runs out
+        """The next ``count`` words of the thread's key stream."""
+        own, size = self._own, 8 * count
+        if process() != own.process or size > own.left:
+            own.rekey()  # a forked child would repeat its parent's noise; a counter runs out
         if size > _BYTES_A_KEY:
             return np.concatenate([self.words(count // 2), self.words(count - count // 2)])
-        self._left -= size
-        return np.frombuffer(self._stream.update(bytes(size)), dtype=np.uint64)
+        own.left -= size
+        return np.frombuffer(own.stream.update(bytes(size)), dtype=np.uint64)
 
-    def _rekey(self) -> None:
+
+class _Stream(threading.local):
+    """A thread's key stream."""
+
+    process: tuple[int, int] | None = None
+    left = 0
+    stream: Any
+
+    def rekey(self) -> None:
         # the first four bytes are the block counter: from zero, so that it cannot run over
         start = bytes(4) + os.urandom(12)
-        self._stream = Cipher(algorithms.ChaCha20(os.urandom(32), start), mode=None).encryptor()
-        self._left = _BYTES_A_KEY
-        self._owner = os.getpid()
-
-    def __reduce__(self) -> str:
-        raise TypeError("A secure noise source cannot be pickled or copied.")
+        self.stream = Cipher(algorithms.ChaCha20(os.urandom(32), start), mode=None).encryptor()
+        self.left = _BYTES_A_KEY
+        self.process = process()
 
 
-class KeyedSource:
+def of_one_release(source: RandomSource) -> RandomSource:
+    """A secure source keyed anew for the noise of one release; a seeded one as it is.
+
+    Whatever happened to the process before, such as a copy of it that nothing here noticed, the
+    noise of two releases is drawn under two keys of the operating system.
+    """
+    return SecureSource() if isinstance(source, SecureSource) else source
+
+
+class KeyedSource(_Secret):
     """The words that everybody with the same 32-byte key draws: for masks, never for noise."""
 
     secure = True

@@ -23,6 +23,7 @@ from eigenveil.federation.messages import HELPER
 from eigenveil.federation.site import Site
 from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms, active_sites
+from eigenveil.moments.independence import DEPENDENT
 from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.moments.sparse import SparseRows
 from eigenveil.noise.source import RandomSource
@@ -252,7 +253,7 @@ def _certificate(study: Study, outcome: Outcome) -> Certificate:
             view=federation.wished_view,
         ),
         releases=list(outcome.records),
-        reasons_not_certified=[],
+        reasons_not_certified=[DEPENDENT] if outcome.dependent else [],
         federation=federation,
         study=study.model_dump(mode="json"),
     )

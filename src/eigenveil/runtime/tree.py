@@ -25,6 +25,7 @@ from eigenveil.federation.tree_outcome import publish
 from eigenveil.federation.tree_private import Leaf, TreeStudy
 from eigenveil.linalg.subspace import Subspace, subspace_of
 from eigenveil.linalg.threads import single_threaded_blas
+from eigenveil.moments.independence import dependence
 from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
 from eigenveil.privacy.tree_views import check_arrived
 from eigenveil.runtime.tree_errors import Errors
@@ -157,7 +158,12 @@ class _Run:
         root = self._pair(self.tree.root)
         merged = root.sums.result()
         self.tallies[-1].sent = 1
-        outcome = publish(self.study, merged, secure=self.seed is None)
+        outcome = publish(
+            self.study,
+            merged,
+            secure=self.seed is None,
+            reasons_not_certified=dependence(),
+        )
         plain = root.subspaces.result().value
         seconds = time.perf_counter() - start
         self.errors.keep(self.tree.root, outcome.factors.components, plain)
