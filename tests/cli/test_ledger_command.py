@@ -152,7 +152,7 @@ def test_end_frees_what_is_reserved(used, run):
     status, out, _ = run("end", used, "--study", STUDY)
     assert status == 0
     assert out.startswith("1 session ended")
-    assert [account.is_open for account in Ledger(used).accounts()] == [False, False]
+    assert [account.is_open for account in Ledger(used).sessions()] == [False, False]
     _, out, _ = run("end", used, "--study", STUDY)
     assert "nothing changed" in out
     assert run("end", used, "--study", "of another", "--quiet") == (0, "", "")

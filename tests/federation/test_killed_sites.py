@@ -104,7 +104,7 @@ class House:
         """What all its sessions were charged."""
         if not Path(ledger.name).exists():
             return NOTHING
-        return Loss.total(account.charged() for account in ledger.accounts())
+        return Loss.total(account.charged() for account in ledger.sessions())
 
     def run(self, fates=None):
         """A study with sites that die: its outcome, or how it failed."""
@@ -141,7 +141,7 @@ class House:
         over = {
             (name, account.key.session)
             for name, ledger in self.ledgers.items()
-            for account in ledger.accounts()
+            for account in ledger.sessions()
             if not account.is_open
         }
         for (name, session, step), request in self.log.requests.items():
@@ -176,7 +176,7 @@ class House:
             for record in entry.body["releases"]
         ]
         assert standing.spent.mu_squared == pytest.approx(math.fsum(written), rel=1e-12)
-        accounts = {account.key: account for account in ledger.accounts()}
+        accounts = {account.key: account for account in ledger.sessions()}
         assert not [its for its, account in accounts.items() if account.is_open and its != key]
         left = {s: r for (n, e, s), r in self.log.replies.items() if (n, e) == (name, session)}
         if key not in accounts:
@@ -233,7 +233,7 @@ class House:
         key = SessionKey(self.study.hash, session)
         charged = [
             record
-            for account in self.ledgers[name].accounts()
+            for account in self.ledgers[name].sessions()
             for _, charge in account.charges
             for record in charge.releases
             if account.key == key
@@ -496,7 +496,7 @@ def give_up(house, calls):
 def check_given_up(ledger, session, rounds):
     """The session is charged for these rounds; all before it are over."""
     (standing,) = ledger.standings()
-    accounts = {account.key.session: account for account in ledger.accounts()}
+    accounts = {account.key.session: account for account in ledger.sessions()}
     for name, account in accounts.items():
         assert name == session or not account.is_open
     if session not in accounts:  # it was never asked to join

@@ -234,7 +234,7 @@ def test_a_new_session_of_a_study_takes_the_place_of_the_old(ledger):
     begin(ledger, key_of("elsewhere"), COST, data_set="others")
     commit(ledger, key_of("s1"), charges=[ONE])
     begin(ledger, key_of("s2"), Loss.total([COST] * 2))
-    outcomes = {a.key: a.outcome for a in ledger.accounts()}
+    outcomes = {a.key: a.outcome for a in ledger.sessions()}
     assert outcomes == {
         key_of("s1"): "replaced",
         key_of("s1", study="b2"): None,
@@ -275,7 +275,7 @@ def test_names_and_notes_in_any_language(ledger):
         key, data_set=ROWS, adjacency=ADJACENCY, reserve=COST, state=b"", note="Ж\x1b\n\ud800ok"
     )
     commit(ledger, key, "étape 1", charges=[ONE])
-    assert ledger.accounts()[0].terms.note == "Жok"
+    assert ledger.sessions()[0].terms.note == "Жok"
     assert ledger.verify().holds
 
 
@@ -284,7 +284,7 @@ def test_end_drops_secrets_and_answers_and_can_be_said_again(ledger):
     commit(ledger, key_of(), charges=[ONE])
     for outcome in ("done", "failed"):
         ledger.end(key_of(), outcome)
-    assert [a.outcome for a in ledger.accounts()] == ["done"]
+    assert [a.outcome for a in ledger.sessions()] == ["done"]
     assert ledger.answered(key_of(), "round 1")
     assert ledger.verify().holds
     refusal(ProtocolError, "unknown-session", lambda: ledger.end(key_of("s9"), "done"))
@@ -622,7 +622,7 @@ def test_a_lost_state_is_said(in_filled_file, path):
 READS = {
     "budget": lambda ledger: ledger.budget(ROWS, ADJACENCY),
     "standings": Ledger.standings,
-    "accounts": Ledger.accounts,
+    "accounts": Ledger.sessions,
     "state": lambda ledger: ledger.state(key_of()),
     "answered": lambda ledger: ledger.answered(key_of(), "round 1"),
     "entries": lambda ledger: list(ledger.entries()),
@@ -1015,7 +1015,7 @@ class History(RuleBasedStateMachine):
             assert standing.left_epsilon == pytest.approx(left, abs=1e-12)
         for key, (_, _, _, state) in self.open.items():
             assert ledger.state(key) == state
-        outcomes = {account.key: account.is_open for account in ledger.accounts()}
+        outcomes = {account.key: account.is_open for account in ledger.sessions()}
         assert outcomes == {key: key in self.open for key in {**self.open, **self.ended}}
 
     def _held(self, data_set, *, without="", more=None):

@@ -133,7 +133,7 @@ def test_a_session_is_begun_once_by_two_processes(ledger, place):
     one, other = found.get(timeout=120), found.get(timeout=120)
     assert joined(*processes) == [0, 0]
     assert one == other
-    assert len(ledger.accounts()) == 11
+    assert len(ledger.sessions()) == 11
 
 
 # -- killed
@@ -202,7 +202,7 @@ def test_killed_at_any_moment_every_answer_that_left_is_charged(ledger):
         state = ledger.state(key_of())
         assert state == (done - 1).to_bytes(8, "big") * (REPLY // 8)
         assert commit(ledger, key_of(), f"round {done - 1}", reply=b"never") == state
-        (account,) = ledger.accounts()
+        (account,) = ledger.sessions()
         assert [charge.step for _, charge in account.charges] == [f"round {n}" for n in range(done)]
     assert ledger.standings()[0].spent == Loss.total([loss_of(SMALL)] * done)
 

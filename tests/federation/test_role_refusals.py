@@ -108,7 +108,7 @@ def test_sites_whose_columns_differ_do_not_begin(names, tmp_path):
     assert caught.value.code == "other-columns"
     for name in consortium.ledgers:
         assert spent(consortium, name) == NOTHING
-        assert not consortium.ledgers[name].accounts()[0].is_open
+        assert not consortium.ledgers[name].sessions()[0].is_open
 
 
 def test_columns_come_from_the_study_or_from_a_site_that_has_them(tmp_path):
@@ -225,7 +225,7 @@ def test_messages_of_another_study_are_refused(tmp_path):
     party = consortium.parties["s0"]
     other = request_of(study_of(3, epsilon=19.0), "s", "join", bodies.JoinRequest())
     assert refusal(party, "s0", other) == "other-study"
-    assert not consortium.ledgers["s0"].accounts()
+    assert not consortium.ledgers["s0"].sessions()
 
 
 def test_messages_of_an_unknown_or_ended_session_are_refused(tmp_path):
@@ -336,7 +336,7 @@ def test_sessions_that_cannot_be_named_are_refused(session, tmp_path):
     body = text[8:].replace(b'"NAME"', said)
     request = text[:4] + len(body).to_bytes(4, "little") + body
     assert refusal(party, "s0", request) in ("bad-name", "malformed")
-    assert not consortium.ledgers["s0"].accounts()
+    assert not consortium.ledgers["s0"].sessions()
 
 
 def test_the_site_of_another_study_or_none_does_not_take_part(tmp_path):
@@ -346,7 +346,7 @@ def test_the_site_of_another_study_or_none_does_not_take_part(tmp_path):
     party = Site(name="s9", study=study, rows=ArrayRows(np.ones((5, 3))), ledger=ledger)
     join = request_of(study, "s", "join", bodies.JoinRequest())
     assert refusal(party, "s9", join) == "not-a-site"
-    assert not ledger.accounts()
+    assert not ledger.sessions()
 
 
 def test_an_answer_under_another_sites_name_is_refused(tmp_path):
@@ -598,7 +598,7 @@ def test_without_a_budget_a_site_does_not_join(tmp_path):
         join = request_of(study, "s", "join", bodies.JoinRequest())
         assert refusal(party, "s0", join) == "data"
         assert party.trouble.code == code
-        assert not consortium.ledgers["s0"].accounts()
+        assert not consortium.ledgers["s0"].sessions()
     consortium.parties["s0"] = party
     assert set(run_study(consortium).outcome.missing) == {"s0"}
 
@@ -617,7 +617,7 @@ def test_a_budget_that_is_too_small_is_told_to_the_owner_alone(tmp_path):
     assert not any(character.isdigit() for character in text)
     for name in consortium.ledgers:
         assert spent(consortium, name) == NOTHING
-        assert all(not account.is_open for account in consortium.ledgers[name].accounts())
+        assert all(not account.is_open for account in consortium.ledgers[name].sessions())
 
 
 def test_the_same_study_twice_needs_the_budget_twice(tmp_path):
@@ -636,7 +636,7 @@ def test_an_abandoned_session_gives_its_reservation_to_the_next(tmp_path):
     consortium = Consortium(study_of(3), tmp_path)
     at(consortium, "round 1")
     run_study(consortium)
-    outcomes = [a.outcome for a in consortium.ledgers["s0"].accounts()]
+    outcomes = [a.outcome for a in consortium.ledgers["s0"].sessions()]
     assert outcomes == ["replaced", "finished"]
 
 

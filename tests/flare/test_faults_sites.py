@@ -152,7 +152,7 @@ def test_a_full_disk(federation, small_disk):
     assert (small_disk / "filler").stat().st_size > 0
     ledger = Ledger(federation.ledger("south"))
     assert ledger.verify().holds
-    assert [account.charges for account in ledger.accounts()] == [()]
+    assert [account.charges for account in ledger.sessions()] == [()]
     (small_disk / "filler").unlink()
     (federation.kits["south"] / "full").unlink()
     check_goes_on(federation, study)
