@@ -46,10 +46,21 @@ def test_budget_makes_a_ledger_and_says_where_it_stands(path, run):
     assert (status, err) == (0, "")
     assert "[b]" in out
     assert "add-remove" in out
-    assert Ledger(path).budget("[b]", "add-remove") == Budget("[b]", "add-remove", 2.0, 1e-6)
+    assert "[b]: left: epsilon 2 for Gaussian studies at delta 1e-06, or epsilon " in out
+    assert Ledger(path).budget("[b]") == Budget("[b]", "add-remove", 2.0, 1e-6)
+    words = ("--epsilon", 3, "--delta", 1e-6, "--pure-epsilon", 1)
+    _, out, _ = run("budget", path, "--data-set", "[b]", *words)
+    assert "(1 of it set aside)" in out
     words = ("--epsilon", 0, "--delta", 0, "--adjacency", "replace-one", "--quiet")
     assert run("budget", path, "--data-set", "[b]", *words) == (0, "", "")
-    assert Ledger(path).budget("[b]", "replace-one").epsilon == 0
+    assert Ledger(path).budget("[b]") == Budget("[b]", "replace-one", 0.0, 0.0)
+
+
+def test_budget_keeps_the_adjacency_of_what_was_charged(used, run):
+    words = ("--epsilon", 3, "--delta", 1e-6, "--adjacency", "replace-one")
+    status, _, err = run("budget", used, "--data-set", "patients", *words)
+    assert status == 4
+    assert "one row more or less" in err
 
 
 def test_budget_refuses_what_is_none(path, run):
@@ -113,6 +124,30 @@ def test_verify(used, run):
         "wrong": None,
         "explanation": "Every entry is as it was written.",
     }
+    status, out, _ = run("verify", used, "--against", last.previous.upper())
+    assert status == 0
+    assert "that of entry 5." in out
+    status, out, _ = run("verify", used, "--against", "0" * 64)
+    assert (status, "No entry has the hash" in out) == (8, True)
+    assert run("verify", used, "--against", "one")[0] == 2
+
+
+def test_verify_against_the_heads_in_a_file(used, tmp_path, run):
+    heads = tmp_path / "heads"
+    status, _, err = run("verify", used, "--heads", heads)
+    assert (status, str(heads) in err) == (7, True)
+    Ledger(used, heads=heads).end_study(STUDY)
+    status, out, _ = run("verify", used, "--heads", heads)
+    assert (status, "All 1 heads" in out) == (0, True)
+    heads.write_text(heads.read_text().replace(": 7", ": 8"))
+    status, out, _ = run("verify", used, "--heads", heads)
+    assert (status, "Entry 8, noted elsewhere, is missing" in out) == (8, True)
+    heads.write_text("seven\n")
+    status, _, err = run("verify", used, "--heads", heads)
+    assert (status, "holds no head" in err) == (3, True)
+
+
+def test_verify_quiet(used, run):
     assert run("verify", used, "--quiet") == (0, "", "")
 
 

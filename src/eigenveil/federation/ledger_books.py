@@ -23,7 +23,7 @@ from eigenveil.federation.ledger_bodies import (
 )
 from eigenveil.federation.ledger_chain import BrokenChain, Entry
 from eigenveil.privacy.accountant import Loss
-from eigenveil.privacy.accounts import as_gaussian, counted, pure_of_gaussian
+from eigenveil.privacy.accounts import NOTHING, as_gaussian, counted, pure_of_gaussian
 from eigenveil.privacy.releases import ReleaseRecord
 
 
@@ -49,7 +49,8 @@ class Standing:
     @property
     def left(self) -> Loss:
         """What a further session may still take, part by part."""
-        return self.caps.minus(self.spent).minus(self.reserved)
+        held = Loss.total([self.spent, self.reserved])
+        return self.caps.minus(held) if held.within(self.caps) else NOTHING
 
     @property
     def spent_epsilon(self) -> float:
