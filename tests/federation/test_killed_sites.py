@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ledger_tools import budget_for
 from process_sites import Fatal, Log, ProcessSites, Stage
 
 from eigenveil.errors import ProtocolError
@@ -96,7 +97,7 @@ class House:
         """Budgets that just cover what is spent and these losses, site by site."""
         for ledger in self.ledgers.values():
             whole = Loss.total([self.spent(ledger), *losses])
-            epsilon = whole.epsilon(DELTA) * factor
+            epsilon = budget_for(whole, DELTA) * factor
             ledger.set_budget(Budget(DATA_SET, self.study.adjacency, epsilon, DELTA))
 
     @staticmethod
@@ -470,7 +471,7 @@ def test_an_aggregator_that_gives_up_costs_what_was_answered_and_no_more(house):
     for _ in range(2):
         assert not isinstance(house.run(), ProtocolError)
     check_no_room(house)
-    house.set_budgets(house.reserve, factor=1 - 1e-9)
+    house.set_budgets(house.reserve, factor=1 - 1e-8)
     check_no_room(house)
     house.check_a_new_session()
 

@@ -6,6 +6,7 @@ nothing is charged beyond what was sent; the other sites are as they were.
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -591,9 +592,7 @@ def test_without_a_budget_a_site_does_not_join(tmp_path):
     for place, code in (("new", "no-budget"), ("other", "no-budget")):
         consortium.ledgers["s0"] = Ledger(tmp_path / place)
         if place == "other":
-            consortium.ledgers["s0"].set_budget(
-                wished_budget(study_of(3, adjacency="replace-one", dropouts=1))
-            )
+            consortium.ledgers["s0"].set_budget(replace(wished_budget(study), data_set="others"))
         party = site_of(consortium, "s0", consortium.rows["s0"])
         join = request_of(study, "s", "join", bodies.JoinRequest())
         assert refusal(party, "s0", join) == "data"

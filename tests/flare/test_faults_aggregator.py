@@ -251,7 +251,7 @@ def test_more_budget_than_is_left(federation):
         assert set(federation.fetch(session, status.job).missing_) == {"south"}
     assert ledger.standings()[0].spent == before.spent
     assert before.reserved == Loss()
-    ledger.set_budget(Budget("default", "add-remove", 500.0, 1e-2))
+    ledger.set_budget(Budget("default", "add-remove", 500.0, 0.5))
     until(federation.all_free)
     federation.check_books()
 

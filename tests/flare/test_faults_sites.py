@@ -122,7 +122,7 @@ def small_disk(federation):
     try:
         federation.kill("south")
         place.rename(kept)
-        Ledger(disk / "ledger").set_budget(Budget("default", "add-remove", 500.0, 1e-2))
+        Ledger(disk / "ledger").set_budget(Budget("default", "add-remove", 500.0, 0.5))
         place.symlink_to(disk / "ledger")
         start(federation, "south")
         yield disk

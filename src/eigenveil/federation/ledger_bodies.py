@@ -17,6 +17,10 @@ UNIT = "row"
 """Whose rows neighbours differ in, where nothing else is said."""
 
 
+LARGEST_LOSS = Loss(1e100, 1e100, 1e100, 1e100)
+"""Far beyond all that is useful; sums and squares of it are finite."""
+
+
 @dataclass(frozen=True)
 class Budget:
     """How much may be lost about a data set, over everything: what its account is opened with.

@@ -12,6 +12,7 @@ from typing import Self
 
 from eigenveil.errors import PrivacyError
 from eigenveil.federation.ledger_bodies import (
+    LARGEST_LOSS,
     AnswerBody,
     BeginBody,
     Budget,
@@ -148,10 +149,12 @@ class Books:
         """Add one entry."""
         match read_body(entry):
             case BudgetBody() as body:
+                _check_losses(entry.number, body.caps)
                 self.accounts[body.budget.data_set] = body
             case BeginBody() as body:
                 if body.key in self.sessions:
                     raise BrokenChain(entry.number, "begins a session a second time")
+                _check_losses(entry.number, body.reserve, body.taken)
                 self.sessions[body.key] = Session(body.key, entry.time, body, body.state)
             case AnswerBody() as body:
                 session = self._open(body.key, entry.number)
@@ -199,11 +202,25 @@ class Books:
     def _add(self, session: Session, number: int, body: AnswerBody) -> None:
         if any(before.step == body.step for _, before in session.answers):
             raise BrokenChain(number, "answers a step a second time")
+        if isinstance(body, ChargeBody):
+            try:
+                _check_losses(number, *(Loss.of(record) for record in body.releases))
+            except (ArithmeticError, ValueError) as error:  # numbers that no release ever has
+                raise error if isinstance(error, BrokenChain) else _no_loss(number) from None
         self.sessions[session.key] = replace(
             session,
             answers=(*session.answers, (number, body)),
             state=session.state if body.state is None else body.state,
         )
+
+
+def _check_losses(number: int, *losses: Loss) -> None:
+    if not all(loss.within(LARGEST_LOSS) and Loss().within(loss) for loss in losses):
+        raise _no_loss(number)
+
+
+def _no_loss(number: int) -> BrokenChain:
+    return BrokenChain(number, "tells of a loss that there cannot be")
 
 
 def epsilon_or_infinity(loss: Loss, delta: float) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eigenveil.errors import BudgetExceeded, DataError, PrivacyError, ProtocolError
-from eigenveil.federation.ledger_bodies import Budget
+from eigenveil.federation.ledger_bodies import LARGEST_LOSS, Budget
 from eigenveil.federation.ledger_books import Session
 from eigenveil.federation.ledger_placing import Wanted
 from eigenveil.federation.ledger_tables import LONGEST_NAME
@@ -16,9 +16,6 @@ from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.gaussian import check_delta, check_epsilon
 from eigenveil.privacy.guarantee import ADJACENCIES
 from eigenveil.privacy.releases import ReleaseRecord
-
-# Far beyond anything that is useful; sums and squares of it are finite.
-_LARGEST_LOSS = 1e100
 
 
 def check_open(session: Session) -> None:
@@ -79,8 +76,7 @@ def _losses(loss: Loss) -> str:
 def check_reservation(wanted: Wanted) -> None:
     """A reservation must be a loss that can be counted."""
     for reserve in (wanted.reserve, wanted.replacing or wanted.reserve):
-        parts = (reserve.mu_squared, reserve.pure, reserve.log_ratio, reserve.distance)
-        if not all(0 <= part <= _LARGEST_LOSS for part in parts):
+        if not (reserve.within(LARGEST_LOSS) and Loss().within(reserve)):
             raise PrivacyError(
                 f"A reservation of {_losses(reserve)} is not at least 0 and finite.",
                 hint="Reserve what the plan's releases can cost at most.",

@@ -23,7 +23,7 @@ from sqlalchemy.pool import NullPool
 
 from eigenveil.errors import DataError, OutputError
 from eigenveil.federation.ledger_tables import HEAD, Writer, make_tables, read_head
-from eigenveil.federation.ledger_troubles import said
+from eigenveil.federation.ledger_troubles import RESTORE, said
 
 BUSY_SECONDS = 30.0
 _WRITES = "ledger_writes"
@@ -103,6 +103,12 @@ class Store:
                     yield connection
         except SQLAlchemyError as error:
             raise said(self.name, error) from None
+        except UnicodeError:  # of sqlite3: the damage is in what its message quotes
+            raise DataError(
+                f"{self.name}: the ledger is damaged (it holds text that is none).",
+                hint=RESTORE,
+                code="ledger-damaged",
+            ) from None
 
     def _connection(self) -> Connection:
         if self.path is None:
