@@ -85,7 +85,11 @@ def test_show_json(used, run):
     assert status == 0
     (standing,) = found["standings"]
     assert standing["data_set"] == "patients"
-    assert 0 < standing["left_epsilon"] < 3 - standing["spent_epsilon"]
+    assert 0 < standing["left_epsilon"] < 3
+    assert 0 < standing["left_pure_epsilon"] < standing["left_epsilon"]
+    left = standing["caps"]["mu_squared"] - 3 * RELEASE.mu() ** 2  # one charged, two reserved
+    assert standing["left"]["mu_squared"] == pytest.approx(left, rel=1e-9)
+    assert standing["caps"]["pure"] == 0
     assert [session["outcome"] for session in found["sessions"]] == ["replaced", None]
     assert found["sessions"][0]["charges"] == [
         {"entry": 3, "step": "round 1", "releases": ["row norms"]}

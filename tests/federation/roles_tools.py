@@ -101,7 +101,7 @@ class Consortium:
         ledger = self.ledgers[name]
         (standing,) = ledger.standings()
         accounts = ledger.sessions()
-        assert standing.spent == Loss.total(a.charged() for a in accounts)
+        assert standing.spent == Loss.total(a.spent() for a in accounts)
         if not any(a.is_open for a in accounts):
             assert standing.reserved == Loss()
         assert ledger.verify().holds

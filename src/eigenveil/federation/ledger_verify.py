@@ -128,7 +128,7 @@ def _check_answers(connection: Connection, books: Books) -> None:
 def _trouble_with_states(connection: Connection, books: Books) -> str:
     """Every open session has the state that its last entry tells of, and no other has one."""
     stored = {
-        SessionKey(row.study, row.session): hashlib.sha256(row.state).hexdigest()
+        SessionKey(row.study, row.session): hashlib.sha256(row.state or b"").hexdigest()
         for row in connection.execute(select(STATES))
     }
     expected = {key: each.state for key, each in books.sessions.items() if each.is_open}
