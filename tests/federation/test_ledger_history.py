@@ -45,13 +45,13 @@ def in_account(record, adjacency):
 class History(RuleBasedStateMachine):
     """What was asked of a ledger, and what it must say."""
 
-    studies = st.sampled_from(["a1", "b2"])
+    studies = st.sampled_from(["a1", "b2", "c3", "d4"])
     names = st.sampled_from(["s1", "s2", "s3"])
     steps = st.sampled_from(["keys", "round 1", "round 2", "round 3"])
     data_sets = st.sampled_from(sorted(KINDS))
     kinds = st.sampled_from(["gaussian", "laplace"])
     adjacencies = st.sampled_from(["add-remove", "add-remove", "replace-one"])
-    sizes = st.sampled_from([0.05, 0.1, 0.3])
+    sizes = st.sampled_from([0.1, 0.2, 0.3])
 
     def __init__(self):
         super().__init__()
