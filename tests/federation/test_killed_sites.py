@@ -31,6 +31,7 @@ from eigenveil.runtime.inprocess import InProcess, carry
 NAMES = ("a", "b", "c")
 DATA_SET = "default"
 DELTA = 1e-3
+BUDGET_DELTA = 0.5  # no budget of a smaller one has room for so many studies
 TRIES = 3  # of the aggregator, for one answer
 ROUNDS = ("round 1", "round 2", "round 3")  # centre, second moment, variances
 NOTHING = Loss()
@@ -97,8 +98,8 @@ class House:
         """Budgets that just cover what is spent and these losses, site by site."""
         for ledger in self.ledgers.values():
             whole = Loss.total([self.spent(ledger), *losses])
-            epsilon = budget_for(whole, DELTA) * factor
-            ledger.set_budget(Budget(DATA_SET, self.study.adjacency, epsilon, DELTA))
+            epsilon = budget_for(whole, BUDGET_DELTA) * factor
+            ledger.set_budget(Budget(DATA_SET, self.study.adjacency, epsilon, BUDGET_DELTA))
 
     @staticmethod
     def spent(ledger):
