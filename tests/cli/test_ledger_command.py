@@ -46,10 +46,21 @@ def test_budget_makes_a_ledger_and_says_where_it_stands(path, run):
     assert (status, err) == (0, "")
     assert "[b]" in out
     assert "add-remove" in out
-    assert Ledger(path).budget("[b]", "add-remove") == Budget("[b]", "add-remove", 2.0, 1e-6)
+    assert "[b]: left: epsilon 2 for Gaussian studies at delta 1e-06, or epsilon " in out
+    assert Ledger(path).budget("[b]") == Budget("[b]", "add-remove", 2.0, 1e-6)
+    words = ("--epsilon", 3, "--delta", 1e-6, "--pure-epsilon", 1)
+    _, out, _ = run("budget", path, "--data-set", "[b]", *words)
+    assert "(1 of it set aside)" in out
     words = ("--epsilon", 0, "--delta", 0, "--adjacency", "replace-one", "--quiet")
     assert run("budget", path, "--data-set", "[b]", *words) == (0, "", "")
-    assert Ledger(path).budget("[b]", "replace-one").epsilon == 0
+    assert Ledger(path).budget("[b]") == Budget("[b]", "replace-one", 0.0, 0.0)
+
+
+def test_budget_keeps_the_adjacency_of_what_was_charged(used, run):
+    words = ("--epsilon", 3, "--delta", 1e-6, "--adjacency", "replace-one")
+    status, _, err = run("budget", used, "--data-set", "patients", *words)
+    assert status == 4
+    assert "one row more or less" in err
 
 
 def test_budget_refuses_what_is_none(path, run):
@@ -74,7 +85,11 @@ def test_show_json(used, run):
     assert status == 0
     (standing,) = found["standings"]
     assert standing["data_set"] == "patients"
-    assert 0 < standing["left_epsilon"] < 3 - standing["spent_epsilon"]
+    assert 0 < standing["left_epsilon"] < 3
+    assert 0 < standing["left_pure_epsilon"] < standing["left_epsilon"]
+    left = standing["caps"]["mu_squared"] - 3 * RELEASE.mu() ** 2  # one charged, two reserved
+    assert standing["left"]["mu_squared"] == pytest.approx(left, rel=1e-9)
+    assert standing["caps"]["pure"] == 0
     assert [session["outcome"] for session in found["sessions"]] == ["replaced", None]
     assert found["sessions"][0]["charges"] == [
         {"entry": 3, "step": "round 1", "releases": ["row norms"]}
@@ -113,6 +128,30 @@ def test_verify(used, run):
         "wrong": None,
         "explanation": "Every entry is as it was written.",
     }
+    status, out, _ = run("verify", used, "--against", last.previous.upper())
+    assert status == 0
+    assert "that of entry 5." in out
+    status, out, _ = run("verify", used, "--against", "0" * 64)
+    assert (status, "No entry has the hash" in out) == (8, True)
+    assert run("verify", used, "--against", "one")[0] == 2
+
+
+def test_verify_against_the_heads_in_a_file(used, tmp_path, run):
+    heads = tmp_path / "heads"
+    status, _, err = run("verify", used, "--heads", heads)
+    assert (status, str(heads) in err) == (7, True)
+    Ledger(used, heads=heads).end_study(STUDY)
+    status, out, _ = run("verify", used, "--heads", heads)
+    assert (status, "All 1 heads" in out) == (0, True)
+    heads.write_text(heads.read_text().replace(": 7", ": 8"))
+    status, out, _ = run("verify", used, "--heads", heads)
+    assert (status, "Entry 8, noted elsewhere, is missing" in out) == (8, True)
+    heads.write_text("seven\n")
+    status, _, err = run("verify", used, "--heads", heads)
+    assert (status, "holds no head" in err) == (3, True)
+
+
+def test_verify_quiet(used, run):
     assert run("verify", used, "--quiet") == (0, "", "")
 
 
@@ -152,7 +191,7 @@ def test_end_frees_what_is_reserved(used, run):
     status, out, _ = run("end", used, "--study", STUDY)
     assert status == 0
     assert out.startswith("1 session ended")
-    assert [account.is_open for account in Ledger(used).accounts()] == [False, False]
+    assert [account.is_open for account in Ledger(used).sessions()] == [False, False]
     _, out, _ = run("end", used, "--study", STUDY)
     assert "nothing changed" in out
     assert run("end", used, "--study", "of another", "--quiet") == (0, "", "")

@@ -87,7 +87,7 @@ class Consortium:
 
     def account(self, name, session):
         """A site's account of a session, or None."""
-        found = {a.key: a for a in self.ledgers[name].accounts()}
+        found = {a.key: a for a in self.ledgers[name].sessions()}
         return found.get(SessionKey(self.study.hash, session))
 
     def charged(self, name, session):
@@ -100,8 +100,8 @@ class Consortium:
         """Nothing is spent but what was charged, and nothing reserved once sessions have ended."""
         ledger = self.ledgers[name]
         (standing,) = ledger.standings()
-        accounts = ledger.accounts()
-        assert standing.spent == Loss.total(a.charged() for a in accounts)
+        accounts = ledger.sessions()
+        assert standing.spent == Loss.total(a.spent() for a in accounts)
         if not any(a.is_open for a in accounts):
             assert standing.reserved == Loss()
         assert ledger.verify().holds

@@ -10,7 +10,6 @@ import time
 
 import pytest
 from ledger_tools import (
-    DELTA,
     begin,
     budget_of,
     check_race,
@@ -50,7 +49,7 @@ def place(request, tmp_path):
 def ledger(place):
     """With an open session that may charge SMALL two thousand times."""
     made = Ledger(place)
-    made.set_budget(budget_of(ROOM.epsilon(DELTA)))
+    made.set_budget(budget_of(room_for(2000, loss_of(SMALL))))
     begin(made, key_of(), ROOM, state=b"begun")
     return made
 
@@ -133,7 +132,7 @@ def test_a_session_is_begun_once_by_two_processes(ledger, place):
     one, other = found.get(timeout=120), found.get(timeout=120)
     assert joined(*processes) == [0, 0]
     assert one == other
-    assert len(ledger.accounts()) == 11
+    assert len(ledger.sessions()) == 11
 
 
 # -- killed
@@ -202,7 +201,7 @@ def test_killed_at_any_moment_every_answer_that_left_is_charged(ledger):
         state = ledger.state(key_of())
         assert state == (done - 1).to_bytes(8, "big") * (REPLY // 8)
         assert commit(ledger, key_of(), f"round {done - 1}", reply=b"never") == state
-        (account,) = ledger.accounts()
+        (account,) = ledger.sessions()
         assert [charge.step for _, charge in account.charges] == [f"round {n}" for n in range(done)]
     assert ledger.standings()[0].spent == Loss.total([loss_of(SMALL)] * done)
 
@@ -219,9 +218,5 @@ def test_a_process_killed_while_it_begins_reserves_all_or_nothing(ledger):
 
         assert joined(run(work)) == [-signal.SIGKILL]
         assert ledger.verify().holds
-        assert (ledger.standings()[0].left_epsilon == 0.0) is is_there
+        assert loss_of(SMALL).within(ledger.standings()[0].left) is not is_there
     assert begin(ledger, key_of("s2"), ROOM, state=b"another") == b"state"
-
-
-def test_room_is_what_it_says():
-    assert room_for(2000, loss_of(SMALL)) == ROOM.epsilon(DELTA)

@@ -183,7 +183,7 @@ def test_too_few_that_help_to_unmask_end_the_study(tmp_path):
         run_study(consortium, fate=fate)
     assert caught.value.code == "too-few-sites"
     for name in consortium.ledgers:
-        assert not consortium.ledgers[name].accounts()[0].is_open
+        assert not consortium.ledgers[name].sessions()[0].is_open
 
 
 # -- what holders reveal

@@ -268,7 +268,7 @@ class Network(RuleBasedStateMachine):
             return
         for name, ledger in self.consortium.ledgers.items():
             charged = {}
-            for account in ledger.accounts():
+            for account in ledger.sessions():
                 assert account.terms.reserve.covers(account.charged())
                 for _, charge in account.charges:
                     charged[account.key.session, charge.step] = charge.reply

@@ -6,6 +6,7 @@ nothing is charged beyond what was sent; the other sites are as they were.
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -108,7 +109,7 @@ def test_sites_whose_columns_differ_do_not_begin(names, tmp_path):
     assert caught.value.code == "other-columns"
     for name in consortium.ledgers:
         assert spent(consortium, name) == NOTHING
-        assert not consortium.ledgers[name].accounts()[0].is_open
+        assert not consortium.ledgers[name].sessions()[0].is_open
 
 
 def test_columns_come_from_the_study_or_from_a_site_that_has_them(tmp_path):
@@ -225,7 +226,7 @@ def test_messages_of_another_study_are_refused(tmp_path):
     party = consortium.parties["s0"]
     other = request_of(study_of(3, epsilon=19.0), "s", "join", bodies.JoinRequest())
     assert refusal(party, "s0", other) == "other-study"
-    assert not consortium.ledgers["s0"].accounts()
+    assert not consortium.ledgers["s0"].sessions()
 
 
 def test_messages_of_an_unknown_or_ended_session_are_refused(tmp_path):
@@ -336,7 +337,7 @@ def test_sessions_that_cannot_be_named_are_refused(session, tmp_path):
     body = text[8:].replace(b'"NAME"', said)
     request = text[:4] + len(body).to_bytes(4, "little") + body
     assert refusal(party, "s0", request) in ("bad-name", "malformed")
-    assert not consortium.ledgers["s0"].accounts()
+    assert not consortium.ledgers["s0"].sessions()
 
 
 def test_the_site_of_another_study_or_none_does_not_take_part(tmp_path):
@@ -346,7 +347,7 @@ def test_the_site_of_another_study_or_none_does_not_take_part(tmp_path):
     party = Site(name="s9", study=study, rows=ArrayRows(np.ones((5, 3))), ledger=ledger)
     join = request_of(study, "s", "join", bodies.JoinRequest())
     assert refusal(party, "s9", join) == "not-a-site"
-    assert not ledger.accounts()
+    assert not ledger.sessions()
 
 
 def test_an_answer_under_another_sites_name_is_refused(tmp_path):
@@ -591,14 +592,12 @@ def test_without_a_budget_a_site_does_not_join(tmp_path):
     for place, code in (("new", "no-budget"), ("other", "no-budget")):
         consortium.ledgers["s0"] = Ledger(tmp_path / place)
         if place == "other":
-            consortium.ledgers["s0"].set_budget(
-                wished_budget(study_of(3, adjacency="replace-one", dropouts=1))
-            )
+            consortium.ledgers["s0"].set_budget(replace(wished_budget(study), data_set="others"))
         party = site_of(consortium, "s0", consortium.rows["s0"])
         join = request_of(study, "s", "join", bodies.JoinRequest())
         assert refusal(party, "s0", join) == "data"
         assert party.trouble.code == code
-        assert not consortium.ledgers["s0"].accounts()
+        assert not consortium.ledgers["s0"].sessions()
     consortium.parties["s0"] = party
     assert set(run_study(consortium).outcome.missing) == {"s0"}
 
@@ -617,7 +616,7 @@ def test_a_budget_that_is_too_small_is_told_to_the_owner_alone(tmp_path):
     assert not any(character.isdigit() for character in text)
     for name in consortium.ledgers:
         assert spent(consortium, name) == NOTHING
-        assert all(not account.is_open for account in consortium.ledgers[name].accounts())
+        assert all(not account.is_open for account in consortium.ledgers[name].sessions())
 
 
 def test_the_same_study_twice_needs_the_budget_twice(tmp_path):
@@ -636,7 +635,7 @@ def test_an_abandoned_session_gives_its_reservation_to_the_next(tmp_path):
     consortium = Consortium(study_of(3), tmp_path)
     at(consortium, "round 1")
     run_study(consortium)
-    outcomes = [a.outcome for a in consortium.ledgers["s0"].accounts()]
+    outcomes = [a.outcome for a in consortium.ledgers["s0"].sessions()]
     assert outcomes == ["replaced", "finished"]
 
 

@@ -103,7 +103,7 @@ class FaultyFederation(Federation):
             ledger = Ledger(self.ledger(name))
             verification = ledger.verify()
             assert verification.holds, verification.explanation
-            accounts = {account.key.session: account for account in ledger.accounts()}
+            accounts = {account.key.session: account for account in ledger.sessions()}
             for account in accounts.values():
                 assert account.terms.reserve.covers(account.charged())
             for standing in ledger.standings():

@@ -178,7 +178,7 @@ def attack(federation, job, which):
 def check_charged_alike(federation, study):
     """North, which was asked for more, was charged what the others were charged."""
     charged = [
-        [each.charged() for each in Ledger(federation.ledger(name)).accounts()][-1]
+        [each.charged() for each in Ledger(federation.ledger(name)).sessions()][-1]
         for name in SITES
     ]
     assert charged == [charged[0]] * len(SITES)
@@ -199,7 +199,7 @@ def test_a_study_that_is_not_approved(federation):
     assert "north: its owner has not approved this study" in status.error.message
     assert [each.name for each in waiting_studies(federation.kit("north"))] == ["forced"]
     assert not any(
-        account.terms.note == "forced" for account in Ledger(federation.ledger("north")).accounts()
+        account.terms.note == "forced" for account in Ledger(federation.ledger("north")).sessions()
     )
     until(federation.all_free)
     federation.check_books()
@@ -251,7 +251,7 @@ def test_more_budget_than_is_left(federation):
         assert set(federation.fetch(session, status.job).missing_) == {"south"}
     assert ledger.standings()[0].spent == before.spent
     assert before.reserved == Loss()
-    ledger.set_budget(Budget("default", "add-remove", 500.0, 1e-2))
+    ledger.set_budget(Budget("default", "add-remove", 500.0, 0.5))
     until(federation.all_free)
     federation.check_books()
 

@@ -148,7 +148,7 @@ def keys_of(federation):
 def accounts(federation, name):
     from eigenveil.federation.ledger import Ledger
 
-    return Ledger(federation.ledger(name)).accounts()
+    return Ledger(federation.ledger(name)).sessions()
 
 
 def rows():

@@ -122,7 +122,7 @@ def small_disk(federation):
     try:
         federation.kill("south")
         place.rename(kept)
-        Ledger(disk / "ledger").set_budget(Budget("default", "add-remove", 500.0, 1e-2))
+        Ledger(disk / "ledger").set_budget(Budget("default", "add-remove", 500.0, 0.5))
         place.symlink_to(disk / "ledger")
         start(federation, "south")
         yield disk
@@ -152,7 +152,7 @@ def test_a_full_disk(federation, small_disk):
     assert (small_disk / "filler").stat().st_size > 0
     ledger = Ledger(federation.ledger("south"))
     assert ledger.verify().holds
-    assert [account.charges for account in ledger.accounts()] == [()]
+    assert [account.charges for account in ledger.sessions()] == [()]
     (small_disk / "filler").unlink()
     (federation.kits["south"] / "full").unlink()
     check_goes_on(federation, study)

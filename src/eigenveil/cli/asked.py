@@ -12,7 +12,6 @@ from eigenveil.errors import DataError
 from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms, active_sites
 from eigenveil.files import replacing
-from eigenveil.privacy.accountant import Loss
 
 if TYPE_CHECKING:  # the database library takes long to load
     from eigenveil.federation.ledger import Budget, Ledger
@@ -68,22 +67,18 @@ class Cost:
     epsilon, delta : float
         Of the study alone, at its delta.
     budget : Budget or None
-        Of the site's data set under the study's adjacency, where there is one.
-    after : float or None
-        Epsilon of everything spent and reserved and of this study, at the budget's delta.
+        Of the site's data set, where there is one.
+    covered : bool or None
+        Whether its account covers the study; ``None`` where there is none.
+    left : str
+        What is left of the account before it, in words.
     """
 
     epsilon: float
     delta: float
     budget: Budget | None = None
-    after: float | None = None
-
-    @property
-    def covered(self) -> bool | None:
-        """Whether the budget covers it; ``None`` where there is none to compare with."""
-        if self.budget is None or self.after is None:
-            return None
-        return self.after <= self.budget.epsilon
+    covered: bool | None = None
+    left: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -92,8 +87,8 @@ class Cost:
             "delta": self.delta,
             "budget": None if self.budget is None else self.budget.epsilon,
             "budget_delta": None if self.budget is None else self.budget.delta,
-            "after": self.after,
             "covered": self.covered,
+            "left": self.left,
         }
 
 
@@ -109,16 +104,18 @@ def cost_of(study: Study, site: str, ledger: Ledger | None, data_set: str) -> Co
         return None
     # imported here: it comes with the ledger's database library
     from eigenveil.federation.ledger_books import epsilon_or_infinity
+    from eigenveil.federation.ledger_placing import Wanted, told_left
 
-    most = Terms(study, study.plan(study.width, None)).reservation(site)
+    terms = Terms(study, study.plan(study.width, None))
+    most = terms.reservation(site)
     own = epsilon_or_infinity(most, study.delta)
     if ledger is None:
         return Cost(own, study.delta)
     for standing in ledger.standings():
-        budget = standing.budget
-        if (budget.data_set, budget.adjacency) == (data_set, study.adjacency):
-            together = Loss.total([standing.spent, standing.reserved, most])
-            return Cost(own, study.delta, budget, epsilon_or_infinity(together, budget.delta))
+        if standing.budget.data_set == data_set:
+            replacing = terms.reservation(site, replacing=True)
+            covered = ledger.covers(Wanted(data_set, study.adjacency, most, replacing))
+            return Cost(own, study.delta, standing.budget, covered, told_left(standing))
     return Cost(own, study.delta)
 
 

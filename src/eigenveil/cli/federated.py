@@ -92,7 +92,7 @@ def open_ledgers(folder: Path, study: Study, say: Callable[[str], None]) -> dict
         place = folder / f"{name}{_LEDGER}"
         ledger = found[name] = Ledger(place)
         budget = wished_budget(study)
-        if not place.exists() or ledger.budget(budget.data_set, budget.adjacency) is None:
+        if not place.exists() or ledger.budget(budget.data_set) is None:
             ledger.set_budget(budget)
             say(
                 f"{place}: new, with a budget of epsilon = {budget.epsilon:g} at delta = "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -17,7 +18,7 @@ from eigenveil.cli.report import console
 from eigenveil.files import replacing
 
 if TYPE_CHECKING:  # the database library takes long to load, and only these commands need it
-    from eigenveil.federation.ledger import Account, Ledger, Standing
+    from eigenveil.federation.ledger import Ledger, Session, Standing
     from eigenveil.privacy.guarantee import Adjacency
 
 ledger_app = typer.Typer(
@@ -36,25 +37,40 @@ _MOST_SESSIONS = 20
 def show(place: Place, json: options.Json = False) -> None:
     """Show the budgets, what is spent of them, and the last sessions."""
     ledger = _open(place)
-    standings, accounts = ledger.standings(), ledger.accounts()
+    standings, sessions = ledger.standings(), ledger.sessions()
     if json:
         options.print_json(
             {
                 "ledger": ledger.name,
                 "standings": [_standing_json(standing) for standing in standings],
-                "sessions": [_account_json(account) for account in accounts],
+                "sessions": [_session_json(session) for session in sessions],
             }
         )
         return
     screen = console()
     _print_standings(standings, screen)
-    _print_accounts(accounts, screen)
+    _print_sessions(sessions, screen)
 
 
 @ledger_app.command()
-def verify(place: Place, json: options.Json = False, quiet: options.Quiet = False) -> int:
+def verify(
+    place: Place,
+    against: Annotated[
+        str | None, typer.Option(help="A last hash that was noted elsewhere; must be in the chain.")
+    ] = None,
+    heads: Annotated[
+        Path | None, typer.Option(help="The file of heads ('site start --heads'): likewise.")
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> int:
     """Recompute the chain of entries and say whether it holds (status 8 if not)."""
-    found = _open(place).verify()
+    if against is not None and not re.fullmatch("[0-9a-f]{64}", against := against.lower()):
+        raise options.WrongOption(
+            "--against is no hash of an entry.",
+            hint="Give the 64 hexadecimal digits that 'ledger verify' printed as the last hash.",
+        )
+    found = _open(place, heads).verify(against=against)
     if json:
         options.print_json(asdict(found))
     else:
@@ -64,7 +80,10 @@ def verify(place: Place, json: options.Json = False, quiet: options.Quiet = Fals
         screen.print(f"last entry: {found.entries}, hash {found.last}")
         screen.print(
             "note: whoever can write the ledger can make another that holds; keep the last hash "
-            "elsewhere to know this one again."
+            "elsewhere, and give it with --against (or have every head kept: --heads)."
+            if against is None and heads is None
+            else "note: what came after the last hash that was noted elsewhere rests on the ledger "
+            "alone."
         )
     if not found.holds:
         raise typer.Exit(_DOES_NOT_HOLD)
@@ -96,14 +115,17 @@ def budget(
         float, typer.Option(help="What may be lost over everything; 0 closes the data set.")
     ],
     delta: Annotated[float, typer.Option(help="In [0, 1), well below one over the rows.")],
+    pure_epsilon: Annotated[
+        float, typer.Option(help="Set aside for pure studies; the rest is for Gaussian ones.")
+    ] = 0.0,
     adjacency: options.Adjacency = "add-remove",
     quiet: options.Quiet = False,
 ) -> None:
-    """Set a data set's budget; makes the ledger where there is none."""
+    """Open a data set's account, or set its budget anew; makes the ledger where there is none."""
     from eigenveil.federation.ledger import Budget
 
     ledger = _open(place)
-    ledger.set_budget(Budget(data_set, cast("Adjacency", adjacency), epsilon, delta))
+    ledger.set_budget(Budget(data_set, cast("Adjacency", adjacency), epsilon, delta, pure_epsilon))
     screen = console(quiet=quiet)
     _print_standings([s for s in ledger.standings() if s.budget.data_set == data_set], screen)
 
@@ -123,47 +145,55 @@ def end(
     )
 
 
-def _open(place: str) -> Ledger:
+def _open(place: str, heads: Path | None = None) -> Ledger:
     from eigenveil.federation.ledger import Ledger
 
-    return Ledger(place)
+    return Ledger(place, heads=heads)
 
 
 def _print_standings(standings: list[Standing], screen: Console) -> None:
-    table = Table(title="budgets, in epsilon at the budget's delta")
-    for name in ("data set", "adjacency"):
+    from eigenveil.federation.ledger_placing import told_left
+
+    table = Table(title="accounts, in epsilon at the budget's delta")
+    for name in ("data set", "neighbours"):
         table.add_column(name)
-    for name in ("budget", "delta", "spent", "reserved", "left"):
+    for name in ("budget", "delta", "spent"):
         table.add_column(name, justify="right")
     for standing in standings:
         of = standing.budget
-        reserved = _epsilon(standing.reserved, of.delta)
-        numbers = (of.epsilon, of.delta, standing.spent_epsilon, reserved, standing.left_epsilon)
-        table.add_row(escape(of.data_set), of.adjacency, *(f"{number:.4g}" for number in numbers))
+        numbers = (of.epsilon, of.delta, standing.spent_epsilon)
+        near = f"{of.adjacency}, one {escape(of.unit)}"
+        table.add_row(escape(of.data_set), near, *(f"{number:.4g}" for number in numbers))
     screen.print(table)
+    for standing in standings:
+        caps, held = standing.caps, standing.caps.minus(standing.left)
+        screen.print(f"{escape(standing.budget.data_set)}: {told_left(standing)}", soft_wrap=True)
+        screen.print(
+            f"  spent or reserved: {held.mu_squared:.4g} of {caps.mu_squared:.4g} of mu squared, "
+            f"{held.pure:.4g} of {caps.pure:.4g} of pure epsilon",
+            soft_wrap=True,
+        )
     if not standings:
         screen.print("No budget is set: no study can begin.")
-    elif any(standing.spent.mu_squared or standing.reserved.mu_squared for standing in standings):
-        screen.print("Gaussian losses add up in squares: what is left is not the difference.")
 
 
-def _print_accounts(accounts: list[Account], screen: Console) -> None:
-    last = accounts[-_MOST_SESSIONS:]
-    shown = f"the last {len(last)} of {len(accounts)}" if len(last) < len(accounts) else "all"
+def _print_sessions(sessions: list[Session], screen: Console) -> None:
+    last = sessions[-_MOST_SESSIONS:]
+    shown = f"the last {len(last)} of {len(sessions)}" if len(last) < len(sessions) else "all"
     table = Table(title=f"sessions ({shown})")
     table.add_column("begun (UTC)")
     table.add_column("study", overflow="fold")
     for name in ("session", "data set", "outcome"):
         table.add_column(name)
     table.add_column("charges", justify="right")
-    for account in last:
-        releases = sum(len(charge.releases) for _, charge in account.charges)
+    for session in last:
+        releases = sum(len(charge.releases) for _, charge in session.charges)
         table.add_row(
-            account.begun[:16].replace("T", " "),
-            escape(account.key.study),
-            escape(account.key.session),
-            escape(account.terms.data_set),
-            escape("open" if account.outcome is None else account.outcome),
+            session.begun[:16].replace("T", " "),
+            escape(session.key.study),
+            escape(session.key.session),
+            escape(session.terms.data_set),
+            escape("open" if session.outcome is None else session.outcome),
             f"{releases} release{'' if releases == 1 else 's'}",
         )
     screen.print(table)
@@ -172,36 +202,33 @@ def _print_accounts(accounts: list[Account], screen: Console) -> None:
 def _standing_json(standing: Standing) -> dict[str, Any]:
     return {
         **asdict(standing.budget),
+        "caps": asdict(standing.caps),
         "spent": asdict(standing.spent),
         "reserved": asdict(standing.reserved),
+        "left": asdict(standing.left),
         "spent_epsilon": _finite(standing.spent_epsilon),
-        "reserved_epsilon": _finite(_epsilon(standing.reserved, standing.budget.delta)),
         "left_epsilon": standing.left_epsilon,
+        "left_pure_epsilon": standing.left_pure,
     }
 
 
-def _account_json(account: Account) -> dict[str, Any]:
+def _session_json(session: Session) -> dict[str, Any]:
     return {
-        "study": account.key.study,
-        "session": account.key.session,
-        "begun": account.begun,
-        "data_set": account.terms.data_set,
-        "adjacency": account.terms.adjacency,
-        "note": account.terms.note,
-        "outcome": account.outcome,
-        "reserved": asdict(account.terms.reserve),
-        "charged": asdict(account.charged()),
+        "study": session.key.study,
+        "session": session.key.session,
+        "begun": session.begun,
+        "data_set": session.terms.data_set,
+        "adjacency": session.terms.adjacency,
+        "note": session.terms.note,
+        "outcome": session.outcome,
+        "reserved": asdict(session.terms.reserve),
+        "charged": asdict(session.charged()),
+        "counted": asdict(session.spent()),
         "charges": [
             {"entry": number, "step": charge.step, "releases": [r.name for r in charge.releases]}
-            for number, charge in account.charges
+            for number, charge in session.charges
         ],
     }
-
-
-def _epsilon(loss: Any, delta: float) -> float:
-    from eigenveil.federation.ledger_books import epsilon_or_infinity
-
-    return epsilon_or_infinity(loss, delta)
 
 
 def _finite(number: float) -> float | None:

@@ -54,6 +54,13 @@ def start(
     budget_delta: Annotated[
         float | None, typer.Option(help="Of this budget, in [0, 1); 1e-6 by default.")
     ] = None,
+    budget_pure_epsilon: Annotated[
+        float, typer.Option(help="Of this budget, set aside for pure studies.")
+    ] = 0.0,
+    heads: Annotated[
+        str | None,
+        typer.Option(help="A file elsewhere to which every new head of the ledger is added."),
+    ] = None,
     adjacency: options.Adjacency = "add-remove",
     approve: Annotated[
         str,
@@ -85,11 +92,12 @@ def start(
     rows = _Rows(files, read_columns(columns, exclude, vocabulary))
     rows.check()
     place = _absolute(str(_needed("ledger", ledger)))
-    budget = BudgetWish(data_set, adjacency, budget_epsilon, budget_delta)
-    check_budget(place, budget, console(quiet=quiet))
+    budget = BudgetWish(data_set, adjacency, budget_epsilon, budget_delta, budget_pure_epsilon)
+    noted = None if heads is None else str(Path(heads).absolute())
+    check_budget(place, budget, console(quiet=quiet), heads=noted)
     need_flare()
     Owner(place, data_set).keep(opened.local)
-    return _start(opened, _Own(rows, place, data_set), approve=approve, quiet=quiet)
+    return _start(opened, _Own(rows, place, data_set, noted), approve=approve, quiet=quiet)
 
 
 @site_app.command()
@@ -199,6 +207,7 @@ class _Own:
     rows: _Rows
     ledger: str
     data_set: str
+    heads: str | None
 
 
 def _start(kit: Kit, own: _Own | None, *, approve: str, quiet: bool) -> int:
@@ -214,7 +223,7 @@ def _start(kit: Kit, own: _Own | None, *, approve: str, quiet: bool) -> int:
     if own is None:
         party = HelperParty(kit, approve=how, say=say)
     else:
-        books = TellingLedger(own.ledger, own.data_set, say)
+        books = TellingLedger(own.ledger, own.data_set, say, heads=own.heads)
         party = SiteParty(kit, own.rows, books, data_set=own.data_set, approve=how, say=say)
     end_at_once(say)
     return told(run_site(kit, party, say=say), kit.folder, say)

@@ -153,12 +153,12 @@ class _Costs:
         if self.ledger is None:
             return f"{said}; with --ledger, what is left is shown beside it."
         place = f"{escape(self.ledger.name)}, data set {escape(self.data_set)}"
-        if cost.budget is None or cost.after is None:
-            return f"{said}, and there is NO BUDGET for {study.adjacency} in {place}."
+        if cost.budget is None:
+            return f"{said}, and there is NO BUDGET for it in {place}."
         verdict = "covers it" if cost.covered else "does NOT cover it: the site would refuse"
         return (
-            f"{said}. The budget {verdict}: {cost.after:.4g} of {cost.budget.epsilon:g} at delta = "
-            f"{cost.budget.delta:g} would then be spent or reserved ({place})."
+            f"{said}. The budget, epsilon = {cost.budget.epsilon:g} at delta = "
+            f"{cost.budget.delta:g} ({cost.budget.adjacency}), {verdict}; {cost.left} ({place})."
         )
 
 

@@ -12,6 +12,7 @@ from eigenveil.cli import options
 from eigenveil.errors import DataError, OutputError
 
 if TYPE_CHECKING:
+    from eigenveil.federation.ledger import Budget
     from eigenveil.privacy.guarantee import Adjacency
 
 _USUAL_DELTA = 1e-6
@@ -25,10 +26,15 @@ class BudgetWish:
     adjacency: str
     epsilon: float | None
     delta: float | None
+    pure_epsilon: float = 0.0
 
 
-def check_budget(place: str, wish: BudgetWish, screen: Console) -> None:
+def check_budget(
+    place: str, wish: BudgetWish, screen: Console, *, heads: str | None = None
+) -> None:
     """See to it that the ledger has a budget: one from before, or this one.
+
+    ``heads`` is the second place of the ledger's heads.
 
     Raises
     ------
@@ -37,20 +43,21 @@ def check_budget(place: str, wish: BudgetWish, screen: Console) -> None:
     """
     from eigenveil.federation.ledger import Budget, Ledger
 
-    if wish.epsilon is None and wish.delta is not None:
+    if wish.epsilon is None and (wish.delta is not None or wish.pure_epsilon):
         raise options.WrongOption(
-            "--budget-delta is for a budget, and --budget-epsilon is missing.",
-            hint="Give both, or neither.",
+            "--budget-delta and --budget-pure-epsilon are for a budget, and --budget-epsilon is "
+            "missing.",
+            hint="Give it, too, or none of them.",
         )
-    ledger, name = Ledger(place), wish.data_set
+    ledger, name = Ledger(place, heads=heads), wish.data_set
     try:
-        found = [each.budget for each in ledger.standings() if each.budget.data_set == name]
+        before = ledger.budget(name)
     except OutputError as error:
         if error.code != "no-ledger":
             raise
-        found = []
+        before = None
     if wish.epsilon is None:
-        if not found:
+        if before is None:
             raise DataError(
                 f"{ledger.name} has no budget for data set {name!r}.",
                 hint="Say what may be lost about these rows in all: --budget-epsilon 2 "
@@ -60,18 +67,21 @@ def check_budget(place: str, wish: BudgetWish, screen: Console) -> None:
         return
     kind = cast("Adjacency", wish.adjacency)
     delta = _USUAL_DELTA if wish.delta is None else wish.delta
-    wished = Budget(name, kind, wish.epsilon, delta)
-    before = next((budget for budget in found if budget.adjacency == kind), None)
+    wished = Budget(name, kind, wish.epsilon, delta, wish.pure_epsilon)
     if before is None:
         ledger.set_budget(wished)
-        screen.print(
-            f"{escape(ledger.name)}: a budget of epsilon = {wished.epsilon:g} at delta = "
-            f"{wished.delta:g}, {kind}, for data set {escape(name)}"
-        )
+        screen.print(f"{escape(ledger.name)}: {_said(wished)}, for data set {escape(name)}")
     elif before != wished:
         raise DataError(
-            f"{ledger.name} has a budget for data set {name!r} already: epsilon = "
-            f"{before.epsilon:g} at delta = {before.delta:g}.",
+            f"{ledger.name} has a budget for data set {name!r} already: {_said(before)}.",
             hint="Leave --budget-epsilon out, or change it with 'eigenveil ledger budget'.",
             code="budget-exists",
         )
+
+
+def _said(budget: Budget) -> str:
+    aside = f", {budget.pure_epsilon:g} of it for pure studies" if budget.pure_epsilon else ""
+    return (
+        f"a budget of epsilon = {budget.epsilon:g} at delta = {budget.delta:g}{aside}, "
+        f"{budget.adjacency}"
+    )

@@ -59,15 +59,22 @@ class TellingLedger(Ledger):
 
     Parameters
     ----------
-    place : path or str
+    place, heads : path or str
         As of :class:`Ledger`.
     data_set : str
         At the delta of its budget costs are told.
     say : callable
     """
 
-    def __init__(self, place: str | os.PathLike[str], data_set: str, say: Say) -> None:
-        super().__init__(place)
+    def __init__(
+        self,
+        place: str | os.PathLike[str],
+        data_set: str,
+        say: Say,
+        *,
+        heads: str | os.PathLike[str] | None = None,
+    ) -> None:
+        super().__init__(place, heads=heads)
         self._data_set, self._say = data_set, say
         self._ended: set[SessionKey] = set()
 
@@ -99,7 +106,7 @@ class TellingLedger(Ledger):
         if not charges:
             return "nothing is spent"
         names = ", ".join(record.name for record in charges)
-        budget = self.budget(self._data_set, charges[0].adjacency)
+        budget = self.budget(self._data_set)
         if budget is None:
             return names
         loss = Loss.total(Loss.of(record) for record in charges)

@@ -9,24 +9,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from sqlalchemy import insert, select, update
 
-from eigenveil.federation.ledger_books import (
-    Account,
+from eigenveil.errors import PrivacyError
+from eigenveil.federation.ledger_bodies import (
+    UNIT,
+    AnswerBody,
     BeginBody,
-    Books,
     Budget,
     BudgetBody,
     ChargeBody,
     SessionKey,
-    Standing,
 )
+from eigenveil.federation.ledger_books import Books, Session, Standing
 from eigenveil.federation.ledger_chain import Entry
+from eigenveil.federation.ledger_heads import Heads
+from eigenveil.federation.ledger_placing import Wanted, opened, place
 from eigenveil.federation.ledger_refusals import (
     check_budget,
     check_charges,
-    check_covered,
     check_names,
     check_open,
     check_reservation,
@@ -35,7 +38,7 @@ from eigenveil.federation.ledger_refusals import (
 )
 from eigenveil.federation.ledger_rows import (
     end_session,
-    find_account,
+    find_session,
     rows_of,
     settle,
     sha256,
@@ -45,13 +48,19 @@ from eigenveil.federation.ledger_rows import (
     whole_books,
 )
 from eigenveil.federation.ledger_store import Store
-from eigenveil.federation.ledger_tables import ENTRIES, REPLIES, STATES, read_entries
+from eigenveil.federation.ledger_tables import (
+    ENTRIES,
+    REPLIES,
+    STATES,
+    Writer,
+    read_entries,
+)
 from eigenveil.federation.ledger_verify import Verification, check
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
 
-__all__ = ["Account", "Budget", "Entry", "Ledger", "SessionKey", "Standing", "Verification"]
+__all__ = ["Budget", "Entry", "Ledger", "Session", "SessionKey", "Standing", "Verification"]
 
 _PAGE = 500
 
@@ -71,10 +80,20 @@ class Ledger:
         ``postgresql+psycopg://user@host/database``.
     durable : bool, default=True
         False only for a simulation's ledger, which is thrown away: a power failure may lose it.
+    heads : path, optional
+        A file elsewhere: whatever a method returns, the ledger's head (number and hash of the last
+        entry) has been added to it before, so that ``verify`` finds entries that were taken away.
     """
 
-    def __init__(self, place: str | os.PathLike[str], *, durable: bool = True) -> None:
+    def __init__(
+        self,
+        place: str | os.PathLike[str],
+        *,
+        durable: bool = True,
+        heads: str | os.PathLike[str] | None = None,
+    ) -> None:
         self._store = Store(place, durable=durable)
+        self._heads = None if heads is None else Heads(heads)
 
     @property
     def name(self) -> str:
@@ -84,31 +103,30 @@ class Ledger:
     # -- budgets
 
     def set_budget(self, budget: Budget) -> None:
-        """Set a data set's budget; the latest counts, and may be lower than what is spent.
+        """Open a data set's account, or set its budget anew; it may be lower than what is spent.
+
+        The caps follow from the latest budget, what was spent stays. As a guarantee this holds if
+        the owner does not choose the budget by what was released.
 
         Raises
         ------
         PrivacyError, DataError
-            When it is no budget.
+            When it is no budget; ``account-fixed`` when adjacency or unit of what was charged are
+            others.
         """
         check_budget(budget)
-        body = BudgetBody(
-            data_set=budget.data_set,
-            adjacency=budget.adjacency,
-            epsilon=budget.epsilon,
-            delta=budget.delta,
-        )
-        with self._store.writing(make=True) as writer:
-            writer.append(body)
+        with self._writing(make=True) as writer:
+            writer.append(opened(budget, whole_books(writer.connection)))
 
-    def budget(self, data_set: str, adjacency: Adjacency) -> Budget | None:
+    def budget(self, data_set: str) -> Budget | None:
         """The budget that counts, or ``None`` when none was ever set."""
         with self._store.reading() as connection:
             books = Books.of(read_entries(connection, ENTRIES.c.kind == "budget"))
-        return books.budgets.get((data_set, adjacency))
+        account = books.accounts.get(data_set)
+        return None if account is None else account.budget
 
     def standings(self) -> list[Standing]:
-        """Where each budget stands, in the order in which they were first set.
+        """Where each account stands, in the order in which they were opened.
 
         Raises
         ------
@@ -116,9 +134,9 @@ class Ledger:
             When an entry is not what was once written.
         """
         books = self._books()
-        return [books.standing(budget) for budget in books.budgets.values()]
+        return [books.standing(data_set) for data_set in books.accounts]
 
-    def accounts(self) -> list[Account]:
+    def sessions(self) -> list[Session]:
         """All sessions, in the order in which they began.
 
         Raises
@@ -126,7 +144,15 @@ class Ledger:
         BrokenChain
             When an entry is not what was once written.
         """
-        return list(self._books().accounts.values())
+        return list(self._books().sessions.values())
+
+    def covers(self, wanted: Wanted) -> bool:
+        """Whether a data set's account, which there must be, covers a session."""
+        try:
+            place(self.name, self._books(), wanted)
+        except PrivacyError:
+            return False
+        return True
 
     # -- sessions
 
@@ -138,12 +164,22 @@ class Ledger:
         adjacency: Adjacency,
         reserve: Loss,
         state: bytes,
+        replacing: Loss | None = None,
+        unit: str = UNIT,
         note: str = "",
     ) -> bytes:
         """Begin a session and reserve what it may charge; the state that is stored.
 
         A session that is open already is as it was: its own stored state is returned. Other open
         sessions of the same study and data set end as ``replaced``.
+
+        Parameters
+        ----------
+        reserve : Loss
+            The most that it may charge, under ``adjacency``.
+        replacing : Loss, optional
+            The same for neighbours of which one row is changed: what an account under replace-one
+            counts of a session under add-remove. By default twice mu and twice the pure epsilon.
 
         Raises
         ------
@@ -152,30 +188,40 @@ class Ledger:
         DataError
             ``no-budget``; ``chain-broken`` when the ledger does not hold.
         PrivacyError
-            ``bad-reservation`` when the reservation is not finite or negative.
+            ``bad-reservation`` when the reservation is not finite or negative; ``other-adjacency``
+            or ``other-unit`` when the account cannot count the session.
         ProtocolError
             ``session-ended``; ``session-asked-differently`` when it is open for another data set.
         """
         check_names(key.study, key.session)
-        check_reservation(reserve)
-        with self._store.writing(make=True) as writer:
+        wanted = Wanted(data_set, adjacency, reserve, replacing, unit)
+        check_reservation(wanted)
+        with self._writing(make=True) as writer:
             books = whole_books(writer.connection)
-            if (known := books.accounts.get(key)) is not None:
+            if (known := books.sessions.get(key)) is not None:
                 check_open(known)
-                check_same(known, data_set, adjacency)
+                check_same(known, wanted)
                 return stored_state(writer.connection, key)
-            for account in list(books.accounts.values()):
-                its = account.key.study, account.terms.data_set
-                if account.is_open and its == (key.study, data_set):
-                    books.post(end_session(writer, account.key, "replaced"))
-            check_covered(self.name, books, data_set, adjacency, reserve)
+            for session in list(books.sessions.values()):
+                its = session.key.study, session.terms.data_set
+                if session.is_open and its == (key.study, data_set):
+                    books.post(end_session(writer, session.key, "replaced"))
+            placed = place(self.name, books, wanted)
+            budget = books.accounts[data_set].budget
+            if placed.caps is not None:
+                writer.append(BudgetBody(budget=budget, caps=placed.caps))
             writer.append(
                 BeginBody(
                     study=key.study,
                     session=key.session,
                     data_set=data_set,
+                    unit=unit,
                     adjacency=adjacency,
                     reserve=reserve,
+                    counted=budget.adjacency,
+                    taken=placed.taken,
+                    pure_as_gaussian=placed.pure_as_gaussian,
+                    state=sha256(state),
                     note=printable(note),
                 )
             )
@@ -193,7 +239,7 @@ class Ledger:
             ``unknown-session`` or ``session-ended``.
         """
         with self._store.reading() as connection:
-            check_open(find_account(connection, key))
+            check_open(find_session(connection, key))
             return stored_state(connection, key)
 
     def commit(
@@ -232,24 +278,25 @@ class Ledger:
         """
         check_names(step)
         digest = sha256(request)
-        with self._store.writing() as writer:
-            account = find_account(writer.connection, key)
-            check_open(account)
+        with self._writing() as writer:
+            session = find_session(writer.connection, key)
+            check_open(session)
             stored = stored_reply(writer.connection, key, step, digest)
             if stored is not None:
                 return stored
-            check_charges(account, charges)
+            check_charges(session, charges)
             reply, state = make()
-            if charges:
-                writer.append(
-                    ChargeBody(
-                        study=key.study,
-                        session=key.session,
-                        step=step,
-                        releases=tuple(charges),
-                        reply=sha256(reply),
-                    )
-                )
+            answer = AnswerBody(
+                study=key.study,
+                session=key.session,
+                step=step,
+                request=digest,
+                reply=sha256(reply),
+                state=None if state is None else sha256(state),
+            )
+            writer.append(
+                ChargeBody(**answer.model_dump(), releases=tuple(charges)) if charges else answer
+            )
             settle(writer.connection, key, settles)
             store_reply(writer.connection, key, step, digest, reply)
             if state is not None:
@@ -273,15 +320,15 @@ class Ledger:
             ``unknown-session``.
         """
         check_names(outcome)
-        with self._store.writing() as writer:
-            if find_account(writer.connection, key).is_open:
+        with self._writing() as writer:
+            if find_session(writer.connection, key).is_open:
                 end_session(writer, key, outcome)
 
     def end_study(self, study: str, outcome: str = "ended by the owner") -> int:
         """End all open sessions of a study; how many there were."""
-        with self._store.writing() as writer:
+        with self._writing() as writer:
             books = Books.of(read_entries(writer.connection, ENTRIES.c.study == study))
-            ending = [account.key for account in books.accounts.values() if account.is_open]
+            ending = [session.key for session in books.sessions.values() if session.is_open]
             for key in ending:
                 end_session(writer, key, outcome)
         return len(ending)
@@ -295,10 +342,23 @@ class Ledger:
             yield from page
             last = page[-1].number
 
-    def verify(self) -> Verification:
-        """Whether the chain, its head and the tables beside it hold, and where not."""
+    def verify(self, *, against: str | None = None) -> Verification:
+        """Whether the chain, its head and the tables beside it hold, and where not.
+
+        Parameters
+        ----------
+        against : str, optional
+            The hash of an entry, noted elsewhere before: it must be in the chain. So must all that
+            the ledger's ``heads`` hold.
+
+        Raises
+        ------
+        DataError, OutputError
+            When the file of heads is damaged or cannot be read.
+        """
+        noted = [] if self._heads is None else self._heads.read()
         with self._store.reading() as connection:
-            return check(connection)
+            return check(connection, against=against, noted=noted)
 
     def _page_after(self, number: int) -> list[Entry]:
         with self._store.reading() as connection:
@@ -307,3 +367,11 @@ class Ledger:
     def _books(self) -> Books:
         with self._store.reading() as connection:
             return whole_books(connection)
+
+    @contextmanager
+    def _writing(self, *, make: bool = False) -> Iterator[Writer]:
+        """A transaction of the store; when it is durable, its head is noted."""
+        with self._store.writing(make=make) as writer:
+            yield writer
+        if self._heads is not None:
+            self._heads.note(writer.head)

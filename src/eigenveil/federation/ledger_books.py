@@ -1,4 +1,4 @@
-"""What a ledger's entries add up to: budgets, and what each session reserved and was charged.
+"""What a ledger's entries add up to: accounts, and what each session reserved and was charged.
 
 The entries are the truth; nothing here is stored.
 """
@@ -6,127 +6,91 @@ The entries are the truth; nothing here is stored.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
-
-from pydantic import BaseModel, ConfigDict, ValidationError
+from typing import Self
 
 from eigenveil.errors import PrivacyError
-from eigenveil.federation.ledger_chain import BrokenChain, Entry, Kind
+from eigenveil.federation.ledger_bodies import (
+    LARGEST_LOSS,
+    AnswerBody,
+    BeginBody,
+    Budget,
+    BudgetBody,
+    ChargeBody,
+    EndBody,
+    SessionKey,
+    read_body,
+)
+from eigenveil.federation.ledger_chain import BrokenChain, Entry
 from eigenveil.privacy.accountant import Loss
-from eigenveil.privacy.guarantee import Adjacency
+from eigenveil.privacy.accounts import NOTHING, as_gaussian, counted, pure_of_gaussian
 from eigenveil.privacy.releases import ReleaseRecord
 
 
 @dataclass(frozen=True)
-class Budget:
-    """How much may be lost about a data set, over everything: (epsilon, delta) for an adjacency."""
-
-    data_set: str
-    adjacency: Adjacency
-    epsilon: float
-    delta: float
-
-
-@dataclass(frozen=True)
-class SessionKey:
-    """A session: the study's hash in hex, and the name that its aggregator gave the session."""
-
-    study: str
-    session: str
-
-
-@dataclass(frozen=True)
 class Standing:
-    """Where a budget stands.
+    """Where an account stands; losses as it counts them.
 
     Attributes
     ----------
+    caps : Loss
+        What may be charged in all: the sums of mu squared, of pure epsilons, of samplers' errors.
     spent : Loss
         Of all charges, those of open sessions too.
     reserved : Loss
         What open sessions may still charge.
-    spent_epsilon : float
-        Of ``spent`` at the budget's delta; infinite where none follows (a delta lowered later).
-    left_epsilon : float
-        The budget's epsilon less that of ``spent`` and ``reserved`` together; not below 0.
     """
 
     budget: Budget
+    caps: Loss
     spent: Loss
     reserved: Loss
-    spent_epsilon: float
-    left_epsilon: float
-
-
-class Body(BaseModel):
-    """What an entry says."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    kind: ClassVar[Kind]
-
-    def plain(self) -> dict[str, Any]:
-        """As JSON values."""
-        return self.model_dump(mode="json")
-
-
-class BudgetBody(Body):
-    """A budget is set."""
-
-    kind = "budget"
-    data_set: str
-    adjacency: Adjacency
-    epsilon: float
-    delta: float
-
-
-class _SessionBody(Body):
-    study: str
-    session: str
 
     @property
-    def key(self) -> SessionKey:
-        return SessionKey(self.study, self.session)
+    def left(self) -> Loss:
+        """What a further session may still take, part by part."""
+        held = Loss.total([self.spent, self.reserved])
+        return self.caps.minus(held) if held.within(self.caps) else NOTHING
 
+    @property
+    def spent_epsilon(self) -> float:
+        """Of ``spent`` at the budget's delta; infinite where none follows (delta lowered later)."""
+        return epsilon_or_infinity(self.spent, self.budget.delta)
 
-class BeginBody(_SessionBody):
-    """A session begins, with what it may charge at most."""
+    @property
+    def left_epsilon(self) -> float:
+        """Epsilon, at the budget's delta, of the largest Gaussian study that is still covered.
 
-    kind = "begin"
-    data_set: str
-    adjacency: Adjacency
-    reserve: Loss
-    note: str
+        Pure where the budget is.
+        """
+        left = self.left
+        if self.budget.delta == 0:
+            return left.pure
+        if left.mu_squared == 0:
+            return 0.0
+        gaussian = replace(left, pure=0.0)
+        return min(self.budget.epsilon, epsilon_or_infinity(gaussian, self.budget.delta))
 
-
-class ChargeBody(_SessionBody):
-    """A step releases; ``reply`` is the SHA-256 of the answer, in hex."""
-
-    kind = "charge"
-    step: str
-    releases: tuple[ReleaseRecord, ...]
-    reply: str
-
-
-class EndBody(_SessionBody):
-    """A session ends: its reservation goes, its charges stay."""
-
-    kind = "end"
-    outcome: str
+    @property
+    def left_pure(self) -> float:
+        """Epsilon of the largest pure study that is still covered."""
+        return max(self.left.pure, pure_of_gaussian(self.left.mu_squared))
 
 
 @dataclass(frozen=True)
-class Account:
+class Session:
     """One session as its entries tell it.
 
-    ``charges`` are (entry's number, what it says); ``outcome`` is ``None`` while it is open.
+    ``charges`` are (entry's number, what it says), ``answers`` likewise of all answers, charging
+    or not; ``state`` is the hash of its state; ``outcome`` is ``None`` while it is open.
     """
 
     key: SessionKey
     begun: str
     terms: BeginBody
-    charges: tuple[tuple[int, ChargeBody], ...] = ()
+    state: str
+    answers: tuple[tuple[int, AnswerBody], ...] = ()
     outcome: str | None = None
 
     @property
@@ -134,22 +98,38 @@ class Account:
         """Whether it may still charge."""
         return self.outcome is None
 
+    @property
+    def charges(self) -> tuple[tuple[int, ChargeBody], ...]:
+        """Answers that release something, with their entries' numbers."""
+        return tuple((n, body) for n, body in self.answers if isinstance(body, ChargeBody))
+
+    def releases(self) -> tuple[ReleaseRecord, ...]:
+        """All releases that were charged."""
+        return tuple(record for _, charge in self.charges for record in charge.releases)
+
     def charged(self, more: Iterable[ReleaseRecord] = ()) -> Loss:
-        """The loss of all its charges, and of ``more``."""
-        records = [record for _, charge in self.charges for record in charge.releases]
-        return Loss.total(Loss.of(record) for record in (*records, *more))
+        """The loss of all its charges, and of ``more``, under its own adjacency."""
+        return Loss.total(Loss.of(record) for record in (*self.releases(), *more))
+
+    def spent(self, more: Iterable[ReleaseRecord] = ()) -> Loss:
+        """The same as its account counts it."""
+        records = (counted(each, self.terms.counted) for each in (*self.releases(), *more))
+        loss = Loss.total(Loss.of(record) for record in records)
+        if self.terms.reserve.mu_squared == 0:
+            loss = loss.as_pure()
+        return as_gaussian(loss) if self.terms.pure_as_gaussian else loss
 
     def held(self) -> Loss:
-        """What it takes of the budget: its reservation while open, then what was charged."""
-        return self.terms.reserve if self.is_open else self.charged()
+        """What it takes of its account: its reservation while open, then what was charged."""
+        return self.terms.taken if self.is_open else self.spent()
 
 
 @dataclass
 class Books:
-    """Budgets by data set and adjacency, and sessions, in the order they came."""
+    """Accounts by data set, and sessions, in the order they came."""
 
-    budgets: dict[tuple[str, Adjacency], Budget] = field(default_factory=dict)
-    accounts: dict[SessionKey, Account] = field(default_factory=dict)
+    accounts: dict[str, BudgetBody] = field(default_factory=dict)
+    sessions: dict[SessionKey, Session] = field(default_factory=dict)
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Self:
@@ -167,54 +147,80 @@ class Books:
 
     def post(self, entry: Entry) -> None:
         """Add one entry."""
-        match _read(entry):
+        match read_body(entry):
             case BudgetBody() as body:
-                self.budgets[body.data_set, body.adjacency] = Budget(**body.plain())
+                _check_losses(entry.number, body.caps)
+                self.accounts[body.budget.data_set] = body
             case BeginBody() as body:
-                if body.key in self.accounts:
+                if body.key in self.sessions:
                     raise BrokenChain(entry.number, "begins a session a second time")
-                self.accounts[body.key] = Account(body.key, entry.time, body)
-            case ChargeBody() as body:
-                account = self._open(body.key, entry.number)
-                charges = (*account.charges, (entry.number, body))
-                self.accounts[body.key] = replace(account, charges=charges)
+                _check_losses(entry.number, body.reserve, body.taken)
+                self.sessions[body.key] = Session(body.key, entry.time, body, body.state)
+            case AnswerBody() as body:
+                session = self._open(body.key, entry.number)
+                self._add(session, entry.number, body)
             case EndBody() as body:
-                account = self._open(body.key, entry.number)
-                self.accounts[body.key] = replace(account, outcome=body.outcome)
+                session = self._open(body.key, entry.number)
+                self.sessions[body.key] = replace(session, outcome=body.outcome)
 
-    def held(self, data_set: str, adjacency: Adjacency) -> Loss:
-        """What all sessions take of a budget together."""
-        return Loss.total(account.held() for account in self._of(data_set, adjacency))
+    def held(self, data_set: str) -> Loss:
+        """What all sessions take of an account together."""
+        return Loss.total(session.held() for session in self.of_data_set(data_set))
 
-    def standing(self, budget: Budget) -> Standing:
-        """Where a budget stands."""
-        accounts = self._of(budget.data_set, budget.adjacency)
-        spent = Loss.total(account.charged() for account in accounts)
-        held = self.held(budget.data_set, budget.adjacency)
+    def is_untouched(self, data_set: str) -> bool:
+        """Whether nothing was charged to an account, and no session may.
+
+        No output can have been seen that a change of its caps could follow from.
+        """
+        return not any(each.is_open or each.charges for each in self.of_data_set(data_set))
+
+    def standing(self, data_set: str) -> Standing:
+        """Where an account stands."""
+        account, sessions = self.accounts[data_set], self.of_data_set(data_set)
+        spent = [session.spent() for session in sessions]
         return Standing(
-            budget=budget,
-            spent=spent,
+            budget=account.budget,
+            caps=account.caps,
+            spent=Loss.total(spent),
             reserved=Loss.total(
-                _rest(account.terms.reserve, account.charged())
-                for account in accounts
-                if account.is_open
+                session.terms.taken.minus(its)
+                for session, its in zip(sessions, spent, strict=True)
+                if session.is_open
             ),
-            spent_epsilon=epsilon_or_infinity(spent, budget.delta),
-            left_epsilon=max(0.0, budget.epsilon - epsilon_or_infinity(held, budget.delta)),
         )
 
-    def _of(self, data_set: str, adjacency: Adjacency) -> list[Account]:
-        return [
-            account
-            for account in self.accounts.values()
-            if (account.terms.data_set, account.terms.adjacency) == (data_set, adjacency)
-        ]
+    def of_data_set(self, data_set: str) -> list[Session]:
+        """All sessions about a data set."""
+        return [each for each in self.sessions.values() if each.terms.data_set == data_set]
 
-    def _open(self, key: SessionKey, number: int) -> Account:
-        account = self.accounts.get(key)
-        if account is None or not account.is_open:
+    def _open(self, key: SessionKey, number: int) -> Session:
+        session = self.sessions.get(key)
+        if session is None or not session.is_open:
             raise BrokenChain(number, "is about a session that is not open")
-        return account
+        return session
+
+    def _add(self, session: Session, number: int, body: AnswerBody) -> None:
+        if any(before.step == body.step for _, before in session.answers):
+            raise BrokenChain(number, "answers a step a second time")
+        if isinstance(body, ChargeBody):
+            try:
+                _check_losses(number, *(Loss.of(record) for record in body.releases))
+            except (ArithmeticError, ValueError) as error:  # numbers that no release ever has
+                raise error if isinstance(error, BrokenChain) else _no_loss(number) from None
+        self.sessions[session.key] = replace(
+            session,
+            answers=(*session.answers, (number, body)),
+            state=session.state if body.state is None else body.state,
+        )
+
+
+def _check_losses(number: int, *losses: Loss) -> None:
+    if not all(loss.within(LARGEST_LOSS) and Loss().within(loss) for loss in losses):
+        raise _no_loss(number)
+
+
+def _no_loss(number: int) -> BrokenChain:
+    return BrokenChain(number, "tells of a loss that there cannot be")
 
 
 def epsilon_or_infinity(loss: Loss, delta: float) -> float:
@@ -223,26 +229,3 @@ def epsilon_or_infinity(loss: Loss, delta: float) -> float:
         return loss.epsilon(delta)
     except PrivacyError:
         return math.inf
-
-
-def _rest(reserve: Loss, charged: Loss) -> Loss:
-    return Loss(
-        mu_squared=max(0.0, reserve.mu_squared - charged.mu_squared),
-        pure=max(0.0, reserve.pure - charged.pure),
-        log_ratio=max(0.0, reserve.log_ratio - charged.log_ratio),
-        distance=max(0.0, reserve.distance - charged.distance),
-    )
-
-
-_BODIES: Mapping[str, type[Body]] = {
-    body.kind: body for body in (BudgetBody, BeginBody, ChargeBody, EndBody)
-}
-
-
-def _read(entry: Entry) -> Body:
-    try:
-        return _BODIES[entry.kind].model_validate(entry.body)
-    except (KeyError, ValidationError):
-        raise BrokenChain(
-            entry.number, f"is no {entry.kind!r} that this version of eigenveil can read"
-        ) from None

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from eigenveil.errors import DataError
 
-Kind = Literal["budget", "begin", "charge", "end"]
+Kind = Literal["budget", "begin", "answer", "charge", "end"]
 FIRST = "0" * 64
 
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, insert, select, update
 
 from eigenveil.errors import DataError, ProtocolError
-from eigenveil.federation.ledger_books import Account, Books, EndBody, SessionKey
+from eigenveil.federation.ledger_bodies import EndBody, SessionKey
+from eigenveil.federation.ledger_books import Books, Session
 from eigenveil.federation.ledger_chain import Entry, checked
 from eigenveil.federation.ledger_tables import (
     ENTRIES,
@@ -26,16 +27,16 @@ def whole_books(connection: Connection) -> Books:
     return Books.of(checked(read_entries(connection), count=head.count, last=head.hash))
 
 
-def find_account(connection: Connection, key: SessionKey) -> Account:
+def find_session(connection: Connection, key: SessionKey) -> Session:
     """A session by its own entries; ProtocolError ``unknown-session``."""
     books = Books.of(read_entries(connection, rows_of(ENTRIES, key)))
-    if key not in books.accounts:
+    if key not in books.sessions:
         raise ProtocolError(
             f"Session {key.session!r} was never begun here.",
             hint="Begin it first.",
             code="unknown-session",
         )
-    return books.accounts[key]
+    return books.sessions[key]
 
 
 def end_session(writer: Writer, key: SessionKey, outcome: str) -> Entry:

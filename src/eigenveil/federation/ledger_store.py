@@ -10,7 +10,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, lru_cache
 from pathlib import Path
@@ -23,10 +23,11 @@ from sqlalchemy.pool import NullPool
 
 from eigenveil.errors import DataError, OutputError
 from eigenveil.federation.ledger_tables import HEAD, Writer, make_tables, read_head
-from eigenveil.federation.ledger_troubles import said
+from eigenveil.federation.ledger_troubles import RESTORE, said
 
 BUSY_SECONDS = 30.0
 _WRITES = "ledger_writes"
+_OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 # Of PostgreSQL's locks that an application names: held while the tables are made.
 _MAKING = 0x65767665696C
 
@@ -102,6 +103,12 @@ class Store:
                     yield connection
         except SQLAlchemyError as error:
             raise said(self.name, error) from None
+        except UnicodeError:  # of sqlite3: the damage is in what its message quotes
+            raise DataError(
+                f"{self.name}: the ledger is damaged (it holds text that is none).",
+                hint=RESTORE,
+                code="ledger-damaged",
+            ) from None
 
     def _connection(self) -> Connection:
         if self.path is None:
@@ -129,17 +136,32 @@ class Store:
         if self.path is None:
             return
         try:
-            is_file = stat.S_ISREG(self.path.stat().st_mode)
+            found = self.path.stat()
         except FileNotFoundError:
             raise self._no_ledger() from None
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
             raise _unusable(self.name, error) from None
-        if not is_file:
+        if not stat.S_ISREG(found.st_mode):
             raise OutputError(
                 f"{self.name} is not a file.",
                 hint="Give the ledger's file.",
                 code="not-a-file",
             )
+        self._close_to_others(self.path, found)
+
+    def _close_to_others(self, path: Path, found: os.stat_result) -> None:
+        """A ledger holds the secrets of open sessions: it is its owner's alone."""
+        if hasattr(os, "geteuid") and found.st_uid != os.geteuid() != 0:
+            raise OutputError(
+                f"{self.name} belongs to another user of this machine, who can read and change it.",
+                hint="Give a file of your own.",
+                code="not-yours",
+            )
+        if found.st_mode & _OF_OTHERS:
+            try:
+                path.chmod(stat.S_IMODE(found.st_mode) & ~_OF_OTHERS)
+            except OSError as error:
+                raise _unusable(self.name, error) from None
 
     def _check_is_ledger(self, connection: Connection) -> None:
         tables = inspect(connection)
@@ -176,10 +198,13 @@ class Store:
 
     def _make_file(self, path: Path) -> None:
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        except FileExistsError:
-            pass
-        except OSError as error:
+            with suppress(FileNotFoundError):
+                found = path.lstat()
+                if stat.S_ISREG(found.st_mode) and not found.st_size and found.st_mode & _OF_OTHERS:
+                    path.unlink()  # somebody may hold it open: changing its mode would be too late
+            with suppress(FileExistsError):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except (OSError, ValueError) as error:
             raise _unusable(self.name, error) from None
 
 
@@ -206,7 +231,10 @@ def _open_file() -> sqlite3.Connection:
     """A connection that leaves transactions to :func:`_begin_sqlite` and never makes a file."""
     path, durable = _OPENING.get()
     connection = sqlite3.connect(
-        f"file:{quote(str(path))}?mode=rw", uri=True, timeout=BUSY_SECONDS, isolation_level=None
+        f"file:{quote(os.fsencode(path))}?mode=rw",
+        uri=True,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
     )
     try:
         if durable:
@@ -254,9 +282,9 @@ def _path(url: URL, name: str) -> Path:
     return Path(database)
 
 
-def _unusable(name: str, error: OSError) -> OutputError:
+def _unusable(name: str, error: OSError | ValueError) -> OutputError:
     return OutputError(
-        f"{name}: {error.strerror or error}.",
+        f"{name}: {getattr(error, 'strerror', None) or error}.",
         hint="Give a file in a folder that exists and that you may write.",
         code="cannot-write",
     )

@@ -7,7 +7,7 @@ answers that may be asked for again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -29,15 +29,43 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator
 
 from eigenveil.errors import DataError
-from eigenveil.federation.ledger_books import Body
+from eigenveil.federation.ledger_bodies import Body
 from eigenveil.federation.ledger_chain import FIRST, Entry, canonical, opened, seal
 
-FORMAT = "eigenveil-ledger-1"
+FORMAT = "eigenveil-ledger-2"
 LONGEST_NAME = 200
+_MOST_ENTRIES = 2**31 - 1  # as a database counts them
 
 metadata = MetaData()
+
+
+class Bytes(TypeDecorator[bytes]):
+    """Bytes, and nothing that a damaged file may hold in their place."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], bytes | None]:
+        """Only bytes come back: ``bytes(10**12)`` would take a terabyte of zeros."""
+        del dialect, coltype
+        return _only_bytes
+
+
+def _only_bytes(value: object) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, memoryview):
+        return bytes(value)
+    raise DataError(
+        "The ledger is damaged: it holds something else where bytes were written.",
+        hint="Go back to a copy of the ledger that holds.",
+        code="ledger-damaged",
+    )
+
 
 HEAD = Table(
     "ledger_head",
@@ -71,9 +99,7 @@ def _session_key() -> tuple[Column[str], Column[str]]:
     )
 
 
-STATES = Table(
-    "ledger_states", metadata, *_session_key(), Column("state", LargeBinary, nullable=False)
-)
+STATES = Table("ledger_states", metadata, *_session_key(), Column("state", Bytes, nullable=False))
 
 # ``reply`` goes once it is settled or the session has ended; the digests (SHA-256, hex) stay
 REPLIES = Table(
@@ -83,7 +109,7 @@ REPLIES = Table(
     Column("step", String(LONGEST_NAME), primary_key=True),
     Column("request_hash", String(64), nullable=False),
     Column("reply_hash", String(64), nullable=False),
-    Column("reply", LargeBinary),
+    Column("reply", Bytes),
 )
 
 _NEVER = "entries of a ledger are never changed"
@@ -133,7 +159,7 @@ def read_head(connection: Connection, *, lock: bool = False) -> Head:
     """
     query = select(HEAD.c.format, HEAD.c.count, HEAD.c.hash).where(HEAD.c.id == 1)
     row = connection.execute(query.with_for_update() if lock else query).one_or_none()
-    if row is None or not isinstance(row.count, int):
+    if row is None or not (isinstance(row.count, int) and 0 <= row.count < _MOST_ENTRIES):
         raise DataError(
             "The ledger has lost its head.",
             hint="It was changed by something else than eigenveil; go back to a copy that holds.",

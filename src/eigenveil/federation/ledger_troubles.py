@@ -8,7 +8,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from eigenveil.errors import DataError, EigenveilError, OutputError
 
-_RESTORE = "Go back to a copy of the ledger that holds."
+RESTORE = "Go back to a copy of the ledger that holds."
 _WAIT = "Try again; if it lasts, look for a process that hangs."
 _RIGHTS = "Give a file that you may write, in a folder that you may write."
 _DISK = "Make room on the disk or mend it, and try again; nothing was charged."
@@ -17,7 +17,7 @@ _DISK = "Make room on the disk or mend it, and try again; nothing was charged."
 _SQLITE: dict[str, tuple[type[EigenveilError], str, str, str]] = {
     "SQLITE_BUSY": (OutputError, "another process holds the ledger", _WAIT, "ledger-busy"),
     "SQLITE_NOTADB": (DataError, "not a ledger", "Give the ledger's file.", "not-a-ledger"),
-    "SQLITE_CORRUPT": (DataError, "the ledger is damaged", _RESTORE, "ledger-damaged"),
+    "SQLITE_CORRUPT": (DataError, "the ledger is damaged", RESTORE, "ledger-damaged"),
     "SQLITE_READONLY": (OutputError, "the ledger cannot be written", _RIGHTS, "cannot-write"),
     "SQLITE_PERM": (OutputError, "the ledger cannot be written", _RIGHTS, "cannot-write"),
     "SQLITE_CANTOPEN": (OutputError, "the ledger cannot be opened", _RIGHTS, "cannot-write"),
@@ -36,7 +36,7 @@ def said(name: str, error: SQLAlchemyError) -> EigenveilError:
             family, what, hint, code = known
             return family(f"{name}: {what}.", hint=hint, code=code)
         return DataError(
-            f"{name}: the ledger is damaged ({origin}).", hint=_RESTORE, code="ledger-damaged"
+            f"{name}: the ledger is damaged ({origin}).", hint=RESTORE, code="ledger-damaged"
         )
     if getattr(origin, "sqlstate", None) == _LOCK_TIMEOUT:
         return OutputError(

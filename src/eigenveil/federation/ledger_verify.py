@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
-from eigenveil.federation.ledger_books import Books, SessionKey
-from eigenveil.federation.ledger_chain import BrokenChain, checked
+from eigenveil.federation.ledger_bodies import SessionKey
+from eigenveil.federation.ledger_books import Books
+from eigenveil.federation.ledger_chain import BrokenChain, Entry, checked
 from eigenveil.federation.ledger_tables import (
     ENTRIES,
     REPLIES,
@@ -40,27 +42,62 @@ class Verification:
     explanation: str
 
 
-def check(connection: Connection) -> Verification:
-    """Recompute the chain and compare what it says with what is stored beside it."""
-    head = read_head(connection)
+def check(
+    connection: Connection, *, against: str | None = None, noted: Sequence[Head] = ()
+) -> Verification:
+    """Recompute the chain and compare what it says with what is stored beside it.
+
+    ``against`` is the hash of an entry that was noted elsewhere, ``noted`` are such heads.
+    """
+    head, hashes = read_head(connection), [""]
+
+    def gathered() -> Iterator[Entry]:
+        for entry in checked(read_entries(connection), count=head.count, last=head.hash):
+            hashes.append(entry.hash)
+            yield entry
+
     try:
-        books = Books.of(checked(read_entries(connection), count=head.count, last=head.hash))
+        books = Books.of(gathered())
         _check_columns(connection)
         _check_answers(connection, books)
     except BrokenChain as error:
         return _wrong(head, error.entry, f"Entry {error.entry} {error.why}.")
     trouble = (
-        _trouble_with_states(connection, books)
+        _trouble_with_notes(hashes, against, noted)
+        or _trouble_with_states(connection, books)
         or _trouble_with_bytes(connection, books)
         or _trouble_with_file(connection)
     )
     if trouble:
         return _wrong(head, None, trouble)
-    return Verification(True, head.count, head.hash, None, "Every entry is as it was written.")
+    said = "Every entry is as it was written."
+    if noted:
+        said += f" All {len(noted)} heads that were noted elsewhere are in the chain."
+    if against is not None:
+        said += f" The hash that was noted elsewhere is that of entry {hashes.index(against)}."
+    return Verification(True, head.count, head.hash, None, said)
 
 
 def _wrong(head: Head, entry: int | None, explanation: str) -> Verification:
     return Verification(False, head.count, head.hash, entry, explanation)
+
+
+def _trouble_with_notes(hashes: list[str], against: str | None, noted: Sequence[Head]) -> str:
+    """Nobody who writes the ledger can change what was noted elsewhere."""
+    for head in noted:
+        if not 1 <= head.count < len(hashes):
+            return (
+                f"Entry {head.count}, noted elsewhere, is missing: the chain was cut after entry "
+                f"{len(hashes) - 1}, or is another ledger's."
+            )
+        if hashes[head.count] != head.hash:
+            return f"Entry {head.count} is another one than was noted elsewhere."
+    if against is not None and against not in hashes[1:]:
+        return (
+            "No entry has the hash that was noted elsewhere: the chain was cut, written anew, or "
+            "is another ledger's."
+        )
+    return ""
 
 
 def _check_columns(connection: Connection) -> None:
@@ -72,37 +109,48 @@ def _check_columns(connection: Connection) -> None:
 
 
 def _check_answers(connection: Connection, books: Books) -> None:
-    """Every charge has the answer that it was made for."""
+    """Every entry of an answer has the question and the answer that it was made for."""
     c = REPLIES.c
+    columns = (c.study, c.session, c.step, c.request_hash, c.reply_hash)
     stored = {
-        (SessionKey(row.study, row.session), row.step): row.reply_hash
-        for row in connection.execute(select(c.study, c.session, c.step, c.reply_hash))
+        (SessionKey(row.study, row.session), row.step): (row.request_hash, row.reply_hash)
+        for row in connection.execute(select(*columns))
     }
-    for key, account in books.accounts.items():
-        for number, charge in account.charges:
-            if stored.get((key, charge.step)) != charge.reply:
-                raise BrokenChain(number, "charges for another answer than the one on record")
+    for key, session in books.sessions.items():
+        for number, answer in session.answers:
+            request, reply = stored.get((key, answer.step), ("", ""))
+            if reply != answer.reply:
+                raise BrokenChain(number, "is about another answer than the one on record")
+            if request != answer.request:
+                raise BrokenChain(number, "is about another question than the one on record")
 
 
 def _trouble_with_states(connection: Connection, books: Books) -> str:
-    rows = connection.execute(select(STATES.c.study, STATES.c.session))
-    stored = {SessionKey(row.study, row.session) for row in rows}
-    expected = {key for key, account in books.accounts.items() if account.is_open}
-    if odd := sorted(key.session for key in stored ^ expected):
-        return f"Session {odd[0]!r} does not have the state that its entries tell of."
+    """Every open session has the state that its last entry tells of, and no other has one."""
+    stored = {
+        SessionKey(row.study, row.session): hashlib.sha256(row.state or b"").hexdigest()
+        for row in connection.execute(select(STATES))
+    }
+    expected = {key: each.state for key, each in books.sessions.items() if each.is_open}
+    for key in sorted(stored.keys() | expected.keys(), key=str):
+        if stored.get(key) != expected.get(key):
+            return f"Session {key.session!r} does not have the state that its entries tell of."
     return ""
 
 
 def _trouble_with_bytes(connection: Connection, books: Books) -> str:
+    """Every answer on record has an entry, and is what that entry tells of."""
     few = {"yield_per": 4}  # answers are large
     for row in connection.execute(select(REPLIES), execution_options=few):
-        account = books.accounts.get(SessionKey(row.study, row.session))
+        session = books.sessions.get(SessionKey(row.study, row.session))
         where = f"The answer to {row.step!r} of session {row.session!r}"
-        if account is None:
+        if session is None:
             return f"{where} belongs to no session."
+        if not any(answer.step == row.step for _, answer in session.answers):
+            return f"{where} has no entry: the chain was cut, with its head."
         if row.reply is None:
             continue
-        if not account.is_open:
+        if not session.is_open:
             return f"{where} is kept, though the session has ended."
         if hashlib.sha256(row.reply).hexdigest() != row.reply_hash:
             return f"{where} is not the one that was stored."

@@ -67,7 +67,7 @@ class Site:
     rows : RowSource
         Its rows, with the study's columns; of topics, word counts of documents.
     ledger : Ledger
-        Its own; must hold a budget for ``data_set`` under the study's adjacency.
+        Its own; must hold an account of ``data_set`` that can count the study.
     data_set : str
         The rows' name in the ledger.
     source : RandomSource, optional
@@ -167,6 +167,7 @@ class Site:
             data_set=self.data_set,
             adjacency=self.study.adjacency,
             reserve=terms.reservation(self.name),
+            replacing=terms.reservation(self.name, replacing=True),
             state=State(master=SiteKeys.new_master().hex()).stored(),
             note=self.study.name,
         )

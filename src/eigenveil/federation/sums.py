@@ -7,7 +7,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import cast
+from typing import cast, get_args
 
 from eigenveil.errors import ProtocolError
 from eigenveil.estimators.plans import BasePlan, Step
@@ -17,6 +17,7 @@ from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.release import record_of
 from eigenveil.noise.grid import grid_exponent, spread
 from eigenveil.privacy.accountant import NEGLIGIBLE, Loss
+from eigenveil.privacy.accounts import replacing_ratio
 from eigenveil.privacy.releases import (
     ReleaseRecord,
     Sharing,
@@ -166,9 +167,12 @@ class Terms:
             deviation = MASK_RATIO * math.ldexp(share, -record.noise.grid)
         return masks.Part(accumulator.size, deviation, layout=accumulator.layout)
 
-    def reservation(self, name: str) -> Loss:
-        """The most that a session can cost a site."""
-        budgets = list(self.plan.budgets().values())
+    def reservation(self, name: str, *, replacing: bool = False) -> Loss:
+        """The most that a session can cost a site.
+
+        With ``replacing``, for neighbours of which one row is changed, whatever those of the study
+        are: each step at the worst of what it may release.
+        """
         weight = self.weight(name)
         # a pure weight is one step below the site's wish: room for the sampler's error, which no
         # weight makes smaller
@@ -176,9 +180,22 @@ class Terms:
         error = lattice_error(
             self.plan.released_values(), steps_a_scale=2.0**26, draws=self.plan.noise_draws
         )
+        parts = [
+            (budget, self._replacing_ratio(step) if replacing else 1.0)
+            for step, budget in self.plan.budgets().items()
+        ]
         return Loss(
-            mu_squared=math.fsum((b.mu * weight) ** 2 for b in budgets if b.mu is not None),
-            pure=math.fsum(b.epsilon * most for b in budgets if b.epsilon is not None),
+            mu_squared=math.fsum((b.mu * weight * r) ** 2 for b, r in parts if b.mu is not None),
+            pure=math.fsum(b.epsilon * most * r for b, r in parts if b.epsilon is not None),
             log_ratio=0.0 if self.plan.pure else error.log_ratio,
             distance=_PURE_DISTANCE if self.plan.pure else error.distance,
+        )
+
+    def _replacing_ratio(self, step: Step) -> float:
+        if self.study.adjacency == "replace-one":
+            return 1.0
+        kind = self.plan.kind(step)
+        statistics: tuple[Statistic, ...] = get_args(Statistic)
+        return max(
+            replacing_ratio(each, kind) for each in statistics if self.plan.step_of(each) == step
         )

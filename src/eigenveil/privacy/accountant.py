@@ -11,12 +11,15 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from scipy.special import erfinv, ndtri_exp
+
 from eigenveil.errors import PrivacyError
 from eigenveil.privacy.gaussian import (
     check_delta,
     check_epsilon,
     delta_of_mu,
     epsilon_of_mu,
+    mu_of_epsilon,
 )
 from eigenveil.privacy.guarantee import Adjacency, Guarantee
 from eigenveil.privacy.releases import ReleaseRecord, SamplingError
@@ -65,19 +68,47 @@ class Loss:
             distance=math.fsum(p.distance for p in parts),
         )
 
+    def minus(self, other: Loss) -> Loss:
+        """What is left of this, part by part; no part is below 0."""
+        return Loss(
+            mu_squared=max(0.0, self.mu_squared - other.mu_squared),
+            pure=max(0.0, self.pure - other.pure),
+            log_ratio=max(0.0, self.log_ratio - other.log_ratio),
+            distance=max(0.0, self.distance - other.distance),
+        )
+
+    def within(self, caps: Loss) -> bool:
+        """Whether no part is larger than that of ``caps``: what an account asks."""
+        return (
+            self.mu_squared <= caps.mu_squared
+            and self.pure <= caps.pure
+            and self.log_ratio <= caps.log_ratio
+            and self.distance <= caps.distance
+        )
+
     def covers(self, other: Loss) -> bool:
         """Whether what ``other`` costs is within this, whatever delta it is counted at.
 
-        Part of a pure loss may come as the sampler's log-ratio, which adds twice to epsilon; beside
-        Gaussian noise a log-ratio also shrinks delta, so there it needs room of its own.
+        Where all is pure, part of the loss may come as the sampler's log-ratio, which adds twice to
+        epsilon; beside Gaussian noise a log-ratio also shrinks delta, so there every part needs
+        room of its own.
         """
-        if other.mu_squared > 0 and other.log_ratio > self.log_ratio * _ROUNDING:
-            return False
-        return (
-            other.mu_squared <= self.mu_squared * _ROUNDING
-            and other.pure + 2 * other.log_ratio <= (self.pure + 2 * self.log_ratio) * _ROUNDING
-            and other.distance <= self.distance * _ROUNDING
+        mine, its = self, other
+        if self.mu_squared == 0 == other.mu_squared:
+            mine, its = self.as_pure(), other.as_pure()
+        return its.within(
+            Loss(
+                mine.mu_squared * _ROUNDING,
+                mine.pure * _ROUNDING,
+                mine.log_ratio * _ROUNDING,
+                mine.distance * _ROUNDING,
+            )
         )
+
+    def as_pure(self) -> Loss:
+        """The same with the sampler's log-ratio in epsilon: of pure releases."""
+        assert self.mu_squared == 0
+        return Loss(pure=self.pure + 2 * self.log_ratio, distance=self.distance)
 
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon at this delta.
@@ -173,6 +204,68 @@ def pure_epsilon_beside(mu: float, *, epsilon: float, delta: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if excess(middle) <= 0 else (low, middle)
     return low
+
+
+def gaussian_equivalent(pure: float) -> float:
+    """Smallest mu for which whatever is ``pure``-DP is mu-GDP (rounded up).
+
+    ``mu = 2 Phi^-1(e^pure / (1 + e^pure))``: docs/proofs/accounts.md, claim 1.
+    """
+    if pure < 1.0:  # Phi(z) - 1/2 = tanh(pure / 2) / 2, without cancellation
+        half = math.sqrt(2.0) * float(erfinv(math.tanh(pure / 2.0)))
+    else:
+        half = -float(ndtri_exp(-pure - math.log1p(math.exp(-pure))))
+    return 2.0 * half * (1.0 + 1e-12)
+
+
+def delta_of_product(mu: float, pure: float, epsilon: float) -> float:
+    """Smallest delta at ``epsilon`` of a mu-GDP release beside randomised response of ``pure``.
+
+    The response moves the Gaussian's privacy loss by ``pure`` one way or the other
+    (docs/proofs/accounts.md, claim 3).
+    """
+    likely = 1.0 / (1.0 + math.exp(-pure))
+    unlikely = math.exp(-pure) * likely
+    return likely * _delta_at(mu, epsilon - pure) + unlikely * _delta_at(mu, epsilon + pure)
+
+
+def mu_beside_pure(pure: float, *, epsilon: float, delta: float) -> float:
+    """Largest total mu of Gaussian releases that may be made beside ``pure``: rounded down.
+
+    The inverse of :func:`pure_epsilon_beside`, computed exactly: never less than what that one,
+    which is pessimistic, allows.
+
+    Raises
+    ------
+    PrivacyError
+        When ``pure`` alone uses up the wish.
+    """
+    check_epsilon(epsilon)
+    check_delta(delta)
+    if pure == 0:
+        return mu_of_epsilon(epsilon, delta)
+    if not 0 < pure < epsilon or delta == 0:
+        raise PrivacyError(
+            f"A pure epsilon of {pure:g} leaves nothing of epsilon = {epsilon:g}, "
+            f"delta = {delta:g} for Gaussian releases.",
+            hint="Give a smaller pure epsilon, at least 0 and below epsilon, and a delta above 0.",
+            code="bad-pure-epsilon",
+        )
+    low, high = 0.0, mu_of_epsilon(epsilon, delta)
+    for _ in range(200):  # the lower end stays private
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        fits = delta_of_product(middle, pure, epsilon) * (1.0 + 1e-12) <= delta
+        low, high = (middle, high) if fits else (low, middle)
+    return low
+
+
+def _delta_at(mu: float, epsilon: float) -> float:
+    """:func:`delta_of_mu` of any sign of epsilon."""
+    if epsilon >= 0:
+        return delta_of_mu(mu, epsilon)
+    return -math.expm1(epsilon) + math.exp(epsilon) * delta_of_mu(mu, -epsilon)
 
 
 def _epsilon_with_error(mu: float, pure: float, delta: float, error: SamplingError) -> float:

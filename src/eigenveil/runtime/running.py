@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -154,11 +155,14 @@ class _Ledgers:
 
 def wished_budget(study: Study) -> Budget:
     """The budget that just covers a study."""
+    plan = study.plan(study.width, None)
+    pure = [b.epsilon for b in plan.budgets().values() if b.epsilon is not None]
     return Budget(
         data_set=DATA_SET,
         adjacency=study.adjacency,
         epsilon=study.epsilon,
         delta=study.delta,
+        pure_epsilon=math.fsum(pure) * (1.0 + 1e-10) if plan.mixed else 0.0,
     )
 
 

@@ -1,0 +1,189 @@
+"""A ledger's file is damaged, or was made by somebody else before.
+
+Would have found: UnicodeDecodeError, OverflowError and TypeError out of damaged files, where the
+package's own errors are promised; a terabyte of zeros for a number where bytes were written; and a
+file that others can read, made before the ledger was, in which keys of sessions were then kept.
+"""
+
+import os
+import random
+import sqlite3
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from eigenveil.errors import DataError, EigenveilError, OutputError
+from eigenveil.federation.ledger import Budget, Ledger, SessionKey
+from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.releases import Noise, ReleaseRecord
+
+RELEASE = ReleaseRecord(
+    name="row norms",
+    statistic="norm-histogram",
+    adjacency="add-remove",
+    noise=Noise(kind="gaussian", scale=8.0, size=10, grid=-24),
+)
+KEY = SessionKey("9f" * 32, "s1")
+FLIPS = 2000
+
+
+def used(path):
+    ledger = Ledger(path)
+    ledger.set_budget(Budget("rows", "add-remove", 3.0, 1e-6))
+    begin(ledger, KEY)
+    for step in ("keys", "round 1"):
+        answer(ledger, step)
+    return ledger
+
+
+def begin(ledger, key):
+    ledger.begin(
+        key,
+        data_set="rows",
+        adjacency="add-remove",
+        reserve=Loss.total([Loss.of(RELEASE)] * 3),
+        state=b"s" * 100,
+    )
+
+
+def answer(ledger, step):
+    return ledger.commit(
+        KEY, step, request=b"q", charges=[RELEASE], make=lambda: (b"reply" * 9, b"t" * 100)
+    )
+
+
+CALLS = [
+    Ledger.verify,
+    Ledger.standings,
+    Ledger.sessions,
+    lambda ledger: list(ledger.entries()),
+    lambda ledger: ledger.budget("rows"),
+    lambda ledger: ledger.state(KEY),
+    lambda ledger: answer(ledger, "keys"),
+    lambda ledger: answer(ledger, "round 2"),
+    lambda ledger: begin(ledger, SessionKey("a1", "s2")),
+    lambda ledger: ledger.set_budget(Budget("rows", "add-remove", 4.0, 1e-6)),
+    lambda ledger: ledger.end(KEY, "done"),
+]
+
+
+@pytest.fixture
+def path():
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder) / "ledger"
+
+
+def test_flipped_bytes_end_well(path):
+    """One or more bytes of a file: every call answers, or says in the package's words why not."""
+    used(path)
+    whole = path.read_bytes()
+    changes = random.Random(1234)  # which bytes: nothing here is a matter of chance
+    told = 0
+    for turn in range(FLIPS):
+        broken = bytearray(whole)
+        for _ in range(changes.choice((1, 1, 1, 4))):
+            broken[changes.randrange(len(broken))] ^= changes.randrange(1, 256)
+        path.write_bytes(broken)
+        path.with_name("ledger-journal").unlink(missing_ok=True)
+        call = CALLS[turn // 2 % len(CALLS)] if turn % 2 else Ledger.verify
+        try:
+            found = call(Ledger(path))
+        except (DataError, OutputError):
+            told += 1
+        except EigenveilError:  # of the protocol: a session that is there no more
+            pass
+        else:
+            told += call is Ledger.verify and not found.holds
+    assert told > FLIPS / 20  # so many hit something
+
+
+HOSTILE = {
+    "text that is no UTF-8": "UPDATE ledger_entries SET time = CAST(x'ff' AS TEXT)",
+    "a body that is no UTF-8": "UPDATE ledger_entries SET body = CAST(x'7bff7d' AS TEXT)",
+    "a lone surrogate": """UPDATE ledger_entries SET body = '{"a":"\\ud800"}'""",
+    "a number beyond all floats": "UPDATE ledger_entries SET body = replace(body, '8.0', '8e999')",
+    "a scale next to nothing": "UPDATE ledger_entries SET body = replace(body, '8.0', '1e-300')",
+    "a scale beyond all": "UPDATE ledger_entries SET body = replace(body, '8.0', '1e+300')",
+    "a grid beyond all": "UPDATE ledger_entries SET body = replace(body, '-24', '-99999')",
+    "a size beyond all": "UPDATE ledger_entries SET body = replace(body, '\"size\":10', "
+    "'\"size\":1' || printf('%0400d', 0))",
+    "deep nesting": "UPDATE ledger_entries SET body = printf('%.200000c', '[')",
+    "a count beyond all": "UPDATE ledger_head SET count = 9223372036854775807",
+    "a count below all": "UPDATE ledger_head SET count = -1",
+    "a hash of bytes": "UPDATE ledger_head SET hash = x'ff'",
+    "a number for a state": "UPDATE ledger_states SET state = 1000000000000",
+    "text for a state": "UPDATE ledger_states SET state = 'a'",
+    "a number for an answer": "UPDATE ledger_replies SET reply = 1000000000000",
+    "a name that is no UTF-8": "UPDATE ledger_replies SET step = CAST(x'ff' AS TEXT) "
+    "WHERE step = 'keys'",
+}
+
+
+@pytest.mark.parametrize("change", HOSTILE)
+def test_hostile_contents_end_well(path, change):
+    used(path)
+    connection = sqlite3.connect(path)
+    for name in ("update", "delete"):
+        connection.execute(f"DROP TRIGGER ledger_entries_no_{name}")
+    assert connection.execute(HOSTILE[change]).rowcount >= 1
+    connection.commit()
+    connection.close()
+    whole = path.read_bytes()
+    for call in CALLS:
+        path.write_bytes(whole)
+        with suppress(EigenveilError):
+            found = call(Ledger(path))
+            assert call is not Ledger.verify or not found.holds
+
+
+@pytest.mark.parametrize("name", ["a\x00b", "x\udcff"])
+def test_names_that_files_hardly_have(tmp_path, name):
+    """The second is what Linux calls a file whose name is no UTF-8."""
+    ledger = Ledger(tmp_path / name)
+    with suppress(OutputError):
+        ledger.set_budget(Budget("rows", "add-remove", 1.0, 1e-6))
+        assert ledger.verify().holds
+    for call in CALLS:
+        with pytest.raises(OutputError):
+            call(Ledger(tmp_path / "no" / name))
+
+
+# -- files that were there before
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o660, 0o666, 0o604])
+def test_a_ledger_is_closed_to_others(path, mode):
+    used(path)
+    for call in (Ledger.verify, Ledger.standings, lambda ledger: answer(ledger, "round 2")):
+        path.chmod(mode)
+        call(Ledger(path))
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
+
+
+def test_an_empty_file_that_others_hold_open_does_not_become_the_ledger(path):
+    path.touch()
+    path.chmod(0o666)
+    with path.open("rb") as spy:
+        used(path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert spy.read() == b""
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives away")
+def test_a_file_of_somebody_else_is_refused():
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chown(folder, 65534, 65534)
+        path = Path(folder) / "ledger"
+        path.touch(mode=0o666)  # root's
+        path.chmod(0o666)
+        os.seteuid(65534)
+        try:
+            with pytest.raises(OutputError) as caught:
+                Ledger(path).verify()
+            assert caught.value.code == "not-yours"
+        finally:
+            os.seteuid(0)
