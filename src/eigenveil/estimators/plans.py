@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,13 +19,18 @@ from eigenveil.privacy.releases import NoiseKind, SamplingError, Statistic, latt
 Step = Literal["scale", "centre", "moment", "variance", "tensor"]
 
 
+Invalid = Literal["zero", "error"]
+INVALID: tuple[Invalid, ...] = get_args(Invalid)
+
+
 class BasePlan(BaseModel):
     """What the plans of all tasks have in common.
 
     ``centred`` is "private", "public" or "no"; ``shares`` divide the budget over the steps that are
     taken; ``sketch_size`` is the number of columns of a
     sketch; ``rows`` is the public number of rows under replace-one, else ``None``; ``noise_draws``
-    is how many draws of lattice noise make up a released value.
+    is how many draws of lattice noise make up a released value; ``invalid`` says whether an
+    invalid row becomes a zero row or stops the fit before anything is released.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,6 +46,7 @@ class BasePlan(BaseModel):
     sketch_size: int
     rows: int | None = None
     noise_draws: int = 1
+    invalid: Invalid = "zero"
 
     @property
     def hash(self) -> str:
@@ -51,11 +57,6 @@ class BasePlan(BaseModel):
     def pure(self) -> bool:
         """Whether every release must be pure epsilon."""
         return self.delta == 0
-
-    @property
-    @abstractmethod
-    def fewest_rows(self) -> int:
-        """With fewer rows than this nothing is released."""
 
     @abstractmethod
     def kind(self, step: Step) -> NoiseKind:

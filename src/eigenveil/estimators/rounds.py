@@ -88,7 +88,7 @@ class RoundState(Generic[PlanT]):
         """Start from the plan where nothing else is said."""
         self.budgets = dict(self.budgets or self.plan.budgets())
         if self.plan.rows is not None:
-            self.rows = float(self.plan.rows)
+            self.rows = max(1.0, float(self.plan.rows))
 
     def ask(
         self, step: Step, name: str, accumulator: Accumulator, *, share: float = 1.0, draws: int = 1

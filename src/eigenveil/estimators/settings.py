@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.plans import (
+    INVALID,
     BasePlan,
     Step,
     check_choice,
@@ -60,11 +61,6 @@ class Plan(BasePlan):
     power_rounds: int
 
     @property
-    def fewest_rows(self) -> int:
-        """As many rows as components."""
-        return self.n_components
-
-    @property
     def sketched(self) -> bool:
         """Whether the second moment is released as a sketch that says so."""
         return self.mechanism == "sketch"
@@ -110,6 +106,7 @@ def make_plan(
     sketch_size: int | None,
     power_rounds: int | None = None,
     noise_draws: int = 1,
+    invalid: str = "zero",
 ) -> Plan:
     """Check every parameter and settle every choice.
 
@@ -136,6 +133,7 @@ def make_plan(
             hint="Give a public bound on the norm of a centred row, or 'unit'.",
         )
     check_row_bound(row_bound)
+    check_choice("invalid", invalid, INVALID)
     check_components(n_components, features)
     if mechanism == "bingham":
         check_feasible(features, n_components)
@@ -162,6 +160,7 @@ def make_plan(
         power_rounds=power_rounds or POWER_ROUNDS,
         rows=rows if adjacency == "replace-one" else None,
         noise_draws=noise_draws,
+        invalid=invalid,
     )
     shares = _shares(plan, budget_split)
     return plan.model_copy(update={"shares": shares})
