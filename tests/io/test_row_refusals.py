@@ -158,6 +158,17 @@ def test_a_line_of_another_length_is_a_row_that_is_none(text, monkeypatch):
     assert found.invalid.first == f"{path}: row 2, column 'a' is nan"
 
 
+def test_a_line_of_other_bytes_is_a_row_that_is_none(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes("caf\u00e9,b\n1,2\n".encode() + b"\xff\xfe\n3,\xff\n" + b"5,6\n")
+    rows = open_rows([path])
+    assert list(rows.names) == ["caf\u00e9", "b"]
+    for columns in (None, ["b", "caf\u00e9"]):
+        found = values(open_rows([path], columns=columns))
+        expected = np.array([[1, 2], [3, np.nan], [5, 6], [np.nan, np.nan]])
+        np.testing.assert_array_equal(found, expected if columns is None else expected[:, ::-1])
+
+
 def test_a_quote_that_never_ends(text, monkeypatch):
     monkeypatch.setattr("eigenveil.io.text._READ_BYTES", 64)
     monkeypatch.setattr("eigenveil.io.text._MOST_READ_BYTES", 256)

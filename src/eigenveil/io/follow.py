@@ -20,6 +20,7 @@ from eigenveil.io.tabular import Table, numbers_of
 from eigenveil.io.text import BAD_CELL, BAD_LINE
 from eigenveil.moments.rows import Block
 
+_ASCII = bytes(byte if byte < 128 else ord("?") for byte in range(256))
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -231,6 +232,8 @@ class _Parser:
             malformed.append(row.number - 1)
             return "skip"
 
+        # pyarrow decodes the lines that it leaves out; what is no ASCII is no number anyway
+        piece = piece.translate(_ASCII)
         table = self._parsed(piece, dict.fromkeys(self.names, pa.binary()), skip)
         values = np.full((table.num_rows + len(malformed), len(self.names)), np.nan)
         rows = np.ones(values.shape[0], dtype=bool)

@@ -43,6 +43,7 @@ class TextTable(Table):
         self._compression = "gzip" if kind.endswith(".gz") else None
         self._read_bytes = _READ_BYTES
         self._cell_by_cell: set[str] = set()
+        self._any_bytes = False
         super().__init__(path)
 
     def require_numeric(self, name: str) -> None:
@@ -53,7 +54,7 @@ class TextTable(Table):
     def _fields(self) -> list[tuple[str, Any]]:
         try:
             with self._batch_reader(pa.csv.ConvertOptions()) as reader:
-                seen = [(field.name, field.type) for field in reader.schema]
+                seen = [(self._known(field.name), field.type) for field in reader.schema]
             numeric = {name for name, kind in seen if is_numeric(kind) or pa.types.is_null(kind)}
             numeric |= self._with_some_number([name for name, _ in seen if name not in numeric])
         except _AgainError:
@@ -67,13 +68,14 @@ class TextTable(Table):
         if not names:
             return set()
         convert = pa.csv.ConvertOptions(
-            include_columns=list(names), column_types=dict.fromkeys(names, pa.binary())
+            include_columns=self._stored(names),
+            column_types=dict.fromkeys(self._stored(names), pa.binary()),
         )
         with self._batch_reader(convert) as reader:
             first = next(iter(reader), None)
         if first is None:
             return set()
-        columns = zip(first.schema.names, first.columns, strict=True)
+        columns = zip(names, first.columns, strict=True)
         return {name for name, cells in columns if np.isfinite(numbers_of(cells)).any()}
 
     def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
@@ -84,6 +86,7 @@ class TextTable(Table):
             try:
                 with self._batch_reader(self._convert(columns), self.malformed) as reader:
                     for batch in reader:
+                        batch = batch.rename_columns(list(columns))
                         new = batch.slice(min(max(given - seen, 0), batch.num_rows))
                         seen += batch.num_rows
                         given = max(given, seen)
@@ -99,7 +102,18 @@ class TextTable(Table):
         # the first lines may look like whole numbers where later ones have decimals
         kinds = {name: pa.bool_() if name in self._words else pa.float64() for name in columns}
         kinds |= {name: pa.binary() for name in columns if name in self._cell_by_cell}
-        return pa.csv.ConvertOptions(include_columns=list(columns), column_types=kinds)
+        stored = self._stored(columns)
+        types = dict(zip(stored, kinds.values(), strict=True))
+        return pa.csv.ConvertOptions(include_columns=stored, column_types=types)
+
+    def _stored(self, names: Sequence[str]) -> list[str]:
+        """Names as the reader has them."""
+        if not self._any_bytes:
+            return list(names)
+        return [name.encode().decode("latin-1") for name in names]
+
+    def _known(self, stored: str) -> str:
+        return stored.encode("latin-1").decode() if self._any_bytes else stored
 
     def _stream(self) -> Any:
         """The text; a line of names alone, without an end, gets one."""
@@ -120,7 +134,11 @@ class TextTable(Table):
             with pa.csv.open_csv(
                 self._stream(),
                 # reading in steps has one thread anyway, and without more pyarrow tells the row
-                read_options=pa.csv.ReadOptions(block_size=self._read_bytes, use_threads=False),
+                read_options=pa.csv.ReadOptions(
+                    block_size=self._read_bytes,
+                    use_threads=False,
+                    encoding="latin-1" if self._any_bytes else "utf8",
+                ),
                 parse_options=pa.csv.ParseOptions(
                     delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=skip
                 ),
@@ -133,6 +151,10 @@ class TextTable(Table):
                 raise _AgainError from None
             if cell := BAD_CELL.match(str(error)):
                 self._cell_by_cell.add(self._names[int(cell[1])])
+                raise _AgainError from None
+            if BAD_LINE.match(str(error)) and not self._any_bytes:
+                # pyarrow has to decode such a line to leave it out, and this one is no UTF-8
+                self._any_bytes = True
                 raise _AgainError from None
             raise self._located(str(error)) or error from None
 
