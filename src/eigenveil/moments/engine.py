@@ -99,8 +99,9 @@ class InvalidRows:
     first: str
 
     def __str__(self) -> str:
-        several = f"{self.count:,} rows are" if self.count > 1 else "1 row is"
-        return f"{several} not valid and became zero rows; the first: {self.first}"
+        if self.count == 1:
+            return f"1 row is not valid and became a zero row: {self.first}"
+        return f"{self.count:,} rows are not valid and became zero rows; the first: {self.first}"
 
 
 @dataclass(frozen=True)
