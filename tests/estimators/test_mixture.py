@@ -402,8 +402,6 @@ EVEN = {"scale": 1, "centre": 1, "moment": 1, "tensor": 1}
         (DataError, "as many components as features", X, {"n_components": 6, "center": False}),
         (DataError, "as many components as features", X, {"n_components": 6, "pair": "sketch"}),
         (DataError, "as many components", X[:, :1], {"n_components": "auto", "center": False}),
-        (DataError, "2 rows are fewer", X[:2], {}),
-        (DataError, "2 rows are fewer", X[:2], {"row_bound": 9.0}),
         (PrivacyError, "epsilon = 0", X, {"epsilon": 0}),
         (PrivacyError, "epsilon = nan", X, {"epsilon": float("nan")}),
         (PrivacyError, "epsilon = '1'", X, {"epsilon": "1"}),
