@@ -83,3 +83,10 @@ class OutputError(EigenveilError, OSError):
     """A result cannot be written or read where it was asked for."""
 
     exit_status = 7
+
+
+class InvalidRowsWarning(UserWarning):
+    """Rows are not valid and became zero rows: how many, and where the first is.
+
+    For the owner of the rows only: it depends on them, and no noise was added to it.
+    """

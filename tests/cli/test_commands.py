@@ -152,10 +152,17 @@ def test_what_is_wrong_is_one_sentence_and_nothing_is_left(
 def test_rows_that_are_not_finite_are_located(tmp_path, run):
     path = tmp_path / "rows.csv"
     path.write_text("a,b\n" + "1,2\n" * 5 + "3,nan\n" + "1,2\n" * 5)
-    status, _, err = run("fit", path, "-k", 1, "--out", tmp_path / "r")
+    words = ("fit", path, "-k", 1, "--row-bound", 9, "--epsilon", 9)
+    status, _, err = run(*words, "--invalid", "error", "--out", tmp_path / "r")
     assert status == 3
     assert "rows.csv: row 5, column 'b' is nan" in err
     assert "spent" not in err
+    status, out, err = run(*words, "--out", tmp_path / "r")
+    assert status == 0
+    assert f"warning: 1 row is not valid and became a zero row: {path}: row 5" in err
+    assert "valid" not in out
+    text = (tmp_path / "r" / "certificate.json").read_text()
+    assert "not valid" not in text
 
 
 def test_an_existing_folder_is_kept(rows, result, tmp_path, run):

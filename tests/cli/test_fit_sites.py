@@ -128,7 +128,7 @@ def test_a_site_with_a_missing_value_is_named_with_its_place(sites, tmp_path, ru
     spoiled = np.array(ROWS[1200:])
     spoiled[5, 2] = np.nan
     np.save(tmp_path / "c.npy", spoiled)
-    status, _, error = run("fit", *sites, "--out", tmp_path / "r")
+    status, _, error = run("fit", *sites, "--invalid", "error", "--out", tmp_path / "r")
     assert status == 3
     assert "site west" in error
     assert "row 5" in error

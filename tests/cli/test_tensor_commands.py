@@ -299,10 +299,10 @@ def test_options_are_refused_before_anything_is_read(tmp_path, run):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ((7, 3, -2), "document 7, word 'word3' is counted -2.0 times"),
-        ((7, 3, 0.5), "document 7, word 'word3' is counted 0.5 times"),
-        ((7, 3, np.inf), "document 7, word 'word3' is counted inf times"),
-        ((9, slice(None), 0), "document 9 has 0 words"),
+        ((7, 3, -2), "row 7, column 'word3' is counted -2 times"),
+        ((7, 3, 0.5), "row 7, column 'word3' is counted 0.5 times"),
+        ((7, 3, np.inf), "row 7, column 'word3' is counted inf times"),
+        ((9, slice(None), 0), "row 9 is a document of 0 words"),
     ],
 )
 @pytest.mark.parametrize("ending", ["npy", "npz"])
@@ -315,7 +315,7 @@ def test_counts_that_cannot_be_are_located(change, said, ending, vocabulary, tmp
     else:
         scipy.sparse.save_npz(path, scipy.sparse.csr_array(counts))
     words = ("--vocabulary", vocabulary, "--out", tmp_path / "r")
-    status, _, err = run("fit", path, *TOPICS, *words)
+    status, _, err = run("fit", path, *TOPICS, *words, "--invalid", "error")
     assert status == 3
     assert f"{path}: {said}" in err
     assert "spent" not in err

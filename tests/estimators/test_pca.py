@@ -190,10 +190,10 @@ NAN[37, 5] = np.nan
 @pytest.mark.parametrize(
     ("error", "match", "rows", "options"),
     [
-        (DataError, "row 37, column '5' is nan", NAN, {}),
+        (DataError, "row 37, column '5' is nan", NAN, {"invalid": "error"}),
+        (DataError, "invalid = 'drop'", DIGITS, {"invalid": "drop"}),
         (DataError, "n_components = 65", DIGITS, {"n_components": 65}),
         (DataError, "n_components = 0", DIGITS, {"n_components": 0}),
-        (DataError, "3 rows are fewer", DIGITS[:3], {"n_components": 5, "row_bound": 9.0}),
         (PrivacyError, "epsilon = 0", DIGITS, {"epsilon": 0}),
         (PrivacyError, "epsilon = nan", DIGITS, {"epsilon": float("nan")}),
         (PrivacyError, "epsilon = inf", DIGITS, {"epsilon": float("inf")}),

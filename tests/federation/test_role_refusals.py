@@ -154,7 +154,29 @@ VALUE, ROW, COLUMN = 1234.5, 27, 1
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("dropouts", [0, 1])
 def test_a_row_that_is_no_number_is_told_to_its_owner_alone(bad, dropouts, tmp_path):
+    """It is a zero row: nothing is refused, nobody is lost, and all sites pay alike."""
     study = study_of(4, dropouts=dropouts)
+    rows = rows_of(study)["s1"]
+    rows[ROW, COLUMN] = bad
+    consortium = Consortium(study, tmp_path, rows={"s1": rows})
+    wire = Wire(consortium.parties)
+    outcome = carry(Aggregator(study).run(), wire)
+    assert outcome.missing == {}
+    assert outcome.taking_part == 4
+    assert not wire.refusals()
+    assert consortium.parties["s1"].invalid.count == 1
+    assert (
+        consortium.parties["s1"].invalid.first == f"s1.csv: row {ROW}, column '{COLUMN}' is {bad}"
+    )
+    assert len({spent(consortium, name) for name in study.names}) == 1
+    for name in ("s0", "s2", "s3"):
+        assert consortium.parties[name].invalid is None
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("dropouts", [0, 1])
+def test_where_the_study_asks_for_it_a_site_with_such_a_row_does_not_join(bad, dropouts, tmp_path):
+    study = study_of(4, dropouts=dropouts, invalid="error")
     rows = rows_of(study)["s1"]
     rows[ROW, COLUMN] = bad
     consortium, troubles = Consortium(study, tmp_path, rows={"s1": rows}), {}
@@ -171,51 +193,38 @@ def test_a_row_that_is_no_number_is_told_to_its_owner_alone(bad, dropouts, tmp_p
     else:
         with pytest.raises(ProtocolError, match="site s1: its rows cannot be used"):
             carry(run, wire)
-    trouble = troubles["s1", "round 1"]
+    trouble = troubles["s1", "join"]
     assert isinstance(trouble, DataError)
     assert trouble.message == f"s1.csv: row {ROW}, column '{COLUMN}' is {bad}."
-    code, text = wire.refusals()["s1", "round 1"]
+    code, text = wire.refusals()["s1", "join"]
     assert code == "data"
     assert not any(character.isdigit() for character in text)
     assert not {"nan", "inf", "-inf"} & set(text.lower().split())
     assert spent(consortium, "s1") == NOTHING
-    for name in ("s0", "s2", "s3"):
-        assert spent(consortium, name) != NOTHING
+    if not dropouts:
+        assert all(spent(consortium, name) == NOTHING for name in study.names)
 
 
 def test_refusals_of_rows_are_all_alike(tmp_path):
-    """Which row, which value, or that there is none: the answer's bytes are the same."""
-    study, answers = study_of(3), set()
-    for number, row in enumerate(([math.nan, 1, 1], [1, 1, math.inf], None)):
-        rows = np.zeros((0, 3)) if row is None else np.vstack([np.ones((number, 3)), row])
+    """Which row and which value: the answer's bytes are the same."""
+    study, answers = study_of(3, invalid="error"), set()
+    for number, row in enumerate(([math.nan, 1, 1], [1, 1, math.inf])):
+        rows = np.vstack([np.ones((number, 3)), row])
         folder = tmp_path / str(number)
         folder.mkdir()
         consortium = Consortium(study, folder, rows={"s0": rows})
-        call = at(consortium, "round 1", session="s")
-        answers.add(consortium.parties["s0"].handle(call.payloads["s0"]))
+        request = request_of(study, "s", "join", bodies.JoinRequest())
+        answers.add(consortium.parties["s0"].handle(request))
     assert len(answers) == 1
 
 
-def test_a_site_without_rows_says_so_to_its_owner(tmp_path):
-    consortium = Consortium(study_of(3), tmp_path, rows={"s0": np.zeros((0, 3))})
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_site_with_hardly_a_row_answers_as_any_other(rows, tmp_path):
+    consortium = Consortium(study_of(3), tmp_path, rows={"s0": np.ones((rows, 3))})
     call = at(consortium, "round 1")
-    assert refusal(consortium.parties["s0"], "s0", call.payloads["s0"]) == "data"
-    assert consortium.parties["s0"].trouble.code == "no-rows"
-    assert spent(consortium, "s0") == NOTHING
-    for name in ("s1", "s2"):
+    for name in ("s0", "s1", "s2"):
         assert ask(consortium.parties[name], name, call.payloads[name]).step == "round 1"
-
-
-def test_after_its_rows_are_mended_a_site_answers_the_same_request(tmp_path):
-    study = study_of(3)
-    rows = rows_of(study)["s1"]
-    rows[ROW, COLUMN] = math.nan
-    consortium = Consortium(study, tmp_path, rows={"s1": rows})
-    call = at(consortium, "round 1")
-    assert refusal(consortium.parties["s1"], "s1", call.payloads["s1"]) == "data"
-    consortium.rows["s1"][ROW, COLUMN] = 0.0
-    consortium.restart("s1")
-    assert ask(consortium.parties["s1"], "s1", call.payloads["s1"]).step == "round 1"
+    assert spent(consortium, "s0") == spent(consortium, "s1") != NOTHING
 
 
 # -- messages from elsewhere

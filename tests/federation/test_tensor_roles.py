@@ -418,8 +418,8 @@ def test_too_few_components_stop_a_study_and_what_was_released_stays_charged(tas
         assert 0 < standing.spent_epsilon < consortium.study.epsilon
 
 
-def test_documents_are_looked_at_before_anyone_pays(tmp_path):
-    consortium = consortium_of(study_of(TOPICS), tmp_path)
+def test_where_the_study_asks_for_it_documents_are_looked_at_before_anyone_pays(tmp_path):
+    consortium = consortium_of(study_of(TOPICS, invalid="error"), tmp_path)
     spoiled = np.array(consortium.rows["s1"])
     spoiled[7] = 0.0
     spoiled[7, 0] = 2.0
@@ -429,8 +429,8 @@ def test_documents_are_looked_at_before_anyone_pays(tmp_path):
     with pytest.raises(ProtocolError, match="step 'join'"):
         carry(Aggregator(consortium.study).run(), wire)
     assert wire.refusals()["s1", "join"][0] == "data"
-    assert "document 7" not in wire.refusals()["s1", "join"][1]
-    assert "document 7 has 2 words" in consortium.parties["s1"].trouble.message
+    assert "row 7" not in wire.refusals()["s1", "join"][1]
+    assert "row 7 is a document of 2 words" in consortium.parties["s1"].trouble.message
     assert all(consortium.check_books(n).spent_epsilon == 0 for n in consortium.ledgers)
 
 

@@ -13,6 +13,7 @@ from row_formats import NAMED, NAMELESS, NAMES, values
 from eigenveil.errors import DataError
 from eigenveil.io import open_rows, read_vocabulary, write_columns
 from eigenveil.moments.documents import as_documents
+from eigenveil.moments.engine import check_rows
 
 
 @pytest.fixture
@@ -122,7 +123,6 @@ def test_bags_of_words_are_cut_between_documents(step, counts, tmp_path, monkeyp
         ("two\n3\n1\n1 1 1\n", "cannot be read"),
         ("2\n-3\n1\n1 1 1\n", "first three lines"),
         ("2\n0\n0\n", "not rows of numbers"),
-        ("0\n3\n0\n", "No rows"),
     ],
 )
 def test_a_bag_of_words_that_is_damaged(text, said, tmp_path):
@@ -170,8 +170,8 @@ def test_a_document_that_cannot_be_is_located_in_its_file(name, counts, tmp_path
         bag_of_words(path, counts)
     else:
         (NAMED | NAMELESS)[name](path, counts, NAMES)
-    with pytest.raises(DataError, match="document 17 has 2 words") as caught:
-        list(as_documents(open_rows([first, path])).blocks())
+    with pytest.raises(DataError, match="row 17 is a document of 2 words") as caught:
+        check_rows(as_documents(open_rows([first, path])))
     assert str(path) in caught.value.message
 
 

@@ -30,7 +30,7 @@ from eigenveil.moments.documents import (
     TableDocuments,
     as_documents,
 )
-from eigenveil.moments.engine import accumulate
+from eigenveil.moments.engine import accumulate, check_rows
 from eigenveil.moments.release import calibrated_record, release_sum
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import ArrayRows
@@ -658,14 +658,35 @@ def test_sums_of_different_kinds_do_not_merge(kind, other):
         MADE[kind](D).merge(MADE[kind](D + 1))
 
 
-def test_more_documents_than_a_sum_holds_are_refused():
-    one, other = added("triples", np.array(SHORT)), added("triples", np.array(SHORT))
-    other.settle()
+@given(SEEDS)
+def test_sums_of_more_documents_than_64_bits_hold_are_exact(seed):
+    """After each 2**26 documents the total moves on; here it is made to after each few."""
+    blocks = [corpus(5, D, seed + index) for index in range(6)]
+    exact = sum(python(added("triples", block)) for block in blocks)
+    for order in (1, -1):
+        whole = MADE["triples"](D)
+        for index, block in enumerate(blocks[::order]):
+            part = added("triples", block)
+            part.settle()
+            if index % 2:
+                part._count(1 << 26)  # full: the next merge folds it
+                part._documents = 1 << 26
+            whole.merge(part)
+        found = whole.integers()
+        assert np.array_equal(found.astype(object), exact)
+
+
+def test_triples_beyond_64_bits():
+    one = added("triples", np.array(SHORT))
+    part = python(one)
     one.settle()
-    one._documents = 1 << 26
-    with pytest.raises(DataError) as caught:
-        other.merge(one)
-    assert caught.value.code == "too-many-rows"
+    whole = MADE["triples"](D)
+    times = 1 << 30
+    scaled = one._open_entries()
+    for _ in range(times >> 25):
+        whole._whole.add(scaled << 25, (1 << 25) * len(SHORT))
+    assert np.array_equal(whole.integers().astype(object), part * times)
+    assert max(abs(int(value)) for value in (part * times).ravel()) > 2**63
 
 
 def test_parts_that_leave_64_bits_leave_the_sum_right():
@@ -822,34 +843,57 @@ def test_an_unusable_count_is_named_by_document_and_word(row, column, step, valu
     if value == np.rint(value) and value > 0 and np.isfinite(value):
         return  # 2**53 - 0.5 is a whole number in floats
     made = DocumentPairs(D)
-    with pytest.raises(DataError) as caught:
-        accumulate(source, [made])
+    found = accumulate(source, [made])
     word = WORDS[column] if named else str(column)
-    assert str(caught.value).startswith(
-        f"shop.npz: document {row}, word {word!r} is counted {value} times."
-    )
-    assert caught.value.code == ("not-a-count" if np.isfinite(value) else "not-finite")
-    assert caught.value.hint
+    place = f"shop.npz: row {row}, column {word!r} is counted {value:.15g} times"
+    assert (found.rows, found.invalid.count, found.invalid.first) == (100, 1, place)
+    assert same(made, added("pairs", np.delete(counts, row, axis=0)))
+    with pytest.raises(DataError) as caught:
+        check_rows(source)
+    assert str(caught.value).startswith(place)
+    assert caught.value.code == "invalid-row"
 
 
 @pytest.mark.parametrize(
-    ("counts", "code", "told"),
+    ("counts", "told"),
     [
-        ([0, 0, 0], "short-document", "document 2 has 0 words."),
-        ([0, 1, 0], "short-document", "document 2 has 1 word."),
-        ([1, 0, 1], "short-document", "document 2 has 2 words."),
-        ([MOST_WORDS, 0, 1], "long-document", f"document 2 has {MOST_WORDS + 1} words."),
-        ([1e308, 1e308, 0], "long-document", "document 2 has inf words."),
+        ([0, 0, 0], "row 2 is a document of 0 words; "),
+        ([0, 1, 0], "row 2 is a document of 1 word; "),
+        ([1, 0, 1], "row 2 is a document of 2 words; "),
+        ([MOST_WORDS, 0, 1], f"row 2 is a document of {MOST_WORDS + 1} words; "),
+        ([0, MOST_WORDS + 1, 0], f"row 2, column '1' is counted {MOST_WORDS + 1} times"),
+        ([1e308, 1e308, 0], "row 2, column '0' is counted 1e+308 times"),
+        ([np.inf, -np.inf, 3], "row 2, column '0' is counted inf times"),
     ],
 )
-def test_a_document_too_short_or_long_is_named_with_its_length(counts, code, told):
+def test_a_document_too_short_or_long_is_named_with_its_length(counts, told):
     rows = np.array([[1, 1, 1], [3, 0, 0], counts, [0, 0, 0]], dtype=float)
     for source in (DocumentRows(rows), as_documents(SparseRows(scipy.sparse.csr_array(rows)))):
-        with pytest.raises(DataError) as caught:
-            read_all(source)
-        assert str(caught.value).startswith(told)
-        assert caught.value.code == code
-        assert "first" in caught.value.hint
+        made = DocumentPairs(3)
+        found = accumulate(source, [made]).invalid
+        assert found.count == 2
+        assert found.first.startswith(told)
+        assert same(made, added("pairs", rows[:2]))
+
+
+@given(SEEDS, st.integers(1, 30))
+def test_an_invalid_document_is_counted_and_adds_nothing(seed, step):
+    """To every sum over documents, wherever it stands."""
+    rng = np.random.default_rng(seed)
+    counts = corpus(60, D, seed).astype(float)
+    broken = rng.random(60) < 0.3
+    counts[broken, 0] = rng.choice([np.nan, np.inf, -1.0, 0.5, 2.0**25], np.count_nonzero(broken))
+    for kind in MADE:
+        made, kept = MADE[kind](D), MADE[kind](D)
+        accumulate(DocumentRows(counts, documents_a_block=step), [made])
+        accumulate(DocumentRows(counts[~broken]), [kept])
+        difference = made.integers() - kept.integers()
+        if isinstance(made, DocumentNorms):
+            assert difference[0] == np.count_nonzero(broken), "as of a norm of 0"
+            if made.with_count:
+                assert difference[-1] == np.count_nonzero(broken)
+            difference[[0, -1] if made.with_count else [0]] = 0
+        assert not difference.any()
 
 
 @pytest.mark.parametrize(
@@ -895,7 +939,7 @@ def test_a_source_of_sparse_blocks_is_never_made_dense():
             yield Block(scipy.sparse.csr_array(np.array(SHORT[3:])), origin="s", first_row=3)
 
     made = DocumentPairs(D)
-    assert accumulate(as_documents(Sparse(np.array(SHORT, dtype=float))), [made]) == len(SHORT)
+    assert accumulate(as_documents(Sparse(np.array(SHORT, dtype=float))), [made]).rows == len(SHORT)
     assert same(made, added("pairs", np.array(SHORT)))
 
 
@@ -907,5 +951,5 @@ def test_documents_are_no_rows():
 def test_no_documents_are_no_error():
     for make in MADE.values():
         made = make(D)
-        assert accumulate(DocumentRows(scipy.sparse.csr_array((0, D))), [made]) == 0
+        assert accumulate(DocumentRows(scipy.sparse.csr_array((0, D))), [made]).rows == 0
         assert not made.integers().any()

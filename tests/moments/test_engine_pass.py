@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sums_tools import SEEDS, make
 
 from eigenveil.errors import DataError
-from eigenveil.moments.engine import accumulate
+from eigenveil.moments.engine import accumulate, check_rows
 from eigenveil.moments.source import ArrayRows, block_rows
 from eigenveil.moments.sparse import SparseRows
 
@@ -22,23 +22,48 @@ NAMES = ["age", "height", "weight", "blood pressure"]
     st.integers(1, 100),
     st.sampled_from([np.nan, np.inf]),
 )
-def test_an_unusable_entry_is_named_by_origin_row_and_column(row, column, rows_a_block, value):
+def test_an_invalid_row_is_named_by_origin_row_and_column(row, column, rows_a_block, value):
     rows = np.ones((401, D))
     rows[row, column] = value
     source = ArrayRows(rows, names=NAMES, origin="clinic.csv", rows_a_block=rows_a_block)
+    found = accumulate(source, [make("second moment", D), make("histogram", D)])
+    place = f"clinic.csv: row {row}, column {NAMES[column]!r} is {value}"
+    assert found.rows == 401
+    assert (found.invalid.count, found.invalid.first) == (1, place)
+    assert str(found.invalid).endswith(place)
     with pytest.raises(DataError) as caught:
-        accumulate(source, [make("second moment", D), make("histogram", D)])
-    message = str(caught.value)
-    assert message.startswith(f"clinic.csv: row {row}, column {NAMES[column]!r} is {value}")
-    assert caught.value.code == "not-finite"
-    assert caught.value.hint
+        check_rows(source)
+    assert str(caught.value).startswith(f"{place}.")
+    assert caught.value.code == "invalid-row"
+    assert "zero" in caught.value.hint
 
 
 def test_without_names_the_place_is_numbered():
     rows = np.ones((10, D))
     rows[7, 2] = -np.inf
-    with pytest.raises(DataError, match=r"^row 7, column '2' is -inf"):
-        accumulate(ArrayRows(rows), [make("row sum", D)])
+    assert accumulate(ArrayRows(rows), [make("row sum", D)]).invalid.first == (
+        "row 7, column '2' is -inf"
+    )
+
+
+@given(SEEDS, st.integers(1, 40))
+def test_the_first_of_many_is_named_whichever_worker_met_it(seed, rows_a_block):
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((200, D))
+    broken = rng.random(200) < 0.3
+    rows[broken, rng.integers(D)] = np.nan
+    found = accumulate(ArrayRows(rows, rows_a_block=rows_a_block), [make("second moment", D)])
+    if not broken.any():
+        assert found.invalid is None
+        return
+    assert found.invalid.count == broken.sum()
+    assert found.invalid.first.startswith(f"row {np.argmax(broken)}, ")
+
+
+def test_valid_rows_are_checked_and_nothing_is_said():
+    check_rows(ArrayRows(np.ones((10, D))))
+    check_rows(ArrayRows(np.ones((0, D))))
+    assert accumulate(ArrayRows(np.ones((10, D))), [make("row sum", D)]).invalid is None
 
 
 def test_an_error_of_the_source_comes_through():
@@ -61,7 +86,7 @@ def test_sparse_and_dense_rows_give_the_same_sums(dtype):
     ):
         assert rows.features == D
         assert rows.single == (dtype == np.float32)
-        assert accumulate(rows, [accumulator]) == 3000
+        assert accumulate(rows, [accumulator]).rows == 3000
     assert np.array_equal(sums[0].integers(), sums[1].integers())
 
 
@@ -85,5 +110,5 @@ def test_blocks_are_a_power_of_two_of_bounded_size(features):
 
 def test_no_rows_are_no_error():
     moment = make("second moment", D)
-    assert accumulate(ArrayRows(np.zeros((0, D))), [moment]) == 0
+    assert accumulate(ArrayRows(np.zeros((0, D))), [moment]).rows == 0
     assert not moment.integers().any()

@@ -16,9 +16,8 @@ from sums_tools import (
     total,
 )
 
-from eigenveil.errors import DataError
 from eigenveil.moments.accumulators import ABOVE_EDGE, BINS, Sketch, bin_upper_edges
-from eigenveil.moments.exact import ExactSum, gram_parts, product_parts
+from eigenveil.moments.exact import ExactSum, IntegerSum, gram_parts, modulo, product_parts
 from eigenveil.moments.rows import DTYPE, Block, RowRule
 
 every_precision = pytest.mark.parametrize("precision", PRECISIONS)
@@ -170,21 +169,48 @@ def test_sums_beyond_the_floats_move_to_integers(additions, cut):
     assert np.array_equal(other.integers(), theirs)
 
 
-def test_the_largest_sums_are_exact_and_larger_ones_refused():
+@given(st.lists(st.tuples(st.integers(-(2**62), 2**62), st.booleans()), max_size=40))
+def test_sums_beyond_64_bits_are_exact(parts):
+    """Parts of the size that 2**26 rows of a second moment have; no test can add so many rows."""
+    one, other = (IntegerSum((2,), largest_term=TERM) for _ in range(2))
+    exact = np.zeros(2, dtype=object)
+    for value, here in parts:
+        part = np.array([value, -(value // 3)])
+        (one if here else other).add(part, 2**22)
+        exact += part.astype(object)
+    theirs = other.integers()
+    one.merge(other)
+    assert np.array_equal(one.integers().astype(object), exact)
+    assert np.array_equal(other.integers(), theirs)
+    assert (one.integers().dtype == object) == (len(parts) > 1)
+
+
+def test_the_largest_sums_and_larger_ones_are_exact():
     sum_ = ExactSum((1,), largest_term=TERM)
     rows = 2**13
     for _ in range(2**9):  # 2^62 in all
         sum_.add(np.array([float(2**53 - 1)]), rows)
+    assert sum_.integers().dtype == np.int64
     assert int(sum_.integers()[0]) == 2**9 * (2**53 - 1)
-    with pytest.raises(DataError) as caught:
-        sum_.add(np.array([1.0]), 1)
-    assert caught.value.code == "too-many-rows"
-    half = ExactSum((1,), largest_term=TERM)
-    half.add(np.array([1.0]), 2**21)
-    more = ExactSum((1,), largest_term=TERM)
-    more.add(np.array([1.0]), 2**21 + 1)
-    with pytest.raises(DataError):
-        half.merge(more)
+    for _ in range(2**11):
+        sum_.add(np.array([float(2**53 - 1)]), rows)
+    assert int(sum_.integers()[0]) == (2**9 + 2**11) * (2**53 - 1) > 2**63
+    small = ExactSum((1,), largest_term=TERM)
+    small.add(np.array([-5.0]), 1)
+    small.merge(sum_)
+    assert int(small.integers()[0]) == (2**9 + 2**11) * (2**53 - 1) - 5
+
+
+def test_a_64_bit_sum_alone_would_wrap():
+    """The mutant: one part of 64 bits."""
+    with np.errstate(over="ignore"):
+        wrapped = np.array([2**62]) + np.array([2**62])
+    assert int(wrapped[0]) < 0
+    whole = IntegerSum((1,), largest_term=TERM)
+    for _ in range(2):
+        whole.add(np.array([2**62]), 2**22)
+    assert int(whole.integers()[0]) == 2**63
+    assert int(modulo(whole.integers())[0]) == int(wrapped[0])
 
 
 def test_float_sums_alone_would_round():

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sums_tools import PRECISIONS, SEEDS, nasty_rows
 
-from eigenveil.errors import DataError
-from eigenveil.moments.rows import DTYPE, Block, NonFiniteEntry, RowRule, integer_rows, row_norms
+from eigenveil.moments.rows import DTYPE, Block, RowRule, integer_rows, row_norms
 
 WIDTHS = (1, 3, 7, 61, 64, 785)
 
@@ -132,13 +131,57 @@ def test_norms_are_right_beyond_the_range_of_squares(seed):
         )
 
 
-@given(st.integers(0, 6), st.integers(0, 3), st.sampled_from([np.nan, np.inf, -np.inf]), SEEDS)
-def test_an_entry_that_is_no_number_is_located(row, column, value, seed):
+NOT_FINITE = [np.nan, np.inf, -np.inf]
+
+
+@given(st.integers(0, 6), st.integers(0, 3), st.sampled_from(NOT_FINITE), SEEDS)
+def test_a_row_with_an_entry_that_is_no_number_is_a_zero_row_and_located(row, column, value, seed):
     for precision in PRECISIONS:
         rows = nasty_rows(7, 4, seed, precision)
         rows[row, column] = value
-        with pytest.raises(NonFiniteEntry) as caught:
-            RowRule(precision=precision)(Block(rows))
-        assert (caught.value.row, caught.value.column) == (row, column)
-        assert caught.value.code == "not-finite"
-        assert isinstance(caught.value, DataError)
+        given = rows.copy()
+        block = Block(rows)
+        q, squares = RowRule(precision=precision)(block)
+        assert np.array_equal(rows, given, equal_nan=True), "the owner's rows are left as they are"
+        zeroed = rows.copy()
+        zeroed[row] = 0.0
+        assert np.array_equal(q, RowRule(precision=precision)(Block(zeroed))[0])
+        assert squares[row] == 0
+        assert block.invalid == 1
+        assert block.first_invalid[:2] == (row, column)
+        assert block.first_invalid.what == f"is {value}"
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_several_invalid_rows_are_counted_and_the_first_is_named(precision):
+    rows = np.ones((6, 3), dtype=DTYPE[precision])
+    rows[2, 1], rows[2, 2], rows[4, 0], rows[5] = np.nan, np.inf, -np.inf, np.nan
+    block = Block(rows)
+    block.check()
+    assert (block.invalid, block.first_invalid[:2]) == (3, (2, 1))
+    assert np.isnan(row_norms(rows)[[2, 4, 5]]).all()
+    clean = Block(rows[:2])
+    clean.check()
+    assert (clean.invalid, clean.first_invalid) == (0, None)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_centre_moves_no_finite_row_out_of_the_sum(precision):
+    """The largest entries less a centre leave the range: such a row is shortened, not invalid."""
+    largest = float(np.finfo(DTYPE[precision]).max)
+    rows = np.array([[largest, 0.0], [-largest, largest], [1.0, 2.0]], dtype=DTYPE[precision])
+    centre = np.full(2, -largest / 4)
+    block = Block(rows)
+    q, squares = RowRule(centre=centre, precision=precision)(block)
+    assert (block.invalid, block.first_invalid) == (0, None)
+    assert np.isfinite(q).all()
+    assert squares.min() > 0.9 * 4 ** RowRule(precision=precision).bits
+    alone = [RowRule(centre=centre, precision=precision)(Block(row[None]))[0] for row in rows]
+    assert np.array_equal(q, np.concatenate(alone))
+
+
+def test_an_invalid_row_is_zero_about_any_centre():
+    rows = np.array([[1.0, 2.0], [np.nan, 2.0]])
+    q, squares = RowRule(centre=np.array([7.0, -3.0]))(Block(rows))
+    assert squares[1] == 0
+    assert not q[1].any()

@@ -187,7 +187,6 @@ BAD = [
     (ROWS, "one array"),
     ({"a": ROWS, "b": ROWS[:, :60]}, "site b.*60"),
     ({"a": ROWS, "b": np.full((30, 64), "x")}, "site b"),
-    ({"a": ROWS, "b": np.empty((0, 64))}, "site b"),
     ({"a": ROWS, "bad name!": ROWS}, "bad name!"),
 ]
 
@@ -199,7 +198,7 @@ def test_rows_that_cannot_be_used_are_refused_naming_the_site(rows, said):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_an_entry_that_is_not_finite_is_found_and_nothing_of_it_is_charged(bad, tmp_path):
+def test_an_entry_that_is_not_finite_is_found_and_nothing_is_charged(bad, tmp_path):
     spoiled = np.array(PARTS["south"])
     spoiled[7, 3] = bad
     ledgers = {name: Ledger(tmp_path / f"{name}.ledger") for name in PARTS}
@@ -207,12 +206,10 @@ def test_an_entry_that_is_not_finite_is_found_and_nothing_of_it_is_charged(bad, 
         ledger.set_budget(Budget(DATA_SET, "add-remove", 1.0, 1e-6))
     rows = {n: ArrayRows(spoiled if n == "south" else part) for n, part in PARTS.items()}
     with pytest.raises(DataError, match=r"site south: .*row 7, column '3'"):
-        FederatedPCA(2).fit_rows(rows, ledgers=ledgers)
+        FederatedPCA(2, invalid="error").fit_rows(rows, ledgers=ledgers)
     standing = {name: ledger.standings()[0] for name, ledger in ledgers.items()}
-    assert standing["south"].spent_epsilon == 0.0
+    assert all(s.spent_epsilon == 0.0 for s in standing.values())
     assert all(s.reserved.mu_squared == 0.0 for s in standing.values())
-    # the others have sent their first sums, and nothing else
-    assert 0.0 < standing["north"].spent_epsilon < 0.3
 
 
 def test_a_ledger_without_enough_left_refuses_before_anything_is_sent(tmp_path):

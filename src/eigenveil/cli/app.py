@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import sys
 import traceback
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -24,7 +25,7 @@ from eigenveil.cli.site import site_app
 from eigenveil.cli.study import study_app
 from eigenveil.cli.transform import transform
 from eigenveil.cli.watch import watch
-from eigenveil.errors import EigenveilError
+from eigenveil.errors import EigenveilError, InvalidRowsWarning
 
 app = typer.Typer(
     name="eigenveil",
@@ -67,9 +68,12 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
-        status = typer.main.get_command(app).main(
-            words, prog_name="eigenveil", standalone_mode=False
-        )
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            warnings.simplefilter("always", InvalidRowsWarning)
+            status = typer.main.get_command(app).main(
+                words, prog_name="eigenveil", standalone_mode=False
+            )
     except EigenveilError as error:
         if debug:
             traceback.print_exc()
@@ -92,6 +96,19 @@ def main(arguments: list[str] | None = None) -> None:
         )
         sys.exit(_INTERNAL)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+_showwarning = warnings.showwarning
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], *place: Any, **more: Any
+) -> None:
+    """One line for the owner of rows that are not valid; others as they always are."""
+    if issubclass(category, InvalidRowsWarning):
+        print(f"warning: {message}", file=sys.stderr)
+    else:
+        _showwarning(message, category, *place, **more)
 
 
 def _say(message: str, hint: str) -> None:

@@ -73,6 +73,7 @@ def fit(
     vocabulary: options.Vocabulary = None,
     columns: options.Columns = None,
     exclude: options.Exclude = None,
+    invalid: options.Invalid = "zero",
     sketch_size: options.SketchSize = None,
     budget_split: options.Split = None,
     seed: Annotated[
@@ -106,6 +107,7 @@ def fit(
             "pair": pair,
             "below_noise": below_noise,
             "clip_documents": clip_documents,
+            "invalid": invalid,
             "budget_split": options.read_split(budget_split),
             "sketch_size": sketch_size,
             "protocol": protocol,

@@ -110,6 +110,13 @@ Split = Annotated[
         "variance the others have tensor, and topics have moment and tensor only.",
     ),
 ]
+Invalid = Annotated[
+    str,
+    typer.Option(
+        help="What a row that is not valid becomes (an entry that is no finite number; a document "
+        "of fewer than 3 words): zero, a zero row, or error, none is used and nothing is released."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 ResultFolder = Annotated[Path, typer.Argument(help="A folder that 'eigenveil fit' wrote.")]

@@ -97,6 +97,7 @@ def new(
     ] = "auto",
     below_noise: options.BelowNoise = "error",
     clip_documents: options.ClipDocuments = True,
+    invalid: options.Invalid = "zero",
     sketch_size: options.SketchSize = None,
     budget_split: options.Split = None,
     expected_rows: Annotated[
@@ -130,6 +131,7 @@ def new(
         mechanism=mechanism,
         below_noise=below_noise,
         clip_documents=clip_documents,
+        invalid=invalid,
         budget_split=options.read_split(budget_split),
         sketch_size=sketch_size,
         expected_rows=expected_rows,

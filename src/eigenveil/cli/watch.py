@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from eigenveil.cli import options
@@ -21,7 +22,7 @@ from eigenveil.io.follow import FollowedRows
 from eigenveil.io.stopping import Stop
 
 _PRIVATE = "With --epsilon: "
-_OF_PRIVATE = ("delta", "horizon", "publish", "adjacency", "row_norm")
+_OF_PRIVATE = ("delta", "horizon", "publish", "adjacency", "row_norm", "invalid")
 _OF_PLAIN = ("forgetting", "adaptive_rank", "center")
 
 
@@ -95,6 +96,13 @@ def watch(
     row_norm: Annotated[
         str, typer.Option(help=_PRIVATE + "unit, or a public number that rows are clipped at.")
     ] = "unit",
+    invalid: Annotated[
+        str,
+        typer.Option(
+            help=_PRIVATE + "zero (a row that is not valid counts as a zero row) or error (it ends "
+            "the stream, which is then visible)."
+        ),
+    ] = "zero",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -116,6 +124,7 @@ def watch(
             delta=delta,
             horizon=horizon,
             row_norm=options.read_row_norm(row_norm),
+            invalid=invalid,
         )
     else:
         tracking = Tracking(
@@ -138,6 +147,7 @@ def watch(
                 follow=follow,
                 poll=poll,
                 stop=stop,
+                strict=epsilon is None or invalid == "error",
             ),
             _Pace(block_size, every, limit),
             Report(stop, json=json, quiet=quiet),
@@ -204,14 +214,16 @@ def _run(
             if not tracking.blocks or not tracking.publishes:
                 raise
             trouble = error
-    if not tracking.rows and not stop.requested:
+    if not tracking.publishes and not tracking.blocks and rows.names is not None:
+        tracking.take(np.empty((0, len(rows.names))))  # no rows: what is released does not say so
+    if not tracking.blocks and not stop.requested:
         raise DataError(f"No rows in {rows.path}.", hint="Give at least one row.", code="no-rows")
     why = _why(tracking, pace, stop, trouble)
-    if tracking.rows:
+    if tracking.blocks:
         tracking.finish(rows.names)
         if place is not None:
             place.write(tracking.model, rows.names)
-    written = place.path if place is not None and tracking.rows else None
+    written = place.path if place is not None and tracking.blocks else None
     report.end(tracking, rows.names, why, written)
     if trouble is not None:
         raise trouble

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Generic, TypeVar
 
-from eigenveil.errors import DataError, PrivacyError
+from eigenveil.errors import PrivacyError
 from eigenveil.estimators.plans import BasePlan
 from eigenveil.estimators.rounds import Answers, Ask, Round
 from eigenveil.linalg.threads import small_matrix_threads
-from eigenveil.moments.engine import accumulate
+from eigenveil.moments.engine import InvalidRows, accumulate, check_rows
 from eigenveil.moments.exponential import release_vectors
 from eigenveil.moments.independence import dependence
 from eigenveil.moments.release import Release
@@ -29,18 +29,26 @@ Result = TypeVar("Result")
 
 @dataclass
 class Run(Generic[Result]):
-    """A finished fit: its result and what was spent on it, in order."""
+    """A finished fit: its result and what was spent on it, in order.
+
+    ``invalid`` is for the owner of the rows only.
+    """
 
     factors: Result
     records: list[ReleaseRecord] = field(default_factory=list)
+    invalid: InvalidRows | None = None
 
 
 @dataclass(frozen=True)
 class CertifiedRun(Generic[Result]):
-    """A finished fit of one data set: its result, and the certificate of what it released."""
+    """A finished fit of one data set: its result, and the certificate of what it released.
+
+    ``invalid`` is for the owner of the rows only.
+    """
 
     factors: Result
     certificate: Certificate
+    invalid: InvalidRows | None = None
 
 
 def certified_run(
@@ -57,12 +65,14 @@ def certified_run(
     Raises
     ------
     DataError
-        When the rows cannot be used; nothing was released.
+        When a row is not valid and the plan says ``invalid="error"``; nothing was released.
     PrivacyError
         With ``spent``, the guarantee of what was released before, or ``None``.
     """
+    if plan.invalid == "error":
+        check_rows(rows)
     try:
-        run = run_rounds(rounds, rows, source, fewest_rows=plan.fewest_rows, progress=progress)
+        run = run_rounds(rounds, rows, source, progress=progress)
     except PrivacyError as error:
         if error.released:
             error.spent = compose(error.released, delta=plan.delta, adjacency=plan.adjacency)
@@ -70,7 +80,7 @@ def certified_run(
     certificate = certificate_of(
         plan, run.records, secure=source.secure, reasons_not_certified=reasons_not_certified
     )
-    return CertifiedRun(run.factors, certificate)
+    return CertifiedRun(run.factors, certificate, run.invalid)
 
 
 def certificate_of(
@@ -97,7 +107,6 @@ def run_rounds(
     rows: RowSource,
     source: RandomSource,
     *,
-    fewest_rows: int = 1,
     progress: RoundProgress | None = None,
 ) -> Run[Result]:
     """Answer every round from ``rows``.
@@ -106,19 +115,19 @@ def run_rounds(
 
     Raises
     ------
-    DataError
-        When fewer than ``fewest_rows`` rows are read; before anything is released.
     PrivacyError
         With ``records`` of what had been released attached to it as ``released``.
     """
     records: list[ReleaseRecord] = []
+    invalid: InvalidRows | None = None
     try:
         with small_matrix_threads(rows.features):
             asks = next(rounds)
             while True:
-                asks = rounds.send(_answer(asks, rows, source, records, fewest_rows, progress))
+                answers, invalid = _answer(asks, rows, source, records, progress)
+                asks = rounds.send(answers)
     except StopIteration as end:
-        return Run(end.value, records)
+        return Run(end.value, records, invalid)
     except PrivacyError as error:
         error.released = tuple(records)
         raise
@@ -129,24 +138,17 @@ def _answer(
     rows: RowSource,
     source: RandomSource,
     records: list[ReleaseRecord],
-    fewest_rows: int,
     progress: RoundProgress | None,
-) -> dict[str, Release]:
+) -> tuple[dict[str, Release], InvalidRows | None]:
     """One pass over the rows and the releases it is for."""
     label = ", ".join(ask.name for ask in asks)
     tell = None if progress is None else _teller(progress, label)
-    count = accumulate(rows, [ask.accumulator for ask in asks], progress=tell)
-    if count < fewest_rows:
-        raise DataError(
-            f"{count} rows are fewer than the {fewest_rows} that n_components asks for.",
-            hint="Ask for fewer components, or check that all files were read.",
-            code="fewer-rows-than-components",
-        )
+    found = accumulate(rows, [ask.accumulator for ask in asks], progress=tell)
     answers = {}
     for ask in asks:
         records.append(ask.record)  # counted before the noise is drawn
         answers[ask.name] = _release(ask, source)
-    return answers
+    return answers, found.invalid
 
 
 def _teller(progress: RoundProgress, label: str) -> Callable[[int], None]:

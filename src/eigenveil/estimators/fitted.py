@@ -55,10 +55,18 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
         self._settle()
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
-        """Scores of the rows of ``X`` along the components, shape (n_samples, n_components)."""
+        """Scores of the rows of ``X`` along the components, shape (n_samples, n_components).
+
+        NaN for a row with NaN.
+        """
         self._check_fitted()
         array = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
+            self,
+            X,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan",
+            reset=False,
         )
         components = self.components_.astype(array.dtype, copy=False)
         offset = (self.mean_ @ self.components_.T).astype(array.dtype, copy=False)

@@ -67,8 +67,9 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
         return np.full(self.means_.shape[0], self.noise_variance_)
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
-        """The likeliest component of each row of ``X``, shape (n_samples,)."""
-        return np.asarray(np.argmax(self._log_joint(X), axis=1))
+        """The likeliest component of each row of ``X``, shape (n_samples,); -1 for one with NaN."""
+        joint = self._log_joint(X)
+        return np.where(np.isnan(joint[:, 0]), -1, np.argmax(joint, axis=1))
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Posterior probability of each component, shape (n_samples, n_components)."""
@@ -109,7 +110,12 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
         """Logarithm of weight times density, shape (n_samples, n_components)."""
         self._check_fitted()
         rows = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
+            self,
+            X,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan",
+            reset=False,
         )
         features, middle = self.means_.shape[1], self.means_.mean(axis=0)
         spread = self.means_ - middle

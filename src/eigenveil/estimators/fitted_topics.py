@@ -74,8 +74,9 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
         return np.asarray(scipy.special.softmax(self._log_joint(X), axis=1))
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
-        """The likeliest topic of each document, shape (n_documents,)."""
-        return np.asarray(np.argmax(self._log_joint(X), axis=1))
+        """The likeliest topic of each document, shape (n_documents,); -1 for one with NaN."""
+        joint = self._log_joint(X)
+        return np.where(np.isnan(joint[:, 0]), -1, np.argmax(joint, axis=1))
 
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
         """Log-probability of each document's words, in their order, shape (n_documents,)."""
@@ -131,6 +132,7 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
             ensure_non_negative=True,
+            ensure_all_finite="allow-nan",
             reset=False,
         )
         size = self.topics_.shape[1]
@@ -144,6 +146,7 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.positive_only = True
+        # a document with a negative count is not valid, which need be no error
+        tags.input_tags.positive_only = not tags.input_tags.allow_nan
         tags.non_deterministic = getattr(self, "random_state", None) is None
         return tags

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import scipy.sparse
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import validate_data
 
-from eigenveil.errors import DataError
+from eigenveil.errors import DataError, InvalidRowsWarning
+from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.moments.sparse import SparseRows
 
@@ -21,7 +23,6 @@ def rows_of(estimator: Any, X: ArrayLike) -> tuple[RowSource, int]:
         X,
         accept_sparse="csr",
         dtype=[np.float64, np.float32],
-        ensure_min_samples=2,
         ensure_all_finite=False,  # found while reading, with row and column
     )
     names = getattr(estimator, "feature_names_in_", None)
@@ -46,6 +47,12 @@ def public_rows(rows: RowSource, adjacency: str) -> int | None:
     if adjacency != "replace-one":
         return None
     return sum(int(block.values.shape[0]) for block in rows.blocks())
+
+
+def tell_owner(invalid: InvalidRows | None, *, where: str = "") -> None:
+    """Warn whoever called about rows that are not valid; nothing of it is kept."""
+    if invalid is not None:
+        warnings.warn(f"{where}{invalid}.", InvalidRowsWarning, stacklevel=4)
 
 
 def check_noise(noise: str) -> None:

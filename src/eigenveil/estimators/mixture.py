@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from eigenveil.estimators.driver import RoundProgress, certified_run
 from eigenveil.estimators.fitted_mixture import FittedMixture
-from eigenveil.estimators.inputs import check_noise, public_rows, rows_of, take_names
+from eigenveil.estimators.inputs import check_noise, public_rows, rows_of, take_names, tell_owner
 from eigenveil.estimators.mixture_pipeline import private_mixture
 from eigenveil.estimators.stored import noise_source, public_centre
 from eigenveil.estimators.tensor_settings import make_mixture_plan
@@ -58,6 +58,11 @@ class PrivateGaussianMixture(FittedMixture):
     below_noise : {"error", "keep"}, default="error"
         What to do when fewer components than were asked for show more than noise alone does on
         average.
+    invalid : {"zero", "error"}, default="zero"
+        What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
+        a zero row, which is counted and adds nothing to any other sum; a warning tells their
+        number and the first to whoever fits. "error": a DataError names it before anything is
+        released; that all rows are valid then shows, which the certificate says.
     noise : {"secure"}, default="secure"
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None
@@ -124,6 +129,7 @@ class PrivateGaussianMixture(FittedMixture):
         budget_split: dict[str, float] | None = None,
         sketch_size: int | None = None,
         below_noise: str = "error",
+        invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
@@ -139,16 +145,19 @@ class PrivateGaussianMixture(FittedMixture):
         self.budget_split = budget_split
         self.sketch_size = sketch_size
         self.below_noise = below_noise
+        self.invalid = invalid
         self.noise = noise
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Fit to the rows of ``X``, shape (n_samples, n_features), dense or sparse.
 
+        That there is at least one row is taken for public.
+
         Raises
         ------
         DataError
-            When the rows cannot be used; nothing was released.
+            When there is no row, or one is not valid and ``invalid="error"``; nothing was released.
         PrivacyError
             When the wish cannot be met, the data set is too small for it, or fewer components stand
             above the noise than were asked for; ``spent`` is the guarantee of what was released
@@ -189,6 +198,7 @@ class PrivateGaussianMixture(FittedMixture):
             row_bound=self.row_bound,
             center=centre if centre is not None else bool(self.center),
             budget_split=self.budget_split,
+            invalid=self.invalid,
             sketch_size=self.sketch_size,
             below_noise=self.below_noise,
         )
@@ -196,4 +206,5 @@ class PrivateGaussianMixture(FittedMixture):
         source = noise_source(self.random_state)
         run = certified_run(plan, rounds, rows, source, progress=progress)
         self._keep(plan, run.factors, run.certificate)
+        tell_owner(run.invalid)
         return self

@@ -9,11 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from eigenveil.estimators.driver import RoundProgress, certified_run
 from eigenveil.estimators.fitted import FittedPCA
-from eigenveil.estimators.inputs import check_noise, public_rows, rows_of, take_names
+from eigenveil.estimators.inputs import check_noise, public_rows, rows_of, take_names, tell_owner
 from eigenveil.estimators.pipeline import private_pca
 from eigenveil.estimators.settings import make_plan
 from eigenveil.estimators.stored import noise_source, public_centre
-from eigenveil.moments.rows import row_norms
 from eigenveil.moments.source import RowSource
 
 LARGEST_NORM = "rows were divided by the largest norm found, which is not private"
@@ -55,6 +54,11 @@ class PrivatePCA(FittedPCA):
     budget_split : dict, default=None
         Shares of the steps "scale", "centre", "moment" and "variance". By default 2, 8, 88 and 2
         per cent of mu squared; 5, 17, 75 and 3 per cent of epsilon when ``delta=0``.
+    invalid : {"zero", "error"}, default="zero"
+        What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
+        a zero row, which is counted and adds nothing to any other sum; a warning tells their
+        number and the first to whoever fits. "error": a DataError names it before anything is
+        released; that all rows are valid then shows, which the certificate says.
     noise : {"secure"}, default="secure"
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None
@@ -109,6 +113,7 @@ class PrivatePCA(FittedPCA):
         row_bound: float | None = None,
         center: bool | ArrayLike = True,
         budget_split: dict[str, float] | None = None,
+        invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
         sketch_size: int | None = None,
@@ -123,6 +128,7 @@ class PrivatePCA(FittedPCA):
         self.row_bound = row_bound
         self.center = center
         self.budget_split = budget_split
+        self.invalid = invalid
         self.noise = noise
         self.random_state = random_state
         self.sketch_size = sketch_size
@@ -131,10 +137,12 @@ class PrivatePCA(FittedPCA):
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Fit to the rows of ``X``, shape (n_samples, n_features), dense or sparse.
 
+        That there is at least one row is taken for public.
+
         Raises
         ------
         DataError
-            When the rows cannot be used; nothing was released.
+            When there is no row, or one is not valid and ``invalid="error"``; nothing was released.
         PrivacyError
             When the wish cannot be met, or the data set is too small for it; ``spent`` is the
             guarantee of what was released before that was known, or ``None``.
@@ -173,6 +181,7 @@ class PrivatePCA(FittedPCA):
             row_bound=self.row_bound,
             center=centre if centre is not None else bool(self.center),
             budget_split=self.budget_split,
+            invalid=self.invalid,
             sketch_size=self.sketch_size,
             power_rounds=self.power_rounds,
         )
@@ -191,12 +200,13 @@ class PrivatePCA(FittedPCA):
             progress=progress,
         )
         self._keep(plan, run.factors, run.certificate)
+        tell_owner(run.invalid)
         return self
 
 
 def _largest_norm(rows: RowSource, centre: NDArray[np.float64] | None) -> float:
     largest = 0.0
     for block in rows.blocks():
-        values = block.values if centre is None else block.values - centre
-        largest = max(largest, float(np.max(row_norms(values), initial=0.0)))
+        norms = block.residuals(centre, "single" if rows.single else "double")[1]
+        largest = max(largest, float(np.max(norms, initial=0.0)))
     return largest or 1.0

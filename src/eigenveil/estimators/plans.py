@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
@@ -18,6 +18,10 @@ from eigenveil.privacy.guarantee import ADJACENCIES, Adjacency
 from eigenveil.privacy.releases import NoiseKind, SamplingError, Statistic, lattice_error
 
 Step = Literal["scale", "centre", "moment", "variance", "tensor"]
+
+
+Invalid = Literal["zero", "error"]
+INVALID: tuple[Invalid, ...] = get_args(Invalid)
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,8 @@ class BasePlan(BaseModel):
     ``centred`` is "private", "public" or "no"; ``shares`` divide the budget over the steps that are
     taken; ``sketch_size`` is the number of columns of a
     sketch; ``rows`` is the public number of rows under replace-one, else ``None``; ``noise_draws``
-    is how many draws of lattice noise make up a released value.
+    is how many draws of lattice noise make up a released value; ``invalid`` says whether an
+    invalid row becomes a zero row or stops the fit before anything is released.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -96,6 +101,7 @@ class BasePlan(BaseModel):
     sketch_size: int
     rows: int | None = None
     noise_draws: int = 1
+    invalid: Invalid = "zero"
 
     @property
     def hash(self) -> str:
@@ -106,11 +112,6 @@ class BasePlan(BaseModel):
     def pure(self) -> bool:
         """Whether every release must be pure epsilon."""
         return self.delta == 0
-
-    @property
-    @abstractmethod
-    def fewest_rows(self) -> int:
-        """With fewer rows than this nothing is released."""
 
     @abstractmethod
     def kind(self, step: Step) -> NoiseKind:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 from eigenveil.errors import DataError
 from eigenveil.estimators.driver import certificate_of
 from eigenveil.estimators.fitted import FittedPCA
-from eigenveil.estimators.inputs import check_noise
+from eigenveil.estimators.inputs import check_noise, tell_owner
 from eigenveil.estimators.stored import noise_source, public_centre
 from eigenveil.estimators.stream_plan import make_stream_plan
 from eigenveil.estimators.stream_state import StreamState
@@ -53,6 +53,11 @@ class PrivateStreamingPCA(FittedPCA):
     center : False or array of shape (n_features,), default=False
         Nothing, or a public centre, is subtracted first. One pass cannot subtract a mean that is
         not known yet.
+    invalid : {"zero", "error"}, default="zero"
+        What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
+        a zero row, which is counted and adds nothing to any other sum; a warning tells their
+        number and the first to whoever fits. "error": a DataError names it before anything is
+        released; that all rows are valid then shows, which the certificate says.
     noise : {"secure"}, default="secure"
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None
@@ -105,6 +110,7 @@ n_samples_, guarantee_, certificate_
         adjacency: str = "add-remove",
         row_norm: str | float = "unit",
         center: bool | ArrayLike = False,
+        invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
@@ -117,11 +123,14 @@ n_samples_, guarantee_, certificate_
         self.adjacency = adjacency
         self.row_norm = row_norm
         self.center = center
+        self.invalid = invalid
         self.noise = noise
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """A new stream of one block, the rows of ``X``, released.
+
+        That there is at least one row is taken for public.
 
         Raises
         ------
@@ -130,15 +139,25 @@ n_samples_, guarantee_, certificate_
         """
         del y
         self._forget()
+        validate_data(
+            self,
+            X,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+        )
         return self.partial_fit(X).release()
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
         """Add a block of rows, shape (n, n_features); under continual release, and release it.
 
+        A block may have no rows.
+
         Raises
         ------
         DataError
-            When the rows cannot be used, naming row and column; nothing was added.
+            When the columns cannot be used, or a row is not valid and ``invalid="error"``, naming
+            row and column; nothing was added.
         PrivacyError
             When the wish cannot be met, the stream was released, or its horizon is over.
         """
@@ -146,11 +165,12 @@ n_samples_, guarantee_, certificate_
         first = not hasattr(self, "_stream")
         rows, count = _block(self, X, first=first)
         stream = self._started(rows.features) if first else self._stream
-        stream.add(rows, count)
+        invalid = stream.add(rows, count)
         self._stream = stream
         self.blocks_ = stream.blocks
         if stream.factors is not None:
             self._keep(stream.plan, stream.factors, self._certified(stream))
+        tell_owner(invalid)
         return self
 
     def merge(self, other: PrivateStreamingPCA) -> Self:
@@ -190,11 +210,11 @@ n_samples_, guarantee_, certificate_
         Raises
         ------
         DataError
-            When there are no rows, or fewer than components; nothing was released.
+            When there was no block yet; nothing was released.
         """
         if not hasattr(self, "_stream"):
             raise DataError(
-                "The stream has no rows yet.", hint="Call partial_fit first.", code="no-rows"
+                "The stream has no block yet.", hint="Call partial_fit first.", code="no-block"
             )
         if not hasattr(self, "certificate_"):
             self._stream.end()
@@ -217,6 +237,7 @@ n_samples_, guarantee_, certificate_
             sketch_size=self.sketch_size,
             publish=self.publish,
             horizon=self.horizon,
+            invalid=self.invalid,
         )
         source = noise_source(self.random_state)
         self._secure = source.secure
@@ -234,7 +255,7 @@ n_samples_, guarantee_, certificate_
 
 
 def _block(estimator: Any, X: ArrayLike, *, first: bool) -> tuple[RowSource, int]:
-    """The rows of a block and their number; all are checked before any is added."""
+    """The rows of a block, of which there may be none, and their number."""
     array = validate_data(
         estimator,
         X,
@@ -242,25 +263,13 @@ def _block(estimator: Any, X: ArrayLike, *, first: bool) -> tuple[RowSource, int
         accept_sparse="csr",
         dtype=[np.float64, np.float32],
         ensure_min_samples=0,
-        ensure_all_finite=False,  # below, with row and column
+        ensure_all_finite=False,  # what becomes of such rows, ``invalid`` says
     )
-    if array.shape[0] == 0:
-        raise DataError(
-            "The block has no rows.", hint="Give at least one row a block.", code="empty-block"
-        )
-    sparse = scipy.sparse.issparse(array)
-    if not np.isfinite(array.data if sparse else array).all():
-        entries = array.toarray() if sparse else array
-        row, column = (int(place) for place in np.argwhere(~np.isfinite(entries))[0])
-        names = getattr(estimator, "feature_names_in_", None)
-        raise DataError(
-            f"row {row}, column {str(column if names is None else names[column])!r} of the block "
-            f"is {entries[row, column]}.",
-            hint="Input contains NaN or infinity; remove or fill such entries first. "
-            "Nothing of the block was added.",
-            code="not-finite",
-        )
-    return (SparseRows(array) if sparse else ArrayRows(array)), int(array.shape[0])
+    names = getattr(estimator, "feature_names_in_", None)
+    columns = None if names is None else [str(name) for name in names]
+    if scipy.sparse.issparse(array):
+        return SparseRows(array, names=columns), int(array.shape[0])
+    return ArrayRows(array, names=columns), int(array.shape[0])
 
 
 def _check_names(first: PrivateStreamingPCA, second: PrivateStreamingPCA) -> None:

@@ -103,7 +103,7 @@ class RoundState(Generic[PlanT]):
         """Start from the plan where nothing else is said."""
         self.budgets = dict(self.budgets or self.plan.budgets())
         if self.plan.rows is not None:
-            self.rows = float(self.plan.rows)
+            self.rows = max(1.0, float(self.plan.rows))
 
     def ask(self, name: str, accumulator: Accumulator) -> Ask:
         """Ask for a sum under the name, and with the budget, that the plan's schedule gives it."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.plans import (
+    INVALID,
     BasePlan,
     Planned,
     Step,
@@ -64,11 +65,6 @@ class Plan(BasePlan):
     mechanism: Mechanism
     row_norm: Literal["unit", "auto", "max"] | float
     power_rounds: int
-
-    @property
-    def fewest_rows(self) -> int:
-        """As many rows as components."""
-        return self.n_components
 
     @property
     def sketched(self) -> bool:
@@ -165,6 +161,7 @@ def make_plan(
     sketch_size: int | None,
     power_rounds: int | None = None,
     noise_draws: int = 1,
+    invalid: str = "zero",
 ) -> Plan:
     """Check every parameter and settle every choice.
 
@@ -191,6 +188,7 @@ def make_plan(
             hint="Give a public bound on the norm of a centred row, or 'unit'.",
         )
     check_row_bound(row_bound)
+    check_choice("invalid", invalid, INVALID)
     check_components(n_components, features)
     if mechanism == "bingham":
         check_feasible(features, n_components)
@@ -223,6 +221,7 @@ def make_plan(
         power_rounds=power_rounds or POWER_ROUNDS,
         rows=rows if adjacency == "replace-one" else None,
         noise_draws=noise_draws,
+        invalid=invalid,
     )
     shares = _shares(plan, budget_split)
     return plan.model_copy(update={"shares": shares})

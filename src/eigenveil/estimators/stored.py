@@ -91,6 +91,12 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
     def _read_plan(cls, plan: Mapping[str, Any]) -> BasePlan:
         return cls._PLAN.model_validate(plan)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # an estimator of which nothing is fitted, such as a loaded result, takes no rows to fit
+        tags.input_tags.allow_nan = getattr(self, "invalid", "error") == "zero"
+        return tags
+
     def _check_fitted(self) -> None:
         """Raise where nothing was fitted or loaded yet.
 

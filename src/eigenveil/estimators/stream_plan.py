@@ -57,6 +57,7 @@ def make_stream_plan(
     publish: str = "end",
     horizon: int | None = None,
     noise_draws: int = 1,
+    invalid: str = "zero",
 ) -> StreamPlan:
     """Check every parameter and settle every choice.
 
@@ -74,6 +75,8 @@ def make_stream_plan(
         The most blocks of a continual stream.
     noise_draws : int
         Parties that draw the noise together.
+    invalid : {"zero", "error"}
+        What becomes of a row that is not valid.
 
     Raises
     ------
@@ -106,6 +109,7 @@ def make_stream_plan(
         budget_split={"moment": 1.0},
         sketch_size=sketch_size,
         noise_draws=noise_draws,
+        invalid=invalid,
     )
     settled = plan.model_dump() | {"shares": dict(_SHARES)}
     return StreamPlan(**settled, publish=publish, horizon=horizon, factor=factor)

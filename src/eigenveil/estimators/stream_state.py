@@ -11,6 +11,7 @@ from eigenveil.estimators.stream_plan import StreamPlan
 from eigenveil.estimators.stream_rounds import stream_asks, stream_factors
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.moments.accumulators import Accumulator
+from eigenveil.moments.engine import Findings, InvalidRows, check_rows
 from eigenveil.moments.release import Release
 from eigenveil.moments.source import RowSource
 from eigenveil.moments.stream_sums import PrefixSum
@@ -58,27 +59,38 @@ class StreamState:
         """Of everything that the stream releases."""
         return [ask.record for ask in self._asks]
 
-    def add(self, rows: RowSource, count: int) -> None:
-        """Add a block of ``count`` finite rows; under continual release it is released.
+    def add(self, rows: RowSource, count: int) -> InvalidRows | None:
+        """Add a block of ``count`` rows; under continual release it is released.
+
+        Returns
+        -------
+        InvalidRows or None
+            Those that became zero rows: for the owner of the rows only.
 
         Raises
         ------
         PrivacyError, DataError
-            When the stream was released, or its horizon is over. Nothing was added.
+            When the stream was released, its horizon is over, or a row is not valid and the plan
+            says ``invalid="error"``. Nothing was added.
         """
         self._check_open()
+        if self.plan.invalid == "error":
+            check_rows(rows)
+        found = Findings(rows.names)
         for prefix in self._prefixes:
-            prefix.check_room(count)
+            prefix.check_room()
         with small_matrix_threads(self.plan.features):
-            for block in rows.blocks():
+            for number, block in enumerate(rows.blocks()):
                 for total in self._sums:
                     total.update(block)
                 for prefix in self._prefixes:
                     prefix.update(block)
+                found.add(number, block)
             self.rows += count
             self.blocks += 1
             if self._prefixes:
                 self._factorise([prefix.close() for prefix in self._prefixes])
+        return found.all
 
     def merge(self, other: StreamState) -> None:
         """Add the rows that another stream of the same kind has seen; it is left unchanged.
@@ -111,22 +123,9 @@ class StreamState:
         self.blocks += other.blocks
 
     def end(self) -> None:
-        """Release the sums, once.
-
-        Raises
-        ------
-        DataError
-            When there are fewer rows than components; nothing was released.
-        """
+        """Release the sums, once."""
         if self._ended or self._prefixes:
             return
-        if self.rows < self.plan.fewest_rows:
-            raise DataError(
-                f"{self.rows} rows are fewer than the {self.plan.fewest_rows} that n_components "
-                "asks for.",
-                hint="Add more rows, or ask for fewer components; nothing was released.",
-                code="fewer-rows-than-components",
-            )
         self._ended = True  # whatever happens next, noise is drawn once
         self._factorise([ask.accumulator.release(ask.record, self._source) for ask in self._asks])
         self._sums = []

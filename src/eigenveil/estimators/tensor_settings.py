@@ -13,6 +13,7 @@ from pydantic import model_validator
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.plans import (
+    INVALID,
     BasePlan,
     Planned,
     Step,
@@ -58,11 +59,6 @@ class TensorPlan(BasePlan):
     pair: PairForm
     auto_components: bool = False
     below_noise: Literal["error", "keep"] = "error"
-
-    @property
-    def fewest_rows(self) -> int:
-        """As many as components; one where they are counted."""
-        return 1 if self.auto_components else self.n_components
 
     def kind(self, step: Step) -> NoiseKind:
         """The noise of a step."""
@@ -169,6 +165,7 @@ def make_mixture_plan(
     sketch_size: int | None,
     below_noise: str = "error",
     noise_draws: int = 1,
+    invalid: str = "zero",
 ) -> MixturePlan:
     """Check every parameter and settle every choice.
 
@@ -194,6 +191,7 @@ def make_mixture_plan(
         pair=pair,
         sketch_size=sketch_size,
         below_noise=below_noise,
+        invalid=invalid,
     )
     seen = centred == "private" and common["pair"] == "full"
     if common["n_components"] == features and noise_variance is None and not seen:
@@ -232,6 +230,7 @@ def make_topic_plan(
     clip_documents: bool = True,
     below_noise: str = "error",
     noise_draws: int = 1,
+    invalid: str = "zero",
 ) -> TopicPlan:
     """Check every parameter and settle every choice.
 
@@ -250,6 +249,7 @@ def make_topic_plan(
         pair=pair,
         sketch_size=sketch_size,
         below_noise=below_noise,
+        invalid=invalid,
     )
     steps: dict[Step, float] = {"scale": _DOCUMENT_SCALE_SHARE} if clip_documents else {}
     return TopicPlan(
@@ -274,12 +274,14 @@ def _common(
     pair: str,
     sketch_size: int | None,
     below_noise: str,
+    invalid: str,
 ) -> dict[str, Any]:
     """The settled fields that mixtures and topics share."""
     check_wish(epsilon, delta, adjacency)
     check_choice("mechanism", mechanism, ("auto", *TENSOR_MECHANISMS))
     check_choice("pair", pair, ("auto", *PAIR_FORMS))
     check_choice("below_noise", below_noise, ("error", "keep"))
+    check_choice("invalid", invalid, INVALID)
     if mechanism == "auto":
         mechanism = "vector" if delta == 0 else "gaussian"
     if mechanism == "gaussian" and delta == 0:
@@ -318,6 +320,7 @@ def _common(
         "pair": pair,
         "sketch_size": min(features, sketch_size),
         "below_noise": below_noise,
+        "invalid": invalid,
     }
 
 

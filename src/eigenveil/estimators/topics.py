@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from eigenveil.estimators.driver import RoundProgress, certified_run
 from eigenveil.estimators.fitted_topics import FittedTopics
-from eigenveil.estimators.inputs import check_noise, public_rows, rows_of, take_names
+from eigenveil.estimators.inputs import check_noise, public_rows, rows_of, take_names, tell_owner
 from eigenveil.estimators.stored import noise_source
 from eigenveil.estimators.tensor_settings import make_topic_plan
 from eigenveil.estimators.topic_pipeline import private_topics
@@ -54,6 +54,12 @@ class PrivateTopicModel(FittedTopics):
         Columns of the sketch; by default 4 times ``n_components``.
     below_noise : {"error", "keep"}, default="error"
         What to do when fewer topics than were asked for show more than noise alone does on average.
+    invalid : {"zero", "error"}, default="zero"
+        What becomes of a document that is not valid: with counts that are not whole numbers from 0,
+        fewer than 3 words or more than 2**24. "zero": one that is counted and adds nothing to any
+        other sum; a warning tells their number and the first to whoever fits. "error": a DataError
+        names it before anything is released; that all are valid then shows, which the certificate
+        says.
     noise : {"secure"}, default="secure"
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None
@@ -113,6 +119,7 @@ class PrivateTopicModel(FittedTopics):
         budget_split: dict[str, float] | None = None,
         sketch_size: int | None = None,
         below_noise: str = "error",
+        invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
@@ -126,21 +133,26 @@ class PrivateTopicModel(FittedTopics):
         self.budget_split = budget_split
         self.sketch_size = sketch_size
         self.below_noise = below_noise
+        self.invalid = invalid
         self.noise = noise
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Fit to the documents of ``X``, shape (n_documents, n_words).
 
+        That there is at least one is taken for public.
+
         Parameters
         ----------
         X : array or sparse matrix
-            Word counts: whole numbers; every document at least 3 words long.
+            Word counts: whole numbers from 0, of documents from 3 to 2**24 words. What others are
+            taken for, ``invalid`` says.
 
         Raises
         ------
         DataError
-            When the counts cannot be used, naming document and word; nothing was released.
+            When there is no document, or one is not valid and ``invalid="error"``; nothing was
+            released.
         PrivacyError
             When the wish cannot be met, or fewer topics stand above the noise than were asked for;
             ``spent`` is the guarantee of what was released before, or ``None``.
@@ -179,6 +191,7 @@ class PrivateTopicModel(FittedTopics):
             pair=self.pair,
             clip_documents=self.clip_documents,
             budget_split=self.budget_split,
+            invalid=self.invalid,
             sketch_size=self.sketch_size,
             below_noise=self.below_noise,
         )
@@ -187,4 +200,5 @@ class PrivateTopicModel(FittedTopics):
             plan, private_topics(plan), as_documents(rows), source, progress=progress
         )
         self._keep(plan, run.factors, run.certificate)
+        tell_owner(run.invalid)
         return self

@@ -5,10 +5,9 @@ Every function raises the package's error when something is not allowed, and ret
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from eigenveil.errors import BudgetExceeded, DataError, ProtocolError
+from eigenveil.errors import BudgetExceeded, ProtocolError
 from eigenveil.estimators.plans import BasePlan
 from eigenveil.estimators.tensor_settings import TopicPlan
 from eigenveil.federation import bodies
@@ -19,9 +18,6 @@ from eigenveil.federation.sums import Terms, active_sites, fewest_sites
 from eigenveil.moments.describe import Description
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import TENSORS, ReleaseRecord
-
-# Of what all sites add up, in grid steps: sums stay within 64 bits.
-_LARGEST_SUM = 2.0**61
 
 
 def check_neighbours(
@@ -89,25 +85,6 @@ def check_within(terms: Terms, name: str, records: Sequence[ReleaseRecord]) -> N
             f"site {name}: a round asks for less noise than the study has.",
             hint="It was refused; check that all parties have the same study file.",
             code="beyond-reservation",
-        )
-
-
-def check_some(name: str, count: int) -> None:
-    """At least one row."""
-    if count == 0:
-        raise DataError(f"site {name} has no rows.", hint="Give files with rows.", code="no-rows")
-
-
-def check_count(terms: Terms, name: str, records: Sequence[ReleaseRecord], count: int) -> None:
-    """Some rows, and not so many that the sum over all sites could leave 64 bits."""
-    check_some(name, count)
-    finest = min(record.noise.grid or 0 for record in records)
-    if count * len(terms.names) * math.ldexp(1.0, -finest) > _LARGEST_SUM:
-        raise DataError(
-            f"site {name} has more rows than one sum can hold.",
-            hint="Split the data into several studies, or fit a sample"
-            + (", or have no site wish for less." if terms.weight_bits else "."),
-            code="too-many-rows",
         )
 
 

@@ -4,7 +4,9 @@ Between two messages nothing is held in memory that matters: keys, state and ans
 ledger, so a site that is killed and started again goes on where it was. An answer is stored with
 its charge in one transaction before it is returned; asked again, the same bytes are sent. What is
 asked is checked against the study: a site runs its own software only, works out sensitivities
-itself, and never spends more than the study's wish, whoever asks.
+itself, and never spends more than the study's wish, whoever asks. Nothing about its rows decides
+whether it answers, unless the study says ``invalid="error"``: then a row that is not valid keeps it
+from joining, before anything is charged. (Files that cannot be read do so at any time.)
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyError, ProtocolError
+from eigenveil.estimators.inputs import public_rows
 from eigenveil.estimators.tasks import rows_for
 from eigenveil.federation import allowed, bodies, masks
 from eigenveil.federation.hiding import Hiding, State
@@ -41,7 +44,7 @@ from eigenveil.linalg.eigen import truncated_root
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.describe import rebuild
-from eigenveil.moments.engine import accumulate
+from eigenveil.moments.engine import InvalidRows, accumulate, check_rows
 from eigenveil.moments.independence import dependence
 from eigenveil.moments.release import coordinates, noisy_integers, release_of
 from eigenveil.moments.source import RowSource
@@ -79,6 +82,8 @@ class Site:
     ----------
     trouble : EigenveilError or None
         Why a message was refused last, in full: for the owner's eyes.
+    invalid : InvalidRows or None
+        Rows that are not valid, as found when they were read last: for the owner's eyes.
     """
 
     def __init__(
@@ -99,6 +104,7 @@ class Site:
         self._hash = study.hash
         self._last_terms: Terms | None = None
         self.trouble: EigenveilError | None = None
+        self.invalid: InvalidRows | None = None
         if rows.features != study.width:
             raise DataError(
                 f"site {name}: its rows have {rows.features} features, the study has "
@@ -158,7 +164,9 @@ class Site:
 
     def _join(self, message: Message, request: bytes) -> bytes:
         message.read(bodies.JoinRequest)
-        rows = self._rows_at_joining()
+        if self.study.invalid == "error":
+            check_rows(self.rows)
+        rows = public_rows(self.rows, self.study.adjacency)
         terms = self._terms(rows)
         if self.name not in terms.names:
             raise ProtocolError(f"{self.name} does not take part in this study.", code="not-a-site")
@@ -182,19 +190,6 @@ class Site:
             dependent=bool(dependence()),
         )
         return self._commit(message, request, lambda: (self._reply(message, reply), None))
-
-    def _rows_at_joining(self) -> int | None:
-        """The number of rows where it is public.
-
-        Documents are read in any case: what is wrong with them is then found before any site has
-        paid for the first round, which takes most of the budget.
-        """
-        public = self.study.adjacency == "replace-one"
-        if not public and self.study.task != "topic-model":
-            return None
-        count = sum(int(block.values.shape[0]) for block in self.rows.blocks())
-        allowed.check_some(self.name, count)
-        return count if public else None
 
     def _keys(self, message: Message, request: bytes) -> bytes:
         body = message.read(bodies.KeysRequest)
@@ -253,8 +248,7 @@ class Site:
         sums = [self._sum(message, index, ask, terms) for index, ask in enumerate(body.asks)]
         allowed.check_within(terms, self.name, [each.record for each in sums])
         with small_matrix_threads(self.rows.features):
-            count = accumulate(self.rows, [each.accumulator for each in sums])
-        allowed.check_count(terms, self.name, [each.record for each in sums], count)
+            self.invalid = accumulate(self.rows, [each.accumulator for each in sums]).invalid
 
         def make() -> tuple[bytes, bytes]:
             arrays = self._noisy(sums, terms)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, model_validator
 
 from eigenveil.errors import EigenveilError
-from eigenveil.estimators.plans import BasePlan
+from eigenveil.estimators.plans import BasePlan, Invalid
 from eigenveil.estimators.settings import Mechanism, make_plan
 from eigenveil.estimators.tasks import Task
 from eigenveil.estimators.tensor_settings import make_mixture_plan, make_topic_plan
@@ -177,6 +177,12 @@ class Study(BaseModel):
         default=True,
         description="Whether what documents contribute is clipped at a released quantile of its "
         "norms: far less noise for documents of more than a few words.",
+    )
+    invalid: Invalid = Field(
+        default="zero",
+        description="A row that is not valid (an entry that is no finite number; a document with "
+        "other counts than whole numbers from 0, or fewer than 3 words) becomes a zero row "
+        "('zero'), or its site does not take part ('error'), which all then see.",
     )
     budget_split: dict[str, Number] | None = Field(
         default=None,
@@ -360,6 +366,7 @@ class Study(BaseModel):
             "adjacency": self.adjacency,
             "budget_split": self.budget_split,
             "noise_draws": self._draws(),
+            "invalid": self.invalid,
         }
         place: dict[str, Any] = {
             "row_bound": self.row_bound,
@@ -408,8 +415,8 @@ class Study(BaseModel):
 
 # Protocols whose second moment does not count on other sites' noise.
 _ALONE = ("local", "full", "dpdispca")
-# Fields that came with tasks beside PCA: see Study.hash.
-_LATER_FIELDS = ("noise_variance", "mechanism", "below_noise", "clip_documents")
+# Fields that came later: see Study.hash.
+_LATER_FIELDS = ("noise_variance", "mechanism", "below_noise", "clip_documents", "invalid")
 
 
 def make_study(**fields: Any) -> Study:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from eigenveil.errors import DataError, ProtocolError
+from eigenveil.estimators.inputs import tell_owner
 from eigenveil.estimators.plans import check_choice
 from eigenveil.estimators.rounds import Round
 from eigenveil.estimators.stream_plan import StreamPlan, make_stream_plan
@@ -19,6 +20,7 @@ from eigenveil.estimators.stream_rounds import stream_asks
 from eigenveil.federation.tree import MergeTree, Place
 from eigenveil.federation.tree_contents import Sums, Totals
 from eigenveil.federation.tree_messages import Talk, Told
+from eigenveil.moments.engine import Findings
 from eigenveil.moments.release import (
     coordinates,
     noisy_integers,
@@ -169,14 +171,14 @@ class Leaf:
         self._sent: bytes | None = None
 
     def partial_fit(self, rows: ArrayLike) -> Leaf:
-        """Add rows, shape (n, D); each counts once.
+        """Add rows, shape (n, D); each counts once, and as a zero row if it is not finite.
 
         Raises
         ------
         ProtocolError
             ``already-sent``: what was sent cannot be changed.
         DataError
-            When they are no rows of finite numbers with D features; none is added.
+            When they are no rows of D numbers; none is added.
         """
         if self._sent is not None:
             raise ProtocolError(
@@ -184,9 +186,12 @@ class Leaf:
                 hint="Add them in another run.",
                 code="already-sent",
             )
-        block = Block(self._checked(rows))
+        block = Block(self._checked(rows), origin=self.place.name)
         for sums in self._sums:
             sums.update(block)
+        found = Findings(None)
+        found.add(0, block)
+        tell_owner(found.all)
         return self
 
     def send(self) -> bytes:
@@ -211,12 +216,5 @@ class Leaf:
                 f"{self.place.name}: rows of shape {array.shape} do not have {features} features.",
                 hint="Give an array of shape (n, features).",
                 code="other-features",
-            )
-        if not np.isfinite(array).all():
-            row, column = np.argwhere(~np.isfinite(array))[0]
-            raise DataError(
-                f"{self.place.name}: row {row}, column {column} is {array[row, column]}.",
-                hint="Remove or fill such entries before fitting.",
-                code="not-finite",
             )
         return array

@@ -31,6 +31,8 @@ class MatrixMarketFile(SparseArrayFile):
 
     def sparse_parts(self, step: int) -> Iterator[Any]:
         """Rows of the loaded matrix."""
+        if self._stored.shape[0] == 0:  # a dense one without rows ends scipy's reader, and Python
+            return
         loaded = scipy.io.mmread(self.path, spmatrix=False)
         matrix = scipy.sparse.csr_array(loaded).astype(self._entry_type)
         for start in range(0, matrix.shape[0], step):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ from eigenveil.io.chunks import rechunk
 from eigenveil.io.growing import GrowingText
 from eigenveil.io.select import select
 from eigenveil.io.stopping import Stop
-from eigenveil.io.tabular import Table
+from eigenveil.io.tabular import Table, numbers_of
 from eigenveil.io.text import BAD_CELL, BAD_LINE
 from eigenveil.moments.rows import Block
 
+_ASCII = bytes(byte if byte < 128 else ord("?") for byte in range(256))
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -43,6 +44,9 @@ class FollowedRows:
         Seconds between looks at a file that has nothing new.
     stop : Stop, optional
         Ends the rows in good order, between two lines.
+    strict : bool
+        Whether a cell that is no finite number, or a line with too many cells or too few, is an
+        error. Otherwise such a cell, and every cell of such a line, is NaN, in its place.
 
     Raises
     ------
@@ -59,7 +63,9 @@ class FollowedRows:
         follow: bool = False,
         poll: float = 0.5,
         stop: Stop | None = None,
+        strict: bool = True,
     ) -> None:
+        self._strict = strict
         self._text = GrowingText(
             None if path is None else Path(path),
             follow=follow,
@@ -84,8 +90,8 @@ class FollowedRows:
         Raises
         ------
         DataError
-            Naming line and column of what is not a number, or what became of the file. All rows
-            before that place were given.
+            Naming line and column of what is not a number where that is an error, or what became of
+            the file. All rows before that place were given.
         """
         trouble: list[DataError] = []
         first_row = 0
@@ -112,7 +118,9 @@ class FollowedRows:
                     line += piece.count(b"\n")
                     continue
                 end = first + len(next(self._text.lines(piece[first:]))[1])
-                parser = _Parser(self._text, piece[first:end], self._columns, self._exclude)
+                parser = _Parser(
+                    self._text, piece[first:end], self._columns, self._exclude, strict=self._strict
+                )
                 self.names = parser.names
                 line += piece[:end].count(b"\n")
                 rest = piece[end:]
@@ -171,8 +179,10 @@ class _Parser:
         names: bytes,
         columns: Sequence[str] | None,
         exclude: Sequence[str],
+        *,
+        strict: bool,
     ) -> None:
-        self._text = text
+        self._text, self._strict = text, strict
         self._delimiter = text.delimiter or ","
         self._table = _Names(text.path, names, self._delimiter)
         self.names = select([self._table], columns, exclude)
@@ -181,6 +191,9 @@ class _Parser:
     def rows(self, piece: bytes, line: int) -> Iterator[NDArray[np.float64]]:
         """The numbers of whole lines, the first of which is number ``line``."""
         if not piece.strip(b"\r\n"):
+            return
+        if not self._strict:
+            yield self._cell_by_cell(piece)
             return
         if self._kinds is None:
             self._kinds = self._kinds_of(piece)
@@ -211,7 +224,27 @@ class _Parser:
             code="not-finite",
         )
 
-    def _parsed(self, piece: bytes, kinds: dict[str, Any]) -> Any:
+    def _cell_by_cell(self, piece: bytes) -> NDArray[np.float64]:
+        """The same with NaN for what is no number, and for all cells of a line that is no row."""
+        malformed: list[int] = []
+
+        def skip(row: Any) -> str:
+            malformed.append(row.number - 1)
+            return "skip"
+
+        # pyarrow decodes the lines that it leaves out; what is no ASCII is no number anyway
+        piece = piece.translate(_ASCII)
+        table = self._parsed(piece, dict.fromkeys(self.names, pa.binary()), skip)
+        values = np.full((table.num_rows + len(malformed), len(self.names)), np.nan)
+        rows = np.ones(values.shape[0], dtype=bool)
+        rows[malformed] = False
+        for index, name in enumerate(self.names):
+            values[rows, index] = numbers_of(table.column(name).combine_chunks())
+        return values
+
+    def _parsed(
+        self, piece: bytes, kinds: dict[str, Any], skip: Callable[[Any], str] | None = None
+    ) -> Any:
         return _read_csv(
             piece,
             read_options=pa.csv.ReadOptions(
@@ -219,7 +252,9 @@ class _Parser:
                 use_threads=False,  # pyarrow then tells the row
                 block_size=len(piece) + 1,
             ),
-            parse_options=pa.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
+            parse_options=pa.csv.ParseOptions(
+                delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=skip
+            ),
             convert_options=pa.csv.ConvertOptions(
                 include_columns=list(self.names), column_types=kinds
             ),

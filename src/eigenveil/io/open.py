@@ -58,8 +58,9 @@ def open_rows(
     Raises
     ------
     DataError
-        Naming file and column. Most of what can be wrong is found here; a damaged or non-numeric
-        place further inside a file is found by ``blocks()``.
+        Naming file and column. Most of what can be wrong is found here; a file that is damaged
+        further inside is found by ``blocks()``. A file may have no rows; cells that are no numbers
+        and lines of another length make rows that are not valid, and no error.
     """
     if isinstance(paths, (str, Path)):
         paths = [paths]
@@ -75,14 +76,7 @@ def open_rows(
             hint="Choose them before saving, or use a format with names.",
             code="no-names",
         )
-    rows = FileRows(files, chosen)
-    if not rows.has_rows():
-        raise DataError(
-            f"No rows in {', '.join(str(file.path) for file in files)}.",
-            hint="Give files with at least one row.",
-            code="no-rows",
-        )
-    return rows
+    return FileRows(files, chosen)
 
 
 def _check_names(files: Sequence[Table | ArrayFile], names: Sequence[str]) -> None:
@@ -137,6 +131,7 @@ class FileRows:
                 for part in rechunk(self._parts(file, step), step):
                     yield Block(self._dense(part), origin=str(file.path), first_row=first_row)
                     first_row += part.shape[0]
+            yield from self._malformed(file)
 
     def sparse_blocks(self) -> Iterator[Block]:
         """The same with values in scipy's compressed rows; files of sparse rows stay sparse."""
@@ -146,16 +141,16 @@ class FileRows:
                 for part in self._sparse_parts(file):
                     yield Block(part, origin=str(file.path), first_row=first_row)
                     first_row += part.shape[0]
+            yield from self._malformed(file)
 
-    def has_rows(self) -> bool:
-        """Whether there is a row at all; reads no further than the first."""
-        return any(self._has_rows(file) for file in self._files)
-
-    def _has_rows(self, file: Table | ArrayFile) -> bool:
-        if isinstance(file, ArrayFile):
-            return file.rows > 0
-        with reading(file.path):
-            return next(self._parts(file, 1), None) is not None
+    def _malformed(self, file: Table | ArrayFile) -> Iterator[Block]:
+        """Rows that are no rows, after all others of their file: entries that are no numbers."""
+        lines = file.malformed if isinstance(file, Table) else []
+        step = block_rows(self.features)
+        for start in range(0, len(lines), step):
+            part = lines[start : start + step]
+            values = np.full((len(part), self.features), np.nan)
+            yield Block(self._dense(values), origin=str(file.path), first_row=part[0])
 
     def _dense(self, part: NDArray[Any]) -> FloatArray:
         if self.single:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.ipc
 import pyarrow.parquet
 from numpy.typing import NDArray
@@ -47,6 +48,8 @@ class Table(ABC):
             )
         self.columns: Sequence[str] = tuple(names)
         """The columns, less row labels that nobody asked to be written."""
+        self.malformed: list[int] = []
+        """Numbers of the rows that were no rows when all were read last: too many cells, or few."""
         self.types: dict[str, Any] = dict(fields)
 
     def single(self, columns: Sequence[str]) -> bool:
@@ -144,12 +147,31 @@ def _matrix(batch: Any, columns: Sequence[str], dtype: type[np.float32 | np.floa
     place = {name: index for index, name in enumerate(batch.schema.names)}
     matrix = np.empty((batch.num_rows, len(columns)), dtype)
     for j, name in enumerate(columns):
-        matrix[:, j] = _numbers(batch.column(place[name]))
+        matrix[:, j] = numbers_of(batch.column(place[name]))
     return matrix
 
 
-def _numbers(column: Any) -> NDArray[Any]:
-    """Values of an Arrow column, a null as NaN."""
+_NUMBER = r"^[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
+_TRUTHS = {1.0: ("true", "True", "TRUE"), 0.0: ("false", "False", "FALSE")}
+
+
+def _cells(column: Any) -> NDArray[np.float64]:
+    """Values of cells of text, each by itself; NaN for what is no number."""
+    values = np.full(len(column), np.nan)
+    numeric = pa.compute.fill_null(pa.compute.match_substring_regex(column, _NUMBER), False)
+    text = column.filter(numeric).cast(pa.string())
+    bare = pa.compute.ascii_ltrim(pa.compute.ascii_trim(text, " \t"), "+")
+    values[numeric.to_numpy(zero_copy_only=False)] = bare.cast(pa.float64()).to_numpy()
+    for value, words in _TRUTHS.items():
+        found = pa.compute.is_in(column, pa.array(words, pa.binary()))
+        values[found.to_numpy(zero_copy_only=False)] = value
+    return values
+
+
+def numbers_of(column: Any) -> NDArray[Any]:
+    """Values of an Arrow column, NaN for a null and for a cell of text that is no number."""
+    if pa.types.is_binary(column.type):
+        return _cells(column)
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
     elif pa.types.is_decimal(column.type):

@@ -8,17 +8,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
 from eigenveil.errors import DataError
 from eigenveil.io.files import ending
-from eigenveil.io.reading import reading
-from eigenveil.io.tabular import Table, is_numeric
+from eigenveil.io.tabular import Table, is_numeric, numbers_of
 
 # Bytes read at a time, more where lines are so long that one does not fit. pyarrow holds some 50
 # times as much, and is no faster with more.
 _READ_BYTES, _MOST_READ_BYTES = 1 << 20, 1 << 24
+# Columns read cell by cell; where there are more, all are, for each means to start again.
+_FEW = 2
 _LONG_LINE = re.compile("straddling object|CSV parse error: Empty CSV file or block")
 # What pyarrow says about a cell or a line, up to where it quotes it: the owner's data has no
 # business in a message. Its rows count from 1, with the line of names.
@@ -29,8 +31,10 @@ BAD_LINE = re.compile(r"CSV parse error: (?:Row #(\d+): )?Expected (\d+) columns
 class TextTable(Table):
     """Lines of values under a line of names.
 
-    Columns are read as doubles whatever their first lines look like; a column of the words true and
-    false is read as such. Empty cells and the usual words for a missing value are NaN.
+    A cell is a number, or one of the words true and false (1 and 0), whatever its column's first
+    lines look like; any other is NaN, as are empty ones. A line with too many cells or too few is a
+    row of NaN; such rows come last. A column with no number in the first lines, as many as are read
+    at once, is one of text: that it is none is taken for public.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,56 +42,105 @@ class TextTable(Table):
         self._delimiter = "\t" if kind.startswith(".tsv") else ","
         self._compression = "gzip" if kind.endswith(".gz") else None
         self._read_bytes = _READ_BYTES
+        self._cell_by_cell: set[str] = set()
+        self._any_bytes = False
         super().__init__(path)
 
     def require_numeric(self, name: str) -> None:
-        """Raise a DataError that names the column, and the row, unless it is numeric."""
+        """Raise a DataError that names the column unless it has numbers."""
         if not is_numeric(self.types[name]):
-            with reading(self.path):
-                for _ in self._batches([name]):  # meets what made it text
-                    pass
-            super().require_numeric(name)
+            raise self.not_numeric(name, "has no number in its first lines")
 
     def _fields(self) -> list[tuple[str, Any]]:
         try:
             with self._batch_reader(pa.csv.ConvertOptions()) as reader:
-                seen = [(field.name, field.type) for field in reader.schema]
-        except _LongLineError:
+                seen = [(self._known(field.name), field.type) for field in reader.schema]
+            numeric = {name for name, kind in seen if is_numeric(kind) or pa.types.is_null(kind)}
+            numeric |= self._with_some_number([name for name, _ in seen if name not in numeric])
+        except _AgainError:
             return self._fields()
         self._names = [name for name, _ in seen]
         self._words = {name for name, kind in seen if pa.types.is_boolean(kind)}
-        return [
-            (name, pa.float64() if is_numeric(kind) or pa.types.is_null(kind) else kind)
-            for name, kind in seen
-        ]
+        return [(name, pa.float64() if name in numeric else kind) for name, kind in seen]
+
+    def _with_some_number(self, names: Sequence[str]) -> set[str]:
+        """Which of these columns have a number in the first lines, among other things."""
+        if not names:
+            return set()
+        convert = pa.csv.ConvertOptions(
+            include_columns=self._stored(names),
+            column_types=dict.fromkeys(self._stored(names), pa.binary()),
+        )
+        with self._batch_reader(convert) as reader:
+            first = next(iter(reader), None)
+        if first is None:
+            return set()
+        columns = zip(names, first.columns, strict=True)
+        return {name for name, cells in columns if np.isfinite(numbers_of(cells)).any()}
 
     def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
-        # the first lines may look like whole numbers where later ones have decimals
-        kinds = {name: pa.bool_() if name in self._words else pa.float64() for name in columns}
-        convert = pa.csv.ConvertOptions(include_columns=list(columns), column_types=kinds)
         given = 0  # rows, should it be necessary to start again
         while True:
             seen = 0
+            self.malformed = []
             try:
-                with self._batch_reader(convert) as reader:
+                with self._batch_reader(self._convert(columns), self.malformed) as reader:
                     for batch in reader:
+                        batch = batch.rename_columns(list(columns))
                         new = batch.slice(min(max(given - seen, 0), batch.num_rows))
                         seen += batch.num_rows
                         given = max(given, seen)
                         yield new
                 return
-            except _LongLineError:
+            except _AgainError:
                 continue
 
+    def _convert(self, columns: Sequence[str]) -> Any:
+        """How cells become values: fast where all of a column's are of one kind, as most are."""
+        if len(self._cell_by_cell) > _FEW:
+            self._cell_by_cell |= set(columns)
+        # the first lines may look like whole numbers where later ones have decimals
+        kinds = {name: pa.bool_() if name in self._words else pa.float64() for name in columns}
+        kinds |= {name: pa.binary() for name in columns if name in self._cell_by_cell}
+        stored = self._stored(columns)
+        types = dict(zip(stored, kinds.values(), strict=True))
+        return pa.csv.ConvertOptions(include_columns=stored, column_types=types)
+
+    def _stored(self, names: Sequence[str]) -> list[str]:
+        """Names as the reader has them."""
+        if not self._any_bytes:
+            return list(names)
+        return [name.encode().decode("latin-1") for name in names]
+
+    def _known(self, stored: str) -> str:
+        return stored.encode("latin-1").decode() if self._any_bytes else stored
+
+    def _stream(self) -> Any:
+        """The text; a line of names alone, without an end, gets one."""
+        text = pa.input_stream(str(self.path), compression=self._compression)
+        start = text.read(_MOST_READ_BYTES) if self._read_bytes == _MOST_READ_BYTES else b""
+        if start and b"\n" not in start and b"\r" not in start and not text.read(1):
+            return pa.BufferReader(start + b"\n")
+        return pa.input_stream(str(self.path), compression=self._compression) if start else text
+
     @contextmanager
-    def _batch_reader(self, convert: Any) -> Iterator[Any]:
+    def _batch_reader(self, convert: Any, malformed: list[int] | None = None) -> Iterator[Any]:
+        def skip(row: Any) -> str:
+            if malformed is not None:
+                malformed.append(int(row.number or 2) - 2)
+            return "skip"
+
         try:
             with pa.csv.open_csv(
-                pa.input_stream(str(self.path), compression=self._compression),
+                self._stream(),
                 # reading in steps has one thread anyway, and without more pyarrow tells the row
-                read_options=pa.csv.ReadOptions(block_size=self._read_bytes, use_threads=False),
+                read_options=pa.csv.ReadOptions(
+                    block_size=self._read_bytes,
+                    use_threads=False,
+                    encoding="latin-1" if self._any_bytes else "utf8",
+                ),
                 parse_options=pa.csv.ParseOptions(
-                    delimiter=self._delimiter, newlines_in_values=True
+                    delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=skip
                 ),
                 convert_options=convert,
             ) as reader:
@@ -95,32 +148,27 @@ class TextTable(Table):
         except pa.ArrowInvalid as error:
             if _LONG_LINE.match(str(error)) and self._read_bytes < _MOST_READ_BYTES:
                 self._read_bytes *= 4
-                raise _LongLineError from None
+                raise _AgainError from None
+            if cell := BAD_CELL.match(str(error)):
+                self._cell_by_cell.add(self._names[int(cell[1])])
+                raise _AgainError from None
+            if BAD_LINE.match(str(error)) and not self._any_bytes:
+                # pyarrow has to decode such a line to leave it out, and this one is no UTF-8
+                self._any_bytes = True
+                raise _AgainError from None
             raise self._located(str(error)) or error from None
 
     def _located(self, complaint: str) -> DataError | None:
-        """Make the error that names the place, if pyarrow tells it."""
-        if cell := BAD_CELL.match(complaint):
-            column, row, kind = cell.groups()
-            wanted = "true or false" if kind == "bool" else "a number"
-            return self.not_numeric(self._names[int(column)], f"is not {wanted}{_place(row)}")
-        if line := BAD_LINE.match(complaint):
-            row, expected, found = line.groups()
-            what = f"{_place(row)}: {found} columns instead of {expected}"
-        elif complaint.startswith("straddling object"):
-            what = f": a line is longer than {_MOST_READ_BYTES >> 20} MiB, or a quote never ends"
-        else:
+        """Make the error that says what is wrong, if pyarrow tells it."""
+        if not complaint.startswith("straddling object"):
             return None
         return DataError(
-            f"{self.path} cannot be read{what}.",
+            f"{self.path} cannot be read: a line is longer than {_MOST_READ_BYTES >> 20} MiB, or a "
+            "quote never ends.",
             hint="Mend or remove that line.",
             code="unreadable",
         )
 
 
-class _LongLineError(Exception):
-    """A line did not fit; more is read at a time from now on."""
-
-
-def _place(row: str | None) -> str:
-    return "" if row is None else f" at row {int(row) - 2}"
+class _AgainError(Exception):
+    """The text is to be read again: more at a time, or a column cell by cell."""

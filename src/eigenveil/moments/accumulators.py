@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.moments.exact import ExactSum, gram_parts, product_parts
+from eigenveil.moments.exact import ExactSum, Integers, appended, gram_parts, product_parts
 from eigenveil.moments.norms import squared_norms, upper_norms
 from eigenveil.moments.release import Release, release_sum
 from eigenveil.moments.rows import DTYPE, Block, FloatArray, Precision, RowRule, integer_rows
@@ -74,8 +74,11 @@ class Accumulator(ABC):
         """Add the rows that ``other`` has seen; it is left unchanged."""
 
     @abstractmethod
-    def integers(self) -> NDArray[np.int64]:
-        """The sum, in units of ``2**grid``, as a new array."""
+    def integers(self) -> Integers:
+        """The sum, in units of ``2**grid``, as a new array.
+
+        Of 64-bit integers, or of Python's where those might not hold it.
+        """
 
     def release(self, record: ReleaseRecord, source: RandomSource) -> Release:
         """The sum with the recorded noise. Each call draws anew: a release happens once."""
@@ -197,7 +200,7 @@ class NormHistogram(Accumulator):
         check_same_kind(self, other)
         self._counts += other._counts
 
-    def integers(self) -> NDArray[np.int64]:
+    def integers(self) -> Integers:
         """The counts."""
         return self._counts.copy()
 
@@ -256,12 +259,12 @@ class RowSum(Accumulator):
         self._sum.merge(other._sum)
         self._rows += other._rows
 
-    def integers(self) -> NDArray[np.int64]:
+    def integers(self) -> Integers:
         """The sum, then the weighted count."""
         total = self._sum.integers()
         if self.count_weight == 0:
             return total
-        return np.append(total, self._rows * self._count_unit)
+        return appended(total, self._rows * self._count_unit)
 
 
 # Prepared rows that wait for a product: adding a product to the sum costs as much as 50 rows of it.
@@ -326,7 +329,7 @@ class SecondMoment(Accumulator):
         if other._sum is not None:
             self._total().merge(other._sum)
 
-    def integers(self) -> NDArray[np.int64]:
+    def integers(self) -> Integers:
         """The matrix, shape (D, D)."""
         self.settle()
         return self._total().integers()
@@ -404,7 +407,7 @@ class Sketch(Accumulator):
         check_same_kind(self, other)
         self._sum.merge(other._sum)
 
-    def integers(self) -> NDArray[np.int64]:
+    def integers(self) -> Integers:
         """The sketch, shape (D, R)."""
         return self._sum.integers()
 
@@ -483,12 +486,12 @@ class ComponentEnergy(Accumulator):
         self._sum.merge(other._sum)
         self._rows += other._rows
 
-    def integers(self) -> NDArray[np.int64]:
+    def integers(self) -> Integers:
         """Energies along the components, the rest, then the weighted count."""
         total = self._sum.integers()
         if self.count_weight == 0:
             return total
-        return np.append(total, self._rows * round(math.ldexp(self.count_weight, -self.grid)))
+        return appended(total, self._rows * round(math.ldexp(self.count_weight, -self.grid)))
 
 
 def basis_bits(precision: Precision) -> int:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from eigenveil.moments.accumulators import BINS, Accumulator, Layout, check_same_kind, norm_bins
 from eigenveil.moments.documents import MOST_DOCUMENTS, DocumentBlock
-from eigenveil.moments.exact import ExactSum
+from eigenveil.moments.exact import ExactSum, Integers
 from eigenveil.moments.rows import Block
 from eigenveil.privacy.releases import Statistic
 
@@ -58,7 +58,7 @@ class DocumentSum(Accumulator):
     def update(self, block: Block) -> None:
         """Add a block of documents; a block of rows is read as counts."""
         if not isinstance(block, DocumentBlock):
-            block = DocumentBlock(block.values, origin=block.origin, first_row=block.first_row)
+            block = DocumentBlock(block.values)
         self._waiting.append(block)
         self._waiting_documents += block.lengths.size
         self._waiting_entries += block.entries
@@ -73,6 +73,10 @@ class DocumentSum(Accumulator):
             return
         counts = scipy.sparse.vstack([each.values for each in blocks], format="csr")
         lengths = np.concatenate([each.lengths for each in blocks])
+        if not lengths.all():  # documents that are not valid
+            some = lengths > 0
+            self._add_empty(int(lengths.size - np.count_nonzero(some)))
+            counts, lengths = counts[some], lengths[some]
         for start in range(0, lengths.size, MOST_DOCUMENTS):
             part = slice(start, start + MOST_DOCUMENTS)
             self._add(Documents(counts[part], lengths[part]))
@@ -85,7 +89,11 @@ class DocumentSum(Accumulator):
 
     @abstractmethod
     def _add(self, documents: Documents) -> None:
-        """Add at most ``MOST_DOCUMENTS``, at least one."""
+        """Add at most ``MOST_DOCUMENTS``, at least one, all with words."""
+
+    def _add_empty(self, documents: int) -> None:
+        """Add documents without words, which a sum does not see unless it counts."""
+        del documents
 
     @abstractmethod
     def _merge(self, other: Self) -> None:
@@ -202,7 +210,7 @@ class DocumentPairs(ClippedSum):
             self.features, clip=self.clip, nuclear=self.nuclear, extra_bits=self.extra_bits
         )
 
-    def integers(self) -> NDArray[np.int64]:
+    def integers(self) -> Integers:
         """The matrix, shape (D, D)."""
         self.settle()
         return self._total().integers()
@@ -341,7 +349,7 @@ class DocumentSketch(ClippedSum):
         empty.__dict__["signs"] = self.signs
         return empty
 
-    def integers(self) -> NDArray[np.int64]:
+    def integers(self) -> Integers:
         """The sketch, shape (D, R)."""
         self.settle()
         return self._total().integers()
@@ -502,7 +510,7 @@ class DocumentNorms(DocumentSum):
         """An empty histogram of the same kind."""
         return type(self)(self.of, with_count=self.with_count)
 
-    def integers(self) -> NDArray[np.int64]:
+    def integers(self) -> Integers:
         """The counts."""
         self.settle()
         return self._counts.copy()
@@ -511,6 +519,11 @@ class DocumentNorms(DocumentSum):
         self._counts[:BINS] += norm_bins(self.of.norms(documents))
         if self.with_count:
             self._counts[BINS] += documents.lengths.size
+
+    def _add_empty(self, documents: int) -> None:
+        self._counts[0] += documents
+        if self.with_count:
+            self._counts[BINS] += documents
 
     def _merge(self, other: Self) -> None:
         self._counts += other._counts

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.errors import DataError
 from eigenveil.moments.accumulators import Layout
 from eigenveil.moments.document_sums import ROUNDED_UP, ClippedSum, Documents
+from eigenveil.moments.exact import Integers, IntegerSum, sum_of
 from eigenveil.moments.rows import integer_rows
 from eigenveil.moments.tensors import ROWS_A_PRODUCT, cube_sums
 from eigenveil.noise.cube import tensor_from_entries, tensor_indices, tensor_size
@@ -30,7 +30,7 @@ _TRIPLE_BITS = 36
 _LEAST_CUBE = 1.0 / 16.0
 # Entries of a table of words at once.
 _TABLE_ENTRIES = 1 << 22
-# Sums of contributions of 36 bits and a little more stay within 64.
+# Sums of so many contributions, of 36 bits and a little more, stay within 64.
 _MOST_TRIPLES = 1 << 26
 
 
@@ -100,7 +100,8 @@ class DocumentTriples(ClippedSum):
     """Triples of words seen through a basis U: the mean of ``u_i(x)u_j(x)u_k``, K x K x K.
 
     Three sums of exact integers (:func:`triples_error` has the formula and how far they are from
-    it), added up modulo ``2**64``, in which only the total has to fit.
+    it), added up modulo ``2**64``, in which only the total of at most ``2**26`` documents has to
+    fit: that of more is the sum of such totals.
 
     Parameters
     ----------
@@ -131,6 +132,7 @@ class DocumentTriples(ClippedSum):
         self._words = words.astype(np.float64, copy=False)
         squares = np.vecdot(self._words, self._words)
         self._squares = np.ceil(np.ldexp(squares, _TABLE_BITS - 2 * _WORD_BITS))
+        self._whole = IntegerSum((tensor_size(rows),), largest_term=2.0 ** (_TRIPLE_BITS + 1))
         self._cubes = np.zeros((rows, rows, rows), dtype=np.int64)
         self._products = np.zeros((rows * (rows + 1) // 2, rows), dtype=np.int64)
         self._weights = np.zeros(self.features, dtype=np.int64)
@@ -169,15 +171,20 @@ class DocumentTriples(ClippedSum):
         """An empty sum with the same basis."""
         return type(self)(self.basis, clip=self.clip)
 
-    def integers(self) -> NDArray[np.int64]:
+    def integers(self) -> Integers:
         """The tensor, shape (K, K, K)."""
         self.settle()
+        entries = sum_of(self._whole.integers(), self._open_entries())
+        return tensor_from_entries(self.shape[0], entries)
+
+    def _open_entries(self) -> NDArray[np.int64]:
+        """The sum over documents that are not in a total yet, entries ``i >= j >= k``."""
         i, j, k = tensor_indices(self.shape[0])
         entries: NDArray[np.int64] = _weighted_cubes(self._words, self._weights)
         entries += self._cubes[i, j, k]
         for first, second, third in ((i, j, k), (i, k, j), (j, k, i)):  # first >= second
             entries -= self._products[first * (first + 1) // 2 + second, third]
-        return tensor_from_entries(self.shape[0], entries)
+        return entries
 
     def norms(self, documents: Documents) -> NDArray[np.float64]:
         """A bound of the contributions' lengths: n of :func:`triples_error`, rounded up."""
@@ -218,19 +225,20 @@ class DocumentTriples(ClippedSum):
         self._weights += (np.rint(factors.weight) @ counts).astype(np.int64)
 
     def _merge(self, other: Self) -> None:
+        self._whole.merge(other._whole)
         self._count(other._documents)
         self._cubes += other._cubes
         self._products += other._products
         self._weights += other._weights
 
     def _count(self, documents: int) -> None:
+        """Make room for the parts of so many documents more."""
+        if self._documents + documents > _MOST_TRIPLES:
+            self._whole.add(self._open_entries(), self._documents)
+            for part in (self._cubes, self._products, self._weights):
+                part.fill(0)
+            self._documents = 0
         self._documents += documents
-        if self._documents > _MOST_TRIPLES:
-            raise DataError(
-                f"More than {_MOST_TRIPLES:.3g} documents in one sum.",
-                hint="Split the data into several studies, or fit a sample.",
-                code="too-many-rows",
-            )
 
     def _tables(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         """Products of two entries of every word, ``i >= j``, rounded: some pairs at a time."""

@@ -1,12 +1,13 @@
 """Documents as counts of words: blocks of them, and where they come from.
 
-A document of L words, c_i times word i, is a row of counts. What is added up of them is in
-``document_sums.py`` and ``document_triples.py``.
+A document of L words, c_i times word i, is a row of counts. It is valid if the counts are whole
+numbers from 0 and L is from 3 to 2**24. An invalid one becomes a document without words: it is
+counted, and adds nothing to any other sum. What is added up of documents is in ``document_sums.py``
+and ``document_triples.py``.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,7 +16,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.moments.rows import Block, FloatArray, Precision
+from eigenveil.moments.rows import Block, FloatArray, InvalidPlace, Precision
 from eigenveil.moments.source import RowSource, block_rows
 from eigenveil.moments.sparse import SparseRows
 
@@ -37,31 +38,23 @@ class DocumentBlock(Block):
         The file, for messages to the owner of the documents.
     first_row : int
         Number of the first document within ``origin``, from 0.
-    names : sequence of str, optional
-        The words.
 
     Attributes
     ----------
     lengths : array of shape (n,)
-        Words of each document.
+        Words of each document; 0 of an invalid one, whose counts are all 0.
     entries : int
         Counts that are not 0.
+    invalid, first_invalid
+        As of :class:`Block`; known from the beginning.
 
     Raises
     ------
     DataError
-        Naming document, word and count where one is not a whole number from 0, and a document with
-        fewer than 3 words or more than 2**24.
+        When the matrix itself is damaged: an index is out of its range.
     """
 
-    def __init__(
-        self,
-        counts: Any,
-        *,
-        origin: str = "",
-        first_row: int = 0,
-        names: Sequence[str] | None = None,
-    ) -> None:
+    def __init__(self, counts: Any, *, origin: str = "", first_row: int = 0) -> None:
         values = scipy.sparse.csr_array(counts, dtype=np.float64, copy=True)
         super().__init__(values, origin=origin, first_row=first_row)
         where = f"{origin}: " if origin else ""
@@ -73,38 +66,27 @@ class DocumentBlock(Block):
                 hint="Make the matrix anew.",
                 code="damaged-matrix",
             ) from None
-        values.sum_duplicates()
-        values.eliminate_zeros()
-        data = values.data
-        wrong = np.flatnonzero(~(np.isfinite(data) & (data >= 0) & (data == np.rint(data))))
-        if wrong.size:
-            row = int(np.searchsorted(values.indptr, wrong[0], side="right")) - 1
-            column, count = int(values.indices[wrong[0]]), float(data[wrong[0]])
-            word = str(column) if names is None else names[column]
-            finite = math.isfinite(count)
-            raise DataError(
-                f"{where}document {first_row + row}, word {word!r} is counted {count} times.",
-                hint="Counts are whole numbers from 0."
-                if finite
-                else "Input contains NaN or infinity; remove or fill such entries first.",
-                code="not-a-count" if finite else "not-finite",
-            )
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):  # such documents are not valid
+            values.sum_duplicates()
+            values.eliminate_zeros()
+            data = values.data
+            counted = (data >= 0) & (data <= MOST_WORDS) & (data == np.rint(data))  # not NaN either
             lengths = values.sum(axis=1)
-        wrong = np.flatnonzero((lengths < FEWEST_WORDS) | (lengths > MOST_WORDS))
-        if wrong.size:
-            row, length = int(wrong[0]), float(lengths[wrong[0]])
-            short = length < FEWEST_WORDS
-            raise DataError(
-                f"{where}document {first_row + row} has {length:.15g} "
-                f"{'word' if length == 1 else 'words'}.",
-                hint=f"Drop documents of fewer than {FEWEST_WORDS} words first."
-                if short
-                else f"Drop or shorten documents of more than {MOST_WORDS} words first.",
-                code="short-document" if short else "long-document",
-            )
+        wrong = ~((lengths >= FEWEST_WORDS) & (lengths <= MOST_WORDS))
+        if not counted.all():
+            row_of_entry = np.repeat(np.arange(lengths.size), np.diff(values.indptr))
+            wrong[row_of_entry[~counted]] = True
+        if wrong.any():
+            self.invalid = int(np.count_nonzero(wrong))
+            self.first_invalid = _trouble(values, int(np.argmax(wrong)), counted, lengths)
+            values.data[np.repeat(wrong, np.diff(values.indptr))] = 0.0
+            values.eliminate_zeros()
+            lengths = np.where(wrong, 0.0, lengths)
         self.lengths: NDArray[np.int64] = lengths.astype(np.int64)
         self.entries = int(values.nnz)
+
+    def check(self) -> None:
+        """Nothing more is to be found."""
 
     def residuals(
         self, centre: NDArray[np.float64] | None, precision: Precision
@@ -112,6 +94,20 @@ class DocumentBlock(Block):
         """Documents have none."""
         del centre, precision
         raise AssertionError("word counts taken for rows of numbers: a defect")
+
+
+def _trouble(
+    values: Any, row: int, counted: NDArray[np.bool_], lengths: NDArray[np.float64]
+) -> InvalidPlace:
+    """What is wrong with an invalid document."""
+    own = slice(values.indptr[row], values.indptr[row + 1])
+    if not counted[own].all():
+        place = int(np.argmin(counted[own])) + own.start
+        what = f"is counted {values.data[place]:.15g} times"
+        return InvalidPlace(row, int(values.indices[place]), what)
+    words = f"{lengths[row]:.15g} {'word' if lengths[row] == 1 else 'words'}"
+    fitting = f"valid are {FEWEST_WORDS} to {MOST_WORDS}"
+    return InvalidPlace(row, None, f"is a document of {words}; {fitting}")
 
 
 class DocumentRows:
@@ -129,7 +125,7 @@ class DocumentRows:
     Raises
     ------
     DataError
-        When it is not a matrix of numbers. What is wrong with a document is found by ``blocks()``.
+        When it is not a matrix of numbers.
     """
 
     def __init__(
@@ -160,13 +156,10 @@ class DocumentRows:
         self._matrix, self._step = matrix, documents_a_block or step
 
     def blocks(self) -> Iterator[Block]:
-        """Copies of consecutive documents, checked."""
+        """Copies of consecutive documents."""
         for start in range(0, self._matrix.shape[0], self._step):
             yield DocumentBlock(
-                self._matrix[start : start + self._step],
-                origin=self._origin,
-                first_row=start,
-                names=self.names,
+                self._matrix[start : start + self._step], origin=self._origin, first_row=start
             )
 
 
@@ -187,12 +180,10 @@ class TableDocuments:
         self.names, self.features, self.single = rows.names, rows.features, rows.single
 
     def blocks(self) -> Iterator[Block]:
-        """The documents of each block of rows, checked."""
+        """The documents of each block of rows."""
         rows = self._rows
         for block in rows.sparse_blocks() if isinstance(rows, SparseSource) else rows.blocks():
-            yield DocumentBlock(
-                block.values, origin=block.origin, first_row=block.first_row, names=self.names
-            )
+            yield DocumentBlock(block.values, origin=block.origin, first_row=block.first_row)
 
 
 def as_documents(rows: RowSource) -> RowSource:

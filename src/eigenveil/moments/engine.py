@@ -6,11 +6,12 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from eigenveil.errors import DataError
 from eigenveil.linalg.threads import single_threaded_blas
 from eigenveil.moments.accumulators import Accumulator
-from eigenveil.moments.rows import Block, NonFiniteEntry
+from eigenveil.moments.rows import Block
 from eigenveil.moments.source import RowSource
 
 # Above this many sums a worker's own copy costs more than its share of the preparation saves; the
@@ -23,16 +24,11 @@ Progress = Callable[[int], None]
 
 def accumulate(
     rows: RowSource, accumulators: Sequence[Accumulator], *, progress: Progress | None = None
-) -> int:
-    """Add all rows to all accumulators; returns the number of rows read (private to the owner).
+) -> Pass:
+    """Add all rows to all accumulators; an invalid row is added as a zero row.
 
     Each worker has accumulators of its own, merged at the end: sums are exact, so the result does
     not depend on which worker took which block.
-
-    Raises
-    ------
-    DataError
-        Naming file, row and column of an entry that is not finite.
     """
     values = sum(a.size for a in accumulators)
     workers = min(_MOST_WORKERS, _processors())
@@ -42,34 +38,34 @@ def accumulate(
     sets += [[a.fresh() for a in accumulators] for _ in range(workers - 1)]
     blocks = iter(rows.blocks())
     lock = threading.Lock()
-    read = 0
-    failed = False  # one worker's error ends the others' work
+    read = taken = 0
+    found = Findings(rows.names)
 
-    def next_block() -> Block | None:
-        nonlocal read
+    def next_block() -> tuple[int, Block] | None:
+        nonlocal read, taken
         with lock:
-            block = None if failed else next(blocks, None)
-            if block is not None:
-                read += block.values.shape[0]
-                if progress is not None:
-                    progress(block.values.shape[0])
-            return block
+            block = next(blocks, None)
+            if block is None:
+                return None
+            read += block.values.shape[0]
+            taken += 1
+            if progress is not None:
+                progress(block.values.shape[0])
+            return taken, block
 
     def work(mine: Sequence[Accumulator]) -> None:
-        nonlocal failed
-        while (block := next_block()) is not None:
-            try:
-                for accumulator in mine:
-                    accumulator.update(block)
-            except NonFiniteEntry as error:
-                failed = True
-                raise _located(error, block, rows) from None
+        while (piece := next_block()) is not None:
+            number, block = piece
+            for accumulator in mine:
+                accumulator.update(block)
+            with lock:
+                found.add(number, block)
         for accumulator in mine:
             accumulator.settle()
 
     if workers == 1:
         work(accumulators)
-        return read
+        return Pass(read, found.all)
     with single_threaded_blas(), ThreadPoolExecutor(workers - 1) as pool:
         others = [pool.submit(work, mine) for mine in sets[1:]]
         work(accumulators)
@@ -78,7 +74,7 @@ def accumulate(
     for copies in sets[1:]:
         for mine, theirs in zip(accumulators, copies, strict=True):
             mine.merge(theirs)
-    return read
+    return Pass(read, found.all)
 
 
 def _processors() -> int:
@@ -88,11 +84,89 @@ def _processors() -> int:
     return os.cpu_count() or 1
 
 
-def _located(error: NonFiniteEntry, block: Block, rows: RowSource) -> DataError:
-    column = rows.names[error.column] if rows.names is not None else str(error.column)
+@dataclass(frozen=True)
+class InvalidRows:
+    """Rows that are not valid, and became zero rows. For their owner only.
+
+    Attributes
+    ----------
+    count : int
+    first : str
+        File, row and column of the first of them, and what is there.
+    """
+
+    count: int
+    first: str
+
+    def __str__(self) -> str:
+        if self.count == 1:
+            return f"1 row is not valid and became a zero row: {self.first}"
+        return f"{self.count:,} rows are not valid and became zero rows; the first: {self.first}"
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one pass over the rows found. For their owner only.
+
+    Attributes
+    ----------
+    rows : int
+    invalid : InvalidRows or None
+        ``None`` where all rows are valid.
+    """
+
+    rows: int
+    invalid: InvalidRows | None
+
+
+def check_rows(rows: RowSource) -> None:
+    """Read all rows, and raise where one is not valid. Nothing is computed from them.
+
+    Raises
+    ------
+    DataError
+        Naming file, row and column of the first that is not.
+    """
+    for block in rows.blocks():
+        block.check()
+        if block.first_invalid is not None:
+            raise DataError(
+                f"{_place(block, rows.names)}.",
+                hint="Mend or remove such rows, or choose invalid='zero', which takes them for "
+                "zero rows.",
+                code="invalid-row",
+            )
+
+
+class Findings:
+    """Invalid rows of the blocks of one pass, whatever the order in which they are finished."""
+
+    def __init__(self, names: Sequence[str] | None) -> None:
+        self._names = names
+        self._count = 0
+        self._first: tuple[int, str] | None = None
+
+    def add(self, number: int, block: Block) -> None:
+        """Note the invalid rows of the block with this number."""
+        if block.first_invalid is None:
+            return
+        self._count += block.invalid
+        if self._first is None or number < self._first[0]:
+            self._first = (number, _place(block, self._names))
+
+    @property
+    def all(self) -> InvalidRows | None:
+        """Those of all blocks together."""
+        return None if self._first is None else InvalidRows(self._count, self._first[1])
+
+
+def _place(block: Block, names: Sequence[str] | None) -> str:
+    """Where the first invalid row of a block is, and what is wrong with it."""
+    place = block.first_invalid
+    assert place is not None
     where = f"{block.origin}: " if block.origin else ""
-    return DataError(
-        f"{where}row {block.first_row + error.row}, column {column!r} is {error.value}.",
-        hint="Input contains NaN or infinity; remove or fill such entries first.",
-        code="not-finite",
-    )
+    column = ""
+    if place.column is not None:
+        name = str(place.column) if names is None else names[place.column]
+        column = f", column {name!r}"
+    return f"{where}row {block.first_row + place.row}{column} {place.what}"

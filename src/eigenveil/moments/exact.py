@@ -1,17 +1,25 @@
-"""Products and sums of integer-valued floats, without any rounding."""
+"""Products and sums of integers of any size, without any rounding.
+
+Sums are 64-bit integers as long as these surely hold them. Beyond (2**26 rows of a second moment)
+they go on in two parts, and come out as arrays of Python's integers: the same numbers, and whatever
+is made of them is the same function of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.errors import DataError
 from eigenveil.moments.rows import FloatArray
 
 _DOUBLE_EXACT = 2.0**53
-_INT64_EXACT = 2.0**62
+# Integers of this size and less add up within 64 bits, two of them too.
+INT64_EXACT = 2.0**62
+# 64-bit integers, or Python's where those do not hold them.
+Integers = NDArray[Any]
 _ROWS_FOR_MARGIN = 1 << 16
 
 
@@ -53,7 +61,7 @@ def _largest_column_energy(rows: FloatArray) -> float:
 
 
 class ExactSum:
-    """An array of integer sums: floats while they are exact, 64-bit integers beyond.
+    """An array of integer sums: floats while they are exact, integers beyond.
 
     Parameters
     ----------
@@ -67,12 +75,10 @@ class ExactSum:
         self.largest_term = largest_term
         self._pending = np.zeros(shape)
         self._pending_rows = 0
-        self._settled: NDArray[np.int64] | None = None
-        self._rows = 0
+        self._settled: IntegerSum | None = None
 
     def add(self, part: FloatArray, rows: int) -> None:
         """Add exact integers that ``rows`` rows contributed."""
-        self._count(rows)
         if (self._pending_rows + rows) * self.largest_term > _DOUBLE_EXACT:
             self._settle()
         self._pending += part
@@ -80,7 +86,6 @@ class ExactSum:
 
     def merge(self, other: ExactSum) -> None:
         """Add another sum of the same kind; it is left unchanged."""
-        self._count(other._rows)
         rows = self._pending_rows + other._pending_rows
         if rows * self.largest_term > _DOUBLE_EXACT:
             self._settle()
@@ -90,28 +95,105 @@ class ExactSum:
         if other._settled is not None:
             self._settle()
             assert self._settled is not None
-            self._settled += other._settled
+            self._settled.merge(other._settled)
 
-    def integers(self) -> NDArray[np.int64]:
+    def integers(self) -> Integers:
         """The sum, as a new array."""
         pending = self._pending.astype(np.int64)
-        if self._settled is not None:
-            pending += self._settled
-        return pending
-
-    def _count(self, rows: int) -> None:
-        self._rows += rows
-        if self._rows * self.largest_term > _INT64_EXACT:
-            raise DataError(
-                f"More than {int(_INT64_EXACT / self.largest_term):.3g} rows in one sum.",
-                hint="Split the data into several studies, or fit a sample.",
-                code="too-many-rows",
-            )
+        if self._settled is None:
+            return pending
+        return sum_of(self._settled.integers(), pending)
 
     def _settle(self) -> None:
         if self._settled is None:
-            self._settled = np.zeros(self.shape, dtype=np.int64)
+            self._settled = IntegerSum(self.shape, largest_term=self.largest_term)
         if self._pending_rows:
-            self._settled += self._pending.astype(np.int64)
+            self._settled.add(self._pending.astype(np.int64), self._pending_rows)
             self._pending.fill(0.0)
             self._pending_rows = 0
+
+
+_LOW_BITS = 32
+_LOW = (1 << _LOW_BITS) - 1
+
+
+class IntegerSum:
+    """An array of sums of 64-bit integers, of any size.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    largest_term : float
+        No entry moves by more than this for one row.
+    """
+
+    def __init__(self, shape: tuple[int, ...], *, largest_term: float) -> None:
+        self._largest_term = largest_term
+        self._low = np.zeros(shape, dtype=np.int64)
+        self._most = 0.0  # that an entry of the low part can be
+        # in units of 2**32; made when the low part could leave 64 bits
+        self._high: NDArray[np.int64] | None = None
+
+    def add(self, part: NDArray[np.int64], rows: int) -> None:
+        """Add what ``rows`` rows contributed, at most ``2**62`` an entry."""
+        self._make_room(rows * self._largest_term)
+        self._low += part
+
+    def merge(self, other: IntegerSum) -> None:
+        """Add another sum of the same kind; it is left unchanged."""
+        self._make_room(other._most)
+        self._low += other._low
+        if other._high is not None:
+            self._high = other._high.copy() if self._high is None else self._high + other._high
+
+    def integers(self) -> Integers:
+        """The sums, as a new array: of Python's integers where 64 bits might not hold them."""
+        if self._high is None:
+            return self._low.copy()
+        return np.asarray((self._high.astype(object) << _LOW_BITS) + self._low)
+
+    def _make_room(self, more: float) -> None:
+        """Carry, where the low part might no longer hold so much more."""
+        if self._most + more > INT64_EXACT:
+            carried = self._low >> _LOW_BITS
+            self._high = carried if self._high is None else self._high + carried
+            self._low &= _LOW
+            self._most = float(_LOW)
+        self._most += more
+
+
+def sum_of(first: Integers, second: Integers) -> Integers:
+    """The exact sum of two arrays of integers, of 2**62 at the most where both have 64 bits."""
+    if first.dtype != second.dtype:
+        return np.asarray(first.astype(object) + second.astype(object))
+    return np.asarray(first + second)
+
+
+def appended(integers: Integers, number: int) -> Integers:
+    """Integers with one more at the end."""
+    if abs(number) > INT64_EXACT:
+        integers = integers.astype(object)
+    return np.append(integers, np.array([number], dtype=integers.dtype))
+
+
+def largest_of(integers: Integers) -> float:
+    """The largest magnitude, 0 of none."""
+    return float(max(int(integers.max(initial=0)), -int(integers.min(initial=0))))
+
+
+def scaled_sum(integers: Integers, factor: int, bits: int, other: NDArray[np.int64]) -> Integers:
+    """``(integers * factor << bits) + other`` exactly; ``integers`` is written to."""
+    largest = largest_of(integers) * factor * 2.0**bits + largest_of(other)
+    if integers.dtype != object and largest > 2.0 * INT64_EXACT - 2048.0:  # 64 bits, and a rounding
+        integers = integers.astype(object)
+    integers *= factor
+    integers <<= bits
+    integers += other
+    return integers
+
+
+def modulo(integers: Integers) -> NDArray[np.int64]:
+    """The integers modulo ``2**64``, as 64-bit integers with a sign."""
+    if integers.dtype != object:
+        return integers
+    return np.asarray(integers & ((1 << 64) - 1)).astype(np.uint64).view(np.int64)

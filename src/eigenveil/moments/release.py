@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import PrivacyError
+from eigenveil.moments.exact import Integers, modulo, scaled_sum
 from eigenveil.noise import draws
 from eigenveil.noise.cube import Number, tensor_from_entries, tensor_indices
 from eigenveil.noise.grid import grid_exponent, spread, wishart_unit
@@ -141,34 +142,57 @@ def record_of(
 
 
 def release_sum(accumulator: Accumulator, record: ReleaseRecord, source: RandomSource) -> Release:
-    """Add the recorded noise to the exact sum."""
-    return release_of(record, noisy_integers(accumulator, record, source))
+    """Add the recorded noise to the exact sum, of any number of rows."""
+    return release_of(record, _noisy_sum(accumulator, record, source, 0))
 
 
-def release_of(record: ReleaseRecord, integers: NDArray[np.int64]) -> Release:
-    """The release whose values are these multiples of its grid."""
+def release_of(record: ReleaseRecord, integers: Integers) -> Release:
+    """The release whose values are these multiples of its grid, rounded once to doubles."""
     assert record.noise.grid is not None
     unit = math.ldexp(1.0, record.noise.grid)
-    return Release(record=record, values=np.multiply(integers, unit, dtype=np.float64))
+    return Release(record=record, values=integers.astype(np.float64) * unit)
 
 
 def noisy_integers(
     accumulator: Accumulator, record: ReleaseRecord, source: RandomSource, *, weight_bits: int = 0
 ) -> NDArray[np.int64]:
-    """The exact sum times the recorded weight and one share of the noise, in units of the grid.
+    """The sum times the recorded weight and one share of the noise, in units of the grid.
 
-    The weight is a multiple of ``2**-weight_bits``.
+    Modulo ``2**64``: what several parties' sums are added up by. The weight is a multiple of
+    ``2**-weight_bits``.
     """
+    return modulo(_noisy_sum(accumulator, record, source, weight_bits))
+
+
+# Half of what 64 bits with a sign hold is for rows, the rest for noise.
+_MOST_OF_ROWS = 2.0**62
+
+
+def capacity(record: ReleaseRecord) -> float:
+    """Rows of weight 1 that a sum modulo ``2**64`` surely holds.
+
+    A sum over several parties' rows is known modulo ``2**64`` only, in units of the release's grid;
+    beyond this many rows it may have wrapped. That is no matter of privacy: whoever sees the noisy
+    sum can wrap it, too. But no use can then be made of it, which the released number of rows
+    tells. Sums of one data set are exact for any number of rows.
+    """
+    assert record.noise.grid is not None
+    return math.ldexp(_MOST_OF_ROWS / max(1.0, record.gain), record.noise.grid)
+
+
+def _noisy_sum(
+    accumulator: Accumulator, record: ReleaseRecord, source: RandomSource, weight_bits: int
+) -> Integers:
+    """The exact sum times the recorded weight and one share of the noise."""
     grid = record.noise.grid
     assert grid is not None
-    total = accumulator.integers()
-    total <<= accumulator.grid - weight_bits - grid
-    total *= round(math.ldexp(record.weight, weight_bits))
-    total += noise_integers(accumulator, record, source)
-    return total
+    noise = noise_integers(accumulator, record, source)
+    factor = round(math.ldexp(record.weight, weight_bits))
+    bits = accumulator.grid - weight_bits - grid
+    return scaled_sum(accumulator.integers(), factor, bits, noise)
 
 
-def coordinates(layout: Layout, integers: NDArray[np.int64]) -> NDArray[np.int64]:
+def coordinates(layout: Layout, integers: Integers) -> Integers:
     """The independent entries, shape (size,): the lower triangle where it is symmetric.
 
     Of a tensor, those with ``i >= j >= k``, in the order of :func:`tensor_indices`.

@@ -5,18 +5,21 @@ add up without rounding, so every sum over rows is exact: it does not depend on 
 rows, on blocks, threads, files or the tree of merges, and its sensitivity is the one proved, not
 the one plus floating-point error (Casacuberta et al. 2022 show what the latter can cost). What a
 row becomes depends on that row alone.
+
+A row is valid if every entry is a finite number. An invalid row becomes a zero row: it is counted,
+and adds nothing to any other sum, about whatever centre. So no row decides whether there is a
+result.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.errors import DataError
 from eigenveil.moments.norms import FloatArray as FloatArray
 from eigenveil.moments.norms import squared_norms, upper_norms
 
@@ -105,12 +108,22 @@ class RowRule:
         return math.sqrt(max(0.25, 1.0 - (features / 12.0 + 2.0 * spread) / four))
 
 
+class InvalidPlace(NamedTuple):
+    """What is wrong with a row; numbers count from 0 within its block."""
+
+    row: int
+    column: int | None
+    what: str
+    """As the end of a sentence that begins with the row and the column."""
+
+
 class Block:
     """Consecutive rows and where they come from.
 
     Parameters
     ----------
     values : array of shape (n, D), floating
+        Rows with an entry that is not finite are invalid, and taken for zero rows.
     origin : str
         The file, for messages to the owner of the rows.
     first_row : int
@@ -120,6 +133,11 @@ class Block:
     ----------
     prepared : dict
         What rules made of the rows, for the sums of one pass: callers must not write to it.
+    invalid : int
+        How many rows are invalid: known, as is ``first_invalid``, once a sum has prepared the rows.
+        For the owner of the rows only.
+    first_invalid : InvalidPlace or None
+        The first of them.
     """
 
     def __init__(self, values: FloatArray, *, origin: str = "", first_row: int = 0) -> None:
@@ -127,6 +145,8 @@ class Block:
         self.origin = origin
         self.first_row = first_row
         self.prepared: dict[tuple[Any, ...], tuple[FloatArray, FloatArray]] = {}
+        self.invalid = 0
+        self.first_invalid: InvalidPlace | None = None
         self._residuals: dict[tuple[int, Precision], tuple[FloatArray, NDArray[np.float64]]] = {}
 
     def residuals(
@@ -134,45 +154,51 @@ class Block:
     ) -> tuple[FloatArray, NDArray[np.float64]]:
         """Rows less the centre and their norms; computed once for all statistics of a pass.
 
-        The arrays are shared: callers must not write to them.
+        Those of invalid rows are zero. Entries that leave the arithmetic's range become the largest
+        that it has. The arrays are shared: callers must not write to them.
         """
         key = (id(centre), precision)
         if key not in self._residuals:
             dtype = DTYPE[precision]
-            rows: FloatArray = np.asarray(self.values, dtype=dtype, order="C")
-            if centre is not None:
-                rows = np.asarray(rows - centre.astype(dtype))
-            self._residuals[key] = (rows, row_norms(rows))
+            with np.errstate(over="ignore", invalid="ignore"):  # such rows are mended
+                rows: FloatArray = np.asarray(self.values, dtype=dtype, order="C")
+                if centre is not None:
+                    rows = np.asarray(rows - centre.astype(dtype))
+            norms = row_norms(rows)
+            broken = np.flatnonzero(np.isnan(norms))
+            if broken.size:
+                rows, norms = self._mended(rows, norms, broken)
+            self._residuals[key] = (rows, norms)
         return self._residuals[key]
+
+    def check(self) -> None:
+        """Find the invalid rows where no sum is to be made of them."""
+        self.residuals(None, "double" if self.values.dtype == np.float64 else "single")
+
+    def _mended(
+        self, rows: FloatArray, norms: NDArray[np.float64], broken: NDArray[np.intp]
+    ) -> tuple[FloatArray, NDArray[np.float64]]:
+        """Residuals without entries that are not finite, in the rows that have some."""
+        stored = np.asarray(np.isfinite(self.values[broken]))
+        valid = np.asarray(stored.all(axis=1))
+        largest = np.finfo(rows.dtype).max
+        mended = rows.copy()
+        mended[broken] = np.where(valid[:, None], np.clip(rows[broken], -largest, largest), 0)
+        norms[broken] = row_norms(mended[broken])
+        self.invalid = int(np.count_nonzero(~valid))
+        if self.invalid:
+            first = int(np.argmin(valid))
+            row, column = int(broken[first]), int(np.argmin(stored[first]))
+            self.first_invalid = InvalidPlace(row, column, f"is {self.values[row, column]}")
+        return mended, norms
 
 
 def row_norms(rows: FloatArray) -> NDArray[np.float64]:
     """Euclidean norms, shape (n,), rounded up a little: functions of each row alone.
 
-    Raises
-    ------
-    DataError
-        Naming the first entry that is not a finite number, as (row, column) of the block.
+    NaN for a row with an entry that is not finite.
     """
-    norms = upper_norms(rows)
-    wrong = np.flatnonzero(np.isnan(norms))
-    if wrong.size:
-        row = int(wrong[0])
-        column = int(np.flatnonzero(~np.isfinite(rows[row]))[0])
-        raise NonFiniteEntry(row, column, float(rows[row, column]))
-    return norms
-
-
-class NonFiniteEntry(DataError):
-    """An entry is NaN or infinite; ``row`` and ``column`` count from 0 within the block."""
-
-    def __init__(self, row: int, column: int, value: float) -> None:
-        super().__init__(
-            f"Row {row}, column {column} is {value}.",
-            hint="Remove or fill such entries before fitting.",
-            code="not-finite",
-        )
-        self.row, self.column, self.value = row, column, value
+    return upper_norms(rows)
 
 
 # Times that a row which rounding made too long is shortened; one or two do.

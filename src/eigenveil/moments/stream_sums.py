@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.errors import DataError, PrivacyError
+from eigenveil.errors import PrivacyError
 from eigenveil.moments.accumulators import Accumulator
+from eigenveil.moments.exact import Integers, largest_of, scaled_sum
 from eigenveil.moments.release import Release, coordinates, from_coordinates, noise_integers
 from eigenveil.moments.rows import Block
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.releases import STREAM_UNIT, ReleaseRecord
 from eigenveil.privacy.streams import PARTS, StreamFactor
 
-Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
-# Sums, their buffers and the noise stay within 63 bits.
+# Sums and their buffers of this size stay within 64 bits; beyond, they are Python's integers.
 _LARGEST = 2.0**61
 _HALF_BITS = 31
 _LOW = np.int64((1 << _HALF_BITS) - 1)
@@ -47,38 +45,28 @@ class PrefixSum:
         self._block = accumulator.fresh()
         self._mechanism = _Mechanism(record.stream, accumulator.size)
         self._unit = min(accumulator.grid, STREAM_UNIT)
-        self._rows = 0
         self.blocks = 0
 
-    def check_room(self, rows: int) -> None:
-        """Raise where the horizon is over, or so many rows more would leave the arithmetic.
+    def check_room(self) -> None:
+        """Raise where the horizon is over.
 
         Raises
         ------
-        PrivacyError, DataError
+        PrivacyError
             Nothing was added.
         """
-        stream, grid = self._record.stream, self._record.noise.grid
+        stream = self._record.stream
         assert stream is not None
-        assert grid is not None
         if self.blocks >= stream.blocks:
             raise PrivacyError(
                 f"The horizon of {stream.blocks} blocks is over: the privacy wish covers no more.",
                 hint="Start a new stream with a budget of its own, or a larger horizon.",
                 code="horizon-over",
             )
-        most = math.ldexp(_LARGEST, min(grid, self._unit))
-        if self._rows + rows > most:
-            raise DataError(
-                f"More than {int(most):.3g} rows in one stream.",
-                hint="Start a new stream.",
-                code="too-many-rows",
-            )
 
     def update(self, block: Block) -> None:
         """Add rows to the block that is open."""
         self._block.update(block)
-        self._rows += block.values.shape[0]
 
     def close(self) -> Release:
         """End the open block: the noisy sum of all blocks so far.
@@ -87,12 +75,13 @@ class PrefixSum:
         """
         grid, layout = self._record.noise.grid, self._kind.layout
         assert grid is not None
-        self.check_room(0)
-        total = coordinates(layout, self._block.integers()) << (self._block.grid - self._unit)
+        self.check_room()
+        total = coordinates(layout, self._block.integers())
         self._block = self._kind.fresh()
         self.blocks += 1
         noise = coordinates(layout, noise_integers(self._kind, self._record, self._source))
-        noisy = (self._mechanism.mixed(total) << (self._unit - grid)) + noise
+        mixed = self._mechanism.mixed(total, self._kind.grid - self._unit)
+        noisy = scaled_sum(mixed, 1, self._unit - grid, noise)
         prefix = self._mechanism.prefix(noisy)
         values = from_coordinates(layout, self._kind.shape, np.ldexp(prefix, grid))
         return Release(self._as_noisy(), values)
@@ -110,12 +99,21 @@ class _Mechanism:
 
     def __init__(self, factor: StreamFactor, size: int) -> None:
         self._terms = list(zip(factor.weights, factor.losses, strict=True))
-        self._inside = [np.zeros(size, dtype=np.int64) for _ in self._terms]
+        self._inside: list[Integers] = [np.zeros(size, dtype=np.int64) for _ in self._terms]
+        self._most = 0.0  # of a block's sums, added up over blocks
         self._outside = [np.zeros(size) for _ in self._terms]
         self._prefix = np.zeros(size)
 
-    def mixed(self, block: Integers) -> Integers:
-        """The next part of ``C g``; every product is rounded down to a whole unit."""
+    def mixed(self, block: Integers, bits: int = 0) -> Integers:
+        """The next part of ``C g``, g in units of ``2**-bits`` of the arithmetic's.
+
+        Every product is rounded down to a whole unit.
+        """
+        self._most += largest_of(block) * 2.0**bits + 1.0
+        if (1 + len(self._terms)) * self._most > _LARGEST:
+            block = block.astype(object)
+            self._inside = [kept.astype(object) for kept in self._inside]
+        block = block << bits
         total = block.copy()
         for place, (weight, loss) in enumerate(self._terms):
             kept = self._inside[place]
@@ -139,6 +137,8 @@ class _Mechanism:
 
 
 def _product(values: Integers, part: int) -> Integers:
-    """``floor(values * part / PARTS)`` exactly, for values below 2**62."""
+    """``floor(values * part / PARTS)`` exactly; 64-bit values are below 2**62."""
+    if values.dtype == object:
+        return np.asarray(values * part >> _HALF_BITS)
     factor = np.int64(part)
     return (values >> _HALF_BITS) * factor + (((values & _LOW) * factor) >> _HALF_BITS)

@@ -16,7 +16,7 @@ from eigenveil.moments.accumulators import (
     integer_basis,
     seen_through,
 )
-from eigenveil.moments.exact import ExactSum
+from eigenveil.moments.exact import ExactSum, Integers
 from eigenveil.moments.release import coordinates, from_coordinates
 from eigenveil.moments.rows import Block, RowRule, integer_rows
 from eigenveil.noise.cube import tensor_size
@@ -125,11 +125,11 @@ class ThirdMoment(Accumulator):
         self._sum.merge(other._sum)
         self._cubes.merge(other._cubes)
 
-    def integers(self) -> NDArray[np.int64]:
+    def integers(self) -> Integers:
         """The tensor, shape (K, K, K)."""
         self.settle()
         total = whole_cube(self._cubes.integers())
-        less = self._variance * self._sum.integers()
+        less = self._variance * self._sum.integers().astype(total.dtype)
         for i in range(self.shape[0]):
             total[:, i, i] -= less
             total[i, :, i] -= less
@@ -150,6 +150,6 @@ def cube_sums(columns: NDArray[np.float64]) -> NDArray[np.float64]:
     return total
 
 
-def whole_cube(lower: NDArray[np.int64]) -> NDArray[np.int64]:
+def whole_cube(lower: Integers) -> Integers:
     """The symmetric tensor with the entries ``i >= j >= k`` of an array."""
     return from_coordinates("tensor", lower.shape, coordinates("tensor", lower))

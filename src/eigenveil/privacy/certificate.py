@@ -49,6 +49,10 @@ SAME_BLOCKS = (
     "neighbouring streams have the same blocks but for one row in one of them: that a block ended "
     "must not depend on the rows"
 )
+VISIBLE_VALIDITY = (
+    "invalid='error' lets everybody see whether all rows are valid: where one is not, there is no "
+    "result, or none with its site"
+)
 PURE_SAMPLING = "a pure guarantee leaves out events of total chance below 2**-80"
 
 
@@ -108,6 +112,8 @@ class Certificate(BaseModel):
             caveats.append(PURE_SAMPLING)
         if any(record.stream is not None for record in self.releases):
             caveats.append(SAME_BLOCKS)
+        if self.plan.get("invalid") == "error":
+            caveats.append(VISIBLE_VALIDITY)
         known: dict[str, Any] = {
             "delta": self.wish.delta,
             "adjacency": self.wish.adjacency,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from eigenveil.errors import DataError
+from eigenveil.estimators.inputs import tell_owner
 from eigenveil.estimators.stored import noise_source, public_centre
 from eigenveil.estimators.tasks import Task
 from eigenveil.federation.ledger import Ledger
@@ -46,6 +47,7 @@ class FederatedFit:
     neighbours: int | None
     site_epsilon: Mapping[str, float] | None
     expected_rows: int | None
+    invalid: str
     random_state: Any
 
     views_: dict[str, Guarantee]
@@ -61,12 +63,13 @@ class FederatedFit:
         Parameters
         ----------
         X : sequence of arrays, or mapping of site name to array
-            Each of shape (n_s, n_features), dense, sparse or a frame; any row counts.
+            Each of shape (n_s, n_features), dense, sparse or a frame; any row counts, 0 too.
 
         Raises
         ------
         DataError
-            Naming the site whose rows cannot be used.
+            Naming the site whose columns cannot be used, or with a row that is not valid where
+            ``invalid="error"``; nothing was charged.
         PrivacyError
             When the wish cannot be met, or the data are too few for it; ``spent`` is the guarantee
             of what was released before that was known, or ``None``.
@@ -126,6 +129,7 @@ class FederatedFit:
             budget_split=self.budget_split,
             sketch_size=self.sketch_size,
             expected_rows=self.expected_rows,
+            invalid=self.invalid,
             sites=tuple({"name": name, "epsilon": own.get(name)} for name in rows),
             **own_fields,
         )
@@ -146,9 +150,11 @@ class FederatedFit:
                 code="other-task",
             )
         source = noise_source(self.random_state)
-        return self.keep_run(
-            run_study(study, rows, source=source, ledgers=ledgers, progress=progress)
-        )
+        run = run_study(study, rows, source=source, ledgers=ledgers, progress=progress)
+        self.keep_run(run)
+        for name, invalid in run.invalid.items():
+            tell_owner(invalid, where=f"site {name}: ")
+        return self
 
     def keep_run(self, run: StudyRun) -> Self:
         """Take over what a finished study of the estimator's task released."""

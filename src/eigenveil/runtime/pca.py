@@ -55,6 +55,9 @@ class FederatedPCA(FederatedFit, FittedPCA):
         Smaller wishes of single sites; their rows then count with a smaller weight.
     expected_rows : int, default=None
         A public guess of all sites' rows, with which "auto" predicts the protocols' results.
+    invalid : {"zero", "error"}, default="zero"
+        As of :class:`eigenveil.PrivatePCA`; "error": all sites' rows are checked
+        before any is charged.
     random_state : int, Generator or RandomState, default=None
         For tests: reproducible noise, and a result that is not certified.
 
@@ -108,6 +111,7 @@ n_samples_, guarantee_, certificate_
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
+        invalid: str = "zero",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.n_components = n_components
@@ -126,6 +130,7 @@ n_samples_, guarantee_, certificate_
         self.neighbours = neighbours
         self.site_epsilon = site_epsilon
         self.expected_rows = expected_rows
+        self.invalid = invalid
         self.random_state = random_state
 
     def _own_fields(self, features: int) -> dict[str, Any]:

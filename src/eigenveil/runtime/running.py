@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from eigenveil.federation.messages import HELPER
 from eigenveil.federation.site import Site
 from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms, active_sites
+from eigenveil.moments.engine import InvalidRows, check_rows
 from eigenveil.moments.independence import DEPENDENT
 from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.moments.sparse import SparseRows
@@ -50,6 +51,8 @@ class StudyRun:
     certificate : Certificate
     traffic : dict of str to Traffic
         Of each party.
+    invalid : dict of str to InvalidRows
+        Of each site that has some: for the owner of its rows only.
     """
 
     study: Study
@@ -57,6 +60,7 @@ class StudyRun:
     outcome: Outcome
     certificate: Certificate
     traffic: dict[str, Traffic]
+    invalid: dict[str, InvalidRows] = field(default_factory=dict)
 
 
 def run_study(
@@ -81,7 +85,8 @@ def run_study(
     Raises
     ------
     DataError, BudgetExceeded
-        Naming the site whose rows or ledger refuse.
+        Naming the site whose columns or ledger refuse, or with a row that is not valid where the
+        study says ``invalid="error"``.
     PrivacyError
         When the wish cannot be met, or the data are too few for it; ``spent`` is the guarantee of
         what was released before.
@@ -97,6 +102,8 @@ def run_study(
             for name in active_sites(settled)
         }
         parties: dict[str, Party] = dict(sites)
+        if settled.invalid == "error":
+            _check_valid(sites)
         terms = Terms(settled, settled.plan(settled.width, None))
         if terms.mask_kind == "helper":
             parties[HELPER] = Helper(settled)
@@ -106,7 +113,9 @@ def run_study(
         except EigenveilError as error:
             raise _for_the_owner(error, sites, settled) from None
     reason = "" if choice is None else choice.reason
-    return finished_study(settled, outcome, traffic=transport.traffic, choice=reason)
+    run = finished_study(settled, outcome, traffic=transport.traffic, choice=reason)
+    invalid = {name: site.invalid for name, site in sites.items() if site.invalid is not None}
+    return replace(run, invalid=invalid)
 
 
 def finished_study(
@@ -201,7 +210,11 @@ def site_rows(
 def _source(name: str, array: Any, columns: list[str] | None) -> RowSource:
     try:
         checked = check_array(
-            array, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False
+            array,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            ensure_min_samples=0,
         )
     except (ValueError, TypeError) as error:
         raise DataError(f"site {name}: {error}", hint="Mend that site's rows.") from None
@@ -224,6 +237,18 @@ def _check_rows(study: Study, rows: Mapping[str, RowSource]) -> None:
             hint=f"The study's sites are {', '.join(sorted(names))}.",
             code="unknown-site",
         )
+
+
+def _check_valid(sites: Mapping[str, Site]) -> None:
+    """Read all sites' rows before any is charged; a site that may be lost is checked as well."""
+    for name, site in sites.items():
+        try:
+            check_rows(site.rows)
+        except DataError as error:
+            message = error.message
+            if f"site {name}" not in message:
+                message = f"site {name}: {message}"
+            raise DataError(message, hint=error.hint, code=error.code) from None
 
 
 def _for_the_owner(

@@ -44,6 +44,9 @@ class FederatedGaussianMixture(FederatedFit, FittedMixture):
         Columns of the sketch; by default 4 times ``n_components``.
     expected_rows : int, default=None
         A public guess of all sites' rows.
+    invalid : {"zero", "error"}, default="zero"
+        As of :class:`eigenveil.PrivateGaussianMixture`; "error": all sites' rows are checked
+        before any is charged.
     random_state : int, Generator or RandomState, default=None
         For tests: reproducible noise, and a result that is not certified.
 
@@ -94,6 +97,7 @@ noise_floor_, converged_, guarantee_, certificate_
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
+        invalid: str = "zero",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.n_components = n_components
@@ -114,6 +118,7 @@ noise_floor_, converged_, guarantee_, certificate_
         self.neighbours = neighbours
         self.site_epsilon = site_epsilon
         self.expected_rows = expected_rows
+        self.invalid = invalid
         self.random_state = random_state
 
     def _own_fields(self, features: int) -> dict[str, Any]:
@@ -158,6 +163,9 @@ class FederatedTopicModel(FederatedFit, FittedTopics):
         Columns of the sketch; by default 4 times ``n_components``.
     expected_rows : int, default=None
         A public guess of all sites' documents.
+    invalid : {"zero", "error"}, default="zero"
+        As of :class:`eigenveil.PrivateTopicModel`; "error": all sites' rows are checked
+        before any is charged.
     random_state : int, Generator or RandomState, default=None
         For tests: reproducible noise, and a result that is not certified.
 
@@ -211,6 +219,7 @@ guarantee_, certificate_
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
+        invalid: str = "zero",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.n_components = n_components
@@ -229,6 +238,7 @@ guarantee_, certificate_
         self.neighbours = neighbours
         self.site_epsilon = site_epsilon
         self.expected_rows = expected_rows
+        self.invalid = invalid
         self.random_state = random_state
 
     def _own_fields(self, features: int) -> dict[str, Any]:

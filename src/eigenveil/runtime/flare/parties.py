@@ -24,6 +24,7 @@ from eigenveil.federation.ledger import Ledger, SessionKey
 from eigenveil.federation.messages import AGGREGATOR, decode
 from eigenveil.federation.site import Site
 from eigenveil.federation.study import Study
+from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.source import RowSource
 from eigenveil.noise.source import RandomSource
 from eigenveil.runtime.flare import channel
@@ -265,9 +266,10 @@ class SiteParty(Party):
         self._open_rows, self._ledger, self._data_set = open_rows, ledger, data_set
         self._source = source
         self._told: EigenveilError | None = None
+        self._told_invalid: InvalidRows | None = None
 
     def _open(self, study: Study) -> Site:
-        self._told = None
+        self._told = self._told_invalid = None
         return Site(
             name=self.kit.name,
             study=study,
@@ -282,6 +284,9 @@ class SiteParty(Party):
         if role.trouble is not None and role.trouble is not self._told:
             self._told = role.trouble
             self.say(f"A message was refused: {role.trouble}")
+        if role.invalid is not None and role.invalid != self._told_invalid:
+            self._told_invalid = role.invalid
+            self.say(f"Study {role.study.name!r}: {role.invalid}. Nobody else is told.")
 
     def _ended(self, admission: Admission, outcome: str) -> None:
         """Free what the session still reserves: nobody can go on with it."""
