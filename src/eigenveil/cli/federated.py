@@ -69,7 +69,7 @@ def open_sites(files: dict[str, list[str]], wanted: WantedColumns) -> dict[str, 
             )
         found[name] = rows
         if wanted.columns is None and wanted.names is None and rows.names is not None:
-            wanted = WantedColumns(columns=list(rows.names))
+            wanted = WantedColumns(columns=list(rows.names), header=wanted.header)
     return found
 
 

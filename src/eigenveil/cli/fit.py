@@ -73,6 +73,7 @@ def fit(
     vocabulary: options.Vocabulary = None,
     columns: options.Columns = None,
     exclude: options.Exclude = None,
+    header: options.Header = True,
     sketch_size: options.SketchSize = None,
     budget_split: options.Split = None,
     seed: Annotated[
@@ -117,7 +118,7 @@ def fit(
         context,
         sites=bool(site),
     )
-    wanted = read_columns(columns, exclude, vocabulary)
+    wanted = read_columns(columns, exclude, vocabulary, header=header)
     show = _Show(out, figures=plots, json=json, quiet=quiet)
     if site:
         _fit_sites(family, wishes, site, wanted, show, agreed=agreed, ledgers=ledgers)
@@ -220,7 +221,7 @@ def _fit_sites(
             if not np.array_equal(wishes.get(name, value), value):
                 raise _for_the_study(name)
         if agreed.columns is not None:
-            wanted = WantedColumns(columns=list(agreed.columns))
+            wanted = WantedColumns(columns=list(agreed.columns), header=wanted.header)
     rows = federated.open_sites(paths, wanted)
     asked = model.study_of(rows) if agreed is None else agreed
     screen = console(quiet=show.quiet)

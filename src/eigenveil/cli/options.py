@@ -119,6 +119,13 @@ Columns = Annotated[
 Exclude = Annotated[
     str | None, typer.Option(help="Names of columns to leave out, with commas between.")
 ]
+Header = Annotated[
+    bool,
+    typer.Option(
+        "--header/--no-header",
+        help="Text begins with a line of names; if not, its columns are named c1, c2, ...",
+    ),
+]
 
 
 def given(context: typer.Context) -> frozenset[str]:

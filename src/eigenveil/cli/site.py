@@ -64,6 +64,7 @@ def start(
     columns: options.Columns = None,
     exclude: options.Exclude = None,
     vocabulary: options.Vocabulary = None,
+    header: options.Header = True,
     quiet: options.Quiet = False,
 ) -> int:
     """Answer studies until stopped (Ctrl-C); a noise helper's kit needs no rows and no ledger."""
@@ -82,7 +83,7 @@ def start(
     opened = open_kit(kit, role="site")
     # FLARE goes into the kit's folder, and takes this process along
     files = [str(Path(file).absolute()) for file in _needed("data", data)]
-    rows = _Rows(files, read_columns(columns, exclude, vocabulary))
+    rows = _Rows(files, read_columns(columns, exclude, vocabulary, header=header))
     rows.check()
     place = _absolute(str(_needed("ledger", ledger)))
     budget = BudgetWish(data_set, adjacency, budget_epsilon, budget_delta)
@@ -163,7 +164,7 @@ class _Rows:
         """Rows with the study's columns, by name where files have names."""
         if study.columns is None:
             return self.wanted.open_like(self.files)
-        return WantedColumns(columns=list(study.columns)).open_like(self.files)
+        return WantedColumns(list(study.columns), header=self.wanted.header).open_like(self.files)
 
 
 def _needed(name: str, value: Any) -> Any:

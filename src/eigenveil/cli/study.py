@@ -65,6 +65,7 @@ def new(
         str | None,
         typer.Option("--from", help="A file with rows: its column names are read, nothing else."),
     ] = None,
+    header: options.Header = True,
     name: Annotated[
         str | None, typer.Option(help="Name of the study; that of the file by default.")
     ] = None,
@@ -113,7 +114,7 @@ def new(
     asked = make_study(
         name=_name_of(out) if name is None else name,
         task=family.task,
-        **_columns(options.read_names(columns), features, from_file, vocabulary),
+        **_columns(options.read_names(columns), features, from_file, vocabulary, header=header),
         components=family.usual_components if components is None else components,
         epsilon=epsilon,
         delta=delta,
@@ -156,13 +157,14 @@ def check(
         list[str] | None,
         typer.Option(help="SITE=FILE also checks the columns of that site's file; repeat."),
     ] = None,
+    header: options.Header = True,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Say what a study means, and whether sites' files fit it; no row is used."""
     found = read_study(study)
     files = _site_files(found, site or [])
-    checked = _check_files(found, files)
+    checked = _check_files(found, files, header=header)
     choice = _choice(found)
     if json:
         options.print_json({**summary(found, choice), "files": checked})
@@ -270,7 +272,12 @@ def _site(text: str) -> dict[str, Any]:
 
 
 def _columns(
-    names: list[str] | None, features: int | None, from_file: str | None, vocabulary: Path | None
+    names: list[str] | None,
+    features: int | None,
+    from_file: str | None,
+    vocabulary: Path | None,
+    *,
+    header: bool,
 ) -> dict[str, Any]:
     """The field that says which columns."""
     given = [each for each in (names, features, from_file, vocabulary) if each is not None]
@@ -284,7 +291,7 @@ def _columns(
         return {"columns": tuple(read_vocabulary(vocabulary))}
     if from_file is None:
         return {"columns": names, "features": features}
-    rows = open_rows([from_file])
+    rows = open_rows([from_file], header=header)
     return {"features": rows.features} if rows.names is None else {"columns": tuple(rows.names)}
 
 
@@ -314,12 +321,14 @@ def _site_files(study: Study, given: Sequence[str]) -> dict[str, str]:
     return files
 
 
-def _check_files(study: Study, files: dict[str, str]) -> dict[str, str]:
+def _check_files(study: Study, files: dict[str, str], *, header: bool) -> dict[str, str]:
     """What was found of each site's file; everything that is wrong is said at once."""
     found, wrong = {}, []
     for name, file in files.items():
         try:
-            found[name] = _fits(study, WantedColumns(study.columns).open_like([file]))
+            found[name] = _fits(
+                study, WantedColumns(study.columns, header=header).open_like([file])
+            )
         except EigenveilError as error:
             wrong.append((name, error))
     if wrong:

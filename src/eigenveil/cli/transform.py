@@ -26,6 +26,7 @@ def transform(
     files: Annotated[list[str], typer.Argument(help="Files with the same columns.")],
     out: Annotated[Path, typer.Option(help="File to write: .parquet, .csv, .feather or .npy.")],
     overwrite: Annotated[bool, typer.Option(help="Replace the file if it exists.")] = False,
+    header: options.Header = True,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -39,7 +40,7 @@ def transform(
         )
     model = load_model(result / MODEL)
     family = family_of(model)
-    rows = open_for_model(names_of(model), files)
+    rows = open_for_model(names_of(model), files, header=header)
     if rows.features != model.n_features_in_:
         raise DataError(
             f"The files have {rows.features} columns, the model {model.n_features_in_}.",

@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 from eigenveil.errors import DataError
 from eigenveil.estimators.driver import certificate_of
 from eigenveil.estimators.fitted import FittedPCA
-from eigenveil.estimators.inputs import check_noise
+from eigenveil.estimators.inputs import check_noise, frame_names
 from eigenveil.estimators.stored import noise_source, public_centre
 from eigenveil.estimators.stream_plan import make_stream_plan
 from eigenveil.estimators.stream_state import StreamState
@@ -244,6 +244,8 @@ def _block(estimator: Any, X: ArrayLike, *, first: bool) -> tuple[RowSource, int
         ensure_min_samples=0,
         ensure_all_finite=False,  # below, with row and column
     )
+    if first:
+        frame_names(estimator)
     if array.shape[0] == 0:
         raise DataError(
             "The block has no rows.", hint="Give at least one row a block.", code="empty-block"

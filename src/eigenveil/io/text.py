@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from eigenveil.errors import DataError
+from eigenveil.headers import check_width, numbered_names
 from eigenveil.io.files import ending
 from eigenveil.io.reading import reading
 from eigenveil.io.tabular import Table, is_numeric
@@ -27,13 +30,22 @@ BAD_LINE = re.compile(r"CSV parse error: (?:Row #(\d+): )?Expected (\d+) columns
 
 
 class TextTable(Table):
-    """Lines of values under a line of names.
+    """Lines of values under a line of names, or without one: then the names are c1, c2, ...
 
     Columns are read as doubles whatever their first lines look like; a column of the words true and
     false is read as such. Empty cells and the usual words for a missing value are NaN.
+
+    Parameters
+    ----------
+    path : Path
+        Named in messages as it was given.
+    header : bool
+        Whether the first line has the names; otherwise it is a row.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, header: bool = True) -> None:
+        self._header = header
+        self._given_names: list[str] | None = None
         kind = ending(path) or ""
         self._delimiter = "\t" if kind.startswith(".tsv") else ","
         self._compression = "gzip" if kind.endswith(".gz") else None
@@ -49,6 +61,11 @@ class TextTable(Table):
             super().require_numeric(name)
 
     def _fields(self) -> list[tuple[str, Any]]:
+        with pa.input_stream(str(self.path), compression=self._compression) as stream:
+            width = cells_of_first_line(stream, self._delimiter)
+        check_width(str(self.path), width)  # pyarrow takes 20 KB a column
+        if not self._header:
+            self._given_names = numbered_names(width)
         try:
             with self._batch_reader(pa.csv.ConvertOptions()) as reader:
                 seen = [(field.name, field.type) for field in reader.schema]
@@ -85,7 +102,11 @@ class TextTable(Table):
             with pa.csv.open_csv(
                 pa.input_stream(str(self.path), compression=self._compression),
                 # reading in steps has one thread anyway, and without more pyarrow tells the row
-                read_options=pa.csv.ReadOptions(block_size=self._read_bytes, use_threads=False),
+                read_options=pa.csv.ReadOptions(
+                    block_size=self._read_bytes,
+                    use_threads=False,
+                    column_names=self._given_names,
+                ),
                 parse_options=pa.csv.ParseOptions(
                     delimiter=self._delimiter, newlines_in_values=True
                 ),
@@ -103,10 +124,10 @@ class TextTable(Table):
         if cell := BAD_CELL.match(complaint):
             column, row, kind = cell.groups()
             wanted = "true or false" if kind == "bool" else "a number"
-            return self.not_numeric(self._names[int(column)], f"is not {wanted}{_place(row)}")
+            return self.not_numeric(self._names[int(column)], f"is not {wanted}{self._place(row)}")
         if line := BAD_LINE.match(complaint):
             row, expected, found = line.groups()
-            what = f"{_place(row)}: {found} columns instead of {expected}"
+            what = f"{self._place(row)}: {found} columns instead of {expected}"
         elif complaint.startswith("straddling object"):
             what = f": a line is longer than {_MOST_READ_BYTES >> 20} MiB, or a quote never ends"
         else:
@@ -117,10 +138,30 @@ class TextTable(Table):
             code="unreadable",
         )
 
+    def _place(self, row: str | None) -> str:
+        # pyarrow counts lines from 1, the line of names too
+        return "" if row is None else f" at row {int(row) - 1 - self._header}"
+
 
 class _LongLineError(Exception):
     """A line did not fit; more is read at a time from now on."""
 
 
-def _place(row: str | None) -> str:
-    return "" if row is None else f" at row {int(row) - 2}"
+def cells_of_first_line(text: Any, delimiter: str) -> int:
+    """How many cells the first line with any has, found by reading no further than its end.
+
+    Parameters
+    ----------
+    text : binary file
+        Read from where it stands, some megabytes at most.
+    delimiter : str
+        What is between two cells.
+    """
+    start: bytes = text.read(_READ_BYTES)
+    if b"\n" not in start.strip():
+        start += text.read(_MOST_READ_BYTES)
+    lines = csv.reader(io.StringIO(start.decode("latin-1"), newline=""), delimiter=delimiter)
+    try:
+        return next((len(cells) for cells in lines if cells), 0)
+    except csv.Error:  # pyarrow says what is wrong, if it is
+        return start.count(delimiter.encode()) + 1
