@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 
+from eigenveil.cli.screen import Screen
 from eigenveil.estimators.stored import StoredModel
 from eigenveil.estimators.tasks import Task
 from eigenveil.moments.source import RowSource
@@ -51,7 +51,7 @@ class Family(ABC):
         """The released result as plain values."""
 
     @abstractmethod
-    def show(self, model: Any, out: Console) -> None:
+    def show(self, model: Any, out: Screen) -> None:
         """Print the components."""
 
     @abstractmethod

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 
 from eigenveil.cli import options
 from eigenveil.cli.columns import WantedColumns, read_columns
 from eigenveil.cli.family import Family
 from eigenveil.cli.progress import fit_progress
-from eigenveil.cli.report import as_json, console, print_model
+from eigenveil.cli.report import as_json, print_model
 from eigenveil.cli.results import check_free, new_folder, write_result
+from eigenveil.cli.screen import Screen
 from eigenveil.cli.tasks import FAMILIES, wishes_of
 from eigenveil.errors import DataError
 
@@ -173,7 +173,7 @@ def _fit_one(
     if show.json:
         options.print_json({**as_json(model), "out": str(show.out)})
         return
-    screen = console(quiet=show.quiet)
+    screen = Screen(quiet=show.quiet)
     print_model(model, screen)
     print_written(screen, show.out, written)
 
@@ -224,7 +224,7 @@ def _fit_sites(
             wanted = WantedColumns(columns=list(agreed.columns), header=wanted.header)
     rows = federated.open_sites(paths, wanted)
     asked = model.study_of(rows) if agreed is None else agreed
-    screen = console(quiet=show.quiet)
+    screen = Screen(quiet=show.quiet)
     with new_folder(show.out) as folder:  # made before anything is spent
         books = None
         if ledgers is not None:
@@ -249,9 +249,10 @@ def _unsaid(text: str) -> None:
     del text
 
 
-def print_written(screen: Console, out: Path, written: list[tuple[str, str]]) -> None:
+def print_written(screen: Screen, out: Path, written: list[tuple[str, str]]) -> None:
     """What a result folder holds, and what to do next."""
-    screen.print(f"\nwritten to {out}:")
+    screen.print()
+    screen.print(f"written to {out}:")
     for name, what in written:
         screen.print(f"  {name:<28} {what}")
     screen.print(f"next: eigenveil certify {out}")

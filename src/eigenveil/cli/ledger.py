@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from eigenveil.cli import options
-from eigenveil.cli.report import console
+from eigenveil.cli.screen import Screen, bold
 from eigenveil.files import replacing
 
 if TYPE_CHECKING:  # the database library takes long to load, and only these commands need it
@@ -46,7 +44,7 @@ def show(place: Place, json: options.Json = False) -> None:
             }
         )
         return
-    screen = console()
+    screen = Screen()
     _print_standings(standings, screen)
     _print_accounts(accounts, screen)
 
@@ -58,9 +56,9 @@ def verify(place: Place, json: options.Json = False, quiet: options.Quiet = Fals
     if json:
         options.print_json(asdict(found))
     else:
-        screen = console(quiet=quiet)
-        screen.print(f"[bold]{'HOLDS' if found.holds else 'DOES NOT HOLD'}[/bold]")
-        screen.print(escape(found.explanation))
+        screen = Screen(quiet=quiet)
+        screen.print(bold("HOLDS" if found.holds else "DOES NOT HOLD"))
+        screen.print(found.explanation)
         screen.print(f"last entry: {found.entries}, hash {found.last}")
         screen.print(
             "note: whoever can write the ledger can make another that holds; keep the last hash "
@@ -104,7 +102,7 @@ def budget(
 
     ledger = _open(place)
     ledger.set_budget(Budget(data_set, cast("Adjacency", adjacency), epsilon, delta))
-    screen = console(quiet=quiet)
+    screen = Screen(quiet=quiet)
     _print_standings([s for s in ledger.standings() if s.budget.data_set == data_set], screen)
 
 
@@ -116,7 +114,7 @@ def end(
 ) -> None:
     """End the open sessions of a study that will not go on; what they charged stays."""
     count = _open(place).end_study(study)
-    console(quiet=quiet).print(
+    Screen(quiet=quiet).print(
         f"{count} session{'' if count == 1 else 's'} ended; what was reserved is free again."
         if count
         else "No session of this study is open; nothing changed."
@@ -129,7 +127,7 @@ def _open(place: str) -> Ledger:
     return Ledger(place)
 
 
-def _print_standings(standings: list[Standing], screen: Console) -> None:
+def _print_standings(standings: list[Standing], screen: Screen) -> None:
     table = Table(title="budgets, in epsilon at the budget's delta")
     for name in ("data set", "adjacency"):
         table.add_column(name)
@@ -139,7 +137,7 @@ def _print_standings(standings: list[Standing], screen: Console) -> None:
         of = standing.budget
         reserved = _epsilon(standing.reserved, of.delta)
         numbers = (of.epsilon, of.delta, standing.spent_epsilon, reserved, standing.left_epsilon)
-        table.add_row(escape(of.data_set), of.adjacency, *(f"{number:.4g}" for number in numbers))
+        table.add_row(of.data_set, of.adjacency, *(f"{number:.4g}" for number in numbers))
     screen.print(table)
     if not standings:
         screen.print("No budget is set: no study can begin.")
@@ -147,7 +145,7 @@ def _print_standings(standings: list[Standing], screen: Console) -> None:
         screen.print("Gaussian losses add up in squares: what is left is not the difference.")
 
 
-def _print_accounts(accounts: list[Account], screen: Console) -> None:
+def _print_accounts(accounts: list[Account], screen: Screen) -> None:
     last = accounts[-_MOST_SESSIONS:]
     shown = f"the last {len(last)} of {len(accounts)}" if len(last) < len(accounts) else "all"
     table = Table(title=f"sessions ({shown})")
@@ -160,10 +158,10 @@ def _print_accounts(accounts: list[Account], screen: Console) -> None:
         releases = sum(len(charge.releases) for _, charge in account.charges)
         table.add_row(
             account.begun[:16].replace("T", " "),
-            escape(account.key.study),
-            escape(account.key.session),
-            escape(account.terms.data_set),
-            escape("open" if account.outcome is None else account.outcome),
+            account.key.study,
+            account.key.session,
+            account.terms.data_set,
+            "open" if account.outcome is None else account.outcome,
             f"{releases} release{'' if releases == 1 else 's'}",
         )
     screen.print(table)

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from eigenveil import plots
 from eigenveil.cli.family import Drawing, Family, name_of, names_of
+from eigenveil.cli.screen import Screen
+from eigenveil.errors import short_name
 from eigenveil.estimators.fitted import FittedPCA
 from eigenveil.estimators.pca import PrivatePCA
 from eigenveil.estimators.stored import StoredModel
@@ -52,7 +52,7 @@ class PCAFamily(Family):
             "rows": model.n_samples_,
         }
 
-    def show(self, model: Any, out: Console) -> None:
+    def show(self, model: Any, out: Screen) -> None:
         """A line a component."""
         table = Table(title=f"{model.n_components_} components of {model.n_features_in_} features")
         table.add_column("component")
@@ -72,7 +72,7 @@ class PCAFamily(Family):
                 f"{model.explained_variance_[index]:.5g}",
                 f"{share:.1f}",
                 f"{total:.1f}",
-                f"{escape(name_of(names, top))} ({component[top]:+.2f})",
+                f"{short_name(name_of(names, top))} ({component[top]:+.2f})",
                 "yes" if model.usable_[index] else "NO: not usable",
             )
         out.print(table)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from eigenveil.cli import options
 from eigenveil.cli.plan_tensors import plan_tensors
-from eigenveil.cli.report import console
+from eigenveil.cli.screen import Screen
 from eigenveil.cli.tasks import FAMILIES, wishes_of
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.prediction import Prediction, parse_spectrum, predict
@@ -162,7 +162,7 @@ def _print(
     components: int,
     spectrum: str,
 ) -> None:
-    screen = console()
+    screen = Screen()
     table = Table(
         title=f"{rows:,} rows x {features:,} features, {components} components, {spectrum}"
     )

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from rich.markup import escape
 
 from eigenveil.cli import options
 from eigenveil.cli.asked import Owner, owner_of
 from eigenveil.cli.columns import WantedColumns, read_columns
-from eigenveil.cli.report import console
+from eigenveil.cli.screen import Screen
 from eigenveil.cli.site_approve import LEDGER_HELP, approve, print_studies, waiting_of
 from eigenveil.cli.site_books import BudgetWish, check_budget
 from eigenveil.errors import OutputError
@@ -87,7 +86,7 @@ def start(
     rows.check()
     place = _absolute(str(_needed("ledger", ledger)))
     budget = BudgetWish(data_set, adjacency, budget_epsilon, budget_delta)
-    check_budget(place, budget, console(quiet=quiet))
+    check_budget(place, budget, Screen(quiet=quiet))
     need_flare()
     Owner(place, data_set).keep(opened.local)
     return _start(opened, _Own(rows, place, data_set), approve=approve, quiet=quiet)
@@ -103,7 +102,7 @@ def status(
     from eigenveil.runtime.flare.kit import open_kit
 
     opened = open_kit(kit)
-    screen = console(quiet=json)
+    screen = Screen(quiet=json)
     waiting, approved = waiting_of(opened, screen), approvals.approved_studies(opened)
     owner = owner_of(opened.local)
     running = _running(opened)
@@ -126,11 +125,11 @@ def status(
     screen.print(
         f"{opened.role} {opened.name} {state}; its aggregator is {opened.host}:{opened.port}"
     )
-    screen.print(f"ledger: {escape(owner.ledger or 'not known here')}")
+    screen.print(f"ledger: {owner.ledger or 'not known here'}")
     print_studies("waits for approval", waiting, screen)
     print_studies("approved", approved, screen)
     if waiting:
-        screen.print(f"next: eigenveil site approve --kit {escape(str(kit))} --list")
+        screen.print(f"next: eigenveil site approve --kit {kit} --list")
 
 
 def _running(kit: Kit) -> bool:

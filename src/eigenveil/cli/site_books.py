@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from rich.console import Console
-from rich.markup import escape
-
 from eigenveil.cli import options
+from eigenveil.cli.screen import Screen
 from eigenveil.errors import DataError, OutputError
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ class BudgetWish:
     delta: float | None
 
 
-def check_budget(place: str, wish: BudgetWish, screen: Console) -> None:
+def check_budget(place: str, wish: BudgetWish, screen: Screen) -> None:
     """See to it that the ledger has a budget: one from before, or this one.
 
     Raises
@@ -65,8 +63,8 @@ def check_budget(place: str, wish: BudgetWish, screen: Console) -> None:
     if before is None:
         ledger.set_budget(wished)
         screen.print(
-            f"{escape(ledger.name)}: a budget of epsilon = {wished.epsilon:g} at delta = "
-            f"{wished.delta:g}, {kind}, for data set {escape(name)}"
+            f"{ledger.name}: a budget of epsilon = {wished.epsilon:g} at delta = "
+            f"{wished.delta:g}, {kind}, for data set {name}"
         )
     elif before != wished:
         raise DataError(

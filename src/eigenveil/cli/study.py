@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from eigenveil.cli import options
 from eigenveil.cli.columns import WantedColumns
-from eigenveil.cli.report import console
+from eigenveil.cli.screen import Screen
 from eigenveil.cli.study_report import (
     OF_PCA,
     adversaries_json,
@@ -143,11 +142,11 @@ def new(
     if json:
         options.print_json({**summary(made, choice), "out": str(out)})
         return
-    screen = console(quiet=quiet)
-    screen.print(f"written to {escape(str(out))}: hash {made.hash}")
+    screen = Screen(quiet=quiet)
+    screen.print(f"written to {out}: hash {made.hash}")
     if choice is not None:
         screen.print(f"protocol {choice.protocol}: {choice.reason}")
-    screen.print(f"next: eigenveil study check {escape(str(out))}")
+    screen.print(f"next: eigenveil study check {out}")
 
 
 @study_app.command()
@@ -170,7 +169,7 @@ def check(
         options.print_json({**summary(found, choice), "files": checked})
     elif not quiet:
         print_summary(found, choice, checked)
-        console().print(f"next: eigenveil study plan {escape(str(study))}")
+        Screen().print(f"next: eigenveil study plan {study}")
 
 
 @study_app.command()
@@ -246,7 +245,7 @@ def print_schema(
     if json:
         options.print_json({"out": str(out)})
     else:
-        console(quiet=quiet).print(f"written to {escape(str(out))}")
+        Screen(quiet=quiet).print(f"written to {out}")
 
 
 # -- reading the command line

@@ -13,8 +13,8 @@ import typer
 from eigenveil.cli import options
 from eigenveil.cli.columns import open_for_model
 from eigenveil.cli.family import names_of
-from eigenveil.cli.report import console
 from eigenveil.cli.results import MODEL
+from eigenveil.cli.screen import Screen
 from eigenveil.cli.tasks import family_of, load_model
 from eigenveil.errors import DataError, OutputError
 from eigenveil.io import write_columns
@@ -60,7 +60,7 @@ def transform(
         options.print_json({"out": str(out), "rows": count, "columns": width})
     else:
         what = "scores" if family.label is None else "probabilities"
-        console(quiet=quiet).print(
+        Screen(quiet=quiet).print(
             f"{count:,} rows x {values.shape[1]} {what} written to {out}. "
             f"{what.capitalize()} are as private as the rows."
         )
