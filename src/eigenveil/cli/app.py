@@ -25,7 +25,7 @@ from eigenveil.cli.site import site_app
 from eigenveil.cli.study import study_app
 from eigenveil.cli.transform import transform
 from eigenveil.cli.watch import watch
-from eigenveil.errors import EigenveilError
+from eigenveil.errors import EigenveilError, OutputError
 
 app = typer.Typer(
     name="eigenveil",
@@ -86,6 +86,13 @@ def main(arguments: list[str] | None = None) -> None:
         command = "eigenveil" if context is None else context.command_path
         _say(error.format_message(), f"'{command} --help' shows what there is.")
         sys.exit(error.exit_code)
+    except (OSError, MemoryError) as error:  # of the machine, not of the program
+        if debug:
+            traceback.print_exc()
+        where = getattr(error, "filename", None)
+        what = getattr(error, "strerror", None) or str(error) or "out of memory"
+        _say(f"{what}." if where is None else f"{where}: {what}.", "Nothing more was done.")
+        sys.exit(OutputError.exit_status)
     except Exception as error:
         if debug:
             traceback.print_exc()

@@ -12,9 +12,8 @@ from rich.table import Table
 
 from eigenveil.cli import options
 from eigenveil.cli.progress import counted
-from eigenveil.cli.results import new_folder
+from eigenveil.cli.results import check_place, new_folder
 from eigenveil.cli.screen import Screen, bold, coloured
-from eigenveil.errors import OutputError
 
 if TYPE_CHECKING:
     from eigenveil.audit.run import Finding
@@ -98,14 +97,8 @@ def audit(
 
 def _check_out(out: Path | None) -> None:
     """Before minutes are spent."""
-    if out is None:
-        return
-    if out.exists():
-        raise OutputError(f"{out} exists.", hint="Choose another --out.", code="output-exists")
-    if not out.absolute().parent.is_dir():
-        raise OutputError(
-            f"{out.absolute().parent} is not a folder.", hint="Make it first, or choose another."
-        )
+    if out is not None:
+        check_place(out, overwrite=False)
 
 
 def _print_list(*, json: bool, quiet: bool) -> None:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from eigenveil.cli.screen import Screen
 from eigenveil.estimators.stored import StoredModel
 from eigenveil.estimators.tasks import Task
-from eigenveil.moments.source import RowSource
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,8 @@ class Family(ABC):
         """Write tables of the components; returns (file, what it is)."""
 
     @abstractmethod
-    def drawings(self, model: Any, rows: RowSource | None) -> Iterator[Drawing]:
-        """Figures; rows are drawn only where they are given."""
+    def drawings(self, model: Any) -> Iterator[Drawing]:
+        """Figures of what is released."""
 
     @abstractmethod
     def new_names(self, model: Any) -> list[str]:

@@ -18,7 +18,6 @@ from eigenveil.errors import short_name
 from eigenveil.estimators.fitted_mixture import FittedMixture
 from eigenveil.estimators.mixture import PrivateGaussianMixture
 from eigenveil.estimators.stored import StoredModel
-from eigenveil.moments.source import RowSource
 
 _SHOWN_FEATURES = 3
 
@@ -102,9 +101,8 @@ class MixtureFamily(Family):
             ("weights.csv", "weight, rows (about) and variance of each component"),
         ]
 
-    def drawings(self, model: Any, rows: RowSource | None) -> Iterator[Drawing]:
+    def drawings(self, model: Any) -> Iterator[Drawing]:
         """Strengths against the noise, and the components; rows are never drawn."""
-        del rows
         yield Drawing(
             plots.mixture_strengths(model),
             ("strengths.png", "strengths.svg"),

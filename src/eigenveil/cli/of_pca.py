@@ -18,6 +18,7 @@ from eigenveil.errors import short_name
 from eigenveil.estimators.fitted import FittedPCA
 from eigenveil.estimators.pca import PrivatePCA
 from eigenveil.estimators.stored import StoredModel
+from eigenveil.files import replacing
 from eigenveil.moments.source import RowSource
 
 _MOST_POINTS = 5000
@@ -88,17 +89,11 @@ class PCAFamily(Family):
                 writer.writerow([name_of(names, index), *(repr(float(v)) for v in values)])
         return [("components.csv", "loadings by feature")]
 
-    def drawings(self, model: Any, rows: RowSource | None) -> Iterator[Drawing]:
-        """The scree plot, and rows along two components."""
+    def drawings(self, model: Any) -> Iterator[Drawing]:
+        """The scree plot."""
         yield Drawing(
             plots.scree(model), ("scree.png", "scree.svg"), "explained variance against the noise"
         )
-        if rows is not None:
-            yield Drawing(
-                plots.projection(model, _some_scores(model, rows)),
-                ("projection.png",),
-                "ROWS along two components: not private, keep it inside",
-            )
 
     def new_names(self, model: Any) -> list[str]:
         """PC1, PC2, ..."""
@@ -107,6 +102,13 @@ class PCAFamily(Family):
     def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
         """Scores along the components."""
         return np.asarray((rows - model.mean_) @ model.components_.T)
+
+
+def draw_rows(model: FittedPCA, rows: RowSource, file: Path) -> None:
+    """Draw rows along two components; the picture says that it shows rows. Not private."""
+    axes = plots.projection(model, _some_scores(model, rows))
+    with replacing(file) as scratch:
+        plots.save_figure(axes, scratch)
 
 
 def _some_scores(model: FittedPCA, rows: RowSource) -> NDArray[np.float64]:

@@ -18,7 +18,6 @@ from eigenveil.errors import printable, short_name
 from eigenveil.estimators.fitted_topics import FittedTopics
 from eigenveil.estimators.stored import StoredModel
 from eigenveil.estimators.topics import PrivateTopicModel
-from eigenveil.moments.source import RowSource
 
 _SHOWN_WORDS, _WRITTEN_WORDS = 8, 20
 
@@ -96,9 +95,8 @@ class TopicFamily(Family):
             ("top_words.txt", f"the {_WRITTEN_WORDS} likeliest words of each topic"),
         ]
 
-    def drawings(self, model: Any, rows: RowSource | None) -> Iterator[Drawing]:
+    def drawings(self, model: Any) -> Iterator[Drawing]:
         """Strengths against the noise, and the likeliest words."""
-        del rows
         yield Drawing(
             plots.topic_strengths(model),
             ("strengths.png", "strengths.svg"),

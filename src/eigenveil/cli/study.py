@@ -12,6 +12,7 @@ import typer
 
 from eigenveil.cli import options
 from eigenveil.cli.columns import WantedColumns
+from eigenveil.cli.results import check_place
 from eigenveil.cli.screen import Screen
 from eigenveil.cli.study_report import (
     OF_PCA,
@@ -23,7 +24,7 @@ from eigenveil.cli.study_report import (
 )
 from eigenveil.cli.study_tensors import expect_study
 from eigenveil.cli.tasks import FAMILIES, check_components, check_options
-from eigenveil.errors import DataError, EigenveilError, OutputError, PrivacyError
+from eigenveil.errors import DataError, EigenveilError, PrivacyError
 from eigenveil.estimators.prediction import parse_spectrum
 from eigenveil.federation.choosing import Choice, choose_protocol
 from eigenveil.federation.forecast import (
@@ -236,10 +237,7 @@ def print_schema(
         return
     import json as json_format
 
-    if out.exists() and not overwrite:
-        raise OutputError(
-            f"{out} exists.", hint="Choose another --out, or say --overwrite.", code="output-exists"
-        )
+    check_place(out, overwrite=overwrite)
     with replacing(out) as scratch:
         scratch.write_text(json_format.dumps(schema(), indent=2) + "\n", encoding="utf-8")
     if json:

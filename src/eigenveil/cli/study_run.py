@@ -91,7 +91,7 @@ def run(
         with tempfile.TemporaryDirectory(prefix="eigenveil-") as place:
             session.fetch(job, Path(place))
             model = _read_result(Path(place), agreed, choice)
-        written = write_result(model, None, folder, figures=plots)
+        written = write_result(model, folder, figures=plots)
         write_toml(model.study_, folder / "study.toml")
         written.append(("study.toml", "what was run, for 'eigenveil study check'"))
     if json:

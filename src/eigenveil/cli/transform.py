@@ -13,10 +13,10 @@ import typer
 from eigenveil.cli import options
 from eigenveil.cli.columns import open_for_model
 from eigenveil.cli.family import names_of
-from eigenveil.cli.results import MODEL
+from eigenveil.cli.results import MODEL, check_place
 from eigenveil.cli.screen import Screen
 from eigenveil.cli.tasks import family_of, load_model
-from eigenveil.errors import DataError, OutputError
+from eigenveil.errors import DataError
 from eigenveil.io import write_columns
 from eigenveil.moments.rows import Block
 
@@ -34,10 +34,7 @@ def transform(
 
     They are as private as the rows.
     """
-    if out.exists() and not overwrite:
-        raise OutputError(
-            f"{out} exists.", hint="Choose another --out, or say --overwrite.", code="output-exists"
-        )
+    check_place(out, overwrite=overwrite)
     model = load_model(result / MODEL)
     family = family_of(model)
     rows = open_for_model(names_of(model), files, header=header)
