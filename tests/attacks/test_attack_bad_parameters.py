@@ -1,6 +1,6 @@
 """Parameters that cannot be: refused in the plan, before anything is released.
 
-Before, ``PrivatePCA(mechanism="power", power_rounds=-1)`` released the scale and the centre and then
+Before, ``PrivatePCA(mechanism="power", power_rounds=-1)`` released the scale and the centre, then
 died of an UnboundLocalError, without saying what was spent; others died of overflows.
 """
 

@@ -200,6 +200,7 @@ def _picture(place: Path, out: Path, *, overwrite: bool) -> Path:
     WrongOption, OutputError
         When it would lie in the result, or cannot be written.
     """
+    check_place(place, overwrite=True)
     file = place / "projection.png" if place.is_dir() else place
     if file.suffix.lower() not in (".png", ".svg"):
         raise WrongOption(

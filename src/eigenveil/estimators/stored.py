@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
+from eigenveil.checks import LARGEST, check_whole
 from eigenveil.errors import DataError, OutputError
 from eigenveil.estimators.plans import BasePlan
 from eigenveil.files import replacing
@@ -163,12 +164,16 @@ def public_centre(center: object, features: int) -> NDArray[np.float64] | None:
     """
     if isinstance(center, bool | np.bool_):
         return None
-    centre: NDArray[np.float64] = np.asarray(center, dtype=np.float64)
-    if centre.shape != (features,) or not np.isfinite(centre).all():
+    try:
+        centre: NDArray[np.float64] = np.asarray(center, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        centre = np.full((), np.nan)
+    if centre.shape != (features,) or not np.all(np.abs(centre) <= LARGEST):
         raise DataError(
-            f"center has shape {centre.shape} or entries that are not finite; the rows have "
-            f"{features} features.",
+            f"center has shape {centre.shape} or entries that are not numbers up to {LARGEST:g}; "
+            f"the rows have {features} features.",
             hint="Give True, False, or one finite number a feature.",
+            code="bad-centre",
         )
     return centre
 
@@ -179,7 +184,8 @@ def noise_source(random_state: object) -> RandomSource:
         return SecureSource()
     if isinstance(random_state, np.random.RandomState):
         return SeededSource(int(random_state.randint(2**31)))
-    assert isinstance(random_state, int | np.integer | np.random.Generator)
+    if not isinstance(random_state, np.random.Generator):
+        check_whole("random_state", random_state, least=0, most=2**128 - 1)
     return SeededSource(random_state)  # type: ignore[arg-type]
 
 
