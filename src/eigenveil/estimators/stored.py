@@ -14,8 +14,9 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from eigenveil.checks import LARGEST, check_whole
-from eigenveil.errors import DataError, OutputError
+from eigenveil.errors import DataError, OutputError, printable
 from eigenveil.estimators.plans import BasePlan
+from eigenveil.estimators.stored_checks import NOT_A_MODEL, check_model_arrays
 from eigenveil.files import replacing
 from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
 from eigenveil.privacy.certificate import Certificate
@@ -72,20 +73,21 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
                 header = json.loads(str(stored["header"][()]))
                 model = cls._asked(header)
                 arrays = {name: stored[name] for name in cls._ARRAYS}
+            check_model_arrays(arrays, header["features"], header["names"])
             for name, array in arrays.items():
                 setattr(model, name, array)
             for name, number in header["numbers"].items():
                 setattr(model, name, number)
             model.plan_ = cls._read_plan(header["plan"])
             model.certificate_ = Certificate.model_validate(header["certificate"])
+            model._settle()
         except FileNotFoundError:
             raise _absent(path) from None
-        except (KeyError, ValueError, OSError) as error:
+        except NOT_A_MODEL as error:
             raise _not_a_model(path, error) from None
         model.n_features_in_ = header["features"]
         if header["names"] is not None:
             model.feature_names_in_ = np.array(header["names"], dtype=object)
-        model._settle()
         return model
 
     @classmethod
@@ -137,7 +139,7 @@ def estimator_of(path: str | os.PathLike[str]) -> str:
         return str(header.get("estimator", _FIRST_ESTIMATOR))
     except FileNotFoundError:
         raise _absent(path) from None
-    except (KeyError, ValueError, OSError) as error:
+    except NOT_A_MODEL as error:
         raise _not_a_model(path, error) from None
 
 
@@ -149,7 +151,7 @@ def _absent(path: str | os.PathLike[str]) -> OutputError:
 
 def _not_a_model(path: str | os.PathLike[str], error: Exception) -> DataError:
     return DataError(
-        f"{path} is not a saved eigenveil model of this kind ({error}).",
+        f"{path} is not a saved eigenveil model of this kind ({printable(error, most=200)}).",
         hint="Give a file that the same estimator's save wrote.",
     )
 
