@@ -9,6 +9,7 @@ import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
+from eigenveil.checks import check_whole
 from eigenveil.cli import options
 from eigenveil.cli.plan_tensors import plan_tensors
 from eigenveil.cli.screen import Screen
@@ -17,6 +18,7 @@ from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.prediction import Prediction, parse_spectrum, predict
 from eigenveil.estimators.settings import MECHANISMS, Plan, make_plan
 from eigenveil.estimators.tensor_settings import TensorPlan, make_mixture_plan, make_topic_plan
+from eigenveil.headers import check_width
 
 _ALL = "all"
 FloatVector = NDArray[np.float64]
@@ -75,8 +77,9 @@ def plan(
         raise DataError(
             f"rows = {rows} is fewer than components = {components}.", hint="Give more rows."
         )
-    if features < 1:
-        raise DataError(f"features = {features} is not a positive number.", hint="Give at least 1.")
+    check_whole("features", features)
+    check_width("The plan", features, sparse=True)
+    check_whole("rows", rows, most=2**53)
     wish: dict[str, Any] = {
         "features": features,
         "rows": rows,
