@@ -22,13 +22,15 @@ def is_number(value: object) -> bool:
         return False
 
 
-def check_whole(name: str, value: object, *, least: int = 1, most: int = MOST_WHOLE) -> None:
+def check_whole(
+    name: str, value: object, *, least: int = 1, most: int = MOST_WHOLE, code: str = "bad-number"
+) -> None:
     """Raise unless a value is a whole number from ``least`` to ``most``.
 
     Raises
     ------
     DataError
-        With code ``bad-number``.
+        With ``code``.
     """
     if (
         isinstance(value, bool)
@@ -38,7 +40,7 @@ def check_whole(name: str, value: object, *, least: int = 1, most: int = MOST_WH
         raise DataError(
             f"{name} = {_short(value)} is not a whole number from {least} to {most}.",
             hint="Give one, or leave the parameter out.",
-            code="bad-number",
+            code=code,
         )
 
 

@@ -127,7 +127,7 @@ def _factor(publish: str, horizon: int | None, delta: float) -> StreamFactor | N
             hint="Give the most blocks that there can be, 1 or more.",
             code="bad-horizon",
         )
-    check_whole("horizon", horizon)
+    check_whole("horizon", horizon, code="bad-horizon")
     if delta == 0:
         raise PrivacyError(
             "publish='continual' cannot give delta = 0.",
