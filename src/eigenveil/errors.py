@@ -13,6 +13,42 @@ if TYPE_CHECKING:
     from eigenveil.privacy.guarantee import Guarantee
     from eigenveil.privacy.releases import ReleaseRecord
 
+LONGEST_TEXT = 2000
+"""Characters of a text that is shown; of a name, ``LONGEST_NAME``."""
+LONGEST_NAME = 80
+
+
+def printable(text: object, *, most: int | None = LONGEST_TEXT) -> str:
+    """A text as it can be shown: one line, nothing that moves or hides what stands beside it.
+
+    Names of columns, sites, studies, releases and files, and what other parties say, may hold
+    escape sequences that rewrite a terminal, marks that turn the direction of writing, newlines or
+    characters that no encoding has.  Each is shown as its escape, as Python writes it; all else
+    stands as it is.
+
+    Parameters
+    ----------
+    text : object
+        Whatever ``str`` makes a text of.
+    most : int or None
+        Characters after which it is cut, and ends in ``...``; ``None``: it is shown whole.
+    """
+    told = str(text)
+    if most is not None and len(told) > most:
+        told = told[: most - 3] + "..."
+    if told.isprintable():
+        return told
+    shown = "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
+        for each in told
+    )
+    return shown if most is None or len(shown) <= most else shown[: most - 3] + "..."
+
+
+def short_name(name: object) -> str:
+    """A name as it can be shown, cut where it is too long to be one."""
+    return printable(name, most=LONGEST_NAME)
+
 
 class EigenveilError(Exception):
     """Base of the family.

@@ -36,7 +36,6 @@ def test_fit_writes_a_whole_result(result):
         "components.csv",
         "scree.png",
         "scree.svg",
-        "projection.png",
     }
     assert PrivatePCA.load(result / "model.npz").guarantee_.certified
 

@@ -248,7 +248,7 @@ def test_transform_locates_what_is_no_count(topics, mixture, tmp_path, run):
 
 OPTIONS = [
     (MIXTURE, ("--row-norm", "auto"), 2, "--row-norm is not for --task gaussian-mixture"),
-    (MIXTURE, ("--projection",), 2, "--projection"),
+    (MIXTURE, ("--projection", "rows.png"), 2, "--projection"),
     (MIXTURE, ("--vocabulary", "words.txt"), 2, "It is for topic-model"),
     (MIXTURE, ("-k", 5), 3, "n_components = 5"),
     (MIXTURE, ("-k", "two"), 2, "neither a whole number nor 'auto'"),

@@ -19,13 +19,14 @@ from eigenveil.cli.flare import flare_app
 from eigenveil.cli.ledger import ledger_app
 from eigenveil.cli.plan import plan
 from eigenveil.cli.reproduce import reproduce
+from eigenveil.cli.screen import tell
 from eigenveil.cli.show import show
 from eigenveil.cli.simulate_tree import simulate_tree
 from eigenveil.cli.site import site_app
 from eigenveil.cli.study import study_app
 from eigenveil.cli.transform import transform
 from eigenveil.cli.watch import watch
-from eigenveil.errors import EigenveilError, InvalidRowsWarning
+from eigenveil.errors import EigenveilError, InvalidRowsWarning, OutputError
 
 app = typer.Typer(
     name="eigenveil",
@@ -79,14 +80,23 @@ def main(arguments: list[str] | None = None) -> None:
             traceback.print_exc()
         _say(error.message, error.hint)
         if spent := getattr(error, "spent", None):
-            print(f"spent: before this was known, a release that is {spent}", file=sys.stderr)
+            tell(f"spent: before this was known, a release that is {spent}")
         sys.exit(error.exit_status)
     except (typer.Abort, KeyboardInterrupt):
         _say("stopped.", "Nothing was written.")
         sys.exit(130)
     except _WrongUsage as error:
-        error.show()
+        context = getattr(error, "ctx", None)
+        command = "eigenveil" if context is None else context.command_path
+        _say(error.format_message(), f"'{command} --help' shows what there is.")
         sys.exit(error.exit_code)
+    except (OSError, MemoryError) as error:  # of the machine, not of the program
+        if debug:
+            traceback.print_exc()
+        where = getattr(error, "filename", None)
+        what = getattr(error, "strerror", None) or str(error) or "out of memory"
+        _say(f"{what}." if where is None else f"{where}: {what}.", "Nothing more was done.")
+        sys.exit(OutputError.exit_status)
     except Exception as error:
         if debug:
             traceback.print_exc()
@@ -112,6 +122,6 @@ def _show_warning(
 
 
 def _say(message: str, hint: str) -> None:
-    print(f"error: {message}", file=sys.stderr)
+    tell(f"error: {message}")
     if hint:
-        print(f"hint: {hint}", file=sys.stderr)
+        tell(f"hint: {hint}")

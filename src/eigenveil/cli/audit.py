@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from eigenveil.cli import options
 from eigenveil.cli.progress import counted
-from eigenveil.cli.report import console
-from eigenveil.cli.results import new_folder
-from eigenveil.errors import OutputError
+from eigenveil.cli.results import check_place, new_folder
+from eigenveil.cli.screen import Screen, bold, coloured
 
 if TYPE_CHECKING:
     from eigenveil.audit.run import Finding
@@ -92,21 +90,15 @@ def audit(
             }
         )
     else:
-        _print(findings, console(quiet=quiet), confidence=confidence, out=out)
+        _print(findings, Screen(quiet=quiet), confidence=confidence, out=out)
     if any(f.case.group == "sound" and not f.holds for f in findings):
         raise typer.Exit(_BROKEN)
 
 
 def _check_out(out: Path | None) -> None:
     """Before minutes are spent."""
-    if out is None:
-        return
-    if out.exists():
-        raise OutputError(f"{out} exists.", hint="Choose another --out.", code="output-exists")
-    if not out.absolute().parent.is_dir():
-        raise OutputError(
-            f"{out.absolute().parent} is not a folder.", hint="Make it first, or choose another."
-        )
+    if out is not None:
+        check_place(out, overwrite=False)
 
 
 def _print_list(*, json: bool, quiet: bool) -> None:
@@ -137,11 +129,11 @@ def _print_list(*, json: bool, quiet: bool) -> None:
         for index, case in enumerate(cases):
             table.add_row("" if index else name, case.name, case.adjacency, case.view)
         table.add_section()
-    console(quiet=quiet).print(table)
+    Screen(quiet=quiet).print(table)
 
 
 def _print(
-    findings: Sequence[Finding], screen: Console, *, confidence: float, out: Path | None
+    findings: Sequence[Finding], screen: Screen, *, confidence: float, out: Path | None
 ) -> None:
     from eigenveil.audit.report import bound_text, claim_text, summary, witness_text
 
@@ -155,12 +147,12 @@ def _print(
             claim_text(finding),
             bound_text(finding),
             f"{finding.tightness:.2f}",
-            verdict if finding.holds else f"[red]{verdict}[/red]",
+            verdict if finding.holds else coloured(verdict, "red"),
         )
     screen.print(table)
     for finding in findings if len(findings) <= _EXPLAINED else ():
         case = finding.case
-        screen.print(f"[bold]{case.name}[/bold]: {case.title}")
+        screen.print(bold(f"{case.name}:"), case.title)
         screen.print(f"  neighbours: {case.adjacency}; adversary: {case.view}.")
         screen.print(f"  test: {case.test}.")
         screen.print(f"  outputs: {finding.trials:,} on each data set, by {case.sampling}.")

@@ -7,8 +7,10 @@ from pathlib import Path
 import typer
 
 from eigenveil.cli import options
-from eigenveil.cli.report import console, print_views
+from eigenveil.cli.report import print_views
 from eigenveil.cli.results import CERTIFICATE
+from eigenveil.cli.screen import Screen, bold
+from eigenveil.errors import short_name
 from eigenveil.privacy.certificate import WHAT_IT_CANNOT_SHOW, check, read_certificate
 
 _DOES_NOT_HOLD = 8
@@ -32,14 +34,14 @@ def certify(
             }
         )
     else:
-        screen = console(quiet=quiet)
-        screen.print(f"[bold]{verdict.word}[/bold]")
+        screen = Screen(quiet=quiet)
+        screen.print(bold(verdict.word))
         screen.print(verdict.explanation)
         if verdict.guarantee is not None:
             screen.print(f"claim: {verdict.guarantee}")
         if len(verdict.views) > 1:
             print_views(verdict.views, screen)
-        screen.print(f"releases: {', '.join(r.name for r in certificate.releases)}")
+        screen.print(f"releases: {', '.join(short_name(r.name) for r in certificate.releases)}")
         screen.print(f"proofs: {', '.join('docs/proofs/' + name for name in certificate.proofs)}")
         screen.print(f"note: {WHAT_IT_CANNOT_SHOW}.")
     if not verdict.holds:

@@ -10,11 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 
+from eigenveil.cli.screen import Screen
 from eigenveil.estimators.stored import StoredModel
 from eigenveil.estimators.tasks import Task
-from eigenveil.moments.source import RowSource
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Family(ABC):
         """The released result as plain values."""
 
     @abstractmethod
-    def show(self, model: Any, out: Console) -> None:
+    def show(self, model: Any, out: Screen) -> None:
         """Print the components."""
 
     @abstractmethod
@@ -59,8 +58,8 @@ class Family(ABC):
         """Write tables of the components; returns (file, what it is)."""
 
     @abstractmethod
-    def drawings(self, model: Any, rows: RowSource | None) -> Iterator[Drawing]:
-        """Figures; rows are drawn only where they are given."""
+    def drawings(self, model: Any) -> Iterator[Drawing]:
+        """Figures of what is released."""
 
     @abstractmethod
     def new_names(self, model: Any) -> list[str]:

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID
 from rich.table import Table
 
 from eigenveil.cli import options
 from eigenveil.cli.columns import WantedColumns
 from eigenveil.cli.report import print_views
-from eigenveil.errors import DataError, OutputError
+from eigenveil.cli.screen import Screen, bold, description, tell
+from eigenveil.errors import DataError, OutputError, printable
 from eigenveil.federation.ledger import Ledger
 from eigenveil.federation.study import Study
 from eigenveil.federation.sums import active_sites
@@ -69,7 +69,7 @@ def open_sites(files: dict[str, list[str]], wanted: WantedColumns) -> dict[str, 
             )
         found[name] = rows
         if wanted.columns is None and wanted.names is None and rows.names is not None:
-            wanted = WantedColumns(columns=list(rows.names))
+            wanted = WantedColumns(columns=list(rows.names), header=wanted.header)
     return found
 
 
@@ -107,28 +107,28 @@ def protocol_progress(sites: int, *, quiet: bool) -> Iterator[Callable[[str, int
     if quiet:
         yield None
     elif sys.stderr.isatty():
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        with Progress(*columns, console=Console(stderr=True)) as bars:
+        columns = (description(), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, console=Screen(errors=True)) as bars:
             tasks: dict[str, TaskID] = {}
 
-            def tell(step: str, count: int) -> None:
+            def advance(step: str, count: int) -> None:
                 if step not in tasks:
-                    tasks[step] = bars.add_task(step, total=sites)
+                    tasks[step] = bars.add_task(printable(step), total=sites)
                 bars.advance(tasks[step], count)
 
-            yield tell
+            yield advance
     else:
         counts: dict[str, int] = {}
 
         def note(step: str, count: int) -> None:
             counts[step] = counts.get(step, 0) + count
             if counts[step] == sites:
-                print(f"{step}: {sites} sites answered", file=sys.stderr)
+                tell(f"{step}: {sites} sites answered")
 
         yield note
 
 
-def print_federation(model: Any, out: Console) -> None:
+def print_federation(model: Any, out: Screen) -> None:
     """Traffic of each site, and what each adversary is held to."""
     study = model.study_
     heading = f"protocol {study.protocol}, masks {model.certificate_.federation.masks}"
@@ -148,7 +148,7 @@ def print_federation(model: Any, out: Console) -> None:
     if model.choice_:
         out.print(f"protocol {study.protocol} was chosen: {model.choice_}")
     for name, why in model.missing_.items():
-        out.print(f"[bold]missing:[/bold] site {name}: {why}")
+        out.print(bold("missing:"), f"site {name}: {why}")
     print_views(model.views_, out)
 
 

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 
 from eigenveil.cli import options
 from eigenveil.cli.columns import WantedColumns, read_columns
 from eigenveil.cli.family import Family
+from eigenveil.cli.of_pca import draw_rows
+from eigenveil.cli.options import WrongOption
 from eigenveil.cli.progress import fit_progress
-from eigenveil.cli.report import as_json, console, print_model
-from eigenveil.cli.results import check_free, new_folder, write_result
+from eigenveil.cli.report import as_json, print_model
+from eigenveil.cli.results import check_free, check_place, new_folder, write_result
+from eigenveil.cli.screen import Screen
 from eigenveil.cli.tasks import FAMILIES, wishes_of
 from eigenveil.errors import DataError
 
@@ -74,6 +76,7 @@ def fit(
     columns: options.Columns = None,
     exclude: options.Exclude = None,
     invalid: options.Invalid = "zero",
+    header: options.Header = True,
     sketch_size: options.SketchSize = None,
     budget_split: options.Split = None,
     seed: Annotated[
@@ -82,14 +85,23 @@ def fit(
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier result.")] = False,
     plots: Annotated[bool, typer.Option(help="Write figures.")] = True,
     projection: Annotated[
-        bool, typer.Option(help="Also draw rows along two components (for their owner only).")
-    ] = True,
+        Path | None,
+        typer.Option(
+            help="Also draw rows along two components, for their owner only: a folder, or a .png "
+            "or .svg file, outside of --out."
+        ),
+    ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Fit private PCA, a mixture or topics to the rows of FILES, or of several sites."""
     check_free(out, overwrite=overwrite)
     _check_place(files, site, study, ledgers)
+    picture = None if projection is None else _picture(projection, out, overwrite=overwrite)
+    if picture is not None and site:
+        raise WrongOption(
+            "--projection is for one data set.", hint="Sites keep their rows; leave it out."
+        )
     agreed = None if study is None else _read_agreed(study, task, context)
     family = FAMILIES[options.read_task(task) if agreed is None else agreed.task]
     wishes = wishes_of(
@@ -119,12 +131,12 @@ def fit(
         context,
         sites=bool(site),
     )
-    wanted = read_columns(columns, exclude, vocabulary)
+    wanted = read_columns(columns, exclude, vocabulary, header=header)
     show = _Show(out, figures=plots, json=json, quiet=quiet)
     if site:
         _fit_sites(family, wishes, site, wanted, show, agreed=agreed, ledgers=ledgers)
     else:
-        _fit_one(family, wishes, files or [], wanted, show, draw_rows=projection)
+        _fit_one(family, wishes, files or [], wanted, show, picture)
 
 
 @dataclass(frozen=True)
@@ -162,21 +174,49 @@ def _fit_one(
     files: list[str],
     wanted: WantedColumns,
     show: _Show,
-    *,
-    draw_rows: bool,
+    picture: Path | None,
 ) -> None:
     model: Any = family.estimator(sites=False)(**wishes)
     rows = wanted.open(files)
     with new_folder(show.out) as folder:  # made before anything is spent
         with fit_progress(quiet=show.quiet or show.json) as progress:
             model.fit_rows(rows, progress=progress)
-        written = write_result(model, rows if draw_rows else None, folder, figures=show.figures)
+        written = write_result(model, folder, figures=show.figures)
+    if picture is not None:  # when the result is safe
+        draw_rows(model, rows, picture)
     if show.json:
         options.print_json({**as_json(model), "out": str(show.out)})
         return
-    screen = console(quiet=show.quiet)
+    screen = Screen(quiet=show.quiet)
     print_model(model, screen)
     print_written(screen, show.out, written)
+    if picture is not None:
+        screen.print(f"{picture} shows ROWS: it is not private; keep it inside.")
+
+
+def _picture(place: Path, out: Path, *, overwrite: bool) -> Path:
+    """The file to draw rows in, which is not to be published: not in the result's folder.
+
+    Raises
+    ------
+    WrongOption, OutputError
+        When it would lie in the result, or cannot be written.
+    """
+    check_place(place, overwrite=True)
+    file = place / "projection.png" if place.is_dir() else place
+    if file.suffix.lower() not in (".png", ".svg"):
+        raise WrongOption(
+            f"--projection {place} is neither a folder nor a .png or .svg file.",
+            hint="Give a folder that exists, or such a file.",
+        )
+    check_place(file, overwrite=overwrite)
+    if file.resolve().is_relative_to(out.resolve()):
+        raise WrongOption(
+            f"--projection {place} lies in {out}, which is to be published, and shows rows.",
+            hint="Choose a place outside of --out.",
+            code="rows-in-result",
+        )
+    return file
 
 
 def _read_agreed(file: Path, task: str, context: typer.Context) -> Study:
@@ -222,10 +262,10 @@ def _fit_sites(
             if not np.array_equal(wishes.get(name, value), value):
                 raise _for_the_study(name)
         if agreed.columns is not None:
-            wanted = WantedColumns(columns=list(agreed.columns))
+            wanted = WantedColumns(columns=list(agreed.columns), header=wanted.header)
     rows = federated.open_sites(paths, wanted)
     asked = model.study_of(rows) if agreed is None else agreed
-    screen = console(quiet=show.quiet)
+    screen = Screen(quiet=show.quiet)
     with new_folder(show.out) as folder:  # made before anything is spent
         books = None
         if ledgers is not None:
@@ -234,7 +274,7 @@ def _fit_sites(
         steps = federated.protocol_progress(len(rows), quiet=show.quiet or show.json)
         with steps as progress:
             model.fit_study(asked, rows, ledgers=books, progress=progress)
-        written = write_result(model, None, folder, figures=show.figures)
+        written = write_result(model, folder, figures=show.figures)
         write_toml(model.study_, folder / "study.toml")
         written.append(("study.toml", "what was run, for 'eigenveil study check'"))
     if show.json:
@@ -250,9 +290,10 @@ def _unsaid(text: str) -> None:
     del text
 
 
-def print_written(screen: Console, out: Path, written: list[tuple[str, str]]) -> None:
+def print_written(screen: Screen, out: Path, written: list[tuple[str, str]]) -> None:
     """What a result folder holds, and what to do next."""
-    screen.print(f"\nwritten to {out}:")
+    screen.print()
+    screen.print(f"written to {out}:")
     for name, what in written:
         screen.print(f"  {name:<28} {what}")
     screen.print(f"next: eigenveil certify {out}")

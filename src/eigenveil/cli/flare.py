@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
 from eigenveil.cli import options
-from eigenveil.cli.report import console
+from eigenveil.cli.screen import Screen, bold
 from eigenveil.federation.study_file import read_study
 
 if TYPE_CHECKING:  # loaded by the commands: cryptography takes a while
@@ -68,12 +67,12 @@ def provision(
         kits = {name: str(folder) for name, folder in made.items()}
         options.print_json({"kits": kits, "root_fingerprint": root})
         return
-    screen = console(quiet=quiet)
+    screen = Screen(quiet=quiet)
     for name, folder in made.items():
-        screen.print(f"{escape(name):<12} {escape(str(folder))}", soft_wrap=True)
+        screen.print(f"{name:<12} {folder}", soft_wrap=True)
     screen.print(f"root certificate: {root}", soft_wrap=True)
     screen.print(
-        f"The root key is in {escape(str(made['registrar']))} alone: whoever holds it can admit "
+        f"The root key is in {made['registrar']} alone: whoever holds it can admit "
         "anybody. Keep it with an independent party, never with the aggregator.",
         soft_wrap=True,
     )
@@ -112,8 +111,8 @@ def request(
     if json:
         options.print_json({"request": str(file), "key_fingerprint": key})
         return
-    screen = console(quiet=quiet)
-    screen.print(f"request:    {escape(str(file))} (public; send it to the registrar)")
+    screen = Screen(quiet=quiet)
+    screen.print(f"request:    {file} (public; send it to the registrar)")
     screen.print(f"public key: {key}", soft_wrap=True)
     screen.print("The private key stays in the kit. Tell the registrar the line above, by another")
     screen.print("way; then 'eigenveil flare package' completes the kit with what comes back.")
@@ -161,9 +160,9 @@ def approve(
             }
         )
         return
-    screen = console(quiet=quiet)
-    screen.print(f"approval:         {escape(str(target))} (public; send it to the party)")
-    screen.print(f"party:            {found.role} {escape(found.name)}")
+    screen = Screen(quiet=quiet)
+    screen.print(f"approval:         {target} (public; send it to the party)")
+    screen.print(f"party:            {found.role} {found.name}")
     screen.print(f"public key:       {key}", soft_wrap=True)
     screen.print(f"root certificate: {root}", soft_wrap=True)
     screen.print(
@@ -187,9 +186,8 @@ def package(
     from eigenveil.runtime.flare.enrolment import package as complete
 
     done = complete(kit, approval, fingerprint=fingerprint)
-    console(quiet=quiet).print(
-        f"{escape(str(kit))} is complete: {done.role} {escape(done.name)}, aggregator at "
-        f"{done.host}:{done.port}.",
+    Screen(quiet=quiet).print(
+        f"{kit} is complete: {done.role} {done.name}, aggregator at {done.host}:{done.port}.",
         soft_wrap=True,
     )
 
@@ -207,7 +205,7 @@ def show(
     if json:
         options.print_json(asdict(facts))
         return
-    screen = console()
+    screen = Screen()
     lines = {
         "role": facts.role,
         "name": facts.name,
@@ -222,9 +220,9 @@ def show(
         lines["studies approved"] = ", ".join(facts.approved) or "none"
         lines["studies waiting"] = ", ".join(facts.waiting) or "none"
     for what, text in lines.items():
-        screen.print(f"{what + ':':<18}{escape(text)}", soft_wrap=True)
+        screen.print(f"{what + ':':<18}{text}", soft_wrap=True)
     if facts.trouble:
-        screen.print(f"[bold]CANNOT CONNECT[/bold]: {escape(facts.trouble)}", soft_wrap=True)
+        screen.print(bold("CANNOT CONNECT:"), facts.trouble, soft_wrap=True)
 
 
 def _role(text: str) -> Role:

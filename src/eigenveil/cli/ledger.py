@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from eigenveil.cli import options
-from eigenveil.cli.report import console
+from eigenveil.cli.screen import Screen, bold
 from eigenveil.files import replacing
 
 if TYPE_CHECKING:  # the database library takes long to load, and only these commands need it
@@ -47,7 +45,7 @@ def show(place: Place, json: options.Json = False) -> None:
             }
         )
         return
-    screen = console()
+    screen = Screen()
     _print_standings(standings, screen)
     _print_sessions(sessions, screen)
 
@@ -74,9 +72,9 @@ def verify(
     if json:
         options.print_json(asdict(found))
     else:
-        screen = console(quiet=quiet)
-        screen.print(f"[bold]{'HOLDS' if found.holds else 'DOES NOT HOLD'}[/bold]")
-        screen.print(escape(found.explanation))
+        screen = Screen(quiet=quiet)
+        screen.print(bold("HOLDS" if found.holds else "DOES NOT HOLD"))
+        screen.print(found.explanation)
         screen.print(f"last entry: {found.entries}, hash {found.last}")
         screen.print(
             "note: whoever can write the ledger can make another that holds; keep the last hash "
@@ -126,7 +124,7 @@ def budget(
 
     ledger = _open(place)
     ledger.set_budget(Budget(data_set, cast("Adjacency", adjacency), epsilon, delta, pure_epsilon))
-    screen = console(quiet=quiet)
+    screen = Screen(quiet=quiet)
     _print_standings([s for s in ledger.standings() if s.budget.data_set == data_set], screen)
 
 
@@ -138,7 +136,7 @@ def end(
 ) -> None:
     """End the open sessions of a study that will not go on; what they charged stays."""
     count = _open(place).end_study(study)
-    console(quiet=quiet).print(
+    Screen(quiet=quiet).print(
         f"{count} session{'' if count == 1 else 's'} ended; what was reserved is free again."
         if count
         else "No session of this study is open; nothing changed."
@@ -151,7 +149,7 @@ def _open(place: str, heads: Path | None = None) -> Ledger:
     return Ledger(place, heads=heads)
 
 
-def _print_standings(standings: list[Standing], screen: Console) -> None:
+def _print_standings(standings: list[Standing], screen: Screen) -> None:
     from eigenveil.federation.ledger_placing import told_left
 
     table = Table(title="accounts, in epsilon at the budget's delta")
@@ -162,12 +160,12 @@ def _print_standings(standings: list[Standing], screen: Console) -> None:
     for standing in standings:
         of = standing.budget
         numbers = (of.epsilon, of.delta, standing.spent_epsilon)
-        near = f"{of.adjacency}, one {escape(of.unit)}"
-        table.add_row(escape(of.data_set), near, *(f"{number:.4g}" for number in numbers))
+        near = f"{of.adjacency}, one {of.unit}"
+        table.add_row(of.data_set, near, *(f"{number:.4g}" for number in numbers))
     screen.print(table)
     for standing in standings:
         caps, held = standing.caps, standing.caps.minus(standing.left)
-        screen.print(f"{escape(standing.budget.data_set)}: {told_left(standing)}", soft_wrap=True)
+        screen.print(f"{standing.budget.data_set}: {told_left(standing)}", soft_wrap=True)
         screen.print(
             f"  spent or reserved: {held.mu_squared:.4g} of {caps.mu_squared:.4g} of mu squared, "
             f"{held.pure:.4g} of {caps.pure:.4g} of pure epsilon",
@@ -177,7 +175,7 @@ def _print_standings(standings: list[Standing], screen: Console) -> None:
         screen.print("No budget is set: no study can begin.")
 
 
-def _print_sessions(sessions: list[Session], screen: Console) -> None:
+def _print_sessions(sessions: list[Session], screen: Screen) -> None:
     last = sessions[-_MOST_SESSIONS:]
     shown = f"the last {len(last)} of {len(sessions)}" if len(last) < len(sessions) else "all"
     table = Table(title=f"sessions ({shown})")
@@ -190,10 +188,10 @@ def _print_sessions(sessions: list[Session], screen: Console) -> None:
         releases = sum(len(charge.releases) for _, charge in session.charges)
         table.add_row(
             session.begun[:16].replace("T", " "),
-            escape(session.key.study),
-            escape(session.key.session),
-            escape(session.terms.data_set),
-            escape("open" if session.outcome is None else session.outcome),
+            session.key.study,
+            session.key.session,
+            session.terms.data_set,
+            "open" if session.outcome is None else session.outcome,
             f"{releases} release{'' if releases == 1 else 's'}",
         )
     screen.print(table)

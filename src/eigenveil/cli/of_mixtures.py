@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from eigenveil import plots
 from eigenveil.cli.family import Drawing, Family, name_of, names_of
 from eigenveil.cli.of_tensors import nameless, print_strengths, strength_values, write_csv
+from eigenveil.cli.screen import Screen
+from eigenveil.errors import short_name
 from eigenveil.estimators.fitted_mixture import FittedMixture
 from eigenveil.estimators.mixture import PrivateGaussianMixture
 from eigenveil.estimators.stored import StoredModel
-from eigenveil.moments.source import RowSource
 
 _SHOWN_FEATURES = 3
 
@@ -51,7 +50,7 @@ class MixtureFamily(Family):
             **strength_values(model),
         }
 
-    def show(self, model: Any, out: Console) -> None:
+    def show(self, model: Any, out: Screen) -> None:
         """A line a component."""
         count, features = model.means_.shape
         what = f"{count} component{'' if count == 1 else 's'} of {features} features"
@@ -72,7 +71,7 @@ class MixtureFamily(Family):
                 f"{model.weights_[index]:.3f}",
                 f"{model.weights_[index] * model.n_samples_:,.0f}",
                 f"{np.linalg.norm(mean):.4g}",
-                ", ".join(f"{escape(name_of(names, i))} ({away[i]:+.3g})" for i in largest),
+                ", ".join(f"{short_name(name_of(names, i))} ({away[i]:+.3g})" for i in largest),
             )
         out.print(table)
         print_strengths(model, out, things="components")
@@ -102,9 +101,8 @@ class MixtureFamily(Family):
             ("weights.csv", "weight, rows (about) and variance of each component"),
         ]
 
-    def drawings(self, model: Any, rows: RowSource | None) -> Iterator[Drawing]:
+    def drawings(self, model: Any) -> Iterator[Drawing]:
         """Strengths against the noise, and the components; rows are never drawn."""
-        del rows
         yield Drawing(
             plots.mixture_strengths(model),
             ("strengths.png", "strengths.svg"),

@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from eigenveil import plots
 from eigenveil.cli.family import Drawing, Family, name_of, names_of
+from eigenveil.cli.screen import Screen
+from eigenveil.errors import short_name
 from eigenveil.estimators.fitted import FittedPCA
 from eigenveil.estimators.pca import PrivatePCA
 from eigenveil.estimators.stored import StoredModel
+from eigenveil.files import replacing
 from eigenveil.moments.source import RowSource
 
 _MOST_POINTS = 5000
@@ -52,7 +53,7 @@ class PCAFamily(Family):
             "rows": model.n_samples_,
         }
 
-    def show(self, model: Any, out: Console) -> None:
+    def show(self, model: Any, out: Screen) -> None:
         """A line a component."""
         table = Table(title=f"{model.n_components_} components of {model.n_features_in_} features")
         table.add_column("component")
@@ -72,7 +73,7 @@ class PCAFamily(Family):
                 f"{model.explained_variance_[index]:.5g}",
                 f"{share:.1f}",
                 f"{total:.1f}",
-                f"{escape(name_of(names, top))} ({component[top]:+.2f})",
+                f"{short_name(name_of(names, top))} ({component[top]:+.2f})",
                 "yes" if model.usable_[index] else "NO: not usable",
             )
         out.print(table)
@@ -88,17 +89,11 @@ class PCAFamily(Family):
                 writer.writerow([name_of(names, index), *(repr(float(v)) for v in values)])
         return [("components.csv", "loadings by feature")]
 
-    def drawings(self, model: Any, rows: RowSource | None) -> Iterator[Drawing]:
-        """The scree plot, and rows along two components."""
+    def drawings(self, model: Any) -> Iterator[Drawing]:
+        """The scree plot."""
         yield Drawing(
             plots.scree(model), ("scree.png", "scree.svg"), "explained variance against the noise"
         )
-        if rows is not None:
-            yield Drawing(
-                plots.projection(model, _some_scores(model, rows)),
-                ("projection.png",),
-                "ROWS along two components: not private, keep it inside",
-            )
 
     def new_names(self, model: Any) -> list[str]:
         """PC1, PC2, ..."""
@@ -107,6 +102,13 @@ class PCAFamily(Family):
     def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
         """Scores along the components."""
         return np.asarray((rows - model.mean_) @ model.components_.T)
+
+
+def draw_rows(model: FittedPCA, rows: RowSource, file: Path) -> None:
+    """Draw rows along two components; the picture says that it shows rows. Not private."""
+    axes = plots.projection(model, _some_scores(model, rows))
+    with replacing(file) as scratch:
+        plots.save_figure(axes, scratch)
 
 
 def _some_scores(model: FittedPCA, rows: RowSource) -> NDArray[np.float64]:

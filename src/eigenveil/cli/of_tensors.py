@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from eigenveil.cli.screen import Screen, bold
 
 
 def strength_values(model: Any) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def strength_values(model: Any) -> dict[str, Any]:
 _MOST_STRENGTHS = 8
 
 
-def print_strengths(model: Any, out: Console, *, things: str) -> None:
+def print_strengths(model: Any, out: Screen, *, things: str) -> None:
     """How far the components stand above the noise, and a warning where they do not."""
     count, above = model.n_components_, model.above_noise_
     shown = [f"{value:.4g}" for value in model.strengths_[: max(count, 1)]]
@@ -36,8 +36,8 @@ def print_strengths(model: Any, out: Console, *, things: str) -> None:
     )
     if above < count:
         out.print(
-            f"  [bold]not usable:[/bold] {count - above} of them show noise, and mix with the "
-            "others."
+            bold("  not usable:"),
+            f"{count - above} of them show noise, and mix with the others.",
         )
     if not model.converged_:
         out.print("  note: a power iteration did not converge; those with little weight are vague.")

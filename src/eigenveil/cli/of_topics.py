@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from eigenveil import plots
 from eigenveil.cli.family import Drawing, Family, name_of, names_of
 from eigenveil.cli.of_tensors import nameless, print_strengths, strength_values, write_csv
+from eigenveil.cli.screen import Screen
+from eigenveil.errors import printable, short_name
 from eigenveil.estimators.fitted_topics import FittedTopics
 from eigenveil.estimators.stored import StoredModel
 from eigenveil.estimators.topics import PrivateTopicModel
-from eigenveil.moments.source import RowSource
 
 _SHOWN_WORDS, _WRITTEN_WORDS = 8, 20
 
@@ -50,7 +49,7 @@ class TopicFamily(Family):
             **strength_values(model),
         }
 
-    def show(self, model: Any, out: Console) -> None:
+    def show(self, model: Any, out: Screen) -> None:
         """A line a topic."""
         count, words = model.topics_.shape
         table = Table(title=f"{count} topic{'' if count == 1 else 's'} of {words:,} words")
@@ -58,7 +57,11 @@ class TopicFamily(Family):
         table.add_column("weight", justify="right")
         table.add_column("likeliest words")
         for index, top in enumerate(model.top_words(n_words=_SHOWN_WORDS)):
-            table.add_row(str(index + 1), f"{model.weights_[index]:.3f}", escape(", ".join(top)))
+            table.add_row(
+                str(index + 1),
+                f"{model.weights_[index]:.3f}",
+                ", ".join(short_name(word) for word in top),
+            )
         out.print(table)
         print_strengths(model, out, things="topics")
 
@@ -80,7 +83,7 @@ class TopicFamily(Family):
             ([name, float(w)] for name, w in zip(headings, model.weights_, strict=True)),
         )
         lines = (
-            f"topic {number} ({100 * weight:.1f} %): {' '.join(words)}\n"
+            f"topic {number} ({100 * weight:.1f} %): {printable(' '.join(words), most=None)}\n"
             for number, (weight, words) in enumerate(
                 zip(model.weights_, model.top_words(n_words=_WRITTEN_WORDS), strict=True), start=1
             )
@@ -92,9 +95,8 @@ class TopicFamily(Family):
             ("top_words.txt", f"the {_WRITTEN_WORDS} likeliest words of each topic"),
         ]
 
-    def drawings(self, model: Any, rows: RowSource | None) -> Iterator[Drawing]:
+    def drawings(self, model: Any) -> Iterator[Drawing]:
         """Strengths against the noise, and the likeliest words."""
-        del rows
         yield Drawing(
             plots.topic_strengths(model),
             ("strengths.png", "strengths.svg"),

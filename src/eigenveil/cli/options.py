@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -126,6 +125,13 @@ Columns = Annotated[
 Exclude = Annotated[
     str | None, typer.Option(help="Names of columns to leave out, with commas between.")
 ]
+Header = Annotated[
+    bool,
+    typer.Option(
+        "--header/--no-header",
+        help="Text begins with a line of names; if not, its columns are named c1, c2, ...",
+    ),
+]
 
 
 def given(context: typer.Context) -> frozenset[str]:
@@ -227,11 +233,6 @@ def bytes_text(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} GiB"
-
-
-def terminal_width() -> int | None:
-    """None on a terminal (its own width); wide elsewhere, so that tables are not cut in files."""
-    return None if os.isatty(1) else 110
 
 
 def print_json(value: Any) -> None:

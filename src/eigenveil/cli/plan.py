@@ -9,14 +9,16 @@ import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
+from eigenveil.checks import check_whole
 from eigenveil.cli import options
 from eigenveil.cli.plan_tensors import plan_tensors
-from eigenveil.cli.report import console
+from eigenveil.cli.screen import Screen
 from eigenveil.cli.tasks import FAMILIES, wishes_of
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.prediction import Prediction, parse_spectrum, predict
 from eigenveil.estimators.settings import MECHANISMS, Plan, make_plan
 from eigenveil.estimators.tensor_settings import TensorPlan, make_mixture_plan, make_topic_plan
+from eigenveil.headers import check_width
 
 _ALL = "all"
 FloatVector = NDArray[np.float64]
@@ -75,8 +77,9 @@ def plan(
         raise DataError(
             f"rows = {rows} is fewer than components = {components}.", hint="Give more rows."
         )
-    if features < 1:
-        raise DataError(f"features = {features} is not a positive number.", hint="Give at least 1.")
+    check_whole("features", features)
+    check_width("The plan", features, sparse=True)
+    check_whole("rows", rows, most=2**53)
     wish: dict[str, Any] = {
         "features": features,
         "rows": rows,
@@ -162,7 +165,7 @@ def _print(
     components: int,
     spectrum: str,
 ) -> None:
-    screen = console()
+    screen = Screen()
     table = Table(
         title=f"{rows:,} rows x {features:,} features, {components} components, {spectrum}"
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from eigenveil.cli import options
 from eigenveil.cli.expected import Expected, expect
-from eigenveil.cli.report import console, print_releases, release_as_json
+from eigenveil.cli.report import print_releases, release_as_json
+from eigenveil.cli.screen import Screen
 from eigenveil.estimators.tensor_settings import MixturePlan, TensorPlan
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.guarantee import Guarantee
@@ -72,7 +72,7 @@ def plan_tensors(
 
 
 def _print(found: Expected, guarantee: Guarantee, task: str, rows: int) -> None:
-    plan, screen = found.plan, console()
+    plan, screen = found.plan, Screen()
     many = f"at most {plan.n_components}" if plan.auto_components else str(plan.n_components)
     things = "components" if isinstance(plan, MixturePlan) else "topics"
     kind = "features" if isinstance(plan, MixturePlan) else "words"
@@ -89,7 +89,7 @@ def _print(found: Expected, guarantee: Guarantee, task: str, rows: int) -> None:
     )
 
 
-def print_needs(found: Expected, rows: int, out: Console) -> None:
+def print_needs(found: Expected, rows: int, out: Screen) -> None:
     """A table of what components need to stand above the noise."""
     mixture = isinstance(found.plan, MixturePlan)
     table = Table(title=f"what a {'component' if mixture else 'topic'} needs, to be seen")

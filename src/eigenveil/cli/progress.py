@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -17,6 +16,8 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from eigenveil.cli.screen import Screen, description, tell
+from eigenveil.errors import printable
 from eigenveil.estimators.driver import RoundProgress
 
 
@@ -26,8 +27,8 @@ def fit_progress(*, quiet: bool) -> Iterator[RoundProgress | None]:
     if quiet:
         yield None
     elif sys.stderr.isatty():
-        with _bars() as tell:
-            yield tell
+        with _bars() as advance:
+            yield advance
     else:
         lines = _Lines()
         yield lines
@@ -37,25 +38,25 @@ def fit_progress(*, quiet: bool) -> Iterator[RoundProgress | None]:
 @contextmanager
 def _bars() -> Iterator[RoundProgress]:
     columns = (
-        TextColumn("{task.description}"),
+        description(),
         BarColumn(),
-        TextColumn("{task.completed:,.0f} rows"),
+        TextColumn("{task.completed:,.0f} rows", markup=False),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with Progress(*columns, console=Screen(errors=True)) as progress:
         tasks: dict[str, TaskID] = {}
         total: float | None = None
 
-        def tell(what: str, rows: int) -> None:
+        def advance(what: str, rows: int) -> None:
             nonlocal total
             if what not in tasks:
                 for task in progress.tasks:  # a pass has read all rows when the next begins
                     total = task.completed
                     progress.update(task.id, total=total)
-                tasks[what] = progress.add_task(what, total=total)
+                tasks[what] = progress.add_task(printable(what), total=total)
             progress.advance(tasks[what], rows)
 
-        yield tell
+        yield advance
         for task in progress.tasks:
             progress.update(task.id, total=task.completed)
 
@@ -76,7 +77,7 @@ class _Lines:
         """Say what the last pass was."""
         if self._what:
             seconds = time.monotonic() - self._start
-            print(f"{self._what}: {self._rows:,} rows, {seconds:.2f} s", file=sys.stderr)
+            tell(f"{self._what}: {self._rows:,} rows, {seconds:.2f} s")
 
 
 @contextmanager
@@ -86,11 +87,11 @@ def counted(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None] | 
         yield None
         return
     columns = (
-        TextColumn("{task.description}"),
+        description(),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=Screen(errors=True)) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
-from eigenveil.cli.options import terminal_width
+from eigenveil.cli.screen import Screen, bold
 from eigenveil.cli.tasks import family_of
+from eigenveil.errors import short_name
 from eigenveil.estimators.stored import StoredModel
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.releases import ReleaseRecord
-
-
-def console(*, quiet: bool = False) -> Console:
-    """Standard output."""
-    return Console(width=terminal_width(), quiet=quiet, highlight=False)
 
 
 def as_json(model: StoredModel) -> dict[str, Any]:
@@ -32,18 +27,18 @@ def as_json(model: StoredModel) -> dict[str, Any]:
     }
 
 
-def print_model(model: StoredModel, out: Console) -> None:
+def print_model(model: StoredModel, out: Screen) -> None:
     """The components, the guarantee, and what each release spent."""
     family_of(model).show(model, out)
     print_releases(model.certificate_.releases, out)
-    out.print(f"[bold]guarantee:[/bold] {model.guarantee_}")
+    out.print(bold("guarantee:"), model.guarantee_)
     for caveat in model.guarantee_.caveats if model.guarantee_.certified else ():
         out.print(f"  note: {caveat}.")
 
 
 def print_releases(
     records: Sequence[ReleaseRecord],
-    out: Console,
+    out: Screen,
     *,
     title: str = "releases: all that is computed from rows",
 ) -> None:
@@ -54,7 +49,7 @@ def print_releases(
     for record in records:
         gaussian = record.noise.kind == "gaussian"
         table.add_row(
-            record.name,
+            short_name(record.name),
             str(record.noise.size),
             f"{record.sensitivity():.4g}",
             f"{record.noise.kind}, scale {record.noise.scale:.4g}",
@@ -77,14 +72,14 @@ def release_as_json(record: ReleaseRecord) -> dict[str, Any]:
     }
 
 
-def print_views(views: Mapping[str, Guarantee], out: Console) -> None:
+def print_views(views: Mapping[str, Guarantee], out: Screen) -> None:
     """What each adversary is held to."""
     table = Table(title="what each adversary is held to")
     for name in ("adversary", "epsilon", "delta", "mu", "certified"):
         table.add_column(name, justify="left" if name == "adversary" else "right")
     for name, guarantee in views.items():
         table.add_row(
-            name,
+            short_name(name),
             f"{guarantee.epsilon:.4g}",
             f"{guarantee.delta:.3g}",
             "-" if guarantee.mu is None else f"{guarantee.mu:.4g}",

@@ -10,7 +10,7 @@ import typer
 
 from eigenveil.cli import options
 from eigenveil.cli.options import WrongOption
-from eigenveil.cli.report import console
+from eigenveil.cli.screen import Screen
 from eigenveil.errors import EigenveilError
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def reproduce(
     if json:
         options.print_json(report.as_values(outcomes))
         return
-    report.print_outcomes(outcomes, console(quiet=quiet), page)
+    report.print_outcomes(outcomes, Screen(quiet=quiet), page)
 
 
 def _processors() -> int:

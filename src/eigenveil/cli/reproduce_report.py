@@ -11,14 +11,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
-from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from eigenveil.cli import options
-from eigenveil.cli.report import console
-from eigenveil.errors import EigenveilError
+from eigenveil.cli.screen import Screen, bold, coloured, description, tell
+from eigenveil.errors import EigenveilError, printable
 from eigenveil.experiments.data import NAMES, at_hand
 from eigenveil.experiments.experiment import Experiment, Settings, Verdict
 from eigenveil.experiments.results import OURS, Outcome
@@ -50,7 +48,7 @@ def print_list(
             ]
         )
         return
-    out = console(quiet=quiet)
+    out = Screen(quiet=quiet)
     table = Table(title=f"experiments ({settings.scale} scale, {jobs} processes)")
     for head in ("name", "paper", "shows", "data", "time"):
         table.add_column(
@@ -59,7 +57,7 @@ def print_list(
     for experiment, known, seconds in rows:
         names = ", ".join(name if there else f"{name}*" for name, there in known.items())
         about = "-" if seconds is None else _time_text(seconds)
-        table.add_row(experiment.name, experiment.paper, escape(experiment.title), names, about)
+        table.add_row(experiment.name, experiment.paper, experiment.title, names, about)
     out.print(table)
     if any(not there for _, known, _ in rows for there in known.values()):
         out.print(
@@ -91,13 +89,13 @@ def progress(count: int, *, quiet: bool) -> Iterator[Tell]:
         yield lambda _: _tell_nothing
     elif sys.stderr.isatty():
         columns = (
-            TextColumn("{task.description}"),
+            description(),
             BarColumn(),
             TaskProgressColumn(),
-            TextColumn("{task.fields[tasks]}"),
+            TextColumn("{task.fields[tasks]}", markup=False),
             TimeElapsedColumn(),
         )
-        with Progress(*columns, console=Console(stderr=True)) as bars:
+        with Progress(*columns, console=Screen(errors=True)) as bars:
             yield lambda name: _bar(bars, name)
     else:
         yield _Lines(count)
@@ -108,14 +106,14 @@ def _tell_nothing(step: Step) -> None:
 
 
 def _bar(bars: Progress, name: str) -> Callable[[Step], None]:
-    task = bars.add_task(name, total=1.0, tasks="")
+    task = bars.add_task(printable(name), total=1.0, tasks="")
 
-    def tell(step: Step) -> None:
+    def step_done(step: Step) -> None:
         bars.update(task, completed=step.share, tasks=f"{step.done} of {step.total} tasks")
         if step.note:
-            bars.console.print(f"note: {step.note}", markup=False)
+            bars.console.print(f"note: {step.note}")
 
-    return tell
+    return step_done
 
 
 class _Lines:
@@ -129,20 +127,19 @@ class _Lines:
         number, start = self._begun, time.monotonic()
         resumed: list[int] = []
 
-        def tell(step: Step) -> None:
+        def step_done(step: Step) -> None:
             if not resumed:
                 resumed.append(step.done)
             if step.note:
-                print(f"note: {step.note}", file=sys.stderr)
+                tell(f"note: {step.note}")
             if step.done == step.total:
                 earlier = f", {resumed[0]} of them earlier" if resumed[0] else ""
-                print(
+                tell(
                     f"[{number}/{self._count}] {name}: {step.total} tasks{earlier}, "
-                    f"{time.monotonic() - start:.1f} s",
-                    file=sys.stderr,
+                    f"{time.monotonic() - start:.1f} s"
                 )
 
-        return tell
+        return step_done
 
 
 def as_values(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
@@ -159,36 +156,38 @@ def as_values(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     ]
 
 
-def print_outcomes(outcomes: Sequence[Outcome], out: Console, page: Path | None) -> None:
+def print_outcomes(outcomes: Sequence[Outcome], out: Screen, page: Path | None) -> None:
     """Verdicts on the papers' claims, this package's own below, and where everything lies."""
     for outcome in outcomes:
-        table = Table(title=f"{outcome.experiment.name}: {escape(outcome.experiment.title)}")
+        table = Table(title=f"{outcome.experiment.name}: {outcome.experiment.title}")
         for head in ("where", "claim", "measured", "verdict"):
             table.add_column(head, no_wrap=head == "verdict")
         for claim in (claim for claim in outcome.claims if claim.where != OURS):
             colour = _COLOURS[claim.verdict]
             table.add_row(
-                escape(claim.where),
-                escape(claim.says),
-                escape(claim.measured),
-                f"[{colour}]{claim.verdict}[/{colour}]",
+                claim.where,
+                claim.says,
+                claim.measured,
+                coloured(claim.verdict, colour),
             )
         out.print(table)
     counts = Counter(c.verdict for each in outcomes for c in each.claims if c.where != OURS)
     said = [f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict) if counts[verdict]]
     if said:
-        out.print(f"[bold]the papers' claims:[/bold] {', '.join(said)}")
+        out.print(bold("the papers' claims:"), ", ".join(said))
     for outcome in outcomes:
         for claim in outcome.claims:
             if claim.where == OURS:
                 colour = _COLOURS[claim.verdict]
                 out.print(
-                    f"[bold]{outcome.experiment.name}:[/bold] {escape(claim.says)} "
-                    f"[{colour}]{claim.verdict}[/{colour}]: {escape(claim.measured)}"
+                    bold(f"{outcome.experiment.name}:"),
+                    claim.says,
+                    coloured(f"{claim.verdict}:", colour),
+                    claim.measured,
                 )
     for outcome in outcomes:
         first = outcome.files[0]
         ends = ", ".join(path.name.removeprefix(first.stem) for path in outcome.files)
-        out.print(f"wrote {escape(str(first.with_suffix('')))} ({ends})")
+        out.print(f"wrote {first.with_suffix('')} ({ends})")
     if page is not None:
-        out.print(f"wrote {escape(str(page))}")
+        out.print(f"wrote {page}")

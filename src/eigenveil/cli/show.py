@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from eigenveil.cli import options
-from eigenveil.cli.report import as_json, console, print_model
+from eigenveil.cli.report import as_json, print_model
 from eigenveil.cli.results import MODEL
+from eigenveil.cli.screen import Screen
 from eigenveil.cli.tasks import load_model
 
 
@@ -14,4 +15,4 @@ def show(result: options.ResultFolder, json: options.Json = False) -> None:
     if json:
         options.print_json(as_json(model))
         return
-    print_model(model, console())
+    print_model(model, Screen())

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from eigenveil.cli import options
 from eigenveil.cli.options import WrongOption
 from eigenveil.cli.progress import counted
-from eigenveil.cli.report import console, print_views
+from eigenveil.cli.report import print_views
 from eigenveil.cli.results import CERTIFICATE, check_free, new_folder
+from eigenveil.cli.screen import Screen, bold
 
 if TYPE_CHECKING:
     from eigenveil.runtime.tree_report import TreeReport
@@ -107,7 +107,7 @@ def simulate_tree(
 
         options.print_json({**as_values(report), "out": str(out)})
         return
-    _print(report, console(quiet=quiet), out)
+    _print(report, Screen(quiet=quiet), out)
 
 
 def _check(*, nodes: int, fan_out: int, rows: int, sketch_size: int, seed: int | None) -> None:
@@ -163,7 +163,7 @@ def _write(report: TreeReport, folder: Path) -> None:
         plots.save_figure(axes, folder / name)
 
 
-def _print(report: TreeReport, screen: Console, out: Path) -> None:
+def _print(report: TreeReport, screen: Screen, out: Path) -> None:
     from eigenveil.cli.tree_figure import level_name
 
     table = Table(title=f"{report.tree.leaf_count} leaves, {report.tree.fan_out} children a node")
@@ -206,7 +206,7 @@ def _print(report: TreeReport, screen: Console, out: Path) -> None:
     )
     print_views(report.outcome.guarantees_, screen)
     guarantee = report.outcome.guarantee_
-    screen.print(f"[bold]guarantee of the result:[/bold] {guarantee}")
+    screen.print(bold("guarantee of the result:"), guarantee)
     notes = (note for found in report.outcome.guarantees_.values() for note in found.caveats)
     for note in dict.fromkeys(notes):
         if note not in guarantee.caveats or guarantee.certified:

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from rich.markup import escape
 
 from eigenveil.cli import options
 from eigenveil.cli.asked import Owner, owner_of
 from eigenveil.cli.columns import WantedColumns, read_columns
-from eigenveil.cli.report import console
+from eigenveil.cli.screen import Screen
 from eigenveil.cli.site_approve import LEDGER_HELP, approve, print_studies, waiting_of
 from eigenveil.cli.site_books import BudgetWish, check_budget
 from eigenveil.errors import OutputError
@@ -71,6 +70,7 @@ def start(
     columns: options.Columns = None,
     exclude: options.Exclude = None,
     vocabulary: options.Vocabulary = None,
+    header: options.Header = True,
     quiet: options.Quiet = False,
 ) -> int:
     """Answer studies until stopped (Ctrl-C); a noise helper's kit needs no rows and no ledger."""
@@ -89,12 +89,12 @@ def start(
     opened = open_kit(kit, role="site")
     # FLARE goes into the kit's folder, and takes this process along
     files = [str(Path(file).absolute()) for file in _needed("data", data)]
-    rows = _Rows(files, read_columns(columns, exclude, vocabulary))
+    rows = _Rows(files, read_columns(columns, exclude, vocabulary, header=header))
     rows.check()
     place = _absolute(str(_needed("ledger", ledger)))
     budget = BudgetWish(data_set, adjacency, budget_epsilon, budget_delta, budget_pure_epsilon)
     noted = None if heads is None else str(Path(heads).absolute())
-    check_budget(place, budget, console(quiet=quiet), heads=noted)
+    check_budget(place, budget, Screen(quiet=quiet), heads=noted)
     need_flare()
     Owner(place, data_set).keep(opened.local)
     return _start(opened, _Own(rows, place, data_set, noted), approve=approve, quiet=quiet)
@@ -110,7 +110,7 @@ def status(
     from eigenveil.runtime.flare.kit import open_kit
 
     opened = open_kit(kit)
-    screen = console(quiet=json)
+    screen = Screen(quiet=json)
     waiting, approved = waiting_of(opened, screen), approvals.approved_studies(opened)
     owner = owner_of(opened.local)
     running = _running(opened)
@@ -133,11 +133,11 @@ def status(
     screen.print(
         f"{opened.role} {opened.name} {state}; its aggregator is {opened.host}:{opened.port}"
     )
-    screen.print(f"ledger: {escape(owner.ledger or 'not known here')}")
+    screen.print(f"ledger: {owner.ledger or 'not known here'}")
     print_studies("waits for approval", waiting, screen)
     print_studies("approved", approved, screen)
     if waiting:
-        screen.print(f"next: eigenveil site approve --kit {escape(str(kit))} --list")
+        screen.print(f"next: eigenveil site approve --kit {kit} --list")
 
 
 def _running(kit: Kit) -> bool:
@@ -171,7 +171,7 @@ class _Rows:
         """Rows with the study's columns, by name where files have names."""
         if study.columns is None:
             return self.wanted.open_like(self.files)
-        return WantedColumns(columns=list(study.columns)).open_like(self.files)
+        return WantedColumns(list(study.columns), header=self.wanted.header).open_like(self.files)
 
 
 def _needed(name: str, value: Any) -> Any:

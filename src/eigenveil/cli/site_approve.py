@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from eigenveil.cli import options
 from eigenveil.cli.asked import Cost, can_be_shown, cost_of, owner_of, pick
-from eigenveil.cli.report import console
+from eigenveil.cli.screen import Screen, bold
 from eigenveil.cli.study_report import print_summary, summary
 from eigenveil.errors import DataError
 from eigenveil.federation.study import Study
@@ -59,14 +57,14 @@ def approve(
     from eigenveil.runtime.flare.kit import open_kit
 
     opened = open_kit(kit, role="site")
-    screen = console(quiet=quiet or json)
+    screen = Screen(quiet=quiet or json)
     if revoke is not None:
         found = pick(approvals.approved_studies(opened), revoke, what="was approved")
         approvals.withdraw(opened, found.hash)
         if json:
             options.print_json({"revoked": [found.hash]})
             return
-        screen.print(f"revoked: study {escape(found.name)}, {found.hash}")
+        screen.print(f"revoked: study {found.name}, {found.hash}")
         screen.print("It may ask nothing more; what it was answered stays spent in the ledger.")
         return
     owner = owner_of(opened.local)
@@ -83,7 +81,7 @@ def approve(
         options.print_json({"approved": [each.hash for each in chosen]})
         return
     for each, cost in said:
-        screen.print(f"approved: study {escape(each.name)}, {each.hash}", soft_wrap=True)
+        screen.print(f"approved: study {each.name}, {each.hash}", soft_wrap=True)
         screen.print(f"  {cost}")
     if not chosen:
         screen.print("No study waits for approval.")
@@ -100,7 +98,7 @@ def _ledger_if_there(place: str | None) -> Ledger | None:
 # -- what waits, and what it would cost
 
 
-def waiting_of(kit: Kit, screen: Console) -> list[Study]:
+def waiting_of(kit: Kit, screen: Screen) -> list[Study]:
     """Studies that wait; those that cannot be shown are only counted."""
     from eigenveil.runtime.flare.approvals import waiting_studies
 
@@ -108,7 +106,7 @@ def waiting_of(kit: Kit, screen: Console) -> list[Study]:
     shown = [study for study in found if can_be_shown(study)]
     if hidden := len(found) - len(shown):
         screen.print(
-            f"[bold]{hidden} more[/bold] cannot be shown on a terminal, and so not be approved."
+            bold(f"{hidden} more"), "cannot be shown on a terminal, and so not be approved."
         )
     return shown
 
@@ -124,7 +122,7 @@ def _find(kit: Kit, text: str) -> Study:
         study, _ = settled(read_study(Path(text)))
     else:
         known = {each.hash: each for each in approved_studies(kit)}  # again: nothing changes
-        known |= {each.hash: each for each in waiting_of(kit, console(quiet=True))}
+        known |= {each.hash: each for each in waiting_of(kit, Screen(quiet=True))}
         study = pick(list(known.values()), text, what="waits")
     if kit.name not in study.names:
         raise DataError(
@@ -152,7 +150,7 @@ class _Costs:
         said = f"It can cost at most epsilon = {cost.epsilon:.4g} at delta = {cost.delta:g}"
         if self.ledger is None:
             return f"{said}; with --ledger, what is left is shown beside it."
-        place = f"{escape(self.ledger.name)}, data set {escape(self.data_set)}"
+        place = f"{self.ledger.name}, data set {self.data_set}"
         if cost.budget is None:
             return f"{said}, and there is NO BUDGET for it in {place}."
         verdict = "covers it" if cost.covered else "does NOT cover it: the site would refuse"
@@ -165,7 +163,7 @@ class _Costs:
 def _print_list(opened: Kit, costs: _Costs, kit: Path, *, json: bool, quiet: bool) -> None:
     from eigenveil.runtime.flare.approvals import approved_studies
 
-    screen = console(quiet=quiet or json)
+    screen = Screen(quiet=quiet or json)
     waiting, approved = waiting_of(opened, screen), approved_studies(opened)
     if json:
         options.print_json(
@@ -182,16 +180,15 @@ def _print_list(opened: Kit, costs: _Costs, kit: Path, *, json: bool, quiet: boo
     for each in waiting:
         if not quiet:
             print_summary(each, None, {})
-        screen.print(f"[bold]cost:[/bold] {costs.sentence(each)}")
-        screen.print(
-            f"to approve: eigenveil site approve --kit {escape(str(kit))} {each.hash[:12]}\n"
-        )
+        screen.print(bold("cost:"), costs.sentence(each))
+        screen.print(f"to approve: eigenveil site approve --kit {kit} {each.hash[:12]}")
+        screen.print()
     if not waiting:
         screen.print("No study waits for approval.")
     print_studies("approved", approved, screen)
 
 
-def print_studies(title: str, studies: Sequence[Study], screen: Console) -> None:
+def print_studies(title: str, studies: Sequence[Study], screen: Screen) -> None:
     """A table of studies; nothing where there is none."""
     if not studies:
         return
@@ -200,5 +197,5 @@ def print_studies(title: str, studies: Sequence[Study], screen: Console) -> None
         table.add_column(name, overflow="fold")
     for each in studies:
         sites = ", ".join(each.names)
-        table.add_row(escape(each.name), each.task, f"{each.epsilon:g}", sites, each.hash[:16])
+        table.add_row(each.name, each.task, f"{each.epsilon:g}", sites, each.hash[:16])
     screen.print(table)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from rich.console import Console
-from rich.markup import escape
-
 from eigenveil.cli import options
+from eigenveil.cli.screen import Screen
 from eigenveil.errors import DataError, OutputError
 
 if TYPE_CHECKING:
@@ -29,9 +27,7 @@ class BudgetWish:
     pure_epsilon: float = 0.0
 
 
-def check_budget(
-    place: str, wish: BudgetWish, screen: Console, *, heads: str | None = None
-) -> None:
+def check_budget(place: str, wish: BudgetWish, screen: Screen, *, heads: str | None = None) -> None:
     """See to it that the ledger has a budget: one from before, or this one.
 
     ``heads`` is the second place of the ledger's heads.
@@ -70,7 +66,7 @@ def check_budget(
     wished = Budget(name, kind, wish.epsilon, delta, wish.pure_epsilon)
     if before is None:
         ledger.set_budget(wished)
-        screen.print(f"{escape(ledger.name)}: {_said(wished)}, for data set {escape(name)}")
+        screen.print(f"{ledger.name}: {_said(wished)}, for data set {name}")
     elif before != wished:
         raise DataError(
             f"{ledger.name} has a budget for data set {name!r} already: {_said(before)}.",

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from eigenveil.cli.screen import say as print_line
 from eigenveil.federation.ledger import Ledger, SessionKey
 from eigenveil.federation.ledger_books import epsilon_or_infinity
 from eigenveil.privacy.accountant import Loss
@@ -24,8 +25,7 @@ def lines(*, quiet: bool) -> Say:
 
     def say(text: str) -> None:
         if not quiet:
-            shown = "".join(letter if letter.isprintable() else "?" for letter in text)
-            print(f"{time.strftime('%H:%M:%S')}  {shown}", flush=True)
+            print_line(f"{time.strftime('%H:%M:%S')}  {text}")
 
     return say
 

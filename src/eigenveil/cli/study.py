@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from eigenveil.cli import options
 from eigenveil.cli.columns import WantedColumns
-from eigenveil.cli.report import console
+from eigenveil.cli.results import check_place
+from eigenveil.cli.screen import Screen
 from eigenveil.cli.study_report import (
     OF_PCA,
     adversaries_json,
@@ -24,7 +24,7 @@ from eigenveil.cli.study_report import (
 )
 from eigenveil.cli.study_tensors import expect_study
 from eigenveil.cli.tasks import FAMILIES, check_components, check_options
-from eigenveil.errors import DataError, EigenveilError, OutputError, PrivacyError
+from eigenveil.errors import DataError, EigenveilError, PrivacyError
 from eigenveil.estimators.prediction import parse_spectrum
 from eigenveil.federation.choosing import Choice, choose_protocol
 from eigenveil.federation.forecast import (
@@ -65,6 +65,7 @@ def new(
         str | None,
         typer.Option("--from", help="A file with rows: its column names are read, nothing else."),
     ] = None,
+    header: options.Header = True,
     name: Annotated[
         str | None, typer.Option(help="Name of the study; that of the file by default.")
     ] = None,
@@ -114,7 +115,7 @@ def new(
     asked = make_study(
         name=_name_of(out) if name is None else name,
         task=family.task,
-        **_columns(options.read_names(columns), features, from_file, vocabulary),
+        **_columns(options.read_names(columns), features, from_file, vocabulary, header=header),
         components=family.usual_components if components is None else components,
         epsilon=epsilon,
         delta=delta,
@@ -144,11 +145,11 @@ def new(
     if json:
         options.print_json({**summary(made, choice), "out": str(out)})
         return
-    screen = console(quiet=quiet)
-    screen.print(f"written to {escape(str(out))}: hash {made.hash}")
+    screen = Screen(quiet=quiet)
+    screen.print(f"written to {out}: hash {made.hash}")
     if choice is not None:
         screen.print(f"protocol {choice.protocol}: {choice.reason}")
-    screen.print(f"next: eigenveil study check {escape(str(out))}")
+    screen.print(f"next: eigenveil study check {out}")
 
 
 @study_app.command()
@@ -158,19 +159,20 @@ def check(
         list[str] | None,
         typer.Option(help="SITE=FILE also checks the columns of that site's file; repeat."),
     ] = None,
+    header: options.Header = True,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Say what a study means, and whether sites' files fit it; no row is used."""
     found = read_study(study)
     files = _site_files(found, site or [])
-    checked = _check_files(found, files)
+    checked = _check_files(found, files, header=header)
     choice = _choice(found)
     if json:
         options.print_json({**summary(found, choice), "files": checked})
     elif not quiet:
         print_summary(found, choice, checked)
-        console().print(f"next: eigenveil study plan {escape(str(study))}")
+        Screen().print(f"next: eigenveil study plan {study}")
 
 
 @study_app.command()
@@ -237,16 +239,13 @@ def print_schema(
         return
     import json as json_format
 
-    if out.exists() and not overwrite:
-        raise OutputError(
-            f"{out} exists.", hint="Choose another --out, or say --overwrite.", code="output-exists"
-        )
+    check_place(out, overwrite=overwrite)
     with replacing(out) as scratch:
         scratch.write_text(json_format.dumps(schema(), indent=2) + "\n", encoding="utf-8")
     if json:
         options.print_json({"out": str(out)})
     else:
-        console(quiet=quiet).print(f"written to {escape(str(out))}")
+        Screen(quiet=quiet).print(f"written to {out}")
 
 
 # -- reading the command line
@@ -272,7 +271,12 @@ def _site(text: str) -> dict[str, Any]:
 
 
 def _columns(
-    names: list[str] | None, features: int | None, from_file: str | None, vocabulary: Path | None
+    names: list[str] | None,
+    features: int | None,
+    from_file: str | None,
+    vocabulary: Path | None,
+    *,
+    header: bool,
 ) -> dict[str, Any]:
     """The field that says which columns."""
     given = [each for each in (names, features, from_file, vocabulary) if each is not None]
@@ -286,7 +290,7 @@ def _columns(
         return {"columns": tuple(read_vocabulary(vocabulary))}
     if from_file is None:
         return {"columns": names, "features": features}
-    rows = open_rows([from_file])
+    rows = open_rows([from_file], header=header)
     return {"features": rows.features} if rows.names is None else {"columns": tuple(rows.names)}
 
 
@@ -316,12 +320,14 @@ def _site_files(study: Study, given: Sequence[str]) -> dict[str, str]:
     return files
 
 
-def _check_files(study: Study, files: dict[str, str]) -> dict[str, str]:
+def _check_files(study: Study, files: dict[str, str], *, header: bool) -> dict[str, str]:
     """What was found of each site's file; everything that is wrong is said at once."""
     found, wrong = {}, []
     for name, file in files.items():
         try:
-            found[name] = _fits(study, WantedColumns(study.columns).open_like([file]))
+            found[name] = _fits(
+                study, WantedColumns(study.columns, header=header).open_like([file])
+            )
         except EigenveilError as error:
             wrong.append((name, error))
     if wrong:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 
 from eigenveil.cli import options
-from eigenveil.cli.report import console
+from eigenveil.cli.screen import Screen
 from eigenveil.cli.study_tensors import ExpectedStudy
+from eigenveil.errors import short_name
 from eigenveil.estimators.plans import Step
 from eigenveil.estimators.tasks import Task
 from eigenveil.federation.choosing import Choice
@@ -153,7 +153,7 @@ def _what_is_sent(study: Study) -> str:
 
 def print_summary(study: Study, choice: Choice | None, checked: dict[str, str]) -> None:
     """The study in sentences; ``checked`` has what was found in sites' files."""
-    screen = console()
+    screen = Screen()
     said = summary(study, choice)
     screen.print(
         f"study {study.name}: {study.task}, {_components_text(study)} of {_columns_text(study)}"
@@ -198,8 +198,10 @@ def _components_text(study: Study) -> str:
 def _columns_text(study: Study) -> str:
     if study.columns is None:
         return f"{_count(study.width, 'column')} without names"
-    shown = ", ".join(study.columns[:8]) + (", ..." if study.width > 8 else "")
-    return f"{_count(study.width, 'column')} ({escape(shown)})"
+    shown = ", ".join(short_name(name) for name in study.columns[:8]) + (
+        ", ..." if study.width > 8 else ""
+    )
+    return f"{_count(study.width, 'column')} ({shown})"
 
 
 def _masks_text(study: Study) -> str:
@@ -215,7 +217,7 @@ def _masks_text(study: Study) -> str:
 
 
 def _print_adversaries(study: Study) -> None:
-    screen = console()
+    screen = Screen()
     for each in adversaries(study):
         screen.print(f"against {each.name}: {_promise(study, each)}.")
     if any(site.epsilon is not None for site in study.sites):
@@ -261,7 +263,7 @@ def print_plan(
     tensors: ExpectedStudy | None = None,
 ) -> None:
     """A table of what each protocol would give, the chosen one marked."""
-    screen = console()
+    screen = Screen()
     amount = "rows not given" if rows is None else f"{rows:,} rows"
     if rows is not None and tensors is None:
         amount += f", {spectrum}"

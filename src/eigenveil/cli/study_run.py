@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import sys
 import tempfile
 import time
 from contextlib import redirect_stdout
@@ -13,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from eigenveil.cli import options
 from eigenveil.cli.fit import print_written
-from eigenveil.cli.report import as_json, console, print_model
+from eigenveil.cli.report import as_json, print_model
 from eigenveil.cli.results import check_free, new_folder, write_result
+from eigenveil.cli.screen import Screen, tell
 from eigenveil.cli.study import StudyFile
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.choosing import choose_protocol
@@ -76,12 +75,12 @@ def run(
                 f"--{name} {seconds:g} is not above 0.", hint="Give a number of seconds."
             )
     agreed, choice = settled(read_study(study))
-    screen = console(quiet=quiet or json)
+    screen = Screen(quiet=quiet or json)
     with new_folder(out) as folder, _open_session(kit) as session:  # before anything is spent
         stop = Stop()
         with stop.listening():
             job = session.submit(agreed, timeout=timeout)
-            screen.print(f"study {escape(agreed.name)}, hash {agreed.hash}", soft_wrap=True)
+            screen.print(f"study {agreed.name}, hash {agreed.hash}", soft_wrap=True)
             screen.print(f"job {job}; to follow it: eigenveil study status {job}", soft_wrap=True)
             watch = _Watch(session, job, wait_for_sites, _Teller(quiet=quiet or json))
             try:
@@ -92,7 +91,7 @@ def run(
         with tempfile.TemporaryDirectory(prefix="eigenveil-") as place:
             session.fetch(job, Path(place))
             model = _read_result(Path(place), agreed, choice)
-        written = write_result(model, None, folder, figures=plots)
+        written = write_result(model, folder, figures=plots)
         write_toml(model.study_, folder / "study.toml")
         written.append(("study.toml", "what was run, for 'eigenveil study check'"))
     if json:
@@ -117,7 +116,7 @@ def status(
     if json:
         options.print_json({name: _as_json(each) for name, each in found.items()})
         return
-    screen = console()
+    screen = Screen()
     if not found:
         screen.print("The aggregator knows of no study.")
         return
@@ -126,13 +125,13 @@ def status(
         table.add_column(name, overflow="fold")
     for name, each in found.items():
         step = f"{each.step}: {each.answered} answered" if each.step else ""
-        table.add_row(name, escape(each.name), each.state, escape(step))
+        table.add_row(name, each.name, each.state, step)
     screen.print(table)
     for name, each in found.items():
         if each.missing:
-            screen.print(f"{name[:8]}: {escape(_missing(each))}")
+            screen.print(f"{name[:8]}: {_missing(each)}")
         if each.error is not None:
-            screen.print(f"{name[:8]}: {escape(str(each.error))}")
+            screen.print(f"{name[:8]}: {each.error}")
 
 
 def abort(
@@ -143,7 +142,7 @@ def abort(
     """End a study that waits or runs; what its sites have answered stays spent."""
     with _open_session(kit) as session:
         session.abort(job)
-    console(quiet=quiet).print(f"aborted: job {job}")
+    Screen(quiet=quiet).print(f"aborted: job {job}")
 
 
 # -- following a study
@@ -158,7 +157,7 @@ class _Teller:
 
     def __call__(self, text: str) -> None:
         if text != self._last and not self._quiet:
-            print(text, file=sys.stderr, flush=True)
+            tell(text)
         self._last = text
 
 
@@ -246,7 +245,7 @@ def _read_result(folder: Path, agreed: Study, choice: str) -> Any:
     model = read_result_files(folder)
     if model.study_.hash != agreed.hash:
         raise ProtocolError(
-            f"The aggregator sent the result of another study, {escape(model.study_.name)}.",
+            f"The aggregator sent the result of another study, {model.study_.name}.",
             hint="It is not written; ask the aggregator's owner.",
             code="other-study",
         )

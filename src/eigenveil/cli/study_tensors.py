@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from eigenveil.cli import options
 from eigenveil.cli.expected import Expected, Parties, expect
 from eigenveil.cli.plan_tensors import needs_json, print_needs
+from eigenveil.cli.screen import Screen
 from eigenveil.estimators.tensor_settings import TensorPlan
 from eigenveil.federation.forecast import noise_factors
 from eigenveil.federation.study import Study
@@ -42,7 +42,7 @@ class ExpectedStudy:
         ]
         return said
 
-    def show(self, out: Console) -> None:
+    def show(self, out: Screen) -> None:
         """Tables of what every site sends in each round, and of what is seen of the sum."""
         what = "every site sends, hidden among the others" if self.hidden else "one site sends"
         table = Table(title=f"what {what}")

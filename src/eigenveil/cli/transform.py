@@ -13,10 +13,10 @@ import typer
 from eigenveil.cli import options
 from eigenveil.cli.columns import open_for_model
 from eigenveil.cli.family import names_of
-from eigenveil.cli.report import console
-from eigenveil.cli.results import MODEL
+from eigenveil.cli.results import MODEL, check_place
+from eigenveil.cli.screen import Screen
 from eigenveil.cli.tasks import family_of, load_model
-from eigenveil.errors import DataError, OutputError
+from eigenveil.errors import DataError
 from eigenveil.io import write_columns
 from eigenveil.moments.rows import Block
 
@@ -26,6 +26,7 @@ def transform(
     files: Annotated[list[str], typer.Argument(help="Files with the same columns.")],
     out: Annotated[Path, typer.Option(help="File to write: .parquet, .csv, .feather or .npy.")],
     overwrite: Annotated[bool, typer.Option(help="Replace the file if it exists.")] = False,
+    header: options.Header = True,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -33,13 +34,10 @@ def transform(
 
     They are as private as the rows.
     """
-    if out.exists() and not overwrite:
-        raise OutputError(
-            f"{out} exists.", hint="Choose another --out, or say --overwrite.", code="output-exists"
-        )
+    check_place(out, overwrite=overwrite)
     model = load_model(result / MODEL)
     family = family_of(model)
-    rows = open_for_model(names_of(model), files)
+    rows = open_for_model(names_of(model), files, header=header)
     if rows.features != model.n_features_in_:
         raise DataError(
             f"The files have {rows.features} columns, the model {model.n_features_in_}.",
@@ -59,7 +57,7 @@ def transform(
         options.print_json({"out": str(out), "rows": count, "columns": width})
     else:
         what = "scores" if family.label is None else "probabilities"
-        console(quiet=quiet).print(
+        Screen(quiet=quiet).print(
             f"{count:,} rows x {values.shape[1]} {what} written to {out}. "
             f"{what.capitalize()} are as private as the rows."
         )

@@ -30,7 +30,7 @@ def watch(
     context: typer.Context,
     file: Annotated[
         str,
-        typer.Argument(help="A .csv or .tsv file with a line of names; - is standard input."),
+        typer.Argument(help="A .csv or .tsv file; - is standard input."),
     ],
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="At the end of the file, wait for more lines.")
@@ -57,6 +57,7 @@ def watch(
     ] = False,
     columns: options.Columns = None,
     exclude: options.Exclude = None,
+    header: options.Header = True,
     every: Annotated[int, typer.Option(min=1, help="Blocks between two lines.")] = 1,
     limit: Annotated[int | None, typer.Option(min=1, help="Rows after which to end.")] = None,
     poll: Annotated[
@@ -144,6 +145,7 @@ def watch(
                 None if file == "-" else file,
                 columns=options.read_names(columns),
                 exclude=options.read_names(exclude) or (),
+                header=header,
                 follow=follow,
                 poll=poll,
                 stop=stop,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eigenveil.cli.results import check_free, new_folder, write_result
+from eigenveil.cli.results import check_free, check_place, new_folder, write_result
 from eigenveil.errors import OutputError
 from eigenveil.io.write import ENDINGS, write_columns
 
@@ -38,23 +38,13 @@ class WatchOut:
                 hint=f"Its name must end in one of {', '.join(known)}.",
                 code="unknown-format",
             )
-        if path.exists() and not overwrite:
-            raise OutputError(
-                f"{path} exists.",
-                hint="Choose another --out, or say --overwrite.",
-                code="output-exists",
-            )
-        if not path.absolute().parent.is_dir():
-            raise OutputError(
-                f"{path.absolute().parent} is not a folder.",
-                hint="Make it first, or choose another.",
-            )
+        check_place(path, overwrite=overwrite)
 
     def write(self, model: Any, names: Sequence[str] | None) -> None:
         """Write the whole result, the model, or a line of loadings a feature."""
         if self._folder:
             with new_folder(self.path) as folder:
-                write_result(model, None, folder, figures=True)
+                write_result(model, folder, figures=True)
         elif self.path.suffix.lower() == _MODEL:
             model.save(self.path)
         else:

@@ -11,13 +11,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
 from eigenveil.cli.family import name_of
-from eigenveil.cli.report import console
+from eigenveil.cli.screen import Screen, bold, say, tell
 from eigenveil.cli.watch_tracking import Moment, Tracking
+from eigenveil.errors import short_name
 from eigenveil.io.stopping import Stop
 
 ENDS = {
@@ -49,7 +49,7 @@ class Report:
         if self._json or self._quiet or not sys.stdout.isatty():
             yield
             return
-        with console().status("waiting for rows") as self._status:
+        with Screen().status("waiting for rows") as self._status:
             yield
         self._status = None
 
@@ -61,7 +61,7 @@ class Report:
             self._status.update(moment_text(moment))
         elif not published:  # not of the result: for the owner of the rows, as progress is
             if not self._json:
-                print(moment_text(moment), file=sys.stderr)
+                tell(moment_text(moment))
         elif self._json:
             self._print(json.dumps(asdict(moment)))
         else:
@@ -90,20 +90,20 @@ class Report:
             }
             self._print(json.dumps(summary))
             return
-        out = console()
+        out = Screen()
         out.print(_summary(tracking, last, why))
         if last.rank is not None:
             out.print(_components(tracking.model, names))
             private = guarantee is not None
-            out.print(f"[bold]guarantee:[/bold] {guarantee}" if private else NOT_PRIVATE)
+            out.print(*((bold("guarantee:"), guarantee) if private else (NOT_PRIVATE,)))
         for caveat in guarantee.caveats if guarantee is not None and guarantee.certified else ():
             out.print(f"  note: {caveat}.")
         if written is not None:
-            out.print(f"written to {written}", markup=False)
+            out.print(f"written to {written}")
 
     def _print(self, text: str) -> None:
         try:
-            print(text, flush=True)
+            say(text, most=None)
         except BrokenPipeError:  # such as after "| head": as good as Ctrl-C
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             self._stop.requested = True
@@ -148,7 +148,7 @@ def _components(model: Any, names: Sequence[str] | None) -> Table:
         table.add_row(
             f"PC{index + 1}",
             _percent(float(model.explained_variance_ratio_[index])),
-            f"{escape(name_of(names, top))} ({component[top]:+.2f})",
+            f"{short_name(name_of(names, top))} ({component[top]:+.2f})",
         )
     return table
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import validate_data
 
 from eigenveil.errors import DataError, InvalidRowsWarning
+from eigenveil.headers import check_names
 from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.moments.sparse import SparseRows
@@ -25,15 +26,37 @@ def rows_of(estimator: Any, X: ArrayLike) -> tuple[RowSource, int]:
         dtype=[np.float64, np.float32],
         ensure_all_finite=False,  # found while reading, with row and column
     )
-    names = getattr(estimator, "feature_names_in_", None)
-    columns = None if names is None else [str(name) for name in names]
+    columns = frame_names(estimator)
     if scipy.sparse.issparse(array):
         return SparseRows(array, names=columns), int(array.shape[0])
     return ArrayRows(array, names=columns), int(array.shape[0])
 
 
-def take_names(estimator: Any, rows: RowSource) -> None:
-    """Set the estimator's features from rows that are read."""
+def frame_names(estimator: Any) -> list[str] | None:
+    """Names that an estimator took from a frame, checked.
+
+    Raises
+    ------
+    DataError
+        Where one reads as a value: the frame's first row may have been taken for names.
+    """
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        return None
+    columns = [str(name) for name in names]
+    check_names("The frame", columns)
+    return columns
+
+
+def take_names(estimator: Any, rows: RowSource, *, of_words: bool = False) -> None:
+    """Set the estimator's features from rows that are read; words of a vocabulary may be numbers.
+
+    Raises
+    ------
+    DataError
+        Where a name reads as a value.
+    """
+    check_names("The source of rows", rows.names, of_words=of_words)
     for name in ("feature_names_in_", "n_features_in_"):
         if hasattr(estimator, name):
             delattr(estimator, name)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
+from eigenveil.checks import check_positive, check_whole
 from eigenveil.errors import DataError
 from eigenveil.privacy.budget import StepBudget, split_budget
 from eigenveil.privacy.certificate import plan_hash
@@ -187,15 +188,17 @@ def check_wish(epsilon: float, delta: float, adjacency: str) -> None:
 
 def check_row_bound(row_bound: float | None) -> None:
     """Raise where a public bound is no positive number."""
-    if row_bound is not None and not (math.isfinite(row_bound) and row_bound > 0):
-        raise DataError(
-            f"row_bound = {row_bound!r} is not a positive finite number.",
+    if row_bound is not None:
+        check_positive(
+            "row_bound",
+            row_bound,
             hint="Give a public bound on the norm of a row, in the data's units, or None.",
         )
 
 
 def check_components(n_components: int, features: int) -> None:
     """Raise where there cannot be so many components."""
+    check_whole("n_components", n_components)
     if not 1 <= n_components <= features:
         raise DataError(
             f"n_components = {n_components} must be between 1 and the number of features, "
@@ -205,11 +208,25 @@ def check_components(n_components: int, features: int) -> None:
         )
 
 
+LEAST_SHARE = 1e-6
+"""Of a budget split: shares are from this to one over it, so that none is next to nothing."""
+
+
+def check_split(wished: object) -> None:
+    """Raise where a wished split of the budget is no mapping of steps to shares."""
+    if wished is not None and not isinstance(wished, Mapping):
+        raise DataError(
+            f"budget_split = {wished!r:.60} is not a dict.",
+            hint="Give a dict of steps and shares, or None.",
+            code="bad-choice",
+        )
+
+
 def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Raise where a value is none of a parameter's choices."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise DataError(
-            f"{name} = {value!r} is not one of {', '.join(repr(a) for a in allowed)}.",
+            f"{name} = {value!r:.60} is not one of {', '.join(repr(a) for a in allowed)}.",
             hint="Choose one of these.",
             code="bad-choice",
         )

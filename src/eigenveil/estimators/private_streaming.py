@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 from eigenveil.errors import DataError
 from eigenveil.estimators.driver import certificate_of
 from eigenveil.estimators.fitted import FittedPCA
-from eigenveil.estimators.inputs import check_noise, tell_owner
+from eigenveil.estimators.inputs import check_noise, frame_names, tell_owner
 from eigenveil.estimators.stored import noise_source, public_centre
 from eigenveil.estimators.stream_plan import make_stream_plan
 from eigenveil.estimators.stream_state import StreamState
@@ -266,7 +266,7 @@ def _block(estimator: Any, X: ArrayLike, *, first: bool) -> tuple[RowSource, int
         ensure_all_finite=False,  # what becomes of such rows, ``invalid`` says
     )
     names = getattr(estimator, "feature_names_in_", None)
-    columns = None if names is None else [str(name) for name in names]
+    columns = frame_names(estimator) if first else names and [str(name) for name in names]
     if scipy.sparse.issparse(array):
         return SparseRows(array, names=columns), int(array.shape[0])
     return ArrayRows(array, names=columns), int(array.shape[0])

@@ -8,9 +8,11 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.checks import check_positive, check_whole, is_number
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.plans import (
     INVALID,
+    LEAST_SHARE,
     BasePlan,
     Planned,
     Step,
@@ -18,6 +20,7 @@ from eigenveil.estimators.plans import (
     check_choice,
     check_components,
     check_row_bound,
+    check_split,
     check_wish,
 )
 from eigenveil.noise.bingham import check_feasible
@@ -182,10 +185,11 @@ def make_plan(
         )
     if isinstance(row_norm, str):
         check_choice("row_norm", row_norm, ("unit", "auto", "max"))
-    elif isinstance(row_norm, bool) or not (math.isfinite(row_norm) and row_norm > 0):
-        raise DataError(
-            f"row_norm = {row_norm!r} is neither 'unit', 'auto', 'max' nor a positive number.",
-            hint="Give a public bound on the norm of a centred row, or 'unit'.",
+    else:
+        check_positive(
+            "row_norm",
+            row_norm,
+            hint="Give a public bound on the norm of a centred row, or 'unit', 'auto' or 'max'.",
         )
     check_row_bound(row_bound)
     check_choice("invalid", invalid, INVALID)
@@ -193,12 +197,9 @@ def make_plan(
     if mechanism == "bingham":
         check_feasible(features, n_components)
     centred = "public" if isinstance(center, np.ndarray) else "private" if center else "no"
-    if power_rounds is not None and power_rounds < 1:
-        raise DataError(
-            f"power_rounds = {power_rounds} is not a number of rounds.",
-            hint=f"Give 1 or more; {POWER_ROUNDS} are usual.",
-            code="bad-choice",
-        )
+    for name, number in (("sketch_size", sketch_size), ("power_rounds", power_rounds)):
+        if number is not None:
+            check_whole(name, number)
     if sketch_size is None:
         sketch_size = 4 * n_components
     elif sketch_size < n_components:
@@ -230,14 +231,16 @@ def make_plan(
 def _shares(plan: Plan, wished: dict[str, float] | None) -> dict[Step, float]:
     """Shares of the steps that this fit takes, adding up to 1."""
     defaults = _PURE_SHARES if plan.pure else _SHARES
+    check_split(wished)
     given = dict(defaults) if wished is None else dict(wished)
     if wished is None and plan.centred != "private":
         given["scale"] /= 2  # there is one histogram then
     for step, share in given.items():
         check_choice("a step of budget_split", step, STEPS)
-        if not (math.isfinite(share) and share >= 0):
+        if not (is_number(share) and (share == 0 or LEAST_SHARE <= share <= 1 / LEAST_SHARE)):
             raise PrivacyError(
-                f"budget_split[{step!r}] = {share!r} is not a non-negative number.",
+                f"budget_split[{step!r}] = {share!r:.60} is not a non-negative number: 0, or "
+                f"{LEAST_SHARE:g} to {1 / LEAST_SHARE:g}.",
                 hint="Shares are relative: {'moment': 0.9, 'centre': 0.1}, for example.",
             )
     given = {step: share for step, share in given.items() if share > 0}

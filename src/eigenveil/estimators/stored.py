@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from eigenveil.errors import DataError, OutputError
+from eigenveil.checks import LARGEST, check_whole
+from eigenveil.errors import DataError, OutputError, printable
 from eigenveil.estimators.plans import BasePlan
+from eigenveil.estimators.stored_checks import NOT_A_MODEL, check_model_arrays
 from eigenveil.files import replacing
 from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
 from eigenveil.privacy.certificate import Certificate
@@ -71,20 +73,21 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
                 header = json.loads(str(stored["header"][()]))
                 model = cls._asked(header)
                 arrays = {name: stored[name] for name in cls._ARRAYS}
+            check_model_arrays(arrays, header["features"], header["names"])
             for name, array in arrays.items():
                 setattr(model, name, array)
             for name, number in header["numbers"].items():
                 setattr(model, name, number)
             model.plan_ = cls._read_plan(header["plan"])
             model.certificate_ = Certificate.model_validate(header["certificate"])
+            model._settle()
         except FileNotFoundError:
             raise _absent(path) from None
-        except (KeyError, ValueError, OSError) as error:
+        except NOT_A_MODEL as error:
             raise _not_a_model(path, error) from None
         model.n_features_in_ = header["features"]
         if header["names"] is not None:
             model.feature_names_in_ = np.array(header["names"], dtype=object)
-        model._settle()
         return model
 
     @classmethod
@@ -142,7 +145,7 @@ def estimator_of(path: str | os.PathLike[str]) -> str:
         return str(header.get("estimator", _FIRST_ESTIMATOR))
     except FileNotFoundError:
         raise _absent(path) from None
-    except (KeyError, ValueError, OSError) as error:
+    except NOT_A_MODEL as error:
         raise _not_a_model(path, error) from None
 
 
@@ -154,7 +157,7 @@ def _absent(path: str | os.PathLike[str]) -> OutputError:
 
 def _not_a_model(path: str | os.PathLike[str], error: Exception) -> DataError:
     return DataError(
-        f"{path} is not a saved eigenveil model of this kind ({error}).",
+        f"{path} is not a saved eigenveil model of this kind ({printable(error, most=200)}).",
         hint="Give a file that the same estimator's save wrote.",
     )
 
@@ -169,12 +172,16 @@ def public_centre(center: object, features: int) -> NDArray[np.float64] | None:
     """
     if isinstance(center, bool | np.bool_):
         return None
-    centre: NDArray[np.float64] = np.asarray(center, dtype=np.float64)
-    if centre.shape != (features,) or not np.isfinite(centre).all():
+    try:
+        centre: NDArray[np.float64] = np.asarray(center, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        centre = np.full((), np.nan)
+    if centre.shape != (features,) or not np.all(np.abs(centre) <= LARGEST):
         raise DataError(
-            f"center has shape {centre.shape} or entries that are not finite; the rows have "
-            f"{features} features.",
+            f"center has shape {centre.shape} or entries that are not numbers up to {LARGEST:g}; "
+            f"the rows have {features} features.",
             hint="Give True, False, or one finite number a feature.",
+            code="bad-centre",
         )
     return centre
 
@@ -185,7 +192,8 @@ def noise_source(random_state: object) -> RandomSource:
         return SecureSource()
     if isinstance(random_state, np.random.RandomState):
         return SeededSource(int(random_state.randint(2**31)))
-    assert isinstance(random_state, int | np.integer | np.random.Generator)
+    if not isinstance(random_state, np.random.Generator):
+        check_whole("random_state", random_state, least=0, most=2**128 - 1)
     return SeededSource(random_state)  # type: ignore[arg-type]
 
 

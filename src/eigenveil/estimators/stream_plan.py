@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.checks import check_whole
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.plans import Step, check_choice
 from eigenveil.estimators.settings import Plan, make_plan
@@ -124,12 +125,13 @@ def _factor(publish: str, horizon: int | None, delta: float) -> StreamFactor | N
                 code="horizon-without-continual",
             )
         return None
-    if horizon is None or isinstance(horizon, bool) or horizon != int(horizon) or horizon < 1:
+    if horizon is None:
         raise DataError(
-            f"horizon = {horizon!r} is not a number of blocks.",
-            hint="publish='continual' needs the most blocks that there can be, 1 or more.",
+            "publish='continual' needs a horizon.",
+            hint="Give the most blocks that there can be, 1 or more.",
             code="bad-horizon",
         )
+    check_whole("horizon", horizon, code="bad-horizon")
     if delta == 0:
         raise PrivacyError(
             "publish='continual' cannot give delta = 0.",

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from eigenveil.errors import DataError
+from eigenveil.estimators.inputs import frame_names
 from eigenveil.estimators.stream_inputs import (
     FLOATS,
     check_alike,
@@ -317,6 +318,8 @@ class StreamingPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             rows = validate_data(self, X, dtype=FLOATS, reset=reset, ensure_all_finite=False)
         except ValueError as error:
             raise DataError(str(error), hint="Give a block of rows, (rows, features).") from error
+        if reset:
+            frame_names(self)
         check_finite(rows)
         return np.asarray(rows)
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from numbers import Integral, Real
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
+from eigenveil.checks import check_flag, check_positive, check_whole, is_number
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.plans import (
     INVALID,
+    LEAST_SHARE,
     BasePlan,
     Planned,
     Step,
     check_choice,
     check_components,
     check_row_bound,
+    check_split,
     check_wish,
 )
 from eigenveil.noise.cube import tensor_size
@@ -176,10 +178,12 @@ def make_mixture_plan(
     """
     check_row_bound(row_bound)
     centred = "public" if isinstance(center, np.ndarray) else "private" if center else "no"
-    if noise_variance is not None and not (_is_finite(noise_variance) and noise_variance >= 0):
-        raise DataError(
-            f"noise_variance = {noise_variance!r} is not a number from 0.",
+    if noise_variance is not None:
+        check_positive(
+            "noise_variance",
+            noise_variance,
             hint="Give the public variance of every feature within a component, or None.",
+            zero=True,
         )
     common = _common(
         features=features,
@@ -239,6 +243,7 @@ def make_topic_plan(
     PrivacyError, DataError
         Naming the parameter and what it may be.
     """
+    check_flag("clip_documents", clip_documents)
     common = _common(
         features=features,
         n_components=n_components,
@@ -295,14 +300,13 @@ def _common(
         check_choice("n_components", n_components, ("auto",))
         count = min(max(1, features - 1), _MOST_COMPONENTS)
     else:
-        _check_whole("n_components", n_components)
         check_components(n_components, features)
         count = n_components
     if pair == "auto":
         pair = "full" if features <= FULL_UP_TO else "sketch"
     sketch_size = 4 * count if sketch_size is None else sketch_size
-    _check_whole("sketch_size", sketch_size)
-    if auto and sketch_size >= 1:
+    check_whole("sketch_size", sketch_size)
+    if auto:
         count = min(count, sketch_size)
     elif sketch_size < count:
         raise DataError(
@@ -324,20 +328,6 @@ def _common(
     }
 
 
-def _check_whole(name: str, value: object) -> None:
-    """Raise where a number of things is no whole number."""
-    if not isinstance(value, Integral):
-        raise DataError(
-            f"{name} = {value!r} is not a whole number.",
-            hint="Give a whole number, or leave the parameter out.",
-            code="bad-choice",
-        )
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, Real) and math.isfinite(value)
-
-
 def _usual_shares(common: Mapping[str, Any], steps: Mapping[Step, float]) -> dict[Step, float]:
     """Shares of mu squared, of epsilon where all is pure; they add up to 1."""
     pair = _PAIR if common["mechanism"] == "gaussian" else _VECTOR_PAIR
@@ -348,17 +338,13 @@ def _usual_shares(common: Mapping[str, Any], steps: Mapping[Step, float]) -> dic
 def _shares(usual: Mapping[Step, float], wished: Mapping[str, float] | None) -> dict[Step, float]:
     """Shares of the steps that this fit takes, adding up to 1."""
     given: dict[Step, float] = dict(usual)
-    if wished is not None and not isinstance(wished, Mapping):
-        raise DataError(
-            f"budget_split = {wished!r} is not a dict.",
-            hint=f"Give every step a share: {', '.join(usual)}.",
-            code="bad-choice",
-        )
+    check_split(wished)
     for step, share in (wished or {}).items():
         check_choice("a step of budget_split", step, tuple(usual))
-        if not (_is_finite(share) and share > 0):
+        if not (is_number(share) and LEAST_SHARE <= share <= 1 / LEAST_SHARE):
             raise PrivacyError(
-                f"budget_split[{step!r}] = {share!r} is not a positive number.",
+                f"budget_split[{step!r}] = {share!r:.60} is not a number from {LEAST_SHARE:g} to "
+                f"{1 / LEAST_SHARE:g}.",
                 hint="Shares are relative: {'moment': 0.6, 'tensor': 0.4}, for example.",
             )
     if wished is not None:

@@ -171,7 +171,7 @@ class PrivateTopicModel(FittedTopics):
         progress : callable, optional
             Told ``(release, n)`` after every n documents of a pass.
         """
-        take_names(self, rows)
+        take_names(self, rows, of_words=True)
         documents = as_documents(rows)
         count = public_rows(documents, self.adjacency)
         return self._fit_rows(documents, count=count, progress=progress)

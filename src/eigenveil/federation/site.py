@@ -40,6 +40,7 @@ from eigenveil.federation.messages import (
 )
 from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms, first_difference
+from eigenveil.headers import check_names
 from eigenveil.linalg.eigen import truncated_root
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.moments.accumulators import Accumulator
@@ -112,6 +113,7 @@ class Site:
                 hint="Give the columns that the study names, in its order.",
                 code="other-features",
             )
+        check_names(f"site {name}", rows.names, of_words=study.task == "topic-model")
         if None not in (study.columns, rows.names) and study.columns != tuple(rows.names or ()):
             raise DataError(
                 f"site {name}: its rows have other columns than the study: "

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, model_validator
 
+from eigenveil.checks import MOST_WHOLE
 from eigenveil.errors import EigenveilError
 from eigenveil.estimators.plans import BasePlan, Invalid
 from eigenveil.estimators.settings import Mechanism, make_plan
@@ -40,7 +41,7 @@ _COMPLETE_UP_TO = 16
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Column = Annotated[str, Field(min_length=1)]
-Whole = Annotated[int, Field(strict=True)]
+Whole = Annotated[int, Field(strict=True, le=MOST_WHOLE)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Wish = Annotated[float, Field(strict=True)]  # what is no number at all is refused as a wish
 

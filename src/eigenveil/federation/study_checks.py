@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.tasks import TASKS, Task
 from eigenveil.federation.graph import even
+from eigenveil.headers import check_names, check_width
 from eigenveil.privacy.gaussian import check_delta, check_epsilon
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ def _check_shape(study: Study) -> None:
             code="columns-or-features",
         )
     _check_once("columns", study.columns or ())
+    check_names("The study's columns", study.columns, of_words=study.task == "topic-model")
+    check_width("The study", study.width, sparse=True)
     least = 1 if study.components == "auto" else study.components
     if least > study.width:
         raise DataError(

@@ -41,10 +41,10 @@ def fewest_sites(study: Study) -> int:
 
 
 def first_difference(found: Sequence[str], wanted: Sequence[str]) -> str:
-    """Where two lists of columns part, in words."""
-    for index, (one, other) in enumerate(zip(found, wanted, strict=False)):
+    """Where two lists of columns part, in words that quote neither: both may be a site's own."""
+    for number, (one, other) in enumerate(zip(found, wanted, strict=False), start=1):
         if one != other:
-            return f"column {index + 1} is {one!r}, not {other!r}"
+            return f"column {number} has another name"
     return "their numbers differ"
 
 

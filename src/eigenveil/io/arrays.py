@@ -16,6 +16,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
+from eigenveil.headers import check_width
 from eigenveil.io.reading import reading
 
 
@@ -56,6 +57,7 @@ class ArrayFile(ABC):
                 code="not-numeric",
             )
         self.rows, self.features = self._stored.shape
+        check_width(str(path), self.features, sparse=isinstance(self, SparseArrayFile))
         self.single = np.can_cast(self._stored.dtype, np.float32, "safe")
         """Whether single precision holds every entry exactly."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
+from eigenveil.headers import check_width, numbered_names
 from eigenveil.io.chunks import rechunk
 from eigenveil.io.growing import GrowingText
 from eigenveil.io.select import select
 from eigenveil.io.stopping import Stop
 from eigenveil.io.tabular import Table, numbers_of
-from eigenveil.io.text import BAD_CELL, BAD_LINE
+from eigenveil.io.text import BAD_CELL, BAD_LINE, cells_of_first_line
 from eigenveil.moments.rows import Block
 
 _ASCII = bytes(byte if byte < 128 else ord("?") for byte in range(256))
@@ -25,7 +27,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class FollowedRows:
-    """Rows of delimited text under a line of names, each read once.
+    """Rows of delimited text under a line of names (or without one), each read once.
 
     Only what was read and not yet given is kept, some megabytes at most.
 
@@ -38,6 +40,8 @@ class FollowedRows:
         The columns wanted, in this order; all by default.
     exclude : sequence of str
         Columns to leave out; row labels that pandas adds are left out anyway.
+    header : bool
+        Whether the first line has the names. If not, it is a row, and the names are c1, c2, ...
     follow : bool
         At the end of the file, wait for more lines.
     poll : float
@@ -60,6 +64,7 @@ class FollowedRows:
         *,
         columns: Sequence[str] | None = None,
         exclude: Sequence[str] = (),
+        header: bool = True,
         follow: bool = False,
         poll: float = 0.5,
         stop: Stop | None = None,
@@ -72,7 +77,7 @@ class FollowedRows:
             poll=poll,
             stop=Stop() if stop is None else stop,
         )
-        self._columns, self._exclude = columns, exclude
+        self._columns, self._exclude, self._header = columns, exclude, header
         self.path = self._text.path
         self.names: Sequence[str] | None = None
         """The columns, once the line of names was read."""
@@ -118,12 +123,14 @@ class FollowedRows:
                     line += piece.count(b"\n")
                     continue
                 end = first + len(next(self._text.lines(piece[first:]))[1])
+                names = _Names(self._text, piece[first:end], header=self._header)
                 parser = _Parser(
-                    self._text, piece[first:end], self._columns, self._exclude, strict=self._strict
+                    self._text, names, self._columns, self._exclude, strict=self._strict
                 )
                 self.names = parser.names
-                line += piece[:end].count(b"\n")
-                rest = piece[end:]
+                begin = end if self._header else first
+                line += piece[:begin].count(b"\n")
+                rest = piece[begin:].removeprefix(_BYTE_ORDER_MARK)
             yield from parser.rows(rest, line)
             line += rest.count(b"\n")
 
@@ -152,19 +159,25 @@ def _read_csv(text: bytes, **options: Any) -> Any:
 
 
 class _Names(Table):
-    """The columns of text, of which no more is known than the line of names."""
+    """The columns of text, of which no more is known than the first line."""
 
-    def __init__(self, path: Path, line: bytes, delimiter: str) -> None:
-        self._line, self._delimiter = line, delimiter
-        super().__init__(path)
+    def __init__(self, text: GrowingText, line: bytes, *, header: bool) -> None:
+        self._line, self._delimiter = line.removeprefix(_BYTE_ORDER_MARK), text.delimiter or ","
+        self._header = header
+        super().__init__(text.path)
 
     def _fields(self) -> list[tuple[str, Any]]:
-        names = _read_csv(
-            self._line.removeprefix(_BYTE_ORDER_MARK),
+        width = cells_of_first_line(io.BytesIO(self._line), self._delimiter)
+        check_width(str(self.path), width)
+        self.all_names: list[str] = self._read_names() if self._header else numbered_names(width)
+        return [(name, pa.float64()) for name in self.all_names]
+
+    def _read_names(self) -> list[str]:
+        names: list[str] = _read_csv(
+            self._line,
             parse_options=pa.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
         ).schema.names
-        self.all_names: list[str] = names
-        return [(name, pa.float64()) for name in names]
+        return names
 
     def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
         raise NotImplementedError
@@ -176,7 +189,7 @@ class _Parser:
     def __init__(
         self,
         text: GrowingText,
-        names: bytes,
+        names: _Names,
         columns: Sequence[str] | None,
         exclude: Sequence[str],
         *,
@@ -184,7 +197,7 @@ class _Parser:
     ) -> None:
         self._text, self._strict = text, strict
         self._delimiter = text.delimiter or ","
-        self._table = _Names(text.path, names, self._delimiter)
+        self._table = names
         self.names = select([self._table], columns, exclude)
         self._kinds: dict[str, Any] | None = None
 

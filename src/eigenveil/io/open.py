@@ -33,6 +33,7 @@ def open_rows(
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
     names: Sequence[str] | None = None,
+    header: bool = True,
 ) -> FileRows:
     """Open files as one source of rows, read a block at a time and as often as wanted.
 
@@ -54,6 +55,9 @@ def open_rows(
     names : sequence of str, optional
         All columns' names, such as a vocabulary, in place of ``columns``: also for files without
         names, whose columns have these in this order.
+    header : bool
+        Whether text files begin with a line of names. If not, their columns are named c1, c2, ...
+        and the first line is a row. Names that read as values (numbers, dates) are refused.
 
     Raises
     ------
@@ -64,12 +68,12 @@ def open_rows(
     """
     if isinstance(paths, (str, Path)):
         paths = [paths]
-    files = [_open(path) for path in expand(paths)]
+    files = [_open(path, header=header) for path in expand(paths)]
     tables = [file for file in files if isinstance(file, Table)]
     if names is not None:
         _check_names(files, names)
         columns = names
-    chosen = select(tables, columns, exclude) if tables else names
+    chosen = select(tables, columns, exclude, of_words=names is not None) if tables else names
     if chosen is None and (columns is not None or exclude):
         raise DataError(
             f"{files[0].path} has no column names, so that columns cannot be chosen by name.",
@@ -172,7 +176,7 @@ class FileRows:
             yield scipy.sparse.csr_array(self._dense(part))
 
 
-def _open(path: Path) -> Table | ArrayFile:
+def _open(path: Path, *, header: bool) -> Table | ArrayFile:
     match ending(path):
         case ".parquet":
             return ParquetTable(path)
@@ -187,4 +191,4 @@ def _open(path: Path) -> Table | ArrayFile:
         case "docword.txt":
             return BagOfWordsFile(path)
         case _:
-            return TextTable(path)
+            return TextTable(path, header=header)

@@ -10,18 +10,29 @@ from eigenveil.io.tabular import Table
 
 
 def select(
-    tables: Sequence[Table], columns: Sequence[str] | None, exclude: Sequence[str]
+    tables: Sequence[Table],
+    columns: Sequence[str] | None,
+    exclude: Sequence[str],
+    *,
+    of_words: bool = False,
 ) -> Sequence[str]:
     """Name the columns wanted of every table: ``columns`` or those of the first table.
+
+    Parameters
+    ----------
+    of_words : bool
+        ``columns`` are words of a vocabulary, which may be numbers.
 
     Raises
     ------
     DataError
-        Naming the file and the column that is missing, unexpected or not numeric.
+        Naming the file and the column that is missing, unexpected or not numeric; its position
+        only, where its name reads as a value.
     """
     for name in exclude:
         # a slip here could let in the very column that must stay out
         if not any(name in table.types for table in tables):
+            tables[0].check_names()  # before they are listed
             raise DataError(
                 f"{tables[0].path} has no column {name!r} to leave out, nor has any other file.",
                 hint=_known(tables[0]),
@@ -40,6 +51,8 @@ def select(
             f"Column {twice!r} is asked for twice.", hint="Name it once.", code="duplicate-column"
         )
     for table in tables:
+        found = all(name in table.types for name in names)
+        table.check_names(names if found else None, of_words=of_words)
         _check(table, names, exclude, extra_allowed=columns is not None, first=tables[0])
     return tuple(names)
 

@@ -17,6 +17,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
+from eigenveil.headers import check_names, check_width
 from eigenveil.io.reading import reading
 from eigenveil.moments.rows import FloatArray
 from eigenveil.moments.source import block_rows
@@ -38,9 +39,11 @@ class Table(ABC):
         self.path = path
         with reading(path):
             fields = self._fields()
+        check_width(str(path), len(fields))
         names = [name for name, _ in fields if _ROW_LABELS.fullmatch(name) is None]
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
+            check_names(str(path), [name for name, _ in fields])
             raise DataError(
                 f"{path} has more than one column {twice[0]!r}.",
                 hint="Rename one of them; a text file needs a first line with the names.",
@@ -55,6 +58,14 @@ class Table(ABC):
     def single(self, columns: Sequence[str]) -> bool:
         """Whether single precision holds every entry of these columns exactly."""
         return all(self.types[name] in _HELD_BY_SINGLE for name in columns)
+
+    def check_names(self, names: Sequence[str] | None = None, *, of_words: bool = False) -> None:
+        """Raise a DataError where one of these names (all by default) reads as a value."""
+        wanted = self.columns if names is None else names
+        place = {name: number for number, name in enumerate(self.types, start=1)}
+        check_names(
+            str(self.path), wanted, places=[place[name] for name in wanted], of_words=of_words
+        )
 
     def require_numeric(self, name: str) -> None:
         """Raise a DataError that names the column unless it is numeric."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from eigenveil.errors import DataError
+from eigenveil.headers import check_width, numbered_names
 from eigenveil.io.files import ending
 from eigenveil.io.tabular import Table, is_numeric, numbers_of
 
@@ -29,15 +32,24 @@ BAD_LINE = re.compile(r"CSV parse error: (?:Row #(\d+): )?Expected (\d+) columns
 
 
 class TextTable(Table):
-    """Lines of values under a line of names.
+    """Lines of values under a line of names, or without one: then the names are c1, c2, ...
 
     A cell is a number, or one of the words true and false (1 and 0), whatever its column's first
     lines look like; any other is NaN, as are empty ones. A line with too many cells or too few is a
     row of NaN; such rows come last. A column with no number in the first lines, as many as are read
     at once, is one of text: that it is none is taken for public.
+
+    Parameters
+    ----------
+    path : Path
+        Named in messages as it was given.
+    header : bool
+        Whether the first line has the names; otherwise it is a row.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, header: bool = True) -> None:
+        self._header = header
+        self._given_names: list[str] | None = None
         kind = ending(path) or ""
         self._delimiter = "\t" if kind.startswith(".tsv") else ","
         self._compression = "gzip" if kind.endswith(".gz") else None
@@ -52,6 +64,11 @@ class TextTable(Table):
             raise self.not_numeric(name, "has no number in its first lines")
 
     def _fields(self) -> list[tuple[str, Any]]:
+        with pa.input_stream(str(self.path), compression=self._compression) as stream:
+            width = cells_of_first_line(stream, self._delimiter)
+        check_width(str(self.path), width)  # pyarrow takes 20 KB a column
+        if not self._header:
+            self._given_names = numbered_names(width)
         try:
             with self._batch_reader(pa.csv.ConvertOptions()) as reader:
                 seen = [(self._known(field.name), field.type) for field in reader.schema]
@@ -138,6 +155,7 @@ class TextTable(Table):
                     block_size=self._read_bytes,
                     use_threads=False,
                     encoding="latin-1" if self._any_bytes else "utf8",
+                    column_names=self._given_names,
                 ),
                 parse_options=pa.csv.ParseOptions(
                     delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=skip
@@ -172,3 +190,23 @@ class TextTable(Table):
 
 class _AgainError(Exception):
     """The text is to be read again: more at a time, or a column cell by cell."""
+
+
+def cells_of_first_line(text: Any, delimiter: str) -> int:
+    """How many cells the first line with any has, found by reading no further than its end.
+
+    Parameters
+    ----------
+    text : binary file
+        Read from where it stands, some megabytes at most.
+    delimiter : str
+        What is between two cells.
+    """
+    start: bytes = text.read(_READ_BYTES)
+    if b"\n" not in start.strip():
+        start += text.read(_MOST_READ_BYTES)
+    lines = csv.reader(io.StringIO(start.decode("latin-1"), newline=""), delimiter=delimiter)
+    try:
+        return next((len(cells) for cells in lines if cells), 0)
+    except csv.Error:  # pyarrow says what is wrong, if it is
+        return start.count(delimiter.encode()) + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from eigenveil.errors import DataError
+from eigenveil.headers import check_names, check_width
 from eigenveil.io.reading import reading
 
 
@@ -14,7 +15,8 @@ def read_vocabulary(path: str | Path) -> list[str]:
     Raises
     ------
     DataError
-        Naming the file, and the line that is empty or has a word that was there before.
+        Naming the file, and the line that is empty or has a word that was there before; where it is
+        a table of rows, which would be published as words.
     """
     place = Path(path)
     with reading(place):
@@ -23,6 +25,14 @@ def read_vocabulary(path: str | Path) -> list[str]:
         words.pop()
     if not words:
         raise DataError(f"{place} has no word.", hint="Give a file with one word a line.")
+    check_width(str(place), len(words), sparse=True)
+    check_names(str(place), words, of_words=True)
+    if len(words) > 1 and all(any(mark in word for mark in ",;\t") for word in words):
+        raise DataError(
+            f"{place} has a comma, a semicolon or a tab in every line, as a table of rows has.",
+            hint="Give a file with one word a line.",
+            code="header-is-data",
+        )
     seen: dict[str, int] = {}
     for number, word in enumerate(words, start=1):
         if not word:

@@ -8,14 +8,16 @@ mu-GDP with ``mu = Delta / sigma``; releases compose as the root of the sum of s
 from __future__ import annotations
 
 import math
-import numbers
 
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
+from eigenveil.checks import is_number
 from eigenveil.errors import PrivacyError
 
 _LARGEST_MU = 1e6
+MOST_EPSILON = 1e6
+"""Of a wish: beyond it nothing is promised that means anything."""
 
 
 def delta_of_mu(mu: float, epsilon: float) -> float:
@@ -108,9 +110,9 @@ def classic_sigma(sensitivity: float, epsilon: float, delta: float, *, reproduct
 
 def check_epsilon(epsilon: float) -> None:
     """Refuse an epsilon that is not a positive finite number."""
-    if not (_is_number(epsilon) and math.isfinite(epsilon) and epsilon > 0):
+    if not (is_number(epsilon) and 0 < epsilon <= MOST_EPSILON):
         raise PrivacyError(
-            f"epsilon = {epsilon!r} is not a positive finite number.",
+            f"epsilon = {epsilon!r:.60} is not a positive finite number, at most {MOST_EPSILON:g}.",
             hint="Give epsilon > 0; 0.1 to 4 are usual.",
             code="bad-epsilon",
         )
@@ -118,16 +120,12 @@ def check_epsilon(epsilon: float) -> None:
 
 def check_delta(delta: float) -> None:
     """Refuse a delta outside [0, 1)."""
-    if not (_is_number(delta) and 0 <= delta < 1):
+    if not (is_number(delta) and 0 <= delta < 1):
         raise PrivacyError(
-            f"delta = {delta!r} is not in [0, 1).",
+            f"delta = {delta!r:.60} is not in [0, 1).",
             hint="Give 0 <= delta < 1, well below one over the number of rows; 1e-6 is usual.",
             code="bad-delta",
         )
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def _step_until(value: float, holds: object, *, upwards: bool) -> float:

@@ -9,8 +9,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from eigenveil.checks import is_number
 from eigenveil.errors import DataError
 from eigenveil.estimators.inputs import tell_owner
+from eigenveil.estimators.plans import check_wish
 from eigenveil.estimators.stored import noise_source, public_centre
 from eigenveil.estimators.tasks import Task
 from eigenveil.federation.ledger import Ledger
@@ -105,8 +107,15 @@ class FederatedFit:
         first = next(iter(rows.values()), None)
         if first is None:
             raise DataError("There is no site.", hint="Give the rows of at least one site.")
+        check_wish(self.epsilon, self.delta, self.adjacency)
         own_fields = self._own_fields(first.features)
-        own = self.site_epsilon or {}
+        own = {} if self.site_epsilon is None else self.site_epsilon
+        if not isinstance(own, Mapping):
+            raise DataError(
+                f"site_epsilon = {own!r:.60} is not a dict.",
+                hint="Give a dict of sites and their smaller epsilon, or None.",
+                code="bad-choice",
+            )
         if unknown := set(own) - set(rows):
             raise DataError(
                 f"site_epsilon names {sorted(unknown)[0]!r}, which is no site.",
@@ -130,7 +139,7 @@ class FederatedFit:
             sketch_size=self.sketch_size,
             expected_rows=self.expected_rows,
             invalid=self.invalid,
-            sites=tuple({"name": name, "epsilon": own.get(name)} for name in rows),
+            sites=tuple({"name": name, "epsilon": plain_number(own.get(name))} for name in rows),
             **own_fields,
         )
 
@@ -189,9 +198,9 @@ def study_centre(center: object, features: int) -> bool | tuple[float, ...]:
     return bool(center) if centre is None else tuple(float(number) for number in centre)
 
 
-def number_or_none(value: float | None) -> float | None:
-    """A number as a plain float, where there is one."""
-    return None if value is None else float(value)
+def plain_number(value: object) -> Any:
+    """A number of numpy's as a plain float; what is no number is for the study to refuse."""
+    return float(value) if is_number(value) else value  # type: ignore[arg-type]
 
 
 def fitted_of(run: StudyRun) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from eigenveil.estimators.fitted import FittedPCA
-from eigenveil.runtime.federated import FederatedFit, number_or_none, study_centre
+from eigenveil.runtime.federated import FederatedFit, plain_number, study_centre
 from eigenveil.runtime.running import DATA_SET, wished_budget
 
 __all__ = ["DATA_SET", "FederatedPCA", "wished_budget"]
@@ -135,7 +135,7 @@ n_samples_, guarantee_, certificate_
 
     def _own_fields(self, features: int) -> dict[str, Any]:
         return {
-            "row_norm": self.row_norm if isinstance(self.row_norm, str) else float(self.row_norm),
-            "row_bound": number_or_none(self.row_bound),
+            "row_norm": plain_number(self.row_norm),
+            "row_bound": plain_number(self.row_bound),
             "center": study_centre(self.center, features),
         }

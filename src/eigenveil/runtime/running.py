@@ -24,6 +24,7 @@ from eigenveil.federation.messages import HELPER
 from eigenveil.federation.site import Site
 from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms, active_sites
+from eigenveil.headers import check_names
 from eigenveil.moments.engine import InvalidRows, check_rows
 from eigenveil.moments.independence import DEPENDENT
 from eigenveil.moments.source import ArrayRows, RowSource
@@ -218,6 +219,7 @@ def _source(name: str, array: Any, columns: list[str] | None) -> RowSource:
         )
     except (ValueError, TypeError) as error:
         raise DataError(f"site {name}: {error}", hint="Mend that site's rows.") from None
+    check_names(f"site {name}", columns)
     if scipy.sparse.issparse(checked):
         return SparseRows(checked, names=columns)
     return ArrayRows(checked, names=columns, origin=f"site {name}")

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from eigenveil.estimators.fitted_mixture import FittedMixture
 from eigenveil.estimators.fitted_topics import FittedTopics
-from eigenveil.runtime.federated import FederatedFit, number_or_none, study_centre
+from eigenveil.runtime.federated import FederatedFit, plain_number, study_centre
 
 
 class FederatedGaussianMixture(FederatedFit, FittedMixture):
@@ -123,9 +123,9 @@ noise_floor_, converged_, guarantee_, certificate_
 
     def _own_fields(self, features: int) -> dict[str, Any]:
         return {
-            "noise_variance": number_or_none(self.noise_variance),
+            "noise_variance": plain_number(self.noise_variance),
             "mechanism": self.mechanism,
-            "row_bound": number_or_none(self.row_bound),
+            "row_bound": plain_number(self.row_bound),
             "center": study_centre(self.center, features),
             "below_noise": self.below_noise,
         }
@@ -246,5 +246,5 @@ guarantee_, certificate_
         return {
             "mechanism": self.mechanism,
             "below_noise": self.below_noise,
-            "clip_documents": bool(self.clip_documents),
+            "clip_documents": self.clip_documents,
         }

@@ -1,0 +1,85 @@
+"""Numbers and choices that callers give: checked in one way, before anything is released."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+
+from eigenveil.errors import DataError
+
+LARGEST, SMALLEST = 1e100, 1e-100
+"""Bounds of numbers in the data's units: beyond them squares or cubes overflow."""
+MOST_WHOLE = 2**31 - 1
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a finite real number; a truth value or a text is none."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that no float holds
+        return False
+
+
+def check_whole(
+    name: str, value: object, *, least: int = 1, most: int = MOST_WHOLE, code: str = "bad-number"
+) -> None:
+    """Raise unless a value is a whole number from ``least`` to ``most``.
+
+    Raises
+    ------
+    DataError
+        With ``code``.
+    """
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, Integral)
+        or not least <= int(value) <= most
+    ):
+        raise DataError(
+            f"{name} = {_short(value)} is not a whole number from {least} to {most}.",
+            hint="Give one, or leave the parameter out.",
+            code=code,
+        )
+
+
+def check_positive(name: str, value: object, *, hint: str, zero: bool = False) -> None:
+    """Raise unless a value is a number above 0 whose powers a float holds; perhaps 0.
+
+    Raises
+    ------
+    DataError
+        With code ``bad-number``.
+    """
+    if is_number(value) and (SMALLEST <= value <= LARGEST or (zero and value == 0)):  # type: ignore[operator]
+        return
+    above = "0 or " if zero else ""
+    raise DataError(
+        f"{name} = {_short(value)} is not {above}a positive number from {SMALLEST:g} to "
+        f"{LARGEST:g}.",
+        hint=hint,
+        code="bad-number",
+    )
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise unless a value is True or False.
+
+    Raises
+    ------
+    DataError
+        With code ``bad-choice``.
+    """
+    # numpy's truth values are no bool, but equal one and are of their own type
+    if not (isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")):
+        raise DataError(
+            f"{name} = {_short(value)} is not True or False.",
+            hint="Give one of these.",
+            code="bad-choice",
+        )
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,193 @@
+"""Whatever is typed, and whatever a file holds: an error of the package, never exit 70.
+
+Before, ``--seed -1``, 1e308 as norm, bound, scale or weight, an over-long ``--out`` and a cut
+``model.npz`` ended in "this is a defect"; some of them after noise was drawn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from eigenveil import PrivateGaussianMixture, PrivatePCA, PrivateTopicModel
+from eigenveil.cli.app import app
+from eigenveil.errors import EigenveilError
+
+
+class _Drawn(Exception):
+    """Noise would have been drawn: the options were fine."""
+
+
+VALUES = ["1e308", "-1", "nan", "9" * 25, "moment=1e308,scale=1e308", "x" * 300, "a:1e308"]
+COMMANDS = {"fit": ["ROWS", "--out", "OUT", "-k", "1"]}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("home")
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.normal(size=(40, 4)), columns=list("abcd"))
+    rows.to_csv(folder / "rows.csv", index=False)
+    rows.to_csv(folder / "more.csv", index=False)
+    counts = rng.integers(0, 5, (40, 4)) + 1
+    pd.DataFrame(counts, columns=list("abcd")).to_csv(folder / "counts.csv", index=False)
+    told = CliRunner().invoke(
+        app, ["fit", str(folder / "rows.csv"), "-k1", "--epsilon", "50", "--out", str(folder / "r")]
+    )
+    assert told.exit_code == 0, told.exception
+    words = ["study", "new", str(folder / "agreed.toml"), "--site", "a", "--site", "b"]
+    told = CliRunner().invoke(app, [*words, "--features", "4", "-k", "2"])
+    assert told.exit_code == 0, told.exception
+    return folder
+
+
+def options_of(words):
+    """All options of a command that take a value."""
+    found = typer.main.get_command(app)
+    for word in words:
+        found = found.commands[word]
+    return [
+        max(each.opts, key=len)
+        for each in found.params
+        if each.param_type_name == "option" and not each.is_flag
+    ]
+
+
+def cases():
+    for name, words in COMMANDS.items():
+        command = name.split()[: 2 if name.split()[0] in ("study", "ledger") else 1]
+        for option in options_of(command):
+            yield pytest.param(command, words, option, id=f"{name} {option}")
+
+
+@pytest.mark.parametrize(("command", "words", "option"), list(cases()))
+def test_no_value_of_an_option_is_a_defect(command, words, option, home, tmp_path, monkeypatch):
+    def drawn(*_):
+        raise _Drawn
+
+    for source in ("SecureSource", "SeededSource"):
+        monkeypatch.setattr(f"eigenveil.noise.source.{source}.words", drawn)
+    monkeypatch.setattr("eigenveil.runtime.tree.simulate_tree", drawn)
+    monkeypatch.chdir(tmp_path)
+    places = {
+        "ROWS": home / "rows.csv",
+        "MORE": home / "more.csv",
+        "COUNTS": home / "counts.csv",
+        "RESULT": home / "r",
+        "AGREED": home / "agreed.toml",
+        "OUT": tmp_path / "out",
+        "STUDY": tmp_path / "study.toml",
+        "SCORES": tmp_path / "scores.csv",
+        "LEDGER": tmp_path / "a.ledger",
+    }
+    filled = []
+    for word in words:
+        for key, place in places.items():
+            word = word.replace(key, str(place))
+        filled.append(word)
+    # a part of all values, another one for each option
+    for value in random.Random(f"{command} {option}").sample(VALUES, 3):
+        told = CliRunner().invoke(app, [*command, *filled, f"{option}={value}"])
+        if told.exception is not None:
+            assert isinstance(told.exception, (EigenveilError, SystemExit, _Drawn)), (
+                value,
+                repr(told.exception),
+            )
+            if isinstance(told.exception, SystemExit):
+                assert told.exit_code < 70
+
+
+@pytest.mark.parametrize("option", ["--features", "--rows"])
+def test_sizes_that_no_table_has(option):
+    told = CliRunner().invoke(app, ["plan", "--rows=9", "--features=4", f"{option}={'9' * 25}"])
+    assert isinstance(told.exception, EigenveilError)
+
+
+# -- files of models
+
+
+KINDS = {
+    "pca": lambda rows: PrivatePCA(1, epsilon=50).fit(rows),
+    "mixture": lambda rows: PrivateGaussianMixture(1, epsilon=50, below_noise="keep").fit(rows),
+    "topics": lambda rows: PrivateTopicModel(1, epsilon=50, below_noise="keep").fit(
+        np.round(np.abs(rows)) + 2
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def model(request, tmp_path_factory):
+    file = tmp_path_factory.mktemp("model") / "model.npz"
+    rows = np.random.default_rng(0).normal(size=(400, 4)) * [9, 1, 1, 1]
+    KINDS[request.param](rows).save(file)
+    return file
+
+
+def shown(file):
+    told = CliRunner().invoke(app, ["show", str(file.parent)])
+    assert told.exception is None or isinstance(told.exception, EigenveilError), repr(
+        told.exception
+    )
+    return told.exception
+
+
+def test_cut_and_changed_models(model, tmp_path):
+    whole = model.read_bytes()
+    file = tmp_path / "model.npz"
+    chance = random.Random(7)
+    for size in [0, 1, 4, 30, *(chance.randrange(len(whole)) for _ in range(6)), len(whole) - 1]:
+        file.write_bytes(whole[:size])
+        assert shown(file) is not None
+    for _ in range(12):
+        changed = bytearray(whole)
+        for _ in range(3):
+            changed[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
+        file.write_bytes(bytes(changed))
+        shown(file)
+
+
+WRONG = {
+    "a scalar": lambda array: np.array(3.0),
+    "one dimension more": lambda array: array[None],
+    "one dimension less": lambda array: array.ravel(),
+    "one more": lambda array: np.concatenate([array, array[-1:]]),
+    "one less": lambda array: array[:-1],
+    "nothing": lambda array: array[:0],
+    "text": lambda array: np.full(array.shape, "x"),
+    "complex": lambda array: array.astype(complex),
+    "objects": lambda array: array.astype(object),
+    "NaN": lambda array: np.full(array.shape, np.nan),
+    "infinite": lambda array: np.full(array.shape, np.inf),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_arrays_that_are_no_part_of_a_model(model, wrong, tmp_path):
+    with np.load(model) as stored:
+        arrays = dict(stored)
+    for name, array in arrays.items():
+        if name == "header" or array.dtype.kind not in "fiu" or array.ndim == 0:
+            continue
+        file = tmp_path / "model.npz"
+        with contextlib.suppress(ValueError):
+            np.savez(file, allow_pickle=True, **(arrays | {name: WRONG[wrong](array)}))
+            if wrong == "one dimension less" and array.ndim == 1:
+                continue
+            assert isinstance(shown(file), EigenveilError), name
+
+
+def test_an_archive_without_a_header(tmp_path):
+    file = tmp_path / "model.npz"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("header.npy", b"\x93NUMPY")
+    assert shown(file) is not None
+    for header in ("{}", "[]", "3", "null", "{", '{"format": "eigenveil-model-1"}'):
+        np.savez(file, header=np.array(header))
+        assert shown(file) is not None

@@ -1,0 +1,380 @@
+"""A table without a line of names: its first row would be published as names of columns.
+
+Before, the first person's values became the features of components.csv and model.npz, the columns
+of a study file, and, for a site, what it answered to the aggregator, whose error quoted two sites'
+values.  Now such names are refused wherever names enter, with the column's position only, and
+``--no-header`` makes the first line a row.
+"""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.io
+import scipy.sparse
+from typer.testing import CliRunner
+
+from eigenveil import (
+    FederatedGaussianMixture,
+    FederatedPCA,
+    FederatedTopicModel,
+    PrivateGaussianMixture,
+    PrivatePCA,
+    PrivateStreamingPCA,
+    PrivateTopicModel,
+    StreamingPCA,
+)
+from eigenveil.cli.app import app
+from eigenveil.errors import DataError
+from eigenveil.federation.ledger import Ledger
+from eigenveil.federation.site import Site
+from eigenveil.federation.study import make_study
+from eigenveil.federation.sums import first_difference
+from eigenveil.headers import is_counted, reads_as_value
+from eigenveil.io import open_rows, read_vocabulary, write_table
+from eigenveil.io.follow import FollowedRows
+from eigenveil.moments.source import ArrayRows
+
+SECRET = ["61.25", "1987-04-23", "7e3", "-2,5", "NaN"]  # the first person
+VALUES = [
+    "5.1",
+    "-3",
+    "+0,25",
+    "1e5",
+    ".5",
+    "5.",
+    "1_000",
+    "1.234,56",
+    "12%",
+    "0x1F",
+    "NaN",
+    "-inf",
+    "Infinity",
+    "NA",
+    "null",
+    "TRUE",
+    "false",
+    "2020-01-02",
+    "2020/1/2",
+    "02.01.2020",
+    "2020-W05",
+    "2020-01-02T12:30:00Z",
+    "12:30",
+    "23:59:59.5",
+    "12-Jan-20",
+    "Jan 12, 2020",
+    "12 January 2020",
+    "2020-01-02 12:30",
+    "3:05 pm",
+    "1 234,5",
+    "\u22123",
+    "\uff15",
+]
+NAMES = [
+    "x1",
+    "c1",
+    "pixel_1_2",
+    "T10",
+    "E1",
+    "e5",
+    "1st",
+    "3d",
+    "v1.2",
+    "Na",
+    "Jan",
+    "may",
+    "income_2019",
+    "2x",
+    "1/x",
+    "24h",
+    "2,4-D",
+    "0x",
+    "D0",
+    "-",
+    "+",
+    "e",
+    "sepal length (cm)",
+    "",
+]
+
+
+@pytest.mark.parametrize("text", VALUES)
+def test_a_value_is_no_name(text):
+    assert reads_as_value(text)
+
+
+@pytest.mark.parametrize("text", NAMES)
+def test_a_name_is_no_value(text):
+    assert not reads_as_value(text)
+
+
+@pytest.mark.parametrize(
+    ("names", "counted"),
+    [
+        (range(8), True),
+        (range(1, 9), True),
+        (range(7), False),  # could be a row
+        (range(2, 10), False),
+        ([*range(7), 8], False),
+        ([1, 0, *range(2, 9)], False),
+    ],
+)
+def test_an_unnamed_array_counts_its_columns(names, counted):
+    assert is_counted([str(name) for name in names]) is counted
+
+
+def people(n=40, d=3):
+    return np.random.default_rng(3).normal(size=(n, d)) + 5
+
+
+def headerless(path, d=3):
+    np.savetxt(path, people(d=d), delimiter="\t" if ".tsv" in path.name else ",", fmt="%.6f")
+    return path
+
+
+def refused(action, *, whose):
+    with pytest.raises(DataError) as caught:
+        action()
+    error = caught.value
+    assert error.code == "header-is-data"
+    assert whose in error.message
+    assert "column 1" in error.message
+    said = f"{error.message} {error.hint}"
+    assert not any(value in said for value in SECRET)
+    assert all(f"{value:.6f}" not in said for value in people()[0])
+    return error
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "parquet", "feather", "arrow"])
+def test_files_of_every_format_with_names(tmp_path, ending):
+    file = tmp_path / f"rows.{ending}"
+    frame = pd.DataFrame([[1.0] * 5] * 3, columns=SECRET)
+    if ending.startswith(("csv", "tsv")):
+        frame.to_csv(file, sep="\t" if ending == "tsv" else ",", index=False)
+    else:
+        write = frame.to_parquet if ending == "parquet" else frame.to_feather
+        write(file)
+    error = refused(lambda: open_rows([file]), whose=file.name)
+    assert "--no-header" in error.hint
+
+
+def test_a_headerless_file_beside_one_with_names_is_not_quoted(tmp_path):
+    good, bad = tmp_path / "a.csv", headerless(tmp_path / "b.csv")
+    pd.DataFrame(people(), columns=["u", "v", "w"]).to_csv(good, index=False)
+    refused(lambda: open_rows([good, bad]), whose="b.csv")
+    refused(lambda: open_rows([bad], columns=["u", "v", "w"]), whose="b.csv")
+    refused(lambda: open_rows([bad], exclude=["u"]), whose="b.csv")
+
+
+def test_a_first_row_of_equal_values_is_not_quoted(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text("61.25,61.25\n1,2\n")
+    refused(lambda: open_rows([file]), whose="rows.csv")
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz"])
+def test_without_a_header_the_first_line_is_a_row(tmp_path, ending):
+    rows = open_rows([headerless(tmp_path / f"rows.{ending}")], header=False)
+    assert list(rows.names) == ["c1", "c2", "c3"]
+    read = np.concatenate([block.values for block in rows.blocks()])
+    np.testing.assert_allclose(read, people(), atol=1e-6)
+
+
+def test_rows_are_counted_from_the_first_line_without_a_header(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text("1,2\n3,4\n5,six\n")
+    rows = open_rows([file], columns=["c1"], header=False)
+    assert [block.values.tolist() for block in rows.blocks()] == [[[1.0], [3.0], [5.0]]]
+    with pytest.raises(DataError, match="'c2' is not a number at row 2"):
+        open_rows([file], header=False)
+
+
+def test_followed_rows(tmp_path):
+    file = headerless(tmp_path / "rows.csv")
+    refused(lambda: list(FollowedRows(file).blocks(8)), whose="rows.csv")
+    followed = FollowedRows(file, header=False)
+    read = np.concatenate([block.values for block in followed.blocks(8)])
+    np.testing.assert_allclose(read, people(), atol=1e-6)
+    assert list(followed.names) == ["c1", "c2", "c3"]
+
+
+def test_an_unnamed_array_that_pandas_wrote_is_read(tmp_path):
+    file = tmp_path / "rows.csv"
+    pd.DataFrame(people(d=9)).to_csv(file)
+    assert list(open_rows([file]).names) == [str(i) for i in range(9)]
+
+
+ESTIMATORS = [
+    PrivatePCA,
+    PrivateGaussianMixture,
+    PrivateTopicModel,
+    PrivateStreamingPCA,
+    StreamingPCA,
+]
+SITES = [FederatedPCA, FederatedGaussianMixture, FederatedTopicModel]
+
+
+def no_noise(monkeypatch):
+    def drawn(*_):
+        raise AssertionError("noise was drawn")
+
+    monkeypatch.setattr("eigenveil.noise.source.SecureSource.words", drawn)
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_frames(kind, library, monkeypatch):
+    no_noise(monkeypatch)
+    frame = library(dict(zip(SECRET, np.full((5, 50), 2.0), strict=True)))
+    refused(lambda: kind(n_components=2).fit(frame), whose="frame")
+
+
+@pytest.mark.parametrize("kind", SITES)
+def test_frames_of_sites(kind, monkeypatch):
+    no_noise(monkeypatch)
+    frame = pd.DataFrame(np.full((50, 5), 2.0), columns=SECRET)
+    refused(lambda: kind(n_components=2).fit({"a": frame, "b": frame}), whose="site a")
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS[:3])
+def test_other_sources_of_rows(kind, monkeypatch):
+    no_noise(monkeypatch)
+    rows = ArrayRows(people(), names=["61.25", "b", "c"])
+    if kind is PrivateTopicModel:  # words may be numbers, but not all of them
+        rows = ArrayRows(people(), names=["61.25", "7", "3"])
+    refused(lambda: kind(n_components=1).fit_rows(rows), whose="source")
+
+
+def a_study(columns, **other):
+    wishes = {"name": "s", "task": "pca", "components": 1, "epsilon": 1.0, "delta": 1e-6}
+    return make_study(
+        **{**wishes, "sites": [{"name": "a"}, {"name": "b"}], **other}, columns=columns
+    )
+
+
+def test_a_study_with_such_columns_is_refused():
+    refused(lambda: a_study(SECRET), whose="study")
+    a_study([str(i) for i in range(8)])
+    a_study(["word", "2019", "10"], task="topic-model")
+    refused(lambda: a_study(["7", "2019", "10"], task="topic-model"), whose="study")
+
+
+def test_a_site_checks_its_names_before_it_answers(tmp_path):
+    study = a_study(None, features=3)
+    rows = ArrayRows(people(), names=["61.25", "b", "c"])
+    refused(
+        lambda: Site(name="a", study=study, rows=rows, ledger=Ledger(tmp_path / "a.ledger")),
+        whose="site a",
+    )
+
+
+def test_other_columns_are_told_by_position():
+    said = first_difference(["age", "61.25"], ["age", "1987-04-23"])
+    assert "column 2" in said
+    assert "61.25" not in said
+    assert "1987" not in said
+
+
+def test_a_table_is_no_vocabulary(tmp_path):
+    file = tmp_path / "words.txt"
+    for text in ("61.25\n7\n3.5\n", "anna,61\nbert,70\n", "anna\t61\nbert\t70\n"):
+        file.write_text(text)
+        with pytest.raises(DataError) as caught:
+            read_vocabulary(file)
+        assert caught.value.code == "header-is-data"
+        assert "61" not in str(caught.value)
+    file.write_text("anna\n1987\n10,000\n")
+    assert read_vocabulary(file) == ["anna", "1987", "10,000"]
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_no_command_publishes_the_first_row(tmp_path):
+    file, study = headerless(tmp_path / "rows.csv"), tmp_path / "study.toml"
+    first = [f"{value:.6f}" for value in people()[0]]
+    result = tmp_path / "result"
+    fit = ["fit", file, "-k", 1, "--epsilon", 50, "--out", result, "--json"]
+    new = ["study", "new", study, "--site", "a", "--site", "b", "--from", file]
+    watch = ["watch", file, "-k", 1]
+    for words in (fit, new, watch):
+        refused_one = invoke(*words)
+        assert isinstance(refused_one.exception, DataError)
+        assert refused_one.exception.code == "header-is-data"
+    assert not result.exists()
+    assert not study.exists()
+    told = invoke(*fit, "--no-header")
+    assert told.exit_code == 0, told.exception
+    assert json.loads(told.stdout)["features"] == ["c1", "c2", "c3"]
+    assert invoke(*new, "--no-header").exit_code == 0
+    assert invoke(*watch, "--no-header").exit_code == 0
+    scores = tmp_path / "scores.npy"
+    assert invoke("transform", result, file, "--out", scores, "--no-header").exit_code == 0
+    assert np.load(scores).shape[0] == people().shape[0]
+    written = [study, *(path for path in result.iterdir() if path.suffix != ".png")]
+    assert not any(value.encode() in path.read_bytes() for path in written for value in first)
+
+
+def test_sites_in_one_process(tmp_path):
+    file = headerless(tmp_path / "rows.csv")
+    words = ["fit", "--site", f"a={file}", "--site", f"b={headerless(tmp_path / 'other.csv')}"]
+    words += ["-k", 1, "--epsilon", 8, "--out", tmp_path / "result", "--quiet"]
+    assert invoke(*words).exception.code == "header-is-data"
+    told = invoke(*words, "--no-header")
+    assert told.exit_code == 0, told.exception
+
+
+def test_written_tables_are_read_again(tmp_path):
+    for name in ("a.csv", "a.parquet"):
+        write_table(tmp_path / name, people(), ["PC1", "PC2", "PC3"])
+        assert open_rows([tmp_path / name]).features == 3
+
+
+def test_a_million_columns_are_refused_by_the_header_alone(tmp_path):
+    """12 MB of text with as many columns took 18.5 GB."""
+    file, words = tmp_path / "wide.csv", tmp_path / "wide.tsv"
+    file.write_text(",".join(f"x{i}" for i in range(1_000_000)) + "\n" + "1," * 999_999 + "1\n")
+    words.write_text('"a\tb"\t' * 70_000 + "c\n")
+    tracemalloc.start()
+    try:
+        for action in (
+            lambda: open_rows([file]),
+            lambda: open_rows([file], header=False),
+            lambda: open_rows([words]),
+            lambda: list(FollowedRows(file).blocks(1)),
+        ):
+            with pytest.raises(DataError) as caught:
+                action()
+            assert caught.value.code == "too-many-columns"
+        assert tracemalloc.get_traced_memory()[1] < 2**28
+    finally:
+        tracemalloc.stop()
+
+
+def test_widths_of_other_formats(tmp_path, monkeypatch):
+    monkeypatch.setattr("eigenveil.headers.MOST_COLUMNS", 3)
+    monkeypatch.setattr("eigenveil.headers.MOST_SPARSE_COLUMNS", 4)
+    names = ["a", "b", "c", "d", "e"]
+    frame = pd.DataFrame(np.ones((2, 5)), columns=names)
+    frame.to_parquet(tmp_path / "a.parquet")
+    frame.to_feather(tmp_path / "a.feather")
+    np.save(tmp_path / "a.npy", frame.to_numpy())
+    np.savez(tmp_path / "a.npz", X=frame.to_numpy())
+    scipy.sparse.save_npz(tmp_path / "s.npz", scipy.sparse.csr_array(frame.to_numpy()))
+    scipy.io.mmwrite(tmp_path / "a.mtx", scipy.sparse.csr_array(frame.to_numpy()))
+    for file in sorted(tmp_path.iterdir()):
+        with pytest.raises(DataError) as caught:
+            open_rows([file])
+        assert caught.value.code == "too-many-columns"
+        assert file.name in caught.value.message
+    np.save(tmp_path / "b.npy", np.ones((2, 3)))
+    assert open_rows([tmp_path / "b.npy"]).features == 3
+    with pytest.raises(DataError) as caught:
+        a_study(None, features=5)
+    assert caught.value.code == "too-many-columns"

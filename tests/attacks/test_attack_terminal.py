@@ -1,0 +1,323 @@
+"""Text of others on the owner's terminal: markup, emoji, escape sequences, turned writing.
+
+Before, twelve of a hundred fingerprints were printed with an emoji in them, a column called
+``[red]x[/red]`` was printed as x, a site's error code could clear the lead's screen, and the name
+of a release in a certificate could do so in ``certify``.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.table import Table
+
+import eigenveil.cli
+from eigenveil import PrivatePCA
+from eigenveil.cli import app as whole
+from eigenveil.cli import (
+    federated,
+    fit,
+    ledger,
+    of_mixtures,
+    of_topics,
+    progress,
+    report,
+    reproduce_report,
+    site_approve,
+    site_says,
+    study_report,
+    study_run,
+    watch_report,
+)
+from eigenveil.cli.screen import Screen, bold, coloured, say, tell
+from eigenveil.errors import (
+    LONGEST_NAME,
+    LONGEST_TEXT,
+    DataError,
+    PrivacyError,
+    ProtocolError,
+    printable,
+    short_name,
+)
+from eigenveil.experiments.runner import Step
+from eigenveil.federation.study import make_study
+
+HOSTILE = {
+    ":smile: 61:AB:CD": ":smile: 61:AB:CD",
+    "[red]x[/red]": "[red]x[/red]",
+    "[/]": "[/]",
+    "[link=http://a.b]c": "[link=http://a.b]c",
+    "a\x1b[2J\x1b]0;t\x07b": "a\\x1b[2J\\x1b]0;t\\x07b",
+    "\x9b31mx": "\\x9b31mx",
+    "a\u202egnp.exe\u2066": "a\\u202egnp.exe\\u2066",
+    "a\nHOLDS\r\u2028b": "a\\nHOLDS\\r\\u2028b",
+    "a\u200bb\U000e0041": "a\\u200bb\\U000e0041",
+    "a\ud800b": "a\\ud800b",
+    "x" * 10_000: "x" * 12,
+}
+NAMES = pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+
+
+def literal(printed: str, name: str, *, folded: bool = True) -> None:
+    """Printed as it is, on lines that only this package begins; in cells it may be folded."""
+    assert all(line.isprintable() for line in printed.split("\n"))
+    assert len(printed) < 30_000
+    squeezed = "".join(c for c in printed if not c.isspace() and c not in "│┃")
+    wanted = "".join(HOSTILE[name].split())
+    assert wanted in (squeezed if folded else printed.replace(" ", ""))
+    assert "x" * (LONGEST_TEXT + 1) not in squeezed
+
+
+@NAMES
+def test_the_screen(name, capsys):
+    screen = Screen()
+    for thing in (name, bold(name), coloured(name, "red"), SimpleNamespace(__str__=None)):
+        screen.print(thing)
+    table = Table(title=name)
+    table.add_column(name)
+    table.add_row(name)
+    screen.print(table)
+    screen.print(Path(name.replace("\ud800", "\\ud800")), ValueError(name))
+    say(name)
+    literal(capsys.readouterr().out, name)
+    Screen(errors=True).print(name)
+    tell(name)
+    caught = capsys.readouterr()
+    assert not caught.out
+    literal(caught.err, name)
+
+
+@NAMES
+def test_what_is_cut(name):
+    assert len(printable(name)) <= LONGEST_TEXT
+    assert len(short_name(name)) <= LONGEST_NAME
+    assert printable(name, most=None).startswith(HOSTILE[name][:40])
+    assert len(short_name("\u202e" * 100)) <= LONGEST_NAME
+
+
+FOLDER = Path(eigenveil.cli.__file__).parent
+MODULES = sorted(path for path in FOLDER.glob("*.py") if path.name != "screen.py")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_nothing_is_printed_by_another_way(path):
+    """No other console, no markup, no bare print: what the tests below cannot reach."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            assert node.module not in ("rich.console", "rich.markup", "rich")
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            assert called not in ("print", "Console", "sys.stdout.write", "sys.stderr.write")
+            assert not called.endswith(("from_markup", "typer.secho", "error.show"))
+            if called == "typer.echo":  # JSON, which escapes, and the version
+                assert path.name in ("options.py", "ledger.py", "app.py")
+            if called == "Progress":
+                assert "console=Screen(errors=True)" in ast.unparse(node)
+            if called == "TextColumn":
+                assert "markup=False" in ast.unparse(node)
+
+
+# -- every command's printing functions
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    rows = np.random.default_rng(0).normal(size=(500, 3)) * [9, 1, 1]
+    return PrivatePCA(n_components=1, epsilon=50).fit(pd.DataFrame(rows, columns=list("abc")))
+
+
+def renamed(model, name):
+    model.feature_names_in_ = np.array([name, name + "2", name + "3"], dtype=object)
+    return model
+
+
+@NAMES
+def test_results(name, fitted, capsys):
+    report.print_model(renamed(fitted, name), Screen())
+    literal(capsys.readouterr().out, name)
+
+
+@NAMES
+def test_releases_and_views(name, fitted, capsys):
+    record = fitted.certificate_.releases[0].model_copy(update={"name": name})
+    report.print_releases([record], Screen())
+    literal(capsys.readouterr().out, name)
+    guarantee = fitted.guarantee_
+    said = SimpleNamespace(
+        epsilon=1.0, delta=0.0, mu=None, certified=False, __str__=lambda: name, caveats=()
+    )
+    report.print_views({name: said, "b": guarantee}, Screen())
+    literal(capsys.readouterr().out, name)
+
+
+@NAMES
+def test_mixtures_and_topics(name, capsys):
+    strengths = {
+        "n_components_": 1,
+        "strengths_": np.ones(1),
+        "noise_floor_": 0.1,
+        "above_noise_": 0,
+        "converged_": False,
+        "weights_": np.ones(1),
+        "n_samples_": 9.0,
+        "noise_variance_": 1.0,
+    }
+    names = np.array([name, "b"], dtype=object)
+    mixture = SimpleNamespace(means_=np.array([[9.0, 1.0]]), feature_names_in_=names, **strengths)
+    of_mixtures.MixtureFamily().show(mixture, Screen())
+    literal(capsys.readouterr().out, name)
+    topics = SimpleNamespace(
+        topics_=np.ones((1, 2)), top_words=lambda n_words: [[name, "b"]], **strengths
+    )
+    of_topics.TopicFamily().show(topics, Screen())
+    literal(capsys.readouterr().out, name)
+
+
+@NAMES
+def test_watching(name, capsys):
+    model = SimpleNamespace(components_=np.array([[9.0, 1.0]]), explained_variance_ratio_=[0.5])
+    Screen().print(watch_report._components(model, [name, "b"]))
+    literal(capsys.readouterr().out, name)
+
+
+@NAMES
+def test_studies(name, capsys):
+    study = make_study(
+        name="s",
+        columns=[name.replace("\ud800", "\u202e"), "b", "c"],
+        components=1,
+        epsilon=1.0,
+        delta=1e-6,
+        protocol="cape",
+        sites=[{"name": "a"}, {"name": "b"}],
+    )
+    study_report.print_summary(study, None, {})
+    if "\ud800" not in name:  # which no study has
+        literal(capsys.readouterr().out, name)
+    study_report.print_summary(study, None, {"a": name})
+    literal(capsys.readouterr().out, name)
+    other = SimpleNamespace(name=name, task="pca", epsilon=1.0, names=("a",), hash="0" * 64)
+    site_approve.print_studies("waits", [other], Screen())
+    literal(capsys.readouterr().out, name)
+
+
+@NAMES
+def test_federated_results(name, fitted, capsys, monkeypatch):
+    traffic = SimpleNamespace(messages=1, received=2, sent=3, sent_by_step={name: 3})
+    model = SimpleNamespace(
+        study_=SimpleNamespace(protocol="cape"),
+        certificate_=SimpleNamespace(federation=SimpleNamespace(masks="modular")),
+        traffic_={name: traffic},
+        choice_=name,
+        missing_={name: name},
+        views_={"outsider": fitted.guarantee_},
+    )
+    federated.print_federation(model, Screen())
+    literal(capsys.readouterr().out, name)
+    with federated.protocol_progress(1, quiet=False) as note:
+        note(name, 1)
+    literal(capsys.readouterr().err, name)
+
+
+@NAMES
+def test_what_is_written(name, capsys):
+    fit.print_written(Screen(), Path(name), [(name, name)])
+    literal(capsys.readouterr().out, name)
+
+
+@NAMES
+def test_progress(name, capsys, monkeypatch):
+    with progress.fit_progress(quiet=False) as line:
+        line(name, 3)
+    literal(capsys.readouterr().err, name)
+    with progress._bars() as bar:
+        bar(name, 3)
+    with reproduce_report.progress(1, quiet=False) as told:
+        told(name)(Step(1, 1, 1.0, name))
+    literal(capsys.readouterr().err, name)
+
+
+@NAMES
+def test_ledgers(name, capsys):
+    for place in range(4):
+        study, session, data_set, outcome = (name if i == place else "a" for i in range(4))
+        account = SimpleNamespace(
+            begun="2026-01-01T00:00",
+            key=SimpleNamespace(study=study, session=session),
+            terms=SimpleNamespace(data_set=data_set),
+            outcome=outcome,
+            charges=(),
+        )
+        ledger._print_accounts([account], Screen())
+        literal(capsys.readouterr().out, name)
+
+
+@NAMES
+def test_sites_and_leads(name, capsys):
+    site_says.lines(quiet=False)(name)
+    literal(capsys.readouterr().out, name)
+    study_run._Teller(quiet=False)(name)
+    literal(capsys.readouterr().err, name)
+
+
+@NAMES
+@pytest.mark.parametrize("kind", [ProtocolError, DataError, PrivacyError])
+def test_errors(name, kind, capsys, monkeypatch):
+    error = kind(name, hint=name, code=name)
+
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(whole.typer.main, "get_command", lambda _: SimpleNamespace(main=fails))
+    with pytest.raises(SystemExit) as ended:
+        whole.main(["show"])
+    assert ended.value.code == kind.exit_status
+    literal(capsys.readouterr().err, name)
+
+
+@NAMES
+def test_words_that_are_no_options(name, capsys):
+    with pytest.raises(SystemExit) as ended:
+        whole.main(["fit", f"--{name}"])
+    assert ended.value.code == 2
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert all(line.isprintable() for line in printed.err.split("\n"))
+    assert len(printed.err) < 3 * LONGEST_TEXT
+    assert "error: " in printed.err
+    assert "hint: " in printed.err
+
+
+@NAMES
+def test_a_certificate_of_somebody_else(name, fitted, tmp_path, capsys):
+    file = tmp_path / "certificate.json"
+    fitted.certificate_.write(file)
+    said = json.loads(file.read_text())
+    said["releases"][0]["name"] = name
+    said["software"] = name
+    file.write_text(json.dumps(said))
+    with pytest.raises(SystemExit):
+        whole.main(["certify", str(file)])
+    printed = capsys.readouterr()
+    everything = printed.out + printed.err
+    assert all(line.isprintable() for line in everything.split("\n"))
+    assert "x" * (LONGEST_TEXT + 1) not in everything
+
+
+@NAMES
+def test_files_by_their_names(name, tmp_path, capsys, monkeypatch):
+    name = name[:100].replace("/", "_")
+    monkeypatch.chdir(tmp_path)
+    for words in (["fit", name, "--out", "r"], ["show", name], ["study", "check", name]):
+        with pytest.raises(SystemExit) as ended:
+            whole.main(words)
+        assert 2 <= ended.value.code < 70
+        printed = capsys.readouterr()
+        assert all(line.isprintable() for line in (printed.out + printed.err).split("\n"))
