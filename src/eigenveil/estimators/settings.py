@@ -239,8 +239,8 @@ def _shares(plan: Plan, wished: dict[str, float] | None) -> dict[Step, float]:
         check_choice("a step of budget_split", step, STEPS)
         if not (is_number(share) and (share == 0 or LEAST_SHARE <= share <= 1 / LEAST_SHARE)):
             raise PrivacyError(
-                f"budget_split[{step!r}] = {share!r:.60} is not a non-negative number: 0, or "
-                f"{LEAST_SHARE:g} to {1 / LEAST_SHARE:g}.",
+                f"budget_split[{step!r}] = {share!r:.60} is not a non-negative number: "
+                f"0, or {LEAST_SHARE:g} to {1 / LEAST_SHARE:g}.",
                 hint="Shares are relative: {'moment': 0.9, 'centre': 0.1}, for example.",
             )
     given = {step: share for step, share in given.items() if share > 0}
