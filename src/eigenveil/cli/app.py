@@ -25,6 +25,7 @@ from eigenveil.cli.study import study_app
 from eigenveil.cli.transform import transform
 from eigenveil.cli.watch import watch
 from eigenveil.errors import EigenveilError
+from eigenveil.privacy.spending import spent_of
 
 app = typer.Typer(
     name="eigenveil",
@@ -74,11 +75,11 @@ def main(arguments: list[str] | None = None) -> None:
         if debug:
             traceback.print_exc()
         _say(error.message, error.hint)
-        if spent := getattr(error, "spent", None):
-            print(f"spent: before this was known, a release that is {spent}", file=sys.stderr)
+        _say_spent(error)
         sys.exit(error.exit_status)
-    except (typer.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt) as error:
         _say("stopped.", "Nothing was written.")
+        _say_spent(error)
         sys.exit(130)
     except _WrongUsage as error:
         error.show()
@@ -90,6 +91,7 @@ def main(arguments: list[str] | None = None) -> None:
             f"unexpected {type(error).__name__}: {error}.",
             "This is a defect; run again with --debug and report what it prints.",
         )
+        _say_spent(error)
         sys.exit(_INTERNAL)
     sys.exit(status if isinstance(status, int) else 0)
 
@@ -98,3 +100,12 @@ def _say(message: str, hint: str) -> None:
     print(f"error: {message}", file=sys.stderr)
     if hint:
         print(f"hint: {hint}", file=sys.stderr)
+
+
+def _say_spent(error: BaseException | None) -> None:
+    """What had been released when it stopped, where that was anything."""
+    while error is not None:  # an interrupt comes wrapped in typer's own
+        if spent := spent_of(error):
+            print(f"spent: before this was known, a release that is {spent}", file=sys.stderr)
+            return
+        error = error.__cause__ or error.__context__

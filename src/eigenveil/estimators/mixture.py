@@ -7,10 +7,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from eigenveil.estimators.driver import RoundProgress, certified_run
+from eigenveil.estimators.driver import RoundProgress, certified_fit
 from eigenveil.estimators.fitted_mixture import FittedMixture
-from eigenveil.estimators.inputs import check_noise, public_rows, rows_of, take_names
+from eigenveil.estimators.inputs import check_noise, public_rows, rows_of
 from eigenveil.estimators.mixture_pipeline import private_mixture
+from eigenveil.estimators.result import Asked
 from eigenveil.estimators.stored import noise_source, public_centre
 from eigenveil.estimators.tensor_settings import make_mixture_plan
 from eigenveil.moments.source import RowSource
@@ -168,12 +169,12 @@ class PrivateGaussianMixture(FittedMixture):
         progress : callable, optional
             Told ``(release, n)`` after every n rows of a pass.
         """
-        take_names(self, rows)
         return self._fit_rows(rows, count=public_rows(rows, self.adjacency), progress=progress)
 
     def _fit_rows(
         self, rows: RowSource, *, count: int | None, progress: RoundProgress | None
     ) -> Self:
+        asked = Asked.by(self)
         check_noise(self.noise)
         centre = public_centre(self.center, rows.features)
         plan = make_mixture_plan(
@@ -194,6 +195,7 @@ class PrivateGaussianMixture(FittedMixture):
         )
         rounds = private_mixture(plan, stored_single=rows.single, public_centre=centre)
         source = noise_source(self.random_state)
-        run = certified_run(plan, rounds, rows, source, progress=progress)
-        self._keep(plan, run.factors, run.certificate)
+        certified_fit(
+            plan, rounds, rows, source, asked=asked, keep=self._take_over, progress=progress
+        )
         return self

@@ -7,10 +7,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from eigenveil.estimators.driver import RoundProgress, certified_run
+from eigenveil.estimators.driver import RoundProgress, certified_fit
 from eigenveil.estimators.fitted import FittedPCA
-from eigenveil.estimators.inputs import check_noise, public_rows, rows_of, take_names
+from eigenveil.estimators.inputs import check_noise, public_rows, rows_of
 from eigenveil.estimators.pipeline import private_pca
+from eigenveil.estimators.result import Asked
 from eigenveil.estimators.settings import make_plan
 from eigenveil.estimators.stored import noise_source, public_centre
 from eigenveil.moments.rows import row_norms
@@ -153,12 +154,12 @@ class PrivatePCA(FittedPCA):
         progress : callable, optional
             Told ``(release, n)`` after every n rows of a pass.
         """
-        take_names(self, rows)
         return self._fit_rows(rows, count=public_rows(rows, self.adjacency), progress=progress)
 
     def _fit_rows(
         self, rows: RowSource, *, count: int | None, progress: RoundProgress | None
     ) -> Self:
+        asked = Asked.by(self)
         check_noise(self.noise)
         centre = public_centre(self.center, rows.features)
         plan = make_plan(
@@ -182,15 +183,16 @@ class PrivatePCA(FittedPCA):
             stored_single=rows.single,
             max_norm=_largest_norm(rows, centre) if plan.row_norm == "max" else None,
         )
-        run = certified_run(
+        certified_fit(
             plan,
             rounds,
             rows,
             noise_source(self.random_state),
+            asked=asked,
+            keep=self._take_over,
             reasons_not_certified=[LARGEST_NORM] if plan.row_norm == "max" else [],
             progress=progress,
         )
-        self._keep(plan, run.factors, run.certificate)
         return self
 
 

@@ -7,9 +7,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from eigenveil.estimators.driver import RoundProgress, certified_run
+from eigenveil.estimators.driver import RoundProgress, certified_fit
 from eigenveil.estimators.fitted_topics import FittedTopics
-from eigenveil.estimators.inputs import check_noise, public_rows, rows_of, take_names
+from eigenveil.estimators.inputs import check_noise, public_rows, rows_of
+from eigenveil.estimators.result import Asked
 from eigenveil.estimators.stored import noise_source
 from eigenveil.estimators.tensor_settings import make_topic_plan
 from eigenveil.estimators.topic_pipeline import private_topics
@@ -159,7 +160,6 @@ class PrivateTopicModel(FittedTopics):
         progress : callable, optional
             Told ``(release, n)`` after every n documents of a pass.
         """
-        take_names(self, rows)
         documents = as_documents(rows)
         count = public_rows(documents, self.adjacency)
         return self._fit_rows(documents, count=count, progress=progress)
@@ -167,6 +167,7 @@ class PrivateTopicModel(FittedTopics):
     def _fit_rows(
         self, rows: RowSource, *, count: int | None, progress: RoundProgress | None
     ) -> Self:
+        asked = Asked.by(self)
         check_noise(self.noise)
         plan = make_topic_plan(
             features=rows.features,
@@ -183,8 +184,13 @@ class PrivateTopicModel(FittedTopics):
             below_noise=self.below_noise,
         )
         source = noise_source(self.random_state)
-        run = certified_run(
-            plan, private_topics(plan), as_documents(rows), source, progress=progress
+        certified_fit(
+            plan,
+            private_topics(plan),
+            as_documents(rows),
+            source,
+            asked=asked,
+            keep=self._take_over,
+            progress=progress,
         )
-        self._keep(plan, run.factors, run.certificate)
         return self

@@ -1,0 +1,57 @@
+"""What had been released when something stopped: told by the error that passes, whatever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from eigenveil.privacy.accountant import compose
+from eigenveil.privacy.guarantee import Adjacency, Guarantee
+from eigenveil.privacy.releases import ReleaseRecord
+
+
+def tell_spent(
+    error: BaseException,
+    released: Sequence[ReleaseRecord],
+    *,
+    delta: float,
+    adjacency: Adjacency,
+    reasons_not_certified: Sequence[str] = (),
+) -> None:
+    """Attach ``released`` and ``spent`` to any exception, and a note that says it in words.
+
+    Nothing happens where nothing was released, or where the error says so already.
+
+    Parameters
+    ----------
+    error : BaseException
+        What passes: an error of the package, or ``KeyboardInterrupt``, ``MemoryError``, ...
+    released : sequence of ReleaseRecord
+        What was released before.
+    """
+    if not released or spent_of(error) is not None:
+        return
+    known: Any = error  # every exception takes attributes
+    known.released = tuple(released)
+    known.spent = compose(
+        released, delta=delta, adjacency=adjacency, reasons_not_certified=reasons_not_certified
+    )
+    names = ", ".join(record.name for record in released)
+    error.add_note(f"Already released when it stopped: {names}. {known.spent}")
+
+
+def spent_of(error: BaseException) -> Guarantee | None:
+    """What an exception says was spent before it; ``None`` where nothing was."""
+    found = getattr(error, "spent", None)
+    return found if isinstance(found, Guarantee) else None
+
+
+def same_spent(error: BaseException, instead: BaseException) -> None:
+    """Let an exception that takes another's place say what that one said was spent."""
+    spent = spent_of(error)
+    if spent is None or error is instead:
+        return
+    known: Any = instead
+    known.released, known.spent = getattr(error, "released", ()), spent
+    for note in getattr(error, "__notes__", ()):
+        instead.add_note(note)
