@@ -143,6 +143,8 @@ class StreamState:
                 hint="Merge another stream; every row counts once.",
                 code="merge-itself",
             )
+        self.check_open()
+        other.check_open()
         if self.plan != other.plan or not np.array_equal(
             _entries(self._centre), _entries(other._centre)
         ):
@@ -158,8 +160,6 @@ class StreamState:
                 hint="Merge streams with publish='end' before they are released.",
                 code="merge-continual",
             )
-        self.check_open()
-        other.check_open()
         self._standing = other._standing = "torn"  # until all sums are in
         for mine, theirs in zip(self._sums, other._sums, strict=True):
             mine.merge(theirs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from eigenveil.errors import PrivacyError
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.guarantee import Adjacency, Guarantee
 from eigenveil.privacy.releases import ReleaseRecord
@@ -29,14 +30,18 @@ def tell_spent(
     released : sequence of ReleaseRecord
         What was released before.
     """
-    if not released or spent_of(error) is not None:
+    if not released or getattr(error, "released", ()):
         return
     known: Any = error  # every exception takes attributes
     known.released = tuple(released)
-    known.spent = compose(
-        released, delta=delta, adjacency=adjacency, reasons_not_certified=reasons_not_certified
-    )
     names = ", ".join(record.name for record in released)
+    try:
+        known.spent = compose(
+            released, delta=delta, adjacency=adjacency, reasons_not_certified=reasons_not_certified
+        )
+    except PrivacyError as trouble:  # what passes is more important
+        error.add_note(f"Already released when it stopped: {names}. Its cost: {trouble}")
+        return
     error.add_note(f"Already released when it stopped: {names}. {known.spent}")
 
 
@@ -48,10 +53,10 @@ def spent_of(error: BaseException) -> Guarantee | None:
 
 def same_spent(error: BaseException, instead: BaseException) -> None:
     """Let an exception that takes another's place say what that one said was spent."""
-    spent = spent_of(error)
-    if spent is None or error is instead:
+    released = getattr(error, "released", ())
+    if not released or error is instead:
         return
     known: Any = instead
-    known.released, known.spent = getattr(error, "released", ()), spent
+    known.released, known.spent = released, spent_of(error)
     for note in getattr(error, "__notes__", ()):
         instead.add_note(note)
