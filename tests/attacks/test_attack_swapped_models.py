@@ -43,7 +43,7 @@ WISH = {"epsilon": 9.0}
 KINDS = {
     "PrivatePCA": lambda: PrivatePCA(2, **WISH).fit(ROWS),
     "PrivateStreamingPCA": lambda: PrivateStreamingPCA(2, **WISH).fit(ROWS),
-    "continual": lambda: PrivateStreamingPCA(2, publish="continual", horizon=3, **WISH).fit(ROWS),
+    "continual": lambda: PrivateStreamingPCA(2, publish="continual", horizon=1, **WISH).fit(ROWS),
     "PrivateGaussianMixture": lambda: PrivateGaussianMixture(2, **WISH).fit(ROWS),
     "PrivateTopicModel": lambda: PrivateTopicModel(2, **WISH).fit(COUNTS),
     "FederatedPCA": lambda: FederatedPCA(2, **WISH).fit([ROWS[:400], ROWS[400:]]),
@@ -85,7 +85,7 @@ def test_nothing_that_is_shown_can_be_set_or_written(model):
             delattr(model, name)
         if isinstance(value, np.ndarray) and name not in ("feature_names_in_", "covariances_"):
             for each in (model, pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
-                with pytest.raises(ValueError, match="read-only|WRITEABLE"):
+                with pytest.raises(ValueError, match="read-only"):
                     getattr(each, name)[...] = 0
                 with pytest.raises(ValueError, match="WRITEABLE"):
                     getattr(each, name).flags.writeable = True
@@ -157,17 +157,17 @@ def test_a_file_whose_parts_do_not_belong_together_is_not_loaded(model, tmp_path
     path, bad = tmp_path / "model.npz", tmp_path / "bad.npz"
     model.save(path)
     with np.load(path) as stored:
-        header = json.loads(str(stored["header"][()]))
+        told = json.loads(str(stored["header"][()]))
         arrays = {name: stored[name] for name in stored.files if name != "header"}
     name = max(arrays, key=lambda each: arrays[each].size)
     rewritten(path, bad, arrays={name: arrays[name] + 1e-12})
     changed(lambda: type(model).load(bad))
     for header in (
-        {"names": ["x"] * header["features"]},
-        {"features": header["features"] + 1},
-        {"certificate": header["certificate"] | {"model": "00" * 32}},
-        {"parameters": header["parameters"] | {"epsilon": 0.1}},
-        {"numbers": header["numbers"] | {"noise_floor": 0.0}},
+        {"names": ["x"] * told["features"]},
+        {"features": told["features"] + 1},
+        {"certificate": told["certificate"] | {"model": "00" * 32}},
+        {"parameters": told["parameters"] | {"epsilon": 0.1}},
+        {"numbers": told["numbers"] | {"noise_floor": 0.0}},
     ):
         rewritten(path, bad, **header)
         changed(lambda: type(model).load(bad))

@@ -68,9 +68,12 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
-        status = typer.main.get_command(app).main(
-            words, prog_name="eigenveil", standalone_mode=False
-        )
+        command = typer.main.get_command(app)
+        # not its main, which swallows an interrupt and what that says was spent
+        with command.make_context("eigenveil", words) as context:
+            status = command.invoke(context)
+    except typer.Exit as done:
+        sys.exit(done.exit_code)
     except EigenveilError as error:
         if debug:
             traceback.print_exc()
