@@ -220,7 +220,7 @@ def _run(
 def _moments(tracking: Tracking, rows: FollowedRows, pace: _Pace, stop: Stop) -> Iterator[Moment]:
     with contextlib.closing(rows.blocks(pace.block, limit=pace.limit)) as blocks:
         for block in blocks:
-            tracking.take(block.values)
+            tracking.take(block.values, rows.names)
             if tracking.blocks % pace.line == 0:
                 yield tracking.moment()
             if tracking.blocks_left == 0 or stop.requested:

@@ -149,7 +149,7 @@ class PrivateGaussianMixture(FittedMixture):
         Raises
         ------
         DataError
-            When the rows cannot be used; nothing was released.
+            When the rows cannot be used.
         PrivacyError
             When the wish cannot be met, the data set is too small for it, or fewer components stand
             above the noise than were asked for; ``spent`` is the guarantee of what was released

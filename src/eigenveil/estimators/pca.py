@@ -135,7 +135,7 @@ class PrivatePCA(FittedPCA):
         Raises
         ------
         DataError
-            When the rows cannot be used; nothing was released.
+            When the rows cannot be used.
         PrivacyError
             When the wish cannot be met, or the data set is too small for it; ``spent`` is the
             guarantee of what was released before that was known, or ``None``.

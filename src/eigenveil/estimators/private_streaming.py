@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -166,14 +167,18 @@ n_samples_, guarantee_, certificate_
             file, belongs to another process, or its horizon is over.
         """
         del y
+        return self._add(X)
+
+    def _add(self, X: ArrayLike, names: Sequence[str] | None = None) -> Self:
+        """Add a block; ``names`` are those of the columns where ``X`` cannot say them."""
         self._check_not_loaded()
         stream = self._stream
         if stream is None:
-            rows, count = _first_block(self, X)
+            rows, count = _first_block(self, X, names)
             stream = self._started(rows)
         else:
             stream.check_process()
-            rows, count = _next_block(self, X)
+            rows, count = _next_block(self, X, names)
         begun, before = self._stream, stream.blocks
         try:
             self._stream = stream
@@ -210,11 +215,7 @@ n_samples_, guarantee_, certificate_
             return self
         mine = self._stream or self._begun(theirs.plan.features, theirs.names)
         if mine.names is not None and theirs.names is not None and mine.names != theirs.names:
-            raise DataError(
-                "The streams have different columns.",
-                hint="Merge streams of the same columns, in the same order.",
-                code="other-columns",
-            )
+            raise _other_columns()
         before = mine.blocks
         try:
             mine.merge(theirs)
@@ -296,14 +297,23 @@ def _nowhere(result: Result) -> None:
     del result
 
 
-def _first_block(estimator: PrivateStreamingPCA, X: ArrayLike) -> tuple[RowSource, int]:
+def _first_block(
+    estimator: PrivateStreamingPCA, X: ArrayLike, names: Sequence[str] | None = None
+) -> tuple[RowSource, int]:
     """The rows of a stream's first block and their number; all are checked."""
-    array, names = new_columns(estimator, X, ensure_min_samples=0)
-    return _checked(array, names)
+    array, found = new_columns(estimator, X, ensure_min_samples=0)
+    return _checked(array, found if names is None else list(names))
 
 
-def _next_block(estimator: PrivateStreamingPCA, X: ArrayLike) -> tuple[RowSource, int]:
+def _next_block(
+    estimator: PrivateStreamingPCA, X: ArrayLike, names: Sequence[str] | None
+) -> tuple[RowSource, int]:
     """The same for a further block, with the columns of the first."""
+    if names is not None:
+        rows, count = _first_block(estimator, X, names)
+        if (rows.features, tuple(names)) != estimator._columns("n_features_in_"):
+            raise _other_columns()
+        return rows, count
     array = validate_data(
         estimator,
         X,
@@ -313,8 +323,16 @@ def _next_block(estimator: PrivateStreamingPCA, X: ArrayLike) -> tuple[RowSource
         ensure_min_samples=0,
         ensure_all_finite=False,
     )
-    names = getattr(estimator, "feature_names_in_", None)
-    return _checked(array, None if names is None else [str(name) for name in names])
+    found = getattr(estimator, "feature_names_in_", None)
+    return _checked(array, None if found is None else [str(name) for name in found])
+
+
+def _other_columns() -> DataError:
+    return DataError(
+        "The streams have different columns.",
+        hint="Use the same columns, in the same order.",
+        code="other-columns",
+    )
 
 
 def _checked(array: Any, names: list[str] | None) -> tuple[RowSource, int]:

@@ -141,7 +141,7 @@ class PrivateTopicModel(FittedTopics):
         Raises
         ------
         DataError
-            When the counts cannot be used, naming document and word; nothing was released.
+            When the counts cannot be used, naming document and word.
         PrivacyError
             When the wish cannot be met, or fewer topics stand above the noise than were asked for;
             ``spent`` is the guarantee of what was released before, or ``None``.

@@ -30,7 +30,7 @@ def tell_spent(
     released : sequence of ReleaseRecord
         What was released before.
     """
-    if not released or getattr(error, "released", ()):
+    if not released or getattr(error, "released", None):
         return
     known: Any = error  # every exception takes attributes
     known.released = tuple(released)
