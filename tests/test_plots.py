@@ -1,6 +1,5 @@
 """Figures: axes in, axes out, the same bytes for the same model."""
 
-import copy
 from itertools import pairwise
 
 import numpy as np
@@ -9,6 +8,7 @@ from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 
 from eigenveil import PrivateGaussianMixture, PrivatePCA, PrivateTopicModel, plots
+from results_tools import with_factors
 
 ROWS = load_digits().data
 
@@ -63,15 +63,17 @@ def topics():
 def stretched(model, count, **changes):
     """The model with so many components as if it had found them."""
     rng = np.random.default_rng(2)
-    other = copy.copy(model)
-    other.n_components_ = count
-    other.weights_ = np.sort(rng.dirichlet(np.ones(count)))[::-1]
-    other.strengths_ = np.sort(rng.exponential(size=count))[::-1]
-    other.noise_floor_ = 0.4
-    for name, value in changes.items():
-        setattr(other, name, value)
-    other.above_noise_ = int((other.strengths_ > other.noise_floor_).sum())
-    return other
+    kind = "means" if hasattr(model, "means_") else "topics"
+    old = getattr(model, f"{kind}_")
+    factors = {
+        kind: np.resize(old, (count, old.shape[1])),
+        "weights": np.sort(rng.dirichlet(np.ones(count)))[::-1],
+        "strengths": np.sort(rng.exponential(size=count))[::-1],
+        "noise_floor": 0.4,
+    }
+    factors |= {name.removesuffix("_"): value for name, value in changes.items()}
+    above = int((factors["strengths"] > factors["noise_floor"]).sum())
+    return with_factors(model, above_noise=above, **factors)
 
 
 def boxes(axes):

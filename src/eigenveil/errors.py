@@ -61,6 +61,13 @@ class EigenveilError(Exception):
         What to do about it.
     code : str
         Stable identifier, for programs.
+
+    Attributes
+    ----------
+    released : tuple of ReleaseRecord
+        What had already been released when the error was raised; often nothing.
+    spent : Guarantee or None
+        The guarantee of what had already been released; ``None`` when nothing was.
     """
 
     exit_status: ClassVar[int] = 1
@@ -70,37 +77,23 @@ class EigenveilError(Exception):
         self.message = message
         self.hint = hint
         self.code = code or type(self).__name__
+        self.released: tuple[ReleaseRecord, ...] = ()
+        self.spent: Guarantee | None = None
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".strip()
 
 
 class DataError(EigenveilError, ValueError):
-    """The rows, files or columns cannot be used as they are. Nothing was charged."""
+    """The rows, files or columns cannot be used as they are."""
 
     exit_status = 3
 
 
 class PrivacyError(EigenveilError, ValueError):
-    """The wished guarantee cannot be given, or a release cannot be useful under it.
-
-    ``spent`` is the guarantee of what had already been released when the fit stopped, or ``None``
-    when nothing was.
-    """
+    """The wished guarantee cannot be given, or a release cannot be useful under it."""
 
     exit_status = 4
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        hint: str = "",
-        code: str = "",
-        spent: Guarantee | None = None,
-    ) -> None:
-        super().__init__(message, hint=hint, code=code)
-        self.spent = spent
-        self.released: tuple[ReleaseRecord, ...] = ()
 
 
 class BudgetExceeded(PrivacyError):
@@ -126,3 +119,7 @@ class InvalidRowsWarning(UserWarning):
 
     For the owner of the rows only: it depends on them, and no noise was added to it.
     """
+
+
+class NoisyResultWarning(UserWarning):
+    """The result shows nothing above its noise."""

@@ -25,6 +25,7 @@ from eigenveil.moments.source import ArrayRows
 from eigenveil.privacy.certificate import check
 from eigenveil.privacy.gaussian import mu_of_epsilon
 from eigenveil.published.tensor_data import published_mixture
+from results_tools import shown_by, with_factors
 from statistics_tools import FALSE_ALARM, chi_square, isotropic
 
 FAR = 6.0  # of a cluster's mean from the origin, in standard deviations
@@ -506,10 +507,11 @@ def exact_twin(model):
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 def test_prediction_is_that_of_scikit_learn_with_the_same_parameters(fitted, origin, length, kind):
     model, data = fitted
-    moved = clone(model)
-    moved.means_ = length * (model.means_ + origin)
-    moved.noise_variance_, moved.weights_ = length**2 * model.noise_variance_, model.weights_
-    moved.n_features_in_, moved.n_components_ = 6, 3
+    moved = with_factors(
+        model,
+        means=length * (model.means_ + origin),
+        noise_variance=length**2 * model.noise_variance_,
+    )
     rows = (length * (data.rows[:2000] + origin)).astype(kind)
     # the twin forgets the digits of far rows, so it is asked about the origin
     twin = exact_twin(moved)
@@ -553,7 +555,7 @@ def test_clone_pickle_save_and_load(fitted, tmp_path):
     loaded = PrivateGaussianMixture.load(tmp_path / "model.npz")
     for other in (again, loaded):
         assert np.array_equal(other.predict_proba(data.rows), model.predict_proba(data.rows))
-        for name, value in vars(model).items():
+        for name, value in (shown_by(model) | model.get_params()).items():
             assert np.array_equal(getattr(other, name), value), name
         assert other.guarantee_ == model.guarantee_
         assert check(other.certificate_).holds

@@ -28,6 +28,7 @@ from eigenveil.linalg.matching import matched
 from eigenveil.moments.source import ArrayRows
 from eigenveil.privacy.certificate import check
 from eigenveil.privacy.gaussian import mu_of_epsilon
+from results_tools import shown_by
 
 
 class Corpus:
@@ -552,7 +553,7 @@ def test_clone_pickle_save_and_load(fitted, tmp_path):
     loaded = PrivateTopicModel.load(tmp_path / "model.npz")
     for other in (again, loaded):
         assert np.array_equal(other.transform(corpus.counts), model.transform(corpus.counts))
-        for name, value in vars(model).items():
+        for name, value in (shown_by(model) | model.get_params()).items():
             assert np.array_equal(getattr(other, name), value), name
         assert other.guarantee_ == model.guarantee_
         assert check(other.certificate_).holds

@@ -262,6 +262,7 @@ class House:
             software="tests",
             plan=plan.model_dump(mode="json"),
             plan_hash=plan.hash,
+            model="00" * 32,
             secure=True,
             wish=Claim(
                 epsilon=self.study.epsilon,

@@ -38,6 +38,14 @@ def stream_of(accumulator, blocks, *, mu=1.0, source=None):
     return PrefixSum(accumulator, made, source or SecureSource()), made
 
 
+def summed(accumulator, *blocks):
+    """The sum of blocks of rows, and the number of rows."""
+    total = accumulator.fresh()
+    for block in blocks:
+        total.update(Block(block))
+    return total, sum(len(block) for block in blocks)
+
+
 @given(
     values=st.lists(st.integers(-(2**62) + 1, 2**62 - 1), min_size=1, max_size=5),
     part=st.integers(1, PARTS - 1),
@@ -76,10 +84,9 @@ def test_without_noise_a_prefix_is_the_sum_so_far(blocks, monkeypatch):
     stream, made = stream_of(SecondMoment(RULE, features=D), blocks)
     so_far = SecondMoment(RULE, features=D)
     for block in rows:
-        stream.update(Block(block))
         so_far.update(Block(block))
         exact = np.ldexp(so_far.integers().astype(float), so_far.grid)
-        found = stream.close()
+        found = stream.release(*summed(SecondMoment(RULE, features=D), block))
         np.testing.assert_allclose(found.values, exact, atol=1e-6)
         assert found.record.noise.scale >= made.noise.scale * 0.999
 
@@ -94,9 +101,8 @@ def noise_of_prefixes(blocks, n, make=PrefixSum):
         stream = make(moment, stream_of(moment, blocks)[1], SecureSource())
         so_far = SecondMoment(RULE, features=D)
         for place, block in enumerate(rows):
-            stream.update(Block(block))
             so_far.update(Block(block))
-            release = stream.close()
+            release = stream.release(*summed(moment, block))
             exact = np.ldexp(so_far.integers().astype(float), so_far.grid)
             found[turn, place] = svec(release.values - exact) / release.record.noise.scale
     return found
@@ -134,9 +140,8 @@ def test_a_block_does_not_depend_on_how_its_rows_came(cut):
     found = []
     for order in (np.arange(20), rng.permutation(20)):
         stream, _ = stream_of(SecondMoment(RULE, features=D), 4, source=SeededSource(3))
-        for start in range(0, 20, cut):
-            stream.update(Block(rows[order][start : start + cut]))
-        found.append(stream.close().values)
+        parts = [rows[order][start : start + cut] for start in range(0, 20, cut)]
+        found.append(stream.release(*summed(SecondMoment(RULE, features=D), *parts)).values)
     np.testing.assert_array_equal(found[0], found[1])
 
 
@@ -153,9 +158,8 @@ def test_other_sums_are_followed_too(accumulator):
     stream, made = stream_of(accumulator, 40, mu=50.0)
     whole = accumulator.fresh()
     for block in rows:
-        stream.update(Block(block))
         whole.update(Block(block))
-        found = stream.close()
+        found = stream.release(*summed(accumulator, block))
     exact = np.ldexp(whole.integers().astype(float), whole.grid)
     assert found.values.shape == exact.shape
     # false alarm 1e-9 a coordinate: six deviations
@@ -166,13 +170,12 @@ def test_other_sums_are_followed_too(accumulator):
 def test_the_horizon_is_the_end():
     stream, _ = stream_of(SecondMoment(RULE, features=D), 2)
     for _ in range(2):
-        stream.update(Block(np.ones((1, D))))
-        stream.close()
+        stream.release(*summed(SecondMoment(RULE, features=D), np.ones((1, D))))
     with pytest.raises(PrivacyError, match="horizon of 2 blocks is over") as caught:
         stream.check_room()
     assert caught.value.code == "horizon-over"
     with pytest.raises(PrivacyError):
-        stream.close()
+        stream.release(*summed(SecondMoment(RULE, features=D)))
     assert stream.blocks == 2
 
 

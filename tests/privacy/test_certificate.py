@@ -34,6 +34,7 @@ def certificate(run="gaussian", *, secure=True, reasons=(), adjacency="add-remov
         software="eigenveil test",
         plan=PLAN,
         plan_hash=plan_hash(PLAN),
+        model="00" * 32,
         secure=secure,
         wish=Claim(epsilon=epsilon, delta=delta, adjacency=adjacency),
         releases=list(releases),

@@ -68,6 +68,7 @@ def certificate(task, releases, *, delta=DELTA):
         software="eigenveil test",
         plan=plan,
         plan_hash=plan_hash(plan),
+        model="00" * 32,
         secure=True,
         wish=Claim(epsilon=epsilon, delta=delta, adjacency="add-remove"),
         releases=list(releases),

@@ -335,10 +335,11 @@ class StreamAttack:
         for present in (True, False):
             kind: Accumulator = Copies(self.make(), trials)
             stream = PrefixSum(kind, record, randomness.source)
+            blocks = [kind.fresh() for _ in range(self.blocks)]
             if present:
-                stream.update(Block(np.array([self.row])))
+                blocks[0].update(Block(np.array([self.row])))
             prefixes = [
-                stream.close().values.reshape(trials, -1) @ direction for _ in range(self.blocks)
+                stream.release(block).values.reshape(trials, -1) @ direction for block in blocks
             ]
             found.append(np.asarray(weights @ prefixes))
         return Samples(*found)

@@ -26,7 +26,8 @@ from eigenveil.cli.site import site_app
 from eigenveil.cli.study import study_app
 from eigenveil.cli.transform import transform
 from eigenveil.cli.watch import watch
-from eigenveil.errors import EigenveilError, InvalidRowsWarning, OutputError
+from eigenveil.errors import EigenveilError, InvalidRowsWarning, NoisyResultWarning, OutputError
+from eigenveil.privacy.spending import spent_of
 
 app = typer.Typer(
     name="eigenveil",
@@ -72,23 +73,27 @@ def main(arguments: list[str] | None = None) -> None:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             warnings.simplefilter("always", InvalidRowsWarning)
-            status = typer.main.get_command(app).main(
-                words, prog_name="eigenveil", standalone_mode=False
-            )
+            warnings.simplefilter("always", NoisyResultWarning)
+            command = typer.main.get_command(app)
+            # not its main, which swallows an interrupt and what that says was spent
+            with command.make_context("eigenveil", words) as made:
+                status = command.invoke(made)
+    except typer.Exit as done:
+        sys.exit(done.exit_code)
     except EigenveilError as error:
         if debug:
             traceback.print_exc()
         _say(error.message, error.hint)
-        if spent := getattr(error, "spent", None):
-            tell(f"spent: before this was known, a release that is {spent}")
+        _say_spent(error)
         sys.exit(error.exit_status)
-    except (typer.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt) as error:
         _say("stopped.", "Nothing was written.")
+        _say_spent(error)
         sys.exit(130)
     except _WrongUsage as error:
         context = getattr(error, "ctx", None)
-        command = "eigenveil" if context is None else context.command_path
-        _say(error.format_message(), f"'{command} --help' shows what there is.")
+        path = "eigenveil" if context is None else context.command_path
+        _say(error.format_message(), f"'{path} --help' shows what there is.")
         sys.exit(error.exit_code)
     except (OSError, MemoryError) as error:  # of the machine, not of the program
         if debug:
@@ -104,6 +109,7 @@ def main(arguments: list[str] | None = None) -> None:
             f"unexpected {type(error).__name__}: {error}.",
             "This is a defect; run again with --debug and report what it prints.",
         )
+        _say_spent(error)
         sys.exit(_INTERNAL)
     sys.exit(status if isinstance(status, int) else 0)
 
@@ -114,9 +120,9 @@ _showwarning = warnings.showwarning
 def _show_warning(
     message: Warning | str, category: type[Warning], *place: Any, **more: Any
 ) -> None:
-    """One line for the owner of rows that are not valid; others as they always are."""
-    if issubclass(category, InvalidRowsWarning):
-        print(f"warning: {message}", file=sys.stderr)
+    """One line for the owner of the rows of the package's own warnings; others as always."""
+    if issubclass(category, InvalidRowsWarning | NoisyResultWarning):
+        tell(f"warning: {message}")
     else:
         _showwarning(message, category, *place, **more)
 
@@ -125,3 +131,12 @@ def _say(message: str, hint: str) -> None:
     tell(f"error: {message}")
     if hint:
         tell(f"hint: {hint}")
+
+
+def _say_spent(error: BaseException | None) -> None:
+    """What had been released when it stopped, where that was anything."""
+    while error is not None:  # an interrupt comes wrapped in typer's own
+        if spent := spent_of(error):
+            tell(f"spent: before this was known, a release that is {spent}")
+            return
+        error = error.__cause__ or error.__context__

@@ -8,10 +8,17 @@ import typer
 
 from eigenveil.cli import options
 from eigenveil.cli.report import print_views
-from eigenveil.cli.results import CERTIFICATE
+from eigenveil.cli.results import CERTIFICATE, MODEL
 from eigenveil.cli.screen import Screen, bold
-from eigenveil.errors import short_name
-from eigenveil.privacy.certificate import WHAT_IT_CANNOT_SHOW, check, read_certificate
+from eigenveil.cli.tasks import load_model
+from eigenveil.errors import EigenveilError, short_name
+from eigenveil.privacy.certificate import (
+    WHAT_IT_CANNOT_SHOW,
+    Certificate,
+    Verdict,
+    check,
+    read_certificate,
+)
 
 _DOES_NOT_HOLD = 8
 
@@ -19,10 +26,18 @@ _DOES_NOT_HOLD = 8
 def certify(
     result: options.ResultFolder, json: options.Json = False, quiet: options.Quiet = False
 ) -> int:
-    """Recompute the guarantee of a result and say whether it holds (status 8 if not)."""
+    """Recompute the guarantee of a result and say whether it holds (status 8 if not).
+
+    It holds for the model that the certificate was made for: the model beside it must be that.
+    """
     path: Path = result / CERTIFICATE if result.is_dir() or not result.suffix else result
     certificate = read_certificate(path)
     verdict = check(certificate)
+    beside = path.parent / MODEL
+    if result.is_dir() or beside.exists():
+        trouble = _other_model(beside, certificate)
+        if trouble is not None:
+            verdict = Verdict(False, "DOES NOT HOLD", None, trouble)
     if json:
         options.print_json(
             {
@@ -47,3 +62,14 @@ def certify(
     if not verdict.holds:
         raise typer.Exit(_DOES_NOT_HOLD)
     return 0
+
+
+def _other_model(model: Path, certificate: Certificate) -> str | None:
+    """Why a certificate is not that of the model beside it; ``None`` where it is."""
+    try:
+        inside = load_model(model).certificate_
+    except EigenveilError as error:
+        return str(error)
+    if inside != certificate:
+        return f"{CERTIFICATE} is not the certificate that {model} was saved with."
+    return None

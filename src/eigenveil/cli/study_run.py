@@ -242,14 +242,13 @@ def _read_result(folder: Path, agreed: Study, choice: str) -> Any:
     """The fitted model that the lead fetched, checked to be of its study."""
     from eigenveil.runtime.flare.results import read_result_files
 
-    model = read_result_files(folder)
+    model = read_result_files(folder, choice=choice)
     if model.study_.hash != agreed.hash:
         raise ProtocolError(
             f"The aggregator sent the result of another study, {model.study_.name}.",
             hint="It is not written; ask the aggregator's owner.",
             code="other-study",
         )
-    model.choice_ = choice
     return model
 
 
@@ -296,5 +295,10 @@ def _as_json(found: StudyStatus) -> dict[str, Any]:
         "missing": dict(found.missing),
         "error": None
         if error is None
-        else {"code": error.code, "message": error.message, "hint": error.hint},
+        else {
+            "code": error.code,
+            "message": error.message,
+            "hint": error.hint,
+            "spent": None if error.spent is None else error.spent.as_dict(),
+        },
     }

@@ -217,7 +217,9 @@ def _run(
                 raise
             trouble = error
     if not tracking.publishes and not tracking.blocks and rows.names is not None:
-        tracking.take(np.empty((0, len(rows.names))))  # no rows: what is released does not say so
+        tracking.take(
+            np.empty((0, len(rows.names))), rows.names
+        )  # no rows: what is released does not say so
     if not tracking.blocks and not stop.requested:
         raise DataError(f"No rows in {rows.path}.", hint="Give at least one row.", code="no-rows")
     why = _why(tracking, pace, stop, trouble)
@@ -234,7 +236,7 @@ def _run(
 def _moments(tracking: Tracking, rows: FollowedRows, pace: _Pace, stop: Stop) -> Iterator[Moment]:
     with contextlib.closing(rows.blocks(pace.block, limit=pace.limit)) as blocks:
         for block in blocks:
-            tracking.take(block.values)
+            tracking.take(block.values, rows.names)
             if tracking.blocks % pace.line == 0:
                 yield tracking.moment()
             if tracking.blocks_left == 0 or stop.requested:

@@ -60,6 +60,7 @@ class Tracking:
         self.rows = self.blocks = 0
         self.publishes, self._horizon = publishes, horizon
         self._at_end = not publishes
+        self._private = hasattr(model, "release")
         self._began = self._told = time.monotonic()
         self._told_rows = 0
         self._first: NDArray[np.float64] | None = None
@@ -82,9 +83,12 @@ class Tracking:
         """Since it began."""
         return time.monotonic() - self._began
 
-    def take(self, rows: NDArray[np.floating[Any]]) -> None:
-        """Learn from a block of rows, shape (b, D)."""
-        self.model.partial_fit(rows)
+    def take(self, rows: NDArray[np.floating[Any]], names: Sequence[str] | None) -> None:
+        """Learn from a block of rows, shape (b, D), of columns with these names."""
+        if self._private:
+            self.model._add(rows, names)
+        else:
+            self.model.partial_fit(rows)
         self.rows += rows.shape[0]
         self.blocks += 1
         if self.publishes and self._first is None:
@@ -95,7 +99,7 @@ class Tracking:
         if not self.publishes:
             self.model.release()
             self.publishes = True
-        if names is not None:
+        if names is not None and not self._private:  # a private stream knew them from the start
             self.model.feature_names_in_ = np.array(names, dtype=object)
 
     def moment(self) -> Moment:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from eigenveil.errors import PrivacyError
+from eigenveil.estimators.inputs import tell_owner
 from eigenveil.estimators.plans import BasePlan
+from eigenveil.estimators.result import Asked, Result, model_digest
 from eigenveil.estimators.rounds import Answers, Ask, Round
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.moments.engine import InvalidRows, accumulate, check_rows
@@ -17,84 +18,94 @@ from eigenveil.moments.independence import dependence
 from eigenveil.moments.release import Release
 from eigenveil.moments.source import RowSource
 from eigenveil.noise.source import RandomSource
-from eigenveil.privacy.accountant import compose
-from eigenveil.privacy.certificate import Certificate, Claim, make_certificate
+from eigenveil.privacy.certificate import SEEDED, Certificate, Claim, make_certificate
 from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.privacy.spending import tell_spent
 
 RoundProgress = Callable[[str, int], None]
-
-
-Result = TypeVar("Result")
+Found = TypeVar("Found")
 
 
 @dataclass
-class Run(Generic[Result]):
+class Run(Generic[Found]):
     """A finished fit: its result and what was spent on it, in order.
 
     ``invalid`` is for the owner of the rows only.
     """
 
-    factors: Result
+    factors: Found
     records: list[ReleaseRecord] = field(default_factory=list)
     invalid: InvalidRows | None = None
 
 
-@dataclass(frozen=True)
-class CertifiedRun(Generic[Result]):
-    """A finished fit of one data set: its result, and the certificate of what it released.
-
-    ``invalid`` is for the owner of the rows only.
-    """
-
-    factors: Result
-    certificate: Certificate
-    invalid: InvalidRows | None = None
-
-
-def certified_run(
+def certified_fit(
     plan: BasePlan,
-    rounds: Generator[Round, Answers, Result],
+    rounds: Generator[Round, Answers, Any],
     rows: RowSource,
     source: RandomSource,
     *,
+    asked: Asked,
+    keep: Callable[[Result], None],
     reasons_not_certified: Sequence[str] = (),
     progress: RoundProgress | None = None,
-) -> CertifiedRun[Result]:
-    """Run a plan's rounds over one data set and certify what they released.
+) -> None:
+    """Run a plan's rounds over one data set, certify what they released, and hand it to ``keep``.
 
     Raises
     ------
     DataError
         When a row is not valid and the plan says ``invalid="error"``; nothing was released.
     PrivacyError
-        With ``spent``, the guarantee of what was released before, or ``None``.
+        When the wish cannot be met.
+    BaseException
+        Whatever stops the fit after something was released says so: ``spent`` is the guarantee of
+        what was released before (``None`` where nothing was), ``released`` its records.
     """
+    records: list[ReleaseRecord] = []
+    secure = source.secure
     if plan.invalid == "error":
         check_rows(rows)
     try:
-        run = run_rounds(rounds, rows, source, progress=progress)
-    except PrivacyError as error:
-        if error.released:
-            error.spent = compose(error.released, delta=plan.delta, adjacency=plan.adjacency)
+        run = run_rounds(rounds, rows, source, progress=progress, records=records)
+        names = None if rows.names is None else tuple(str(name) for name in rows.names)
+        certificate = certificate_of(
+            plan,
+            records,
+            run.factors,
+            features=rows.features,
+            names=names,
+            secure=secure,
+            reasons_not_certified=reasons_not_certified,
+        )
+        keep(Result(asked, plan, run.factors, rows.features, names, certificate))
+    except BaseException as error:
+        tell_spent(
+            error,
+            records,
+            delta=plan.delta,
+            adjacency=plan.adjacency,
+            reasons_not_certified=[*([] if secure else [SEEDED]), *reasons_not_certified],
+        )
         raise
-    certificate = certificate_of(
-        plan, run.records, secure=source.secure, reasons_not_certified=reasons_not_certified
-    )
-    return CertifiedRun(run.factors, certificate, run.invalid)
+    tell_owner(run.invalid)
 
 
 def certificate_of(
     plan: BasePlan,
     records: Sequence[ReleaseRecord],
+    factors: object,
     *,
+    features: int,
+    names: Sequence[str] | None,
     secure: bool,
     reasons_not_certified: Sequence[str] = (),
 ) -> Certificate:
-    """The certificate of what one data set released under a plan."""
+    """The certificate of what one data set released under a plan, and of what was made of it."""
     return make_certificate(
         software=f"eigenveil {version('eigenveil')}",
         plan=plan.model_dump(mode="json"),
         plan_hash=plan.hash,
+        model=model_digest(factors, features=features, names=names),
         secure=secure,
         wish=Claim(epsilon=plan.epsilon, delta=plan.delta, adjacency=plan.adjacency),
         releases=list(records),
@@ -103,22 +114,19 @@ def certificate_of(
 
 
 def run_rounds(
-    rounds: Generator[Round, Answers, Result],
+    rounds: Generator[Round, Answers, Found],
     rows: RowSource,
     source: RandomSource,
     *,
     progress: RoundProgress | None = None,
-) -> Run[Result]:
+    records: list[ReleaseRecord] | None = None,
+) -> Run[Found]:
     """Answer every round from ``rows``.
 
-    ``progress(what, n)`` is told after every n rows of the pass named ``what``.
-
-    Raises
-    ------
-    PrivacyError
-        With ``records`` of what had been released attached to it as ``released``.
+    ``progress(what, n)`` is told after every n rows of the pass named ``what``; to ``records``
+    each release is added before its noise is drawn.
     """
-    records: list[ReleaseRecord] = []
+    records = [] if records is None else records
     invalid: InvalidRows | None = None
     try:
         with small_matrix_threads(rows.features):
@@ -128,9 +136,6 @@ def run_rounds(
                 asks = rounds.send(answers)
     except StopIteration as end:
         return Run(end.value, records, invalid)
-    except PrivacyError as error:
-        error.released = tuple(records)
-        raise
 
 
 def _answer(

@@ -12,10 +12,10 @@ from sklearn.utils.validation import validate_data
 
 from eigenveil.errors import DataError
 from eigenveil.estimators.pipeline import Factors
+from eigenveil.estimators.result import View, of_factors
 from eigenveil.estimators.settings import Plan
 from eigenveil.estimators.stored import StoredModel
 from eigenveil.estimators.stream_plan import StreamPlan
-from eigenveil.privacy.certificate import Certificate
 
 
 class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):  # type: ignore[misc]
@@ -25,34 +25,23 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
     ``FederatedPCA.load`` also give back how it was asked for.
     """
 
-    _ARRAYS = (
-        "components_",
-        "mean_",
-        "explained_variance_",
-        "explained_variance_ratio_",
-        "usable_",
-    )
-    _NUMBERS = ("n_samples_", "noise_floor_", "total_variance_", "row_bound_")
     _FAMILY = ("PrivatePCA", "FederatedPCA", "PrivateStreamingPCA")
     _PLAN = Plan
+    _FACTORS = Factors
+
+    components_: View[NDArray[np.float64]] = of_factors("components")
+    mean_: View[NDArray[np.float64]] = of_factors("mean")
+    explained_variance_: View[NDArray[np.float64]] = of_factors("explained_variance")
+    explained_variance_ratio_: View[NDArray[np.float64]] = of_factors("explained_variance_ratio")
+    usable_: View[NDArray[np.bool_]] = of_factors("usable")
+    n_samples_: View[float] = of_factors("rows")
+    noise_floor_: View[float] = of_factors("noise_floor")
+    total_variance_: View[float] = of_factors("total_variance")
+    row_bound_: View[float] = of_factors("row_bound")
 
     @classmethod
     def _read_plan(cls, plan: Mapping[str, Any]) -> Plan:
         return (StreamPlan if "publish" in plan else Plan).model_validate(plan)
-
-    def _keep(self, plan: Plan, factors: Factors, certificate: Certificate) -> None:
-        self.plan_ = plan
-        self.components_ = factors.components
-        self.mean_ = factors.mean
-        self.explained_variance_ = factors.explained_variance
-        self.explained_variance_ratio_ = factors.explained_variance_ratio
-        self.total_variance_ = factors.total_variance
-        self.noise_floor_ = factors.noise_floor
-        self.usable_ = factors.usable
-        self.n_samples_ = factors.rows
-        self.row_bound_ = factors.row_bound
-        self.certificate_ = certificate
-        self._settle()
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
         """Scores of the rows of ``X`` along the components, shape (n_samples, n_components).

@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_random_state, validate_data
 
 from eigenveil.errors import DataError
 from eigenveil.estimators.mixture_pipeline import MixtureFactors
+from eigenveil.estimators.result import View, of_factors
 from eigenveil.estimators.stored import StoredModel
 from eigenveil.estimators.tensor_settings import MixturePlan
-from eigenveil.privacy.certificate import Certificate
 
 
 class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
@@ -25,41 +25,21 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
     ``FittedMixture.load`` reads a model that any of the estimators saved.
     """
 
-    _ARRAYS = ("means_", "weights_", "strengths_")
-    _NUMBERS = (
-        "noise_variance_",
-        "n_samples_",
-        "noise_floor_",
-        "above_noise_",
-        "row_bound_",
-        "converged_",
-    )
     _FAMILY = ("PrivateGaussianMixture", "FederatedGaussianMixture")
     _PLAN = MixturePlan
+    _FACTORS = MixtureFactors
 
-    means_: NDArray[np.float64]
-    weights_: NDArray[np.float64]
-    noise_variance_: float
-
-    def _keep(self, plan: MixturePlan, factors: MixtureFactors, certificate: Certificate) -> None:
-        self.plan_ = plan
-        self.means_ = factors.means
-        self.weights_ = factors.weights
-        self.noise_variance_ = factors.noise_variance
-        self.strengths_ = factors.strengths
-        self.noise_floor_ = factors.noise_floor
-        self.above_noise_ = factors.above_noise
-        self.n_samples_ = factors.rows
-        self.row_bound_ = factors.row_bound
-        self.converged_ = factors.converged
-        self.certificate_ = certificate
-        self._settle()
-
-    def _settle(self) -> None:
-        super()._settle()
-        self.n_components_ = self.means_.shape[0]
-        self.converged_ = bool(self.converged_)
-        self.above_noise_ = int(self.above_noise_)
+    means_: View[NDArray[np.float64]] = of_factors("means")
+    weights_: View[NDArray[np.float64]] = of_factors("weights")
+    strengths_ = of_factors("strengths")
+    noise_variance_ = of_factors("noise_variance")
+    n_samples_ = of_factors("rows")
+    noise_floor_ = of_factors("noise_floor")
+    above_noise_ = of_factors("above_noise")
+    row_bound_ = of_factors("row_bound")
+    converged_ = of_factors("converged")
+    usable_ = of_factors("usable")
+    n_components_ = View(lambda result: int(result.factors.means.shape[0]))
 
     @property
     def covariances_(self) -> NDArray[np.float64]:

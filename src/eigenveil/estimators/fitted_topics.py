@@ -12,10 +12,10 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
 from eigenveil.errors import DataError
+from eigenveil.estimators.result import View, of_factors
 from eigenveil.estimators.stored import StoredModel
 from eigenveil.estimators.tensor_settings import TopicPlan
 from eigenveil.estimators.topic_pipeline import TopicFactors
-from eigenveil.privacy.certificate import Certificate
 
 # A topic's smallest probability, as a part of an even one: a word that noise left out of a topic
 # must not rule the topic out.
@@ -28,30 +28,18 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
     ``FittedTopics.load`` reads a model that any of the estimators saved.
     """
 
-    _ARRAYS = ("topics_", "weights_", "strengths_")
-    _NUMBERS = ("noise_floor_", "above_noise_", "converged_")
     _FAMILY = ("PrivateTopicModel", "FederatedTopicModel")
     _PLAN = TopicPlan
+    _FACTORS = TopicFactors
 
-    topics_: NDArray[np.float64]
-    weights_: NDArray[np.float64]
-
-    def _keep(self, plan: TopicPlan, factors: TopicFactors, certificate: Certificate) -> None:
-        self.plan_ = plan
-        self.topics_ = factors.topics
-        self.weights_ = factors.weights
-        self.strengths_ = factors.strengths
-        self.noise_floor_ = factors.noise_floor
-        self.above_noise_ = factors.above_noise
-        self.converged_ = factors.converged
-        self.certificate_ = certificate
-        self._settle()
-
-    def _settle(self) -> None:
-        super()._settle()
-        self.n_components_ = self.topics_.shape[0]
-        self.converged_ = bool(self.converged_)
-        self.above_noise_ = int(self.above_noise_)
+    topics_: View[NDArray[np.float64]] = of_factors("topics")
+    weights_: View[NDArray[np.float64]] = of_factors("weights")
+    strengths_ = of_factors("strengths")
+    noise_floor_ = of_factors("noise_floor")
+    above_noise_ = of_factors("above_noise")
+    converged_ = of_factors("converged")
+    usable_ = of_factors("usable")
+    n_components_ = View(lambda result: int(result.factors.topics.shape[0]))
 
     @property
     def components_(self) -> NDArray[np.float64]:

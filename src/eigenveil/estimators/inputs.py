@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
 from eigenveil.errors import DataError, InvalidRowsWarning
@@ -17,52 +17,52 @@ from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.moments.sparse import SparseRows
 
 
-def rows_of(estimator: Any, X: ArrayLike) -> tuple[RowSource, int]:
-    """Rows of an array, frame or sparse matrix, and their number; sets the estimator's features."""
+class _Columns:
+    """Where scikit-learn notes the columns of new rows: a fitted result's own are not changed."""
+
+    feature_names_in_: NDArray[np.object_]
+
+    def __init__(self, estimator: Any) -> None:
+        self._estimator = estimator
+
+    def __sklearn_tags__(self) -> Any:
+        return self._estimator.__sklearn_tags__()
+
+
+def new_columns(
+    estimator: Any, X: ArrayLike, **checks: Any
+) -> tuple[NDArray[np.floating[Any]], list[str] | None]:
+    """Checked entries of an array, frame or sparse matrix, and the columns' names if it has any.
+
+    Raises
+    ------
+    DataError
+        Where a name reads as a value: the frame's first row may have been taken for names.
+    """
+    columns = _Columns(estimator)
     array = validate_data(
-        estimator,
+        columns,
         X,
+        estimator=estimator,
         accept_sparse="csr",
         dtype=[np.float64, np.float32],
-        ensure_all_finite=False,  # found while reading, with row and column
+        ensure_all_finite=False,  # what becomes of such rows, ``invalid`` says
+        **checks,
     )
-    columns = frame_names(estimator)
+    names = getattr(columns, "feature_names_in_", None)
+    if names is None:
+        return array, None
+    texts = [str(name) for name in names]
+    check_names("The frame", texts)
+    return array, texts
+
+
+def rows_of(estimator: Any, X: ArrayLike) -> tuple[RowSource, int]:
+    """Rows of an array, frame or sparse matrix, and their number."""
+    array, columns = new_columns(estimator, X)
     if scipy.sparse.issparse(array):
         return SparseRows(array, names=columns), int(array.shape[0])
     return ArrayRows(array, names=columns), int(array.shape[0])
-
-
-def frame_names(estimator: Any) -> list[str] | None:
-    """Names that an estimator took from a frame, checked.
-
-    Raises
-    ------
-    DataError
-        Where one reads as a value: the frame's first row may have been taken for names.
-    """
-    names = getattr(estimator, "feature_names_in_", None)
-    if names is None:
-        return None
-    columns = [str(name) for name in names]
-    check_names("The frame", columns)
-    return columns
-
-
-def take_names(estimator: Any, rows: RowSource, *, of_words: bool = False) -> None:
-    """Set the estimator's features from rows that are read; words of a vocabulary may be numbers.
-
-    Raises
-    ------
-    DataError
-        Where a name reads as a value.
-    """
-    check_names("The source of rows", rows.names, of_words=of_words)
-    for name in ("feature_names_in_", "n_features_in_"):
-        if hasattr(estimator, name):
-            delattr(estimator, name)
-    estimator.n_features_in_ = rows.features
-    if rows.names is not None:
-        estimator.feature_names_in_ = np.array(rows.names, dtype=object)
 
 
 def public_rows(rows: RowSource, adjacency: str) -> int | None:

@@ -7,12 +7,14 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from eigenveil.estimators.driver import RoundProgress, certified_run
+from eigenveil.estimators.driver import RoundProgress, certified_fit
 from eigenveil.estimators.fitted_mixture import FittedMixture
-from eigenveil.estimators.inputs import check_noise, public_rows, rows_of, take_names, tell_owner
+from eigenveil.estimators.inputs import check_noise, public_rows, rows_of
 from eigenveil.estimators.mixture_pipeline import private_mixture
+from eigenveil.estimators.result import Asked
 from eigenveil.estimators.stored import noise_source, public_centre
 from eigenveil.estimators.tensor_settings import make_mixture_plan
+from eigenveil.headers import check_names
 from eigenveil.moments.source import RowSource
 
 
@@ -152,7 +154,7 @@ class PrivateGaussianMixture(FittedMixture):
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Fit to the rows of ``X``, shape (n_samples, n_features), dense or sparse.
 
-        That there is at least one row is taken for public.
+        That there is at least one is taken for public.
 
         Raises
         ------
@@ -177,12 +179,13 @@ class PrivateGaussianMixture(FittedMixture):
         progress : callable, optional
             Told ``(release, n)`` after every n rows of a pass.
         """
-        take_names(self, rows)
+        check_names("The source of rows", rows.names)
         return self._fit_rows(rows, count=public_rows(rows, self.adjacency), progress=progress)
 
     def _fit_rows(
         self, rows: RowSource, *, count: int | None, progress: RoundProgress | None
     ) -> Self:
+        asked = Asked.by(self)
         check_noise(self.noise)
         centre = public_centre(self.center, rows.features)
         plan = make_mixture_plan(
@@ -204,7 +207,7 @@ class PrivateGaussianMixture(FittedMixture):
         )
         rounds = private_mixture(plan, stored_single=rows.single, public_centre=centre)
         source = noise_source(self.random_state)
-        run = certified_run(plan, rounds, rows, source, progress=progress)
-        self._keep(plan, run.factors, run.certificate)
-        tell_owner(run.invalid)
+        certified_fit(
+            plan, rounds, rows, source, asked=asked, keep=self._take_over, progress=progress
+        )
         return self

@@ -7,12 +7,14 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from eigenveil.estimators.driver import RoundProgress, certified_run
+from eigenveil.estimators.driver import RoundProgress, certified_fit
 from eigenveil.estimators.fitted import FittedPCA
-from eigenveil.estimators.inputs import check_noise, public_rows, rows_of, take_names, tell_owner
+from eigenveil.estimators.inputs import check_noise, public_rows, rows_of
 from eigenveil.estimators.pipeline import private_pca
+from eigenveil.estimators.result import Asked
 from eigenveil.estimators.settings import make_plan
 from eigenveil.estimators.stored import noise_source, public_centre
+from eigenveil.headers import check_names
 from eigenveil.moments.source import RowSource
 
 LARGEST_NORM = "rows were divided by the largest norm found, which is not private"
@@ -52,8 +54,8 @@ class PrivatePCA(FittedPCA):
     center : bool or array of shape (n_features,), default=True
         True: subtract a privately released mean. False: do not. An array: a public centre.
     budget_split : dict, default=None
-        Shares of the steps "scale", "centre", "moment" and "variance". By default 2, 8, 88 and 2
-        per cent of mu squared; 5, 17, 75 and 3 per cent of epsilon when ``delta=0``.
+        Shares of the steps "scale", "centre", "moment" and "variance". By default 4, 14, 78 and 4
+        per cent of mu squared; 8, 20, 69 and 3 per cent of epsilon when ``delta=0``.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
         a zero row, which is counted and adds nothing to any other sum; a warning tells their
@@ -161,12 +163,13 @@ class PrivatePCA(FittedPCA):
         progress : callable, optional
             Told ``(release, n)`` after every n rows of a pass.
         """
-        take_names(self, rows)
+        check_names("The source of rows", rows.names)
         return self._fit_rows(rows, count=public_rows(rows, self.adjacency), progress=progress)
 
     def _fit_rows(
         self, rows: RowSource, *, count: int | None, progress: RoundProgress | None
     ) -> Self:
+        asked = Asked.by(self)
         check_noise(self.noise)
         centre = public_centre(self.center, rows.features)
         plan = make_plan(
@@ -191,16 +194,16 @@ class PrivatePCA(FittedPCA):
             stored_single=rows.single,
             max_norm=_largest_norm(rows, centre) if plan.row_norm == "max" else None,
         )
-        run = certified_run(
+        certified_fit(
             plan,
             rounds,
             rows,
             noise_source(self.random_state),
+            asked=asked,
+            keep=self._take_over,
             reasons_not_certified=[LARGEST_NORM] if plan.row_norm == "max" else [],
             progress=progress,
         )
-        self._keep(plan, run.factors, run.certificate)
-        tell_owner(run.invalid)
         return self
 
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import validate_data
 
-from eigenveil.errors import DataError
-from eigenveil.estimators.driver import certificate_of
+from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.fitted import FittedPCA
-from eigenveil.estimators.inputs import check_noise, frame_names, tell_owner
+from eigenveil.estimators.inputs import check_noise, new_columns, tell_owner
+from eigenveil.estimators.result import Asked, Result
 from eigenveil.estimators.stored import noise_source, public_centre
 from eigenveil.estimators.stream_plan import make_stream_plan
 from eigenveil.estimators.stream_state import StreamState
 from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.moments.sparse import SparseRows
-from eigenveil.privacy.certificate import Certificate
 
 
 class PrivateStreamingPCA(FittedPCA):
@@ -70,11 +70,15 @@ n_samples_, guarantee_, certificate_
         As of :class:`eigenveil.PrivatePCA`; there once something was released. The variances of
         unit rows are in the data's units by the released norms.
     blocks_ : int
-        Calls of :meth:`partial_fit` so far.
+        Calls of :meth:`partial_fit` so far: what its caller did, not something that was released.
 
     Notes
     -----
-    Until it is released the object holds exact sums: it is as private as the rows. Under continual
+    Until it is released the object holds exact sums, and the number of rows: it is as private as
+    the rows. It cannot be pickled or copied, and belongs to the process that made it. Once a stream
+    with ``publish="end"`` is released, or a continual one has had all of its blocks, it holds
+    nothing of the rows but what was released. Parameters that are set later change nothing of a
+    stream that was begun. Under continual
     release neighbouring streams have the same blocks but for one row in one of them, so that a
     block ended must not depend on the rows.
 
@@ -94,9 +98,7 @@ n_samples_, guarantee_, certificate_
     ((2, 8), True)
     """
 
-    _stream: StreamState
-    n_features_in_: int
-    feature_names_in_: NDArray[np.object_]
+    _stream: StreamState | None = None
 
     def __init__(
         self,
@@ -127,6 +129,13 @@ n_samples_, guarantee_, certificate_
         self.noise = noise
         self.random_state = random_state
 
+    @property
+    def blocks_(self) -> int:
+        """Calls of :meth:`partial_fit` so far, also of the streams that were merged."""
+        if self._stream is None:
+            raise AttributeError("blocks_: there is no stream yet")
+        return self._stream.blocks
+
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """A new stream of one block, the rows of ``X``, released.
 
@@ -135,23 +144,32 @@ n_samples_, guarantee_, certificate_
         Raises
         ------
         DataError, PrivacyError
-            As :meth:`partial_fit` and :meth:`release`.
+            As :meth:`partial_fit` and :meth:`release`; an older result is left as it was.
         """
         del y
-        self._forget()
-        validate_data(
-            self,
-            X,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=False,
-        )
-        return self.partial_fit(X).release()
+        array, names = new_columns(self, X)
+        rows, count = _rows(array, names)
+        stream = self._started(rows)
+        try:
+            invalid = stream.add(rows, count, keep=_nowhere)
+            result = stream.end()
+            self._stream, self._result = stream, None
+            self._take_over(result)
+        except BaseException as error:
+            if stream.result is not None:
+                stream.tell_spent(error)
+            raise
+        tell_owner(invalid)
+        return self
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
         """Add a block of rows, shape (n, n_features); under continual release, and release it.
 
         A block may have no rows.
+
+        Whatever stops it, Ctrl-C too, either leaves the stream as it was or tears it: then
+        ``PrivacyError`` of code ``torn`` refuses everything that follows, for no row may count
+        twice.
 
         Raises
         ------
@@ -159,27 +177,45 @@ n_samples_, guarantee_, certificate_
             When the columns cannot be used, or a row is not valid and ``invalid="error"``, naming
             row and column; nothing was added.
         PrivacyError
-            When the wish cannot be met, the stream was released, or its horizon is over.
+            When the wish cannot be met, the stream was released, merged, torn or loaded from a
+            file, belongs to another process, or its horizon is over.
         """
         del y
-        first = not hasattr(self, "_stream")
-        rows, count = _block(self, X, first=first)
-        stream = self._started(rows.features) if first else self._stream
-        invalid = stream.add(rows, count)
-        self._stream = stream
-        self.blocks_ = stream.blocks
-        if stream.factors is not None:
-            self._keep(stream.plan, stream.factors, self._certified(stream))
+        return self._add(X)
+
+    def _add(self, X: ArrayLike, names: Sequence[str] | None = None) -> Self:
+        """Add a block; ``names`` are those of the columns where ``X`` cannot say them."""
+        self._check_not_loaded()
+        stream = self._stream
+        if stream is None:
+            rows, count = _first_block(self, X, names)
+            stream = self._started(rows)
+        else:
+            stream.check_process()
+            rows, count = _next_block(self, X, names)
+        begun, before = self._stream, stream.blocks
+        try:
+            self._stream = stream
+            invalid = stream.add(rows, count, keep=self._take_over)
+        except BaseException as error:
+            if stream.torn or stream.blocks != before:  # counted, but the caller sees a failure
+                stream.stop(error, noise_drawn=stream.result is not None)
+            else:
+                self._stream = begun
+            raise
         tell_owner(invalid)
         return self
 
     def merge(self, other: PrivateStreamingPCA) -> Self:
-        """Add the rows that another stream has seen, exactly; ``other`` is left unchanged.
+        """Add the rows that another stream has seen, exactly.
+
+        ``other`` is spent by it: it takes no more rows, is not merged again and not released.
 
         Raises
         ------
         DataError, PrivacyError
-            When they have different parameters or features, or one was released already.
+            When they have different parameters or features, are one stream, or one was released,
+            merged, torn or loaded. Nothing was added.
         """
         if not isinstance(other, PrivateStreamingPCA):
             raise DataError(
@@ -187,23 +223,27 @@ n_samples_, guarantee_, certificate_
                 hint="Merge streams of one kind.",
                 code="merge-mismatch",
             )
-        if not hasattr(other, "_stream"):
+        self._check_not_loaded()
+        other._check_not_loaded()
+        theirs = other._stream
+        if theirs is None:
             return self
-        if not hasattr(self, "_stream"):
-            self.n_features_in_ = other.n_features_in_
-            if hasattr(other, "feature_names_in_"):
-                self.feature_names_in_ = other.feature_names_in_
-            mine = self._started(other.n_features_in_)
-        else:
-            mine = self._stream
-        _check_names(self, other)
-        mine.merge(other._stream)
-        self._stream = mine
-        self.blocks_ = mine.blocks
+        mine = self._stream or self._begun(theirs.plan.features, theirs.names)
+        if mine.names is not None and theirs.names is not None and mine.names != theirs.names:
+            raise _other_columns()
+        before = mine.blocks
+        try:
+            mine.merge(theirs)
+            self._stream = mine
+        except BaseException as error:
+            for stream in (mine, theirs):
+                if stream.torn or mine.blocks != before:
+                    stream.stop(error, noise_drawn=False)
+            raise
         return self
 
     def release(self) -> Self:
-        """Release the sums with their noise, once: asked again, nothing changes.
+        """Release the sums with their noise, once, and forget them: asked again, nothing changes.
 
         Under continual release every block has been released already.
 
@@ -211,19 +251,45 @@ n_samples_, guarantee_, certificate_
         ------
         DataError
             When there was no block yet; nothing was released.
+        PrivacyError
+            When the stream was merged, torn or loaded, or belongs to another process.
         """
-        if not hasattr(self, "_stream"):
+        self._check_not_loaded()
+        stream = self._stream
+        if stream is None:
             raise DataError(
                 "The stream has no block yet.", hint="Call partial_fit first.", code="no-block"
             )
-        if not hasattr(self, "certificate_"):
-            self._stream.end()
-            factors = self._stream.factors
-            assert factors is not None
-            self._keep(self._stream.plan, factors, self._certified(self._stream))
+        try:
+            result = stream.end()
+            if self._result is not result:
+                self._take_over(result)
+        except BaseException as error:
+            if stream.result is not None:
+                stream.tell_spent(error)
+            raise
         return self
 
-    def _started(self, features: int) -> StreamState:
+    def _columns(self, wanted: str) -> tuple[int, tuple[str, ...] | None]:
+        if self._stream is None:
+            return super()._columns(wanted)
+        return self._stream.plan.features, self._stream.names
+
+    def _check_not_loaded(self) -> None:
+        if self._stream is None and self._result is not None:
+            raise PrivacyError(
+                "A model that was loaded from a file cannot be continued: its certificate covers "
+                "what was released, and its sums are gone.",
+                hint="Start a new stream, with fit or with a new estimator; it has a budget and a "
+                "certificate of its own.",
+                code="loaded-model",
+            )
+
+    def _started(self, rows: RowSource) -> StreamState:
+        return self._begun(rows.features, None if rows.names is None else tuple(rows.names))
+
+    def _begun(self, features: int, names: tuple[str, ...] | None) -> StreamState:
+        asked = Asked.by(self)
         check_noise(self.noise)
         centre = public_centre(self.center, features)
         plan = make_stream_plan(
@@ -240,44 +306,53 @@ n_samples_, guarantee_, certificate_
             invalid=self.invalid,
         )
         source = noise_source(self.random_state)
-        self._secure = source.secure
-        return StreamState(plan, centre, source)
-
-    def _certified(self, stream: StreamState) -> Certificate:
-        if hasattr(self, "certificate_"):  # of the whole stream, from its first block on
-            return self.certificate_
-        return certificate_of(stream.plan, stream.records, secure=self._secure)
-
-    def _forget(self) -> None:
-        for name in ("_stream", "certificate_", "blocks_", *self._ARRAYS):
-            if hasattr(self, name):
-                delattr(self, name)
+        return StreamState(plan, centre, source, asked=asked, names=names)
 
 
-def _block(estimator: Any, X: ArrayLike, *, first: bool) -> tuple[RowSource, int]:
-    """The rows of a block, of which there may be none, and their number."""
+def _nowhere(result: Result) -> None:
+    del result
+
+
+def _first_block(
+    estimator: PrivateStreamingPCA, X: ArrayLike, names: Sequence[str] | None = None
+) -> tuple[RowSource, int]:
+    """The rows of a stream's first block and their number."""
+    array, found = new_columns(estimator, X, ensure_min_samples=0)
+    return _rows(array, found if names is None else list(names))
+
+
+def _next_block(
+    estimator: PrivateStreamingPCA, X: ArrayLike, names: Sequence[str] | None
+) -> tuple[RowSource, int]:
+    """The same for a further block, with the columns of the first."""
+    if names is not None:
+        rows, count = _first_block(estimator, X, names)
+        if (rows.features, tuple(names)) != estimator._columns("n_features_in_"):
+            raise _other_columns()
+        return rows, count
     array = validate_data(
         estimator,
         X,
-        reset=first,
+        reset=False,
         accept_sparse="csr",
         dtype=[np.float64, np.float32],
         ensure_min_samples=0,
-        ensure_all_finite=False,  # what becomes of such rows, ``invalid`` says
+        ensure_all_finite=False,
     )
-    names = getattr(estimator, "feature_names_in_", None)
-    columns = frame_names(estimator) if first else names and [str(name) for name in names]
-    if scipy.sparse.issparse(array):
-        return SparseRows(array, names=columns), int(array.shape[0])
-    return ArrayRows(array, names=columns), int(array.shape[0])
+    found = getattr(estimator, "feature_names_in_", None)
+    return _rows(array, None if found is None else [str(name) for name in found])
 
 
-def _check_names(first: PrivateStreamingPCA, second: PrivateStreamingPCA) -> None:
-    mine = getattr(first, "feature_names_in_", None)
-    theirs = getattr(second, "feature_names_in_", None)
-    if mine is not None and theirs is not None and list(mine) != list(theirs):
-        raise DataError(
-            "The streams have different columns.",
-            hint="Merge streams of the same columns, in the same order.",
-            code="other-columns",
-        )
+def _other_columns() -> DataError:
+    return DataError(
+        "The streams have different columns.",
+        hint="Use the same columns, in the same order.",
+        code="other-columns",
+    )
+
+
+def _rows(array: Any, names: list[str] | None) -> tuple[RowSource, int]:
+    """Rows of a block, of which there may be none, and their number."""
+    sparse = scipy.sparse.issparse(array)
+    rows = SparseRows(array, names=names) if sparse else ArrayRows(array, names=names)
+    return rows, int(array.shape[0])

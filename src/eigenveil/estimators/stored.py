@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import warnings
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -14,48 +17,94 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from eigenveil.checks import LARGEST, check_whole
-from eigenveil.errors import DataError, OutputError, printable
+from eigenveil.errors import (
+    DataError,
+    NoisyResultWarning,
+    OutputError,
+    PrivacyError,
+    printable,
+)
 from eigenveil.estimators.plans import BasePlan
+from eigenveil.estimators.result import Asked, Result, View
 from eigenveil.estimators.stored_checks import NOT_A_MODEL, check_model_arrays
 from eigenveil.files import replacing
 from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
 from eigenveil.privacy.certificate import Certificate
 
-_MODEL_FORMAT = "eigenveil-model-1"
-# Models of the first version said no more than this.
-_FIRST_ESTIMATOR = "PrivatePCA"
+_MODEL_FORMAT = "eigenveil-model-2"
+_ALL_NOISE = (
+    "No component stands above the noise: the result shows nothing of the data. More rows, a "
+    "larger epsilon or fewer components would help."
+)
 
 
 class StoredModel(BaseEstimator):  # type: ignore[misc]
     """A fitted model that can be saved, loaded and certified.
 
-    A family of models, such as all of PCA, has one class with ``_FAMILY``, the names of the
-    estimators whose files it reads; estimators are its sub-classes and read only their own.
+    All that it knows of a fit is one frozen :class:`~eigenveil.estimators.result.Result`, which its
+    attributes show. A family of models, such as all of PCA, has one class with ``_FAMILY``, the
+    names of the estimators whose files it reads; estimators are its sub-classes and read only
+    their own.
     """
 
-    _ARRAYS: ClassVar[tuple[str, ...]]
-    _NUMBERS: ClassVar[tuple[str, ...]]
+    _FACTORS: ClassVar[type[Any]]
     _FAMILY: ClassVar[tuple[str, ...]]
     _PLAN: ClassVar[type[BasePlan]]
 
-    plan_: BasePlan
-    certificate_: Certificate
+    _result: Result | None = None
+
+    plan_ = View(lambda result: result.plan.model_copy(deep=True))
+    certificate_ = View(lambda result: result.certificate.model_copy(deep=True))
+    guarantee_ = View(lambda result: result.guarantee)
+    n_components_ = View(lambda result: result.plan.n_components)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns of the rows that it was fitted to."""
+        return self._columns("n_features_in_")[0]
+
+    @property
+    def feature_names_in_(self) -> NDArray[np.object_]:
+        """Names of these columns, where they had any."""
+        names = self._columns("feature_names_in_")[1]
+        if names is None:
+            raise AttributeError("feature_names_in_: the columns have no names")
+        return np.array(names, dtype=object)
+
+    def _columns(self, wanted: str) -> tuple[int, tuple[str, ...] | None]:
+        """Number and names of the columns; asked for as ``wanted``."""
+        if self._result is None:
+            raise AttributeError(f"{wanted}: {type(self).__name__} is not fitted yet")
+        return self._result.features, self._result.names
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to one file (numpy's format with JSON inside, no pickle)."""
-        self._check_fitted()
-        names = getattr(self, "feature_names_in_", None)
+        """Write the fitted estimator to one file (numpy's format with JSON inside, no pickle).
+
+        What is written is the result and the parameters of its fit, whatever was set since.
+
+        Raises
+        ------
+        NotFittedError
+        PrivacyError
+            ``model-changed`` where the model is not the one that its certificate was made for.
+        OutputError
+            When the file cannot be written.
+        """
+        result = self._check_fitted()
+        result.check()
+        factors = {each.name: getattr(result.factors, each.name) for each in fields(result.factors)}
+        arrays: dict[str, Any] = {
+            name: value for name, value in factors.items() if isinstance(value, np.ndarray)
+        }
         header = {
             "format": _MODEL_FORMAT,
-            "estimator": type(self).__name__,
-            "parameters": _plain(self.get_params()),
-            "features": self.n_features_in_,
-            "names": None if names is None else [str(name) for name in names],
-            "numbers": {name: float(getattr(self, name)) for name in self._NUMBERS},
-            "plan": self.plan_.model_dump(mode="json"),
-            "certificate": self.certificate_.model_dump(mode="json"),
+            "estimator": result.asked.estimator,
+            "parameters": result.asked.parameters,
+            "features": result.features,
+            "names": result.names,
+            "numbers": {name: value for name, value in factors.items() if name not in arrays},
+            "certificate": result.certificate.model_dump(mode="json"),
         }
-        arrays = {name: getattr(self, name) for name in self._ARRAYS}
         with replacing(Path(path)) as scratch, scratch.open("wb") as file:
             np.savez_compressed(file, header=np.array(json.dumps(header)), **arrays)
 
@@ -63,36 +112,61 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read an estimator that :meth:`save` wrote.
 
+        It can be used, saved and fitted anew; a stream that was loaded cannot be continued.
+
         Raises
         ------
         OutputError, DataError
             When the file is absent, or not a model of this kind.
+        PrivacyError
+            ``model-changed`` where the model is not the one that its certificate was made for.
         """
-        try:
-            with np.load(path, allow_pickle=False) as stored:
-                header = json.loads(str(stored["header"][()]))
-                model = cls._asked(header)
-                arrays = {name: stored[name] for name in cls._ARRAYS}
-            check_model_arrays(arrays, header["features"], header["names"])
-            for name, array in arrays.items():
-                setattr(model, name, array)
-            for name, number in header["numbers"].items():
-                setattr(model, name, number)
-            model.plan_ = cls._read_plan(header["plan"])
-            model.certificate_ = Certificate.model_validate(header["certificate"])
-            model._settle()
-        except FileNotFoundError:
-            raise _absent(path) from None
-        except NOT_A_MODEL as error:
-            raise _not_a_model(path, error) from None
-        model.n_features_in_ = header["features"]
-        if header["names"] is not None:
-            model.feature_names_in_ = np.array(header["names"], dtype=object)
+        result = _read(path, cls)
+        # the family's own class is asked nothing; an estimator as it was asked
+        model = cls() if "_FAMILY" in vars(cls) else cls._as_asked(path, result)
+        model._result = result
         return model
+
+    @classmethod
+    def _as_asked(cls, path: str | os.PathLike[str], result: Result) -> Self:
+        try:
+            model = cls(**result.asked.parameters)
+        except TypeError as error:
+            raise _not_a_model(path, error) from None
+        if isinstance(getattr(model, "center", None), list):
+            model.center = np.array(model.center)
+        return model
+
+    @classmethod
+    def _reads(cls, estimator: str) -> bool:
+        """Whether files of an estimator are read by this class."""
+        return estimator in cls._FAMILY if "_FAMILY" in vars(cls) else estimator == cls.__name__
 
     @classmethod
     def _read_plan(cls, plan: Mapping[str, Any]) -> BasePlan:
         return cls._PLAN.model_validate(plan)
+
+    def _take_over(self, result: Result) -> None:
+        """Show the result of a finished fit from now on, and warn where it is nothing but noise."""
+        self._result = result
+        usable = getattr(result.factors, "usable", None)
+        if usable is not None and not np.any(usable):
+            warnings.warn(
+                getattr(result.factors, "advice", "") or _ALL_NOISE,
+                NoisyResultWarning,
+                stacklevel=_callers_level(),
+            )
+
+    def _check_fitted(self) -> Result:
+        """The result; raises where nothing was fitted or loaded yet.
+
+        scikit-learn's own check asks for a ``fit`` method, which a loaded result need not have.
+        """
+        if self._result is None:
+            raise NotFittedError(
+                f"This {type(self).__name__} is not fitted yet: call fit, or load a saved model."
+            )
+        return self._result
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -100,35 +174,52 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = getattr(self, "invalid", "error") == "zero"
         return tags
 
-    def _check_fitted(self) -> None:
-        """Raise where nothing was fitted or loaded yet.
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._result is not None
 
-        scikit-learn's own check asks for a ``fit`` method, which a loaded result need not have.
-        """
-        if not hasattr(self, self._ARRAYS[0]):
-            raise NotFittedError(
-                f"This {type(self).__name__} is not fitted yet: call fit, or load a saved model."
-            )
 
-    def _settle(self) -> None:
-        """Set what follows from the plan and the certificate."""
-        self.n_components_ = self.plan_.n_components
-        self.guarantee_ = self.certificate_.guarantee()
+def _callers_level() -> int:
+    """How far up the call is from which the package was entered, for a warning's place."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("eigenveil."):
+        level, frame = level + 1, frame.f_back
+    return level - 1
 
-    @classmethod
-    def _asked(cls, header: Mapping[str, Any]) -> Self:
-        """An estimator with the stored parameters; one without them where nothing is asked."""
-        if header["format"] != _MODEL_FORMAT:
-            raise KeyError(header["format"])
-        estimator = header.get("estimator", _FIRST_ESTIMATOR)
-        if "_FAMILY" in vars(cls) and estimator in cls._FAMILY:
-            return cls()
-        if estimator != cls.__name__:
-            raise KeyError(f"it was fitted by {estimator}")
-        model = cls(**header["parameters"])
-        if isinstance(getattr(model, "center", None), list):
-            model.center = np.array(model.center)
-        return model
+
+def _read(path: str | os.PathLike[str], kind: type[StoredModel]) -> Result:
+    """The result in a model's file."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            header = _header(stored)
+            if not kind._reads(header["estimator"]):
+                raise KeyError(f"it was fitted by {header['estimator']}")
+            arrays = {name: stored[name] for name in stored.files if name != "header"}
+        check_model_arrays(arrays, header["features"], header["names"])
+        certificate = Certificate.model_validate(header["certificate"])
+        found: dict[str, Any] = {
+            "asked": Asked(str(header["estimator"]), dict(header["parameters"])),
+            "plan": kind._read_plan(certificate.plan),
+            "factors": kind._FACTORS(**arrays, **header["numbers"]),
+            "features": int(header["features"]),
+            "names": None if header["names"] is None else tuple(map(str, header["names"])),
+            "certificate": certificate,
+        }
+    except FileNotFoundError:
+        raise _absent(path) from None
+    except NOT_A_MODEL as error:
+        raise _not_a_model(path, error) from None
+    try:
+        return Result(**found, loaded=True)
+    except PrivacyError as error:
+        error.message = f"{path}: {error.message}"
+        raise
+
+
+def _header(stored: Any) -> dict[str, Any]:
+    header = json.loads(str(stored["header"][()]))
+    if header["format"] != _MODEL_FORMAT:
+        raise KeyError(header["format"])
+    return dict(header)
 
 
 def estimator_of(path: str | os.PathLike[str]) -> str:
@@ -141,8 +232,7 @@ def estimator_of(path: str | os.PathLike[str]) -> str:
     """
     try:
         with np.load(path, allow_pickle=False) as stored:
-            header = json.loads(str(stored["header"][()]))
-        return str(header.get("estimator", _FIRST_ESTIMATOR))
+            return str(_header(stored)["estimator"])
     except FileNotFoundError:
         raise _absent(path) from None
     except NOT_A_MODEL as error:
@@ -195,16 +285,3 @@ def noise_source(random_state: object) -> RandomSource:
     if not isinstance(random_state, np.random.Generator):
         check_whole("random_state", random_state, least=0, most=2**128 - 1)
     return SeededSource(random_state)  # type: ignore[arg-type]
-
-
-def _plain(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters as JSON values; a random state is not kept."""
-    plain: dict[str, Any] = {}
-    for name, value in parameters.items():
-        if name == "random_state":
-            plain[name] = None
-        elif name == "center" and not isinstance(value, bool):
-            plain[name] = np.asarray(value, dtype=float).tolist()
-        else:
-            plain[name] = value
-    return plain

@@ -30,7 +30,7 @@ NOT_A_MODEL = (
 )
 """What reading a cut, changed or foreign file raises."""
 # Their lengths are not that of the components; the last may be undefined.
-_OF_FEATURES, _OF_ANY_LENGTH, _MAY_BE_NAN = "mean_", "strengths_", "explained_variance_ratio_"
+_OF_FEATURES, _OF_ANY_LENGTH, _MAY_BE_NAN = "mean", "strengths", "explained_variance_ratio"
 
 
 def check_model_arrays(arrays: Mapping[str, NDArray[Any]], features: object, names: object) -> None:

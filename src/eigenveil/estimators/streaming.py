@@ -12,7 +12,6 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from eigenveil.errors import DataError
-from eigenveil.estimators.inputs import frame_names
 from eigenveil.estimators.stream_inputs import (
     FLOATS,
     check_alike,
@@ -22,6 +21,7 @@ from eigenveil.estimators.stream_inputs import (
     percentages,
 )
 from eigenveil.estimators.tracking import Rule, Tracked, Tracker
+from eigenveil.headers import check_names
 from eigenveil.linalg.eigen import fix_signs
 from eigenveil.linalg.rank import check_shares
 from eigenveil.linalg.subspace import Subspace
@@ -319,7 +319,7 @@ class StreamingPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         except ValueError as error:
             raise DataError(str(error), hint="Give a block of rows, (rows, features).") from error
         if reset:
-            frame_names(self)
+            check_names("The frame", getattr(self, "feature_names_in_", None))
         check_finite(rows)
         return np.asarray(rows)
 

@@ -7,12 +7,14 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from eigenveil.estimators.driver import RoundProgress, certified_run
+from eigenveil.estimators.driver import RoundProgress, certified_fit
 from eigenveil.estimators.fitted_topics import FittedTopics
-from eigenveil.estimators.inputs import check_noise, public_rows, rows_of, take_names, tell_owner
+from eigenveil.estimators.inputs import check_noise, public_rows, rows_of
+from eigenveil.estimators.result import Asked
 from eigenveil.estimators.stored import noise_source
 from eigenveil.estimators.tensor_settings import make_topic_plan
 from eigenveil.estimators.topic_pipeline import private_topics
+from eigenveil.headers import check_names
 from eigenveil.moments.documents import as_documents
 from eigenveil.moments.source import RowSource
 
@@ -145,14 +147,12 @@ class PrivateTopicModel(FittedTopics):
         Parameters
         ----------
         X : array or sparse matrix
-            Word counts: whole numbers from 0, of documents from 3 to 2**24 words. What others are
-            taken for, ``invalid`` says.
+            Word counts: whole numbers; every document at least 3 words long.
 
         Raises
         ------
         DataError
-            When there is no document, or one is not valid and ``invalid="error"``; nothing was
-            released.
+            When the counts cannot be used, naming document and word.
         PrivacyError
             When the wish cannot be met, or fewer topics stand above the noise than were asked for;
             ``spent`` is the guarantee of what was released before, or ``None``.
@@ -171,7 +171,7 @@ class PrivateTopicModel(FittedTopics):
         progress : callable, optional
             Told ``(release, n)`` after every n documents of a pass.
         """
-        take_names(self, rows, of_words=True)
+        check_names("The source of rows", rows.names, of_words=True)
         documents = as_documents(rows)
         count = public_rows(documents, self.adjacency)
         return self._fit_rows(documents, count=count, progress=progress)
@@ -179,6 +179,7 @@ class PrivateTopicModel(FittedTopics):
     def _fit_rows(
         self, rows: RowSource, *, count: int | None, progress: RoundProgress | None
     ) -> Self:
+        asked = Asked.by(self)
         check_noise(self.noise)
         plan = make_topic_plan(
             features=rows.features,
@@ -196,9 +197,13 @@ class PrivateTopicModel(FittedTopics):
             below_noise=self.below_noise,
         )
         source = noise_source(self.random_state)
-        run = certified_run(
-            plan, private_topics(plan), as_documents(rows), source, progress=progress
+        certified_fit(
+            plan,
+            private_topics(plan),
+            as_documents(rows),
+            source,
+            asked=asked,
+            keep=self._take_over,
+            progress=progress,
         )
-        self._keep(plan, run.factors, run.certificate)
-        tell_owner(run.invalid)
         return self

@@ -37,7 +37,9 @@ from eigenveil.federation.totals import RoundTotals
 from eigenveil.federation.transport import Call, Replies
 from eigenveil.federation.unmasking import Unmasking
 from eigenveil.moments.describe import describe
+from eigenveil.privacy.certificate import SEEDED
 from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.privacy.spending import tell_spent
 
 # Bytes of answers that are held at once, at the most.
 _HELD = 1 << 25
@@ -136,20 +138,43 @@ class Aggregator:
         ProtocolError
             Naming the sites that failed, where fewer are left than the study asks for.
         PrivacyError
-            When the data are too few for the budget; ``released`` says what was released.
+            When the data are too few for the budget.
+        BaseException
+            Whatever stops it after something was released says so, as ``spent`` and ``released``.
         """
+        try:
+            return (yield from self._run())
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self.tell_spent(error)
+            raise
+
+    def tell_spent(self, error: BaseException) -> None:
+        """Attach to an error what was released so far, from the first request for it on."""
+        tell_spent(
+            error,
+            self._know.records,
+            delta=self.study.delta,
+            adjacency=self.study.adjacency,
+            reasons_not_certified=[] if self._secure else [SEEDED],
+        )
+
+    @property
+    def _secure(self) -> bool:
+        """Whether every site says that its noise comes from the operating system."""
+        return not any(site.seeded for site in self._know.joined.values())
+
+    def _run(self) -> Generator[Call, Replies, Outcome]:
         know = self._know
         try:
             yield from self._join()
             terms = self._terms()
             yield from self._agree_on_keys(terms)
             factors = yield from self._rounds(terms)
-        except PrivacyError as error:
-            error.released = tuple(know.records)
-            yield from self._finish(f"stopped: {error.code}")
-            raise
         except EigenveilError as error:
-            yield from self._finish(f"failed: {error.code}")
+            how = "stopped" if isinstance(error, PrivacyError) else "failed"
+            yield from self._finish(f"{how}: {error.code}")
             raise
         yield from self._finish("finished")
         return Outcome(
@@ -159,7 +184,7 @@ class Aggregator:
             know.columns,
             know.fewest,
             dict(self._calls.missing),
-            secure=not any(site.seeded for site in know.joined.values()),
+            secure=self._secure,
             dependent=any(site.dependent for site in know.joined.values()),
         )
 

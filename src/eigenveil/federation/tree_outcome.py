@@ -9,6 +9,7 @@ from importlib.metadata import version
 import numpy as np
 
 from eigenveil.estimators.pipeline import Factors
+from eigenveil.estimators.result import frozen, model_digest
 from eigenveil.estimators.stream_rounds import stream_factors
 from eigenveil.federation.tree_contents import Totals
 from eigenveil.federation.tree_messages import Leaves
@@ -28,7 +29,8 @@ class TreeOutcome:
     Attributes
     ----------
     factors : Factors
-        Components, variances, what is usable.
+        Components, variances, what is usable; the certificate is theirs, and arrays cannot be
+        written.
     certificate : Certificate
         Of the result, for those who see nothing else.
     guarantees_ : dict of str to Guarantee
@@ -88,10 +90,14 @@ def publish(
     for record in records:
         check_arrived(record, arrived)
     run = TreeRun(leaves=study.tree.leaf_count, arrived=arrived, least=merged.least)
+    factors = frozen(
+        stream_factors(plan, release_sums(study, merged.value, arrived), public_centre=study.centre)
+    )
     certificate = make_certificate(
         software=f"eigenveil {version('eigenveil')}",
         plan=plan.model_dump(mode="json"),
         plan_hash=plan.hash,
+        model=model_digest(factors, features=plan.features, names=None),
         secure=secure,
         wish=Claim(
             epsilon=plan.epsilon,
@@ -104,9 +110,7 @@ def publish(
         tree=run,
     )
     return TreeOutcome(
-        factors=stream_factors(
-            plan, release_sums(study, merged.value, arrived), public_centre=study.centre
-        ),
+        factors=factors,
         certificate=certificate,
         guarantees_=certificate.guarantees(),
         arrived=merged.arrived,

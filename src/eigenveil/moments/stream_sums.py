@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import PrivacyError
-from eigenveil.moments.accumulators import Accumulator
+from eigenveil.moments.accumulators import Accumulator, check_same_kind
 from eigenveil.moments.exact import Integers, largest_of, scaled_sum
 from eigenveil.moments.release import Release, coordinates, from_coordinates, noise_integers
-from eigenveil.moments.rows import Block
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.releases import STREAM_UNIT, ReleaseRecord
 from eigenveil.privacy.streams import PARTS, StreamFactor
@@ -42,7 +41,6 @@ class PrefixSum:
         assert record.stream is not None
         assert record.noise.grid is not None
         self._kind, self._record, self._source = accumulator.fresh(), record, source
-        self._block = accumulator.fresh()
         self._mechanism = _Mechanism(record.stream, accumulator.size)
         self._unit = min(accumulator.grid, STREAM_UNIT)
         self.blocks = 0
@@ -58,29 +56,26 @@ class PrefixSum:
         stream = self._record.stream
         assert stream is not None
         if self.blocks >= stream.blocks:
-            raise PrivacyError(
-                f"The horizon of {stream.blocks} blocks is over: the privacy wish covers no more.",
-                hint="Start a new stream with a budget of its own, or a larger horizon.",
-                code="horizon-over",
-            )
+            raise horizon_over(stream.blocks)
 
-    def update(self, block: Block) -> None:
-        """Add rows to the block that is open."""
-        self._block.update(block)
-
-    def close(self) -> Release:
-        """End the open block: the noisy sum of all blocks so far.
+    def release(self, total: Accumulator) -> Release:
+        """The noisy sum of all blocks, of which ``total`` is the next.
 
         The release's record says how noisy it is; what it cost is in the record of the stream.
+
+        Raises
+        ------
+        PrivacyError, DataError
+            As :meth:`check_room`.
         """
         grid, layout = self._record.noise.grid, self._kind.layout
         assert grid is not None
         self.check_room()
-        total = coordinates(layout, self._block.integers())
-        self._block = self._kind.fresh()
+        check_same_kind(self._kind, total)
+        part = coordinates(layout, total.integers())
         self.blocks += 1
         noise = coordinates(layout, noise_integers(self._kind, self._record, self._source))
-        mixed = self._mechanism.mixed(total, self._kind.grid - self._unit)
+        mixed = self._mechanism.mixed(part, total.grid - self._unit)
         noisy = scaled_sum(mixed, 1, self._unit - grid, noise)
         prefix = self._mechanism.prefix(noisy)
         values = from_coordinates(layout, self._kind.shape, np.ldexp(prefix, grid))
@@ -92,6 +87,15 @@ class PrefixSum:
         assert stream is not None
         larger = noise.model_copy(update={"scale": noise.scale * stream.spread(self.blocks)})
         return self._record.model_copy(update={"noise": larger, "stream": None})
+
+
+def horizon_over(blocks: int) -> PrivacyError:
+    """The error of a stream that has had all of its blocks."""
+    return PrivacyError(
+        f"The horizon of {blocks} blocks is over: the privacy wish covers no more.",
+        hint="Start a new stream with a budget of its own, or a larger horizon.",
+        code="horizon-over",
+    )
 
 
 class _Mechanism:

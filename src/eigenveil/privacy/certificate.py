@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from eigenveil.errors import DataError, OutputError, PrivacyError
 from eigenveil.privacy.accountant import compose
@@ -70,6 +70,8 @@ class Claim(BaseModel):
 class Certificate(BaseModel):
     """Everything from which the guarantee of a run can be computed again; no value of any row.
 
+    ``model`` is a SHA-256 digest of what was made of the releases (``model_digest`` in
+    ``estimators/result.py``): the certificate is that model's and no other's.
     ``wish`` is what was asked for, ``reasons_not_certified`` why a run makes no certified claim.
     """
 
@@ -79,6 +81,7 @@ class Certificate(BaseModel):
     software: str
     plan: dict[str, Any]
     plan_hash: str
+    model: str = Field(pattern="^[0-9a-f]{64}$")
     noise_source: Literal["operating system", "seeded"]
     wish: Claim
     releases: tuple[ReleaseRecord, ...]
@@ -147,6 +150,7 @@ def make_certificate(
     software: str,
     plan: dict[str, Any],
     plan_hash: str,
+    model: str,
     secure: bool,
     wish: Claim,
     releases: list[ReleaseRecord],
@@ -155,7 +159,10 @@ def make_certificate(
     study: dict[str, Any] | None = None,
     tree: TreeRun | None = None,
 ) -> Certificate:
-    """The certificate of a run, of a federation's with its ``study``, of a tree's with its run."""
+    """The certificate of a run, of a federation's with its ``study``, of a tree's with its run.
+
+    ``model`` is the digest of the model that was made of the releases.
+    """
     proofs = {PROOFS[r.noise.kind] for r in releases} | {"release-grid.md"}
     proofs |= {
         PROOFS_OF_STATISTIC[r.statistic] for r in releases if r.statistic in PROOFS_OF_STATISTIC
@@ -170,6 +177,7 @@ def make_certificate(
         software=software,
         plan=plan,
         plan_hash=plan_hash,
+        model=model,
         noise_source="operating system" if secure else "seeded",
         wish=wish,
         releases=tuple(releases),

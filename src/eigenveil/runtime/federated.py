@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, ClassVar, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from eigenveil.checks import is_number
 from eigenveil.errors import DataError
 from eigenveil.estimators.inputs import tell_owner
 from eigenveil.estimators.plans import check_wish
+from eigenveil.estimators.result import Asked, Result, View
 from eigenveil.estimators.stored import noise_source, public_centre
 from eigenveil.estimators.tasks import Task
 from eigenveil.federation.ledger import Ledger
 from eigenveil.federation.study import Study, make_study
 from eigenveil.moments.source import RowSource
-from eigenveil.privacy.certificate import Certificate
-from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.runtime.inprocess import Traffic
 from eigenveil.runtime.running import StudyProgress, StudyRun, run_study, site_rows
 
@@ -52,12 +51,14 @@ class FederatedFit:
     invalid: str
     random_state: Any
 
-    views_: dict[str, Guarantee]
-    traffic_: dict[str, Traffic]
-    study_: Study
-    choice_: str
-    missing_: dict[str, str]
-    _keep: Callable[[Any, Any, Certificate], None]
+    _result: Result | None
+    _take_over: Callable[[Result], None]
+
+    views_ = View(lambda result: dict(result.views))
+    traffic_: View[dict[str, Traffic]] = View(lambda result: deepcopy(result.details["traffic"]))
+    study_: View[Study] = View(lambda result: result.details["study"])
+    choice_: View[str] = View(lambda result: result.details["choice"])
+    missing_: View[dict[str, str]] = View(lambda result: dict(result.details["missing"]))
 
     def fit(self, X: Sequence[ArrayLike] | Mapping[str, ArrayLike], y: object = None) -> Self:
         """Fit to the rows (of a topic model: the documents' word counts) of several sites.
@@ -99,8 +100,9 @@ class FederatedFit:
         progress : callable, optional
             Told ``(step, sites)`` after every answer.
         """
+        asked = Asked.by(self)
         study = self.study_of(rows)
-        return self.fit_study(study, rows, ledgers=ledgers, progress=progress)
+        return self._fit(study, rows, asked, ledgers=ledgers, progress=progress)
 
     def study_of(self, rows: Mapping[str, RowSource]) -> Study:
         """The study that the constructor's parameters say, over these sites' rows."""
@@ -158,32 +160,64 @@ class FederatedFit:
                 hint="Use the estimator of the study's task.",
                 code="other-task",
             )
-        source = noise_source(self.random_state)
-        run = run_study(study, rows, source=source, ledgers=ledgers, progress=progress)
-        self.keep_run(run)
+        return self._fit(study, rows, self._asked(study), ledgers=ledgers, progress=progress)
+
+    def _fit(
+        self,
+        study: Study,
+        rows: Mapping[str, RowSource],
+        asked: Asked,
+        *,
+        ledgers: Mapping[str, Ledger] | None,
+        progress: StudyProgress | None,
+    ) -> Self:
+        run = run_study(
+            study,
+            rows,
+            source=noise_source(self.random_state),
+            ledgers=ledgers,
+            progress=progress,
+            keep=lambda run: self._take_over(result_of(run, asked)),
+        )
         for name, invalid in run.invalid.items():
             tell_owner(invalid, where=f"site {name}: ")
         return self
 
     def keep_run(self, run: StudyRun) -> Self:
         """Take over what a finished study of the estimator's task released."""
-        for name in ("feature_names_in_", "n_features_in_"):
-            if hasattr(self, name):
-                delattr(self, name)
-        self.n_features_in_ = run.study.width
-        if run.outcome.columns is not None:
-            self.feature_names_in_ = np.array(run.outcome.columns, dtype=object)
-        self.study_ = run.study
-        self.choice_ = run.choice
-        self.traffic_ = run.traffic
-        self.missing_ = dict(run.outcome.missing)
-        self.views_ = run.certificate.guarantees()
-        self._keep(run.outcome.plan, run.outcome.factors, run.certificate)
+        self._take_over(result_of(run, self._asked(run.study)))
         return self
+
+    def _asked(self, study: Study) -> Asked:
+        """What a study asks for, as the constructor's parameters."""
+        own = {site.name: site.epsilon for site in study.sites if site.epsilon is not None}
+        given: Any = self
+        said = {name: getattr(study, name) for name in given.get_params() if hasattr(study, name)}
+        return Asked.by(
+            self, **said | {"n_components": study.components, "site_epsilon": own or None}
+        )
 
     @abstractmethod
     def _own_fields(self, features: int) -> dict[str, Any]:
         """Fields of the study that only this task has."""
+
+
+def result_of(run: StudyRun, asked: Asked) -> Result:
+    """The result of a finished study."""
+    return Result(
+        asked,
+        run.outcome.plan,
+        run.outcome.factors,
+        run.study.width,
+        run.outcome.columns,
+        run.certificate,
+        details={
+            "study": run.study,
+            "choice": run.choice,
+            "traffic": run.traffic,
+            "missing": dict(run.outcome.missing),
+        },
+    )
 
 
 def study_centre(center: object, features: int) -> bool | tuple[float, ...]:

@@ -15,7 +15,8 @@ import scipy.sparse
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import _get_feature_names, check_array
 
-from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyError
+from eigenveil.errors import BudgetExceeded, DataError, EigenveilError
+from eigenveil.estimators.result import model_digest
 from eigenveil.federation.aggregator import Aggregator, Outcome
 from eigenveil.federation.choosing import choose_protocol
 from eigenveil.federation.helper import Helper
@@ -30,8 +31,8 @@ from eigenveil.moments.independence import DEPENDENT
 from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.moments.sparse import SparseRows
 from eigenveil.noise.source import RandomSource
-from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.certificate import Certificate, Claim, make_certificate
+from eigenveil.privacy.spending import same_spent
 from eigenveil.runtime.inprocess import InProcess, Party, Traffic, carry
 
 DATA_SET = "default"
@@ -71,6 +72,7 @@ def run_study(
     source: RandomSource,
     ledgers: Mapping[str, Ledger] | None = None,
     progress: StudyProgress | None = None,
+    keep: Callable[[StudyRun], object] | None = None,
 ) -> StudyRun:
     """Run a study over its sites' rows.
 
@@ -82,6 +84,8 @@ def run_study(
         By default each site has a new one with just the study's budget, thrown away afterwards.
     progress : callable, optional
         Told ``(step, sites)`` after every answer.
+    keep : callable, optional
+        Given the finished study, where what it releases is taken over.
 
     Raises
     ------
@@ -89,10 +93,12 @@ def run_study(
         Naming the site whose columns or ledger refuse, or with a row that is not valid where the
         study says ``invalid="error"``.
     PrivacyError
-        When the wish cannot be met, or the data are too few for it; ``spent`` is the guarantee of
-        what was released before.
+        When the wish cannot be met, or the data are too few for it.
     ProtocolError
         When too few sites are left.
+    BaseException
+        Whatever stops the study after something was released says so: ``spent`` is the guarantee of
+        what was released before, ``released`` its records.
     """
     _check_rows(study, rows)
     choice = choose_protocol(study, study.width) if study.protocol == "auto" else None
@@ -109,12 +115,19 @@ def run_study(
         if terms.mask_kind == "helper":
             parties[HELPER] = Helper(settled)
         transport = InProcess(parties)
+        aggregator = Aggregator(settled, progress=progress)
         try:
-            outcome = carry(Aggregator(settled, progress=progress).run(), transport)
+            outcome = carry(aggregator.run(), transport)
+            reason = "" if choice is None else choice.reason
+            run = finished_study(settled, outcome, traffic=transport.traffic, choice=reason)
+            if keep is not None:
+                keep(run)
         except EigenveilError as error:
-            raise _for_the_owner(error, sites, settled) from None
-    reason = "" if choice is None else choice.reason
-    run = finished_study(settled, outcome, traffic=transport.traffic, choice=reason)
+            aggregator.tell_spent(error)
+            raise _for_the_owner(error, sites) from None
+        except BaseException as error:
+            aggregator.tell_spent(error)
+            raise
     invalid = {name: site.invalid for name, site in sites.items() if site.invalid is not None}
     return replace(run, invalid=invalid)
 
@@ -253,19 +266,17 @@ def _check_valid(sites: Mapping[str, Site]) -> None:
             raise DataError(message, hint=error.hint, code=error.code) from None
 
 
-def _for_the_owner(
-    error: EigenveilError, sites: Mapping[str, Site], study: Study
-) -> EigenveilError:
+def _for_the_owner(error: EigenveilError, sites: Mapping[str, Site]) -> EigenveilError:
     """In one process the caller owns all rows: it may know what the aggregator must not."""
-    if isinstance(error, PrivacyError) and error.released:
-        error.spent = compose(error.released, delta=study.delta, adjacency=study.adjacency)
     for name, site in sites.items():
         trouble = site.trouble
         if isinstance(trouble, DataError | BudgetExceeded):
             message = trouble.message
             if f"site {name}" not in message:
                 message = f"site {name}: {message}"
-            return type(trouble)(message, hint=trouble.hint, code=trouble.code)
+            told = type(trouble)(message, hint=trouble.hint, code=trouble.code)
+            same_spent(error, told)
+            return told
     return error
 
 
@@ -276,6 +287,7 @@ def _certificate(study: Study, outcome: Outcome) -> Certificate:
         software=f"eigenveil {version('eigenveil')}",
         plan=plan.model_dump(mode="json"),
         plan_hash=plan.hash,
+        model=model_digest(outcome.factors, features=study.width, names=outcome.columns),
         secure=outcome.secure,
         wish=Claim(
             epsilon=study.epsilon,

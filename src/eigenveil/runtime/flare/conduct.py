@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
+from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.aggregator import Aggregator
 from eigenveil.federation.sums import active_sites
 from eigenveil.federation.transport import Call, Replies
-from eigenveil.privacy.accountant import compose
+from eigenveil.privacy.spending import same_spent
 from eigenveil.runtime.flare.channel import ABORTED, PASSING, UNREACHABLE, Wire, sentence
 from eigenveil.runtime.flare.job import Order, fewest_parties, parties_of
 from eigenveil.runtime.flare.results import write_result_files
@@ -62,13 +62,14 @@ class Conductor:
             self._run(transport, progress)
         except EigenveilError as error:
             trouble = error
-        except Exception:
+        except Exception as error:
             _log.exception("the study failed")
             trouble = ProtocolError(
                 "The aggregator failed.",
                 hint="Its reason is in the aggregator's log.",
                 code="aggregator-failed",
             )
+            same_spent(error, trouble)
         try:
             transport.bye()
         finally:
@@ -89,20 +90,19 @@ class Conductor:
         )
         try:
             outcome = carry_to_the_end(aggregator.run(), transport)
-        except PrivacyError as error:
-            if error.released:
-                error.spent = compose(error.released, delta=study.delta, adjacency=study.adjacency)
+            progress.missing = dict(outcome.missing)
+            run = finished_study(study, outcome, traffic=transport.traffic)
+            seconds = time.monotonic() - begun
+            write_result_files(
+                run,
+                self.folder,
+                session=self.order.session,
+                seconds=seconds,
+                seconds_by_step=transport.seconds,
+            )
+        except BaseException as error:
+            aggregator.tell_spent(error)
             raise
-        progress.missing = dict(outcome.missing)
-        run = finished_study(study, outcome, traffic=transport.traffic)
-        seconds = time.monotonic() - begun
-        write_result_files(
-            run,
-            self.folder,
-            session=self.order.session,
-            seconds=seconds,
-            seconds_by_step=transport.seconds,
-        )
 
     def _gather(self, transport: FlareTransport, progress: Progress) -> None:
         """Wait until everybody who has the job is ready, or as many as are needed.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from eigenveil.errors import DataError, OutputError
+from eigenveil.estimators.result import changed
 from eigenveil.federation.study import parse_study
 from eigenveil.files import replacing
-from eigenveil.privacy.certificate import Certificate
+from eigenveil.privacy.certificate import Certificate, read_certificate
 from eigenveil.runtime.federated import FederatedFit, fitted_of
 from eigenveil.runtime.flare.kit import write_json
 from eigenveil.runtime.inprocess import Traffic
@@ -48,13 +50,20 @@ def write_result_files(
     )
 
 
-def read_result_files(folder: Path) -> Any:
+def read_result_files(folder: Path, *, choice: str = "") -> Any:
     """The fitted estimator with everything that a fit in one process would have left in it.
+
+    Parameters
+    ----------
+    choice : str
+        Why that protocol, where the lead's study did not name one.
 
     Raises
     ------
     OutputError, DataError
         When a file is absent or is not what it should be.
+    PrivacyError
+        ``model-changed`` where model, certificate and summary are not of one study.
     """
     # they stand above this module
     from eigenveil.runtime.pca import FederatedPCA
@@ -74,10 +83,16 @@ def read_result_files(folder: Path) -> Any:
         raise _broken(folder / SUMMARY) from None
     model = kinds[study.task].load(folder / MODEL)
     certificate: Certificate = model.certificate_
-    model.study_, model.choice_ = study, ""
-    model.traffic_, model.missing_ = traffic, missing
-    model.views_ = certificate.guarantees()
+    if read_certificate(folder / CERTIFICATE) != certificate:
+        raise changed(f"{folder / CERTIFICATE} is not the certificate of the model beside it.")
+    if study.model_dump(mode="json") != certificate.study:
+        raise changed(f"{folder / SUMMARY} is not of the study that the certificate records.")
     assert isinstance(model, FederatedFit)
+    assert model._result is not None
+    model._result = replace(
+        model._result,
+        details={"study": study, "choice": choice, "traffic": traffic, "missing": missing},
+    )
     return model
 
 

@@ -95,7 +95,7 @@ def mark_lost(kit: Kit) -> int:
 
 def error_fields(error: EigenveilError) -> dict[str, Any]:
     """An error as plain values."""
-    spent = getattr(error, "spent", None)
+    spent = error.spent
     return {
         "kind": next((name for name, kind in _KINDS.items() if type(error) is kind), ""),
         "code": error.code,
@@ -114,6 +114,6 @@ def error_from(fields: Mapping[str, Any]) -> EigenveilError:
         code=str(fields.get("code", "")),
     )
     spent = fields.get("spent")
-    if isinstance(error, PrivacyError) and isinstance(spent, Mapping):
+    if isinstance(spent, Mapping):
         error.spent = Guarantee(**{**spent, "caveats": tuple(spent.get("caveats", ()))})
     return error

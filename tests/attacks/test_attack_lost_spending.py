@@ -1,0 +1,295 @@
+"""Errors that leave out what was already released.
+
+It would have found: a site that refused and then a study that stopped after a release, which came
+out as a ``DataError`` without ``spent``; Ctrl-C, ``MemoryError`` and errors of other libraries in
+the middle of a fit, from which nobody could see that something had been released.
+
+Exact: errors are put in at chosen steps.
+"""
+
+import logging
+
+import numpy as np
+import pytest
+
+from eigenveil import (
+    FederatedPCA,
+    PrivateGaussianMixture,
+    PrivatePCA,
+    PrivateStreamingPCA,
+    PrivateTopicModel,
+)
+from eigenveil.errors import (
+    BudgetExceeded,
+    DataError,
+    EigenveilError,
+    NoisyResultWarning,
+    OutputError,
+    PrivacyError,
+    ProtocolError,
+)
+from eigenveil.estimators.stored import StoredModel
+from eigenveil.moments.accumulators import Accumulator
+from eigenveil.moments.source import ArrayRows
+from eigenveil.privacy.accountant import compose
+from eigenveil.privacy.spending import same_spent, spent_of, tell_spent
+from eigenveil.runtime.flare.conduct import Conductor
+from eigenveil.runtime.flare.job import make_order
+from eigenveil.runtime.flare.status import STATUS, error_fields, error_from, read_progress
+from eigenveil.runtime.running import run_study, site_rows
+
+RNG = np.random.default_rng(5)
+ROWS = RNG.normal(size=(600, 4)) + 5.0 * np.eye(2, 4)[RNG.integers(2, size=600)]
+COUNTS = RNG.multinomial(12, np.full(4, 0.25), size=600)
+STOPS = [KeyboardInterrupt, MemoryError, np.linalg.LinAlgError, SystemExit, DataError, OutputError]
+
+
+def made(kind):
+    return kind("stopped") if issubclass(kind, EigenveilError) else kind()
+
+
+def told(error, *, epsilon=9.0, names=None):
+    """That an error says what was released before it."""
+    assert error.released
+    if names is not None:
+        assert [record.name for record in error.released] == names
+    assert 0 < error.spent.epsilon <= epsilon
+    notes = [note for note in error.__notes__ if "Already released" in note]
+    assert len(notes) == 1
+    assert all(record.name in notes[0] for record in error.released)
+    assert error.spent == compose(
+        error.released, delta=1e-6, adjacency="add-remove", reasons_not_certified=seeded(error)
+    )
+
+
+def seeded(error):
+    return [] if error.spent.certified else list(error.spent.caveats)
+
+
+class StopsLater:
+    """Rows that cannot be read any more at the n-th pass."""
+
+    def __init__(self, rows, stop, passes):
+        self._rows, self._stop, self._left = ArrayRows(rows), stop, passes
+        self.features, self.names, self.single = rows.shape[1], None, False
+
+    def blocks(self):
+        self._left -= 1
+        if self._left < 0:
+            raise made(self._stop)
+        yield from self._rows.blocks()
+
+
+ESTIMATORS = [
+    (lambda: PrivatePCA(1, epsilon=9.0), ROWS),
+    (lambda: PrivatePCA(1, epsilon=9.0, random_state=1), ROWS),
+    (lambda: PrivatePCA(1, epsilon=9.0, mechanism="power"), ROWS),
+    (lambda: PrivateGaussianMixture(1, epsilon=9.0), ROWS),
+    (lambda: PrivateTopicModel(1, epsilon=9.0), COUNTS),
+]
+
+
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize(("make", "rows"), ESTIMATORS)
+def test_whatever_stops_a_fit_says_what_was_spent(make, rows, stop):
+    model = make()
+    with pytest.raises(stop) as caught:
+        model.fit_rows(StopsLater(rows, stop, 0))
+    assert spent_of(caught.value) is None
+    assert not getattr(caught.value, "released", ())
+    with pytest.raises(stop) as caught:
+        model.fit_rows(StopsLater(rows, stop, 1))
+    told(caught.value, names=[caught.value.released[0].name])
+    assert not hasattr(model, "certificate_")
+
+
+def test_an_error_while_noise_is_drawn_counts_as_released(monkeypatch):
+    def stops(self, record, source):
+        raise MemoryError
+
+    monkeypatch.setattr(Accumulator, "release", stops)
+    with pytest.raises(MemoryError) as caught:
+        PrivatePCA(1, epsilon=9.0).fit(ROWS)
+    told(caught.value)
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, NoisyResultWarning])
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda: PrivatePCA(1, epsilon=9.0).fit(ROWS),
+        lambda: PrivateStreamingPCA(1, epsilon=9.0).fit(ROWS),
+        lambda: PrivateStreamingPCA(1, epsilon=9.0).partial_fit(ROWS).release(),
+        lambda: PrivateStreamingPCA(1, epsilon=9.0, publish="continual", horizon=2).partial_fit(
+            ROWS
+        ),
+        lambda: FederatedPCA(1, epsilon=9.0).fit([ROWS[:300], ROWS[300:]]),
+    ],
+)
+def test_so_does_what_comes_after_the_last_release(fit, stop, monkeypatch):
+    """Ctrl-C at the very end, or a warning that is an error."""
+
+    def stops(self, result):
+        raise stop
+
+    monkeypatch.setattr(StoredModel, "_take_over", stops)
+    with pytest.raises(stop) as caught:
+        fit()
+    told(caught.value)
+    assert caught.value.spent.epsilon > 8.9
+
+
+# -- many sites
+
+
+def sites(**instead):
+    parts = dict(zip(("north", "south", "west"), np.split(ROWS, 3), strict=True))
+    return {name: ArrayRows(part) for name, part in parts.items()} | instead
+
+
+@pytest.mark.parametrize("kind", [DataError, BudgetExceeded])
+def test_a_site_that_refuses_after_a_release_does_not_hide_it(kind):
+    """The owner of all rows hears of the site, and of what was spent before."""
+    rows = sites(south=StopsLater(np.split(ROWS, 3)[1], kind, 2))
+    with pytest.raises(kind, match="site south") as caught:
+        FederatedPCA(1, epsilon=9.0).fit_rows(rows)
+    told(caught.value)
+
+
+def test_a_site_that_refused_and_a_study_that_stops_later():
+    """One site may be lost; the study goes on, and stops after a release."""
+    spoiled = np.split(ROWS, 3)[1].copy()
+    spoiled[3, 1] = np.nan
+    rows = sites(south=ArrayRows(spoiled), west=StopsLater(np.split(ROWS, 3)[2], DataError, 2))
+    with pytest.raises(EigenveilError) as caught:
+        FederatedPCA(1, epsilon=9.0, dropouts=1).fit_rows(rows)
+    assert "site " in str(caught.value)
+    assert len(caught.value.released) >= 2
+    told(caught.value)
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, MemoryError, RuntimeError])
+def test_whatever_stops_a_study_says_what_was_spent(stop):
+    """Also where the aggregator's generator is not asked again: the transport stops."""
+    steps = []
+
+    def progress(step, count):
+        steps.append(step)
+        if step == "round 2":
+            raise made(stop)
+
+    with pytest.raises(stop) as caught:
+        FederatedPCA(1, epsilon=9.0).fit_rows(sites(), progress=progress)
+    assert "round 1" in steps
+    told(caught.value)
+    with pytest.raises(stop) as caught:
+        FederatedPCA(1, epsilon=9.0).fit_rows(
+            sites(), progress=lambda step, count: (_ for _ in ()).throw(made(stop))
+        )
+    assert spent_of(caught.value) is None
+
+
+# -- over FLARE: its pure parts
+
+
+class InsteadOfFlare:
+    """Carries calls to sites in this process, and stops at a step."""
+
+    def __init__(self, parties, stop):
+        self._parties, self._stop = parties, stop
+        self.traffic, self.seconds = {}, {}
+
+    def call(self, method, payloads, timeout):
+        del timeout
+        if method == "round 2":
+            raise made(self._stop)
+        return {name: self._parties[name].handle(told) for name, told in payloads.items()}, {}
+
+    def hello(self, names, timeout):
+        del timeout
+        return dict.fromkeys(names, "")
+
+    def hurry(self):
+        pass
+
+    def bye(self):
+        pass
+
+
+@pytest.mark.parametrize("stop", [ProtocolError, RuntimeError, MemoryError, OutputError])
+def test_a_study_over_flare_tells_the_lead_what_was_spent(stop, tmp_path, monkeypatch):
+    from eigenveil.federation.ledger import Ledger
+    from eigenveil.federation.site import Site
+    from eigenveil.noise.source import SecureSource
+    from eigenveil.runtime.flare import conduct
+    from eigenveil.runtime.running import wished_budget
+
+    rows = sites()
+    study = FederatedPCA(1, epsilon=9.0, protocol="cape").study_of(rows)
+    parties = {}
+    for name, part in rows.items():
+        ledger = Ledger(tmp_path / f"{name}.ledger")
+        ledger.set_budget(wished_budget(study))
+        parties[name] = Site(
+            name=name, study=study, rows=part, ledger=ledger, source=SecureSource()
+        )
+    transport = InsteadOfFlare(parties, stop)
+    monkeypatch.setattr(conduct, "FlareTransport", lambda *given: transport)
+    monkeypatch.setattr(conduct, "PASSING", ())
+    logging.getLogger("eigenveil.runtime.flare.conduct").addHandler(logging.NullHandler())
+    order = make_order(study, "00" * 12, 60.0)
+    trouble = Conductor(order, None, list(rows), lambda: False, tmp_path).run()
+    told(trouble)
+    fields = read_progress(tmp_path)["error"]
+    assert (tmp_path / STATUS).exists()
+    assert error_from(fields).spent == trouble.spent
+
+
+@pytest.mark.parametrize(
+    "kind", [DataError, PrivacyError, BudgetExceeded, ProtocolError, OutputError]
+)
+def test_every_kind_of_error_carries_it_between_parties(kind):
+    with pytest.raises(KeyboardInterrupt) as caught:
+        PrivatePCA(1, epsilon=9.0).fit_rows(StopsLater(ROWS, KeyboardInterrupt, 1))
+    error = kind("m", hint="h", code="c")
+    assert error_from(error_fields(error)).spent is None
+    same_spent(caught.value, error)
+    told(error)
+    again = error_from(error_fields(error))
+    assert type(again) is kind
+    assert again.spent == error.spent
+
+
+def test_a_cost_that_cannot_be_computed_is_no_reason_to_hide_the_error():
+    with pytest.raises(KeyboardInterrupt) as caught:
+        PrivatePCA(1, epsilon=9.0).fit_rows(StopsLater(ROWS, KeyboardInterrupt, 1))
+    records, error = caught.value.released, MemoryError()
+    tell_spent(error, records, delta=1e-6, adjacency="replace-one")
+    assert error.released == records
+    assert "Its cost" in error.__notes__[0]
+
+
+def test_the_command_line_says_it(run, tmp_path, monkeypatch):
+    np.save(tmp_path / "rows.npy", ROWS)
+
+    def stops(self, result):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(StoredModel, "_take_over", stops)
+    status, _, said = run("fit", tmp_path / "rows.npy", "--out", tmp_path / "result", "--quiet")
+    assert status == 130
+    assert "spent: before this was known, a release that is (" in said
+    assert not (tmp_path / "result").exists()
+
+
+def test_a_study_in_process_keeps_nothing_of_a_failed_run():
+    parts = site_rows([ROWS[:300], ROWS[300:]], for_one="")
+    model = FederatedPCA(1, epsilon=9.0)
+    from eigenveil.noise.source import SecureSource
+
+    def stops(run):
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError) as caught:
+        run_study(model.study_of(parts), parts, source=SecureSource(), keep=stops)
+    told(caught.value)
