@@ -70,7 +70,7 @@ def stretched(model, count, **changes):
     other.noise_floor_ = 0.4
     for name, value in changes.items():
         setattr(other, name, value)
-    other.above_noise_ = int((other.strengths_ > other.noise_floor_).sum())
+    other.usable_ = (other.strengths_ > other.noise_floor_)[: other.n_components_]
     return other
 
 

@@ -9,7 +9,8 @@ import typer
 from eigenveil.cli import options
 from eigenveil.cli.report import console, print_views
 from eigenveil.cli.results import CERTIFICATE
-from eigenveil.privacy.certificate import WHAT_IT_CANNOT_SHOW, check, read_certificate
+from eigenveil.federation.certify import check
+from eigenveil.privacy.certificate import WHAT_IT_CANNOT_SHOW, read_certificate
 
 _DOES_NOT_HOLD = 8
 

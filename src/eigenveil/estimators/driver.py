@@ -48,7 +48,6 @@ def certified_run(
     rows: RowSource,
     source: RandomSource,
     *,
-    reasons_not_certified: Sequence[str] = (),
     progress: RoundProgress | None = None,
 ) -> CertifiedRun[Result]:
     """Run a plan's rounds over one data set and certify what they released.
@@ -67,7 +66,10 @@ def certified_run(
             error.spent = compose(error.released, delta=plan.delta, adjacency=plan.adjacency)
         raise
     certificate = certificate_of(
-        plan, run.records, secure=source.secure, reasons_not_certified=reasons_not_certified
+        plan,
+        run.records,
+        secure=source.secure,
+        stopped=getattr(run.factors, "stopped", None),
     )
     return CertifiedRun(run.factors, certificate)
 
@@ -77,17 +79,16 @@ def certificate_of(
     records: Sequence[ReleaseRecord],
     *,
     secure: bool,
-    reasons_not_certified: Sequence[str] = (),
+    stopped: str | None = None,
 ) -> Certificate:
     """The certificate of what one data set released under a plan."""
     return make_certificate(
         software=f"eigenveil {version('eigenveil')}",
         plan=plan.model_dump(mode="json"),
-        plan_hash=plan.hash,
         secure=secure,
         wish=Claim(epsilon=plan.epsilon, delta=plan.delta, adjacency=plan.adjacency),
-        releases=list(records),
-        reasons_not_certified=list(reasons_not_certified),
+        releases=records,
+        stopped=stopped,
     )
 
 

@@ -25,12 +25,11 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
     ``FittedMixture.load`` reads a model that any of the estimators saved.
     """
 
-    _ARRAYS = ("means_", "weights_", "strengths_")
+    _ARRAYS = ("means_", "weights_", "strengths_", "usable_")
     _NUMBERS = (
         "noise_variance_",
         "n_samples_",
         "noise_floor_",
-        "above_noise_",
         "row_bound_",
         "converged_",
     )
@@ -39,6 +38,7 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
 
     means_: NDArray[np.float64]
     weights_: NDArray[np.float64]
+    usable_: NDArray[np.bool_]
     noise_variance_: float
 
     def _keep(self, plan: MixturePlan, factors: MixtureFactors, certificate: Certificate) -> None:
@@ -48,7 +48,7 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
         self.noise_variance_ = factors.noise_variance
         self.strengths_ = factors.strengths
         self.noise_floor_ = factors.noise_floor
-        self.above_noise_ = factors.above_noise
+        self.usable_ = factors.usable
         self.n_samples_ = factors.rows
         self.row_bound_ = factors.row_bound
         self.converged_ = factors.converged
@@ -59,7 +59,6 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
         super()._settle()
         self.n_components_ = self.means_.shape[0]
         self.converged_ = bool(self.converged_)
-        self.above_noise_ = int(self.above_noise_)
 
     @property
     def covariances_(self) -> NDArray[np.float64]:

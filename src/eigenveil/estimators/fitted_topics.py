@@ -28,13 +28,14 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
     ``FittedTopics.load`` reads a model that any of the estimators saved.
     """
 
-    _ARRAYS = ("topics_", "weights_", "strengths_")
-    _NUMBERS = ("noise_floor_", "above_noise_", "converged_")
+    _ARRAYS = ("topics_", "weights_", "strengths_", "usable_")
+    _NUMBERS = ("noise_floor_", "converged_")
     _FAMILY = ("PrivateTopicModel", "FederatedTopicModel")
     _PLAN = TopicPlan
 
     topics_: NDArray[np.float64]
     weights_: NDArray[np.float64]
+    usable_: NDArray[np.bool_]
 
     def _keep(self, plan: TopicPlan, factors: TopicFactors, certificate: Certificate) -> None:
         self.plan_ = plan
@@ -42,7 +43,7 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
         self.weights_ = factors.weights
         self.strengths_ = factors.strengths
         self.noise_floor_ = factors.noise_floor
-        self.above_noise_ = factors.above_noise
+        self.usable_ = factors.usable
         self.converged_ = factors.converged
         self.certificate_ = certificate
         self._settle()
@@ -51,7 +52,6 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
         super()._settle()
         self.n_components_ = self.topics_.shape[0]
         self.converged_ = bool(self.converged_)
-        self.above_noise_ = int(self.above_noise_)
 
     @property
     def components_(self) -> NDArray[np.float64]:

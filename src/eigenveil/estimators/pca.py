@@ -16,8 +16,6 @@ from eigenveil.estimators.stored import noise_source, public_centre
 from eigenveil.moments.rows import row_norms
 from eigenveil.moments.source import RowSource
 
-LARGEST_NORM = "rows were divided by the largest norm found, which is not private"
-
 
 class PrivatePCA(FittedPCA):
     """Differentially private principal component analysis.
@@ -176,6 +174,8 @@ class PrivatePCA(FittedPCA):
             sketch_size=self.sketch_size,
             power_rounds=self.power_rounds,
         )
+        source = noise_source(self.random_state)
+        plan = plan.drawn_from(secure=source.secure)
         rounds = private_pca(
             plan,
             public_centre=centre,
@@ -186,8 +186,7 @@ class PrivatePCA(FittedPCA):
             plan,
             rounds,
             rows,
-            noise_source(self.random_state),
-            reasons_not_certified=[LARGEST_NORM] if plan.row_norm == "max" else [],
+            source,
             progress=progress,
         )
         self._keep(plan, run.factors, run.certificate)

@@ -13,14 +13,15 @@ from sklearn.isotonic import IsotonicRegression
 from eigenveil.estimators.clipping import choose_bound
 from eigenveil.estimators.plans import Step
 from eigenveil.estimators.rounds import (
-    COUNT_WEIGHT,
     Answers,
     Round,
     RoundState,
     find_centre,
+    too_few_rows,
 )
 from eigenveil.estimators.scale import NormScale, read_scale
 from eigenveil.estimators.settings import CENTRED_SCALE, Plan
+from eigenveil.estimators.shapes import COUNT_WEIGHT
 from eigenveil.linalg.eigen import fix_signs, leading_eigenpairs, left_singular, orthonormal_basis
 from eigenveil.moments.accumulators import (
     ComponentEnergy,
@@ -91,6 +92,8 @@ def private_pca(
     """
     state = _State(plan, stored_single, dict(budgets or {}), dict(sharing or {}))
     scale = yield from find_centre(state, public_centre)
+    if scale is not None and not scale.found:
+        raise too_few_rows()
 
     beside: Round = ()
     if any(planned.name == CENTRED_SCALE for planned in plan.schedule):

@@ -6,16 +6,22 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from eigenveil.errors import DataError
 from eigenveil.privacy.budget import StepBudget, split_budget
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.gaussian import check_delta, check_epsilon
 from eigenveil.privacy.guarantee import ADJACENCIES, Adjacency
-from eigenveil.privacy.releases import NoiseKind, SamplingError, Statistic, lattice_error
+from eigenveil.privacy.releases import (
+    NoiseKind,
+    NoiseSource,
+    SamplingError,
+    Statistic,
+    lattice_error,
+)
 
 Step = Literal["scale", "centre", "moment", "variance", "tensor"]
 
@@ -53,7 +59,8 @@ class BasePlan(BaseModel):
     ``centred`` is "private", "public" or "no"; ``shares`` divide the budget over the steps that are
     taken; ``sketch_size`` is the number of columns of a
     sketch; ``rows`` is the public number of rows under replace-one, else ``None``; ``noise_draws``
-    is how many draws of lattice noise make up a released value.
+    is how many draws of lattice noise make up a released value, and ``noise_source`` where they
+    come from.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,7 +75,13 @@ class BasePlan(BaseModel):
     shares: dict[Step, float]
     sketch_size: int
     rows: int | None = None
-    noise_draws: int = 1
+    noise_draws: int = Field(default=1, ge=1)
+    noise_source: NoiseSource = "operating system"
+
+    def drawn_from(self, *, secure: bool) -> Self:
+        """The plan, saying where the noise comes from."""
+        source: NoiseSource = "operating system" if secure else "seeded"
+        return self.model_copy(update={"noise_source": source})
 
     @property
     def hash(self) -> str:

@@ -220,7 +220,7 @@ n_samples_, guarantee_, certificate_
         )
         source = noise_source(self.random_state)
         self._secure = source.secure
-        return StreamState(plan, centre, source)
+        return StreamState(plan.drawn_from(secure=source.secure), centre, source)
 
     def _certified(self, stream: StreamState) -> Certificate:
         if hasattr(self, "certificate_"):  # of the whole stream, from its first block on

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from eigenveil.errors import PrivacyError
 from eigenveil.estimators.plans import BasePlan, Step
 from eigenveil.estimators.scale import NormScale, read_scale
+from eigenveil.estimators.shapes import COUNT_WEIGHT, rehearse
 from eigenveil.moments.accumulators import Accumulator, NormHistogram, RowSum
 from eigenveil.moments.release import Release, calibrated_record
 from eigenveil.moments.rows import BITS, Precision, RowRule
@@ -25,9 +26,6 @@ from eigenveil.privacy import sensitivity
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.releases import ALONE, ReleaseRecord, Sharing
 
-# The count rides along with a sum of rows at this weight where no histogram has released it: it
-# makes the noise of the sum 3% larger and is itself known to four noise deviations.
-COUNT_WEIGHT = 0.25
 _CENTRE_QUANTILE = 0.90
 # Rounding to 2**-9 is invisible when it keeps all but this share of a unit row's energy, and what
 # it can hide of one feature is below this part of the noise's edge.
@@ -89,6 +87,7 @@ class RoundState(Generic[PlanT]):
         self.budgets = dict(self.budgets or self.plan.budgets())
         if self.plan.rows is not None:
             self.rows = float(self.plan.rows)
+        rehearse(self.plan, self.budgets, self.sharing)  # nothing fails after a first release
 
     def ask(self, name: str, accumulator: Accumulator) -> Ask:
         """Ask for a sum under the name, and with the budget, that the plan's schedule gives it."""
@@ -163,12 +162,8 @@ def find_centre(
     Returns
     -------
     NormScale or None
-        Of the rows before centring, if it was released.
-
-    Raises
-    ------
-    PrivacyError
-        When the released histogram shows too few rows for its quantiles to be found.
+        Of the rows before centring, if it was released. If nothing is found in it, there is no
+        centre, and nothing more was released.
     """
     plan: BasePlan = state.plan
     if plan.centred == "public":
@@ -180,7 +175,7 @@ def find_centre(
         answers = yield (state.ask("scale", state.histogram()),)
         scale = state.read(answers["scale"])
         if not scale.found:
-            raise too_few_rows()
+            return scale
         bound = scale.quantile(_CENTRE_QUANTILE)
     sums = RowSum(
         RowRule(bound=bound, precision=state.storage, extra_bits=2),

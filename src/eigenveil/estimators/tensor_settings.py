@@ -57,7 +57,6 @@ class TensorPlan(BasePlan):
     mechanism: TensorMechanism
     pair: PairForm
     auto_components: bool = False
-    below_noise: Literal["error", "keep"] = "error"
 
     @property
     def fewest_rows(self) -> int:
@@ -167,7 +166,6 @@ def make_mixture_plan(
     center: bool | NDArray[np.float64],
     budget_split: dict[str, float] | None,
     sketch_size: int | None,
-    below_noise: str = "error",
     noise_draws: int = 1,
 ) -> MixturePlan:
     """Check every parameter and settle every choice.
@@ -193,7 +191,6 @@ def make_mixture_plan(
         adjacency=adjacency,
         pair=pair,
         sketch_size=sketch_size,
-        below_noise=below_noise,
     )
     seen = centred == "private" and common["pair"] == "full"
     if common["n_components"] == features and noise_variance is None and not seen:
@@ -230,7 +227,6 @@ def make_topic_plan(
     budget_split: dict[str, float] | None,
     sketch_size: int | None,
     clip_documents: bool = True,
-    below_noise: str = "error",
     noise_draws: int = 1,
 ) -> TopicPlan:
     """Check every parameter and settle every choice.
@@ -249,7 +245,6 @@ def make_topic_plan(
         adjacency=adjacency,
         pair=pair,
         sketch_size=sketch_size,
-        below_noise=below_noise,
     )
     steps: dict[Step, float] = {"scale": _DOCUMENT_SCALE_SHARE} if clip_documents else {}
     return TopicPlan(
@@ -273,13 +268,11 @@ def _common(
     adjacency: str,
     pair: str,
     sketch_size: int | None,
-    below_noise: str,
 ) -> dict[str, Any]:
     """The settled fields that mixtures and topics share."""
     check_wish(epsilon, delta, adjacency)
     check_choice("mechanism", mechanism, ("auto", *TENSOR_MECHANISMS))
     check_choice("pair", pair, ("auto", *PAIR_FORMS))
-    check_choice("below_noise", below_noise, ("error", "keep"))
     if mechanism == "auto":
         mechanism = "vector" if delta == 0 else "gaussian"
     if mechanism == "gaussian" and delta == 0:
@@ -317,7 +310,6 @@ def _common(
         "adjacency": adjacency,
         "pair": pair,
         "sketch_size": min(features, sketch_size),
-        "below_noise": below_noise,
     }
 
 

@@ -149,14 +149,15 @@ class Aggregator:
             yield from self._finish(f"failed: {error.code}")
             raise
         yield from self._finish("finished")
+        secure = not any(site.seeded for site in know.joined.values())
         return Outcome(
             factors,
-            terms.plan,
+            terms.plan.drawn_from(secure=secure),
             tuple(know.records),
             know.columns,
             know.fewest,
             dict(self._calls.missing),
-            secure=not any(site.seeded for site in know.joined.values()),
+            secure=secure,
         )
 
     # -- setting up

@@ -168,11 +168,6 @@ class Study(BaseModel):
         description="Noise of the third moment: 'gaussian', 'vector' (pure epsilon), or 'auto': "
         "'vector' if delta = 0.",
     )
-    below_noise: Literal["error", "keep"] = Field(
-        default="error",
-        description="When fewer components stand above the noise than were asked for: 'error' "
-        "stops, 'keep' goes on.",
-    )
     clip_documents: StrictBool = Field(
         default=True,
         description="Whether what documents contribute is clipped at a released quantile of its "
@@ -377,7 +372,6 @@ class Study(BaseModel):
             "mechanism": self.mechanism,
             "pair": self._pair(),
             "sketch_size": self.sketch_size,
-            "below_noise": self.below_noise,
         }
         if self.task == "gaussian-mixture":
             return make_mixture_plan(
@@ -409,7 +403,7 @@ class Study(BaseModel):
 # Protocols whose second moment does not count on other sites' noise.
 _ALONE = ("local", "full", "dpdispca")
 # Fields that came with tasks beside PCA: see Study.hash.
-_LATER_FIELDS = ("noise_variance", "mechanism", "below_noise", "clip_documents")
+_LATER_FIELDS = ("noise_variance", "mechanism", "clip_documents")
 
 
 def make_study(**fields: Any) -> Study:

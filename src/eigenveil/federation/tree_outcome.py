@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -67,7 +66,6 @@ def publish(
     merged: Merged[Totals],
     *,
     secure: bool,
-    reasons_not_certified: Sequence[str] = (),
 ) -> TreeOutcome:
     """The result of what arrived at the root, and what is promised of it.
 
@@ -91,7 +89,6 @@ def publish(
     certificate = make_certificate(
         software=f"eigenveil {version('eigenveil')}",
         plan=plan.model_dump(mode="json"),
-        plan_hash=plan.hash,
         secure=secure,
         wish=Claim(
             epsilon=plan.epsilon,
@@ -100,7 +97,6 @@ def publish(
             view="outsider" if study.protect == "outsider" else "aggregator at level 1",
         ),
         releases=[with_shares(record, arrived) for record in records],
-        reasons_not_certified=list(reasons_not_certified),
         tree=run,
     )
     return TreeOutcome(

@@ -238,12 +238,10 @@ def _for_the_owner(
 
 
 def _certificate(study: Study, outcome: Outcome) -> Certificate:
-    plan = outcome.plan
     federation = Terms(study, study.plan(study.width, None)).federation(outcome.taking_part)
     return make_certificate(
         software=f"eigenveil {version('eigenveil')}",
-        plan=plan.model_dump(mode="json"),
-        plan_hash=plan.hash,
+        plan=outcome.plan.model_dump(mode="json"),
         secure=outcome.secure,
         wish=Claim(
             epsilon=study.epsilon,
@@ -251,8 +249,9 @@ def _certificate(study: Study, outcome: Outcome) -> Certificate:
             adjacency=study.adjacency,
             view=federation.wished_view,
         ),
-        releases=list(outcome.records),
-        reasons_not_certified=[],
+        releases=outcome.records,
+        stopped=getattr(outcome.factors, "stopped", None),
         federation=federation,
         study=study.model_dump(mode="json"),
+        study_hash=study.hash,
     )
