@@ -138,7 +138,7 @@ LABELS = (
     ("pca", "gaussian-mixture", "topic-model"),
 )
 # What a single edit can change without any number of the claim becoming wrong for its wish, and
-# that only the party that wrote it knows: see docs/guarantees.md.
+# that only the party that wrote it knows: see docs/certificates.md.
 NOT_CHECKED = {
     "software": "which version ran is its own word",
     "stopped": "why a run ended is text; that it ended early is checked",

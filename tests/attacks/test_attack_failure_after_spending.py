@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eigenveil import FederatedGaussianMixture, FederatedTopicModel
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
 from eigenveil.estimators.driver import certified_run
 from eigenveil.estimators.tasks import rounds_of, rows_for
@@ -157,3 +158,34 @@ def test_a_fit_of_topics_never_fails_after_a_release(
     )
     if plan is not None:
         check_fit(plan, X.reshape(count, 6), "topic-model")
+
+
+@settings(max_examples=15)
+@given(
+    seed=st.integers(0, 1 << 30),
+    counts=st.tuples(*[st.sampled_from([0, 1, 5, 60])] * 2),
+    epsilon=st.sampled_from([1e-4, 0.1, 30.0]),
+    delta=st.sampled_from([0.0, 1e-6]),
+    topics=st.booleans(),
+    components=st.sampled_from(["auto", 3]),
+)
+def test_sites_never_fail_after_a_release(seed, counts, epsilon, delta, topics, components):
+    rng = np.random.default_rng(seed)
+    parts = [
+        rng.integers(1, 4, size=(count, 5)).astype(float)
+        if topics
+        else rng.standard_normal((count, 5))
+        for count in counts
+    ]
+    made = FederatedTopicModel if topics else FederatedGaussianMixture
+    model = made(components, epsilon=epsilon, delta=delta, protocol="cape")
+    rows = {f"s{number}": ArrayRows(part) for number, part in enumerate(parts)}
+    try:
+        model.fit_rows(rows)
+    except EigenveilError as error:
+        spent = getattr(error, "released", ()), getattr(error, "spent", None)
+        assert spent == ((), None)
+        return
+    verdict = check(model.certificate_)
+    assert verdict.holds, verdict.explanation
+    assert np.isfinite(model.weights_).all()

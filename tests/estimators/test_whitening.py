@@ -439,6 +439,8 @@ def test_a_component_is_usable_when_it_stands_off_the_plane_of_the_others():
     assert usable(pair, near).tolist() == [False, False, True]
     clear = moment([90.0, 40.0, 30.0], [7.0, 6.5, 6.0], [12.0, 11.0, 10.0])
     assert usable(clear, near).all()
+    noise = moment([9.0, 8.0, 7.5], [7.0, 6.5, 6.0], [12.0, 11.0, 10.0])
+    assert not usable(noise, apart).any()
 
 
 def test_the_edge_is_that_of_the_recorded_noise():

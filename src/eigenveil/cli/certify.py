@@ -1,4 +1,4 @@
-"""``eigenveil certify``: the guarantee, computed again from the recorded noise alone."""
+"""``eigenveil certify``: a certificate against its plan, and its guarantee computed again."""
 
 from __future__ import annotations
 

@@ -315,8 +315,13 @@ def usable(pair: PairMoment, found: Recovered) -> NDArray[np.bool_]:
     count = found.counts.size
     if pair.above >= count:
         return np.ones(count, dtype=bool)
-    doubtful = np.linalg.eigvalsh(pair.core)[::-1][pair.above]
-    parts = np.sqrt(found.counts)[:, None] * found.seen
+    if pair.above == 0:
+        return np.zeros(count, dtype=bool)
+    energies, turn = np.linalg.eigh(pair.core)
+    doubtful = energies[::-1][pair.above]
+    # of the length that components have in the pair moment, which the triple moment need not give
+    lengths = np.linalg.norm(found.seen @ (turn / np.sqrt(energies)), axis=1)
+    parts = found.seen / np.maximum(lengths, np.finfo(float).tiny)[:, None]
     apart = np.empty(count)
     for place, part in enumerate(parts):
         others = np.delete(parts, place, axis=0)
