@@ -39,6 +39,11 @@ def print_strengths(model: Any, out: Console, *, things: str) -> None:
             f"  [bold]not usable:[/bold] {count - above} of them show noise, and mix with the "
             "others."
         )
+    asked = None if model.plan_.auto_components else model.plan_.n_components
+    if model.certificate_.stopped is not None:
+        out.print(f"  [bold]the fit ended early:[/bold] {model.certificate_.stopped}.")
+    elif asked is not None and count < asked:
+        out.print(f"  only {count} of the {asked} {things} asked for stand above the noise.")
     if not model.converged_:
         out.print("  note: a power iteration did not converge; those with little weight are vague.")
 
