@@ -113,7 +113,6 @@ def _adjacencies(case: Case) -> tuple[tuple[dict[str, Any], float], ...]:
         "epsilon": case.epsilon,
         "delta": DELTA,
     }
-    asked["below_noise"] = "keep"
     return (
         ({**asked, "adjacency": "add-remove"}, 1.0),
         ({**asked, "adjacency": "replace-one"}, 1.5),
@@ -174,8 +173,8 @@ def peak():
 
 rows = {"mixture": large_rows, "topics": large_documents}[sys.argv[1]]()
 model = {
-    "mixture": PrivateGaussianMixture(20, epsilon=1.0, below_noise="keep"),
-    "topics": PrivateTopicModel(20, epsilon=1.0, below_noise="keep"),
+    "mixture": PrivateGaussianMixture(20, epsilon=1.0),
+    "topics": PrivateTopicModel(20, epsilon=1.0),
 }[sys.argv[1]]
 open("/proc/self/clear_refs", "w").write("5")  # the peak counts from here
 before = peak()

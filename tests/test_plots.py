@@ -72,8 +72,8 @@ def stretched(model, count, **changes):
         "noise_floor": 0.4,
     }
     factors |= {name.removesuffix("_"): value for name, value in changes.items()}
-    above = int((factors["strengths"] > factors["noise_floor"]).sum())
-    return with_factors(model, above_noise=above, **factors)
+    factors["usable"] = factors["strengths"] > factors["noise_floor"]
+    return with_factors(model, **factors)
 
 
 def boxes(axes):

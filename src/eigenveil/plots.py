@@ -111,7 +111,7 @@ def _strengths(model: Any, ax: Any, *, what: str, label: str) -> Any:
         axes = Figure(figsize=(6.4, 4.0), layout="constrained").subplots()
     strengths, floor = model.strengths_, model.noise_floor_
     number = np.arange(1, strengths.size + 1)
-    taken, above = number <= model.n_components_, number <= model.above_noise_
+    taken, above = number <= model.n_components_, strengths > floor
     highest = max(float(strengths.max(initial=0.0)), floor)
     axes.axhspan(0, floor, color=_GREY, alpha=0.35, lw=0, label="what noise alone would show")
     axes.axhline(0, color=_INK, lw=0.8)
@@ -233,7 +233,7 @@ def mixture(model: FittedMixture, ax: Any = None) -> Any:
     for name, share, write in zip("12", shares, (axes.set_xlabel, axes.set_ylabel), strict=True):
         part = f" ({100 * share:.0f} % of how the means differ)" if share > 0 else ""
         write(f"direction {name}{part}")
-    above, count = model.above_noise_, len(places)
+    above, count = int(model.usable_.sum()), len(places)
     few = [f"only {above} of {count} stand above the noise"] if above < count else []
     lines = [_promise(model), *few, "circle: one standard deviation, dot: weight"]
     axes.set_title("\n".join(lines), fontsize=10)

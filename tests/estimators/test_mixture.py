@@ -20,9 +20,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from eigenveil import DataError, OutputError, PrivacyError, PrivateGaussianMixture, PrivatePCA
 from eigenveil.estimators.tensor_settings import make_mixture_plan
+from eigenveil.federation.certify import check
 from eigenveil.linalg.matching import component_error, matched
 from eigenveil.moments.source import ArrayRows
-from eigenveil.privacy.certificate import check
 from eigenveil.privacy.gaussian import mu_of_epsilon
 from eigenveil.published.tensor_data import published_mixture
 from results_tools import shown_by, with_factors
@@ -70,7 +70,7 @@ def assert_recovered(model, data, *, near=0.6):
 # The checks fit twenty rows; without a public row_bound the honest answer to that is an error, and
 # nothing of so few rows stands above the noise.
 NO_CLASSIFIER = "the check asks everything with predict_proba for a classifier's tags"
-CHECKED = {"n_components": 1, "row_bound": 10.0, "below_noise": "keep"}
+CHECKED = {"n_components": 1, "row_bound": 10.0}
 
 
 @parametrize_with_checks(
@@ -92,7 +92,7 @@ def test_clusters_are_found_and_certified():
     model = PrivateGaussianMixture(3, epsilon=2.0, delta=1e-6).fit(data.rows)
     assert_recovered(model, data)
     assert model.n_components_ == 3
-    assert model.above_noise_ == 3
+    assert model.usable_.tolist() == [True] * 3
     assert model.converged_
     assert model.n_samples_ == pytest.approx(len(data.rows), rel=0.1)
     assert np.array_equal(model.covariances_, np.full(3, model.noise_variance_))
@@ -244,7 +244,7 @@ def integer_rows():
 @pytest.mark.parametrize("pair", ["full", "sketch"])
 def test_sparse_rows_give_the_same_as_dense_ones(center, pair):
     rows = integer_rows()
-    asked = {"epsilon": 4.0, "center": center, "pair": pair, "below_noise": "keep"}
+    asked = {"epsilon": 4.0, "center": center, "pair": pair}
     dense = PrivateGaussianMixture(3, **asked, random_state=3).fit(rows)
     for kind in (scipy.sparse.csr_array, scipy.sparse.csc_matrix, scipy.sparse.coo_array):
         sparse = PrivateGaussianMixture(3, **asked, random_state=3).fit(kind(rows))
@@ -330,52 +330,33 @@ def test_auto_finds_how_many_there_are(count):
     assert np.count_nonzero(np.array(found) == count) >= 5
 
 
-def test_more_components_than_stand_above_the_noise_is_an_error_that_counts_them():
+def test_components_that_do_not_stand_above_the_noise_are_left_out():
     """Two of twenty. In 150 fits 2 to 5 were seen; all twenty must be to fail."""
     data = Clusters(2, 40, rows=10_000)
-    with pytest.raises(PrivacyError, match=r"^Only \d+ of the 20 components") as caught:
-        PrivateGaussianMixture(20, epsilon=2.0).fit(data.rows)
-    error = caught.value
-    assert error.code == "components-under-noise"
-    assert 2 <= int(error.message.split()[1]) <= 10
-    assert "n_components='auto'" in error.hint
-    assert "below_noise='keep'" in error.hint
-    # all but the triple moment was released, and is spent
-    assert 0 < error.spent.epsilon < 2.0
-    assert error.released[-1].name == "pair moment"
-    kept = PrivateGaussianMixture(20, epsilon=2.0, below_noise="keep").fit(data.rows)
-    assert kept.means_.shape == (20, 40)
-    assert 2 <= kept.above_noise_ <= 10
-    assert kept.strengths_.shape == (20,)
-    assert kept.strengths_[1] > kept.noise_floor_ > kept.strengths_[-1]
-    assert np.isfinite(kept.means_).all()
-    assert (kept.weights_ >= 0).all()
-    assert kept.weights_.sum() == pytest.approx(1.0)
+    model = PrivateGaussianMixture(20, epsilon=2.0).fit(data.rows)
+    assert 2 <= model.n_components_ <= 10
+    assert model.means_.shape == (model.n_components_, 40)
+    assert model.usable_.sum() >= 2
+    assert np.isfinite(model.means_).all()
+    assert (model.weights_ >= 0).all()
+    assert model.weights_.sum() == pytest.approx(1.0)
     # the bulk is not taken for components: what is left of it shows the same variance
-    assert kept.noise_variance_ == pytest.approx(1.0, abs=0.1)
-
-
-def refusal(model, rows):
-    try:
-        model.fit(rows)
-    except PrivacyError as error:
-        return error
-    return None
+    assert model.noise_variance_ == pytest.approx(1.0, abs=0.1)
+    assert model.certificate_.stopped is None
+    assert check(model.certificate_).holds
 
 
 @pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("value", [0.0, 7.0])
 def test_constant_rows_have_at_most_one_component(value, center):
     rows = np.full((5000, 4), value)
-    kept = PrivateGaussianMixture(3, epsilon=2.0, center=center, below_noise="keep").fit(rows)
-    assert np.isfinite(kept.means_).all()
-    assert np.isfinite(kept.score_samples(rows)).all()
     # two of noise may show as much as it does on average, but not in all of twenty fits
-    model = PrivateGaussianMixture(3, epsilon=2.0, center=center)
-    refusals = [error for _ in range(20) if (error := refusal(model, rows)) is not None]
-    assert refusals
-    assert {error.code for error in refusals} == {"components-under-noise"}
-    assert all(error.spent.epsilon > 0 for error in refusals)
+    fits = [PrivateGaussianMixture(3, epsilon=2.0, center=center).fit(rows) for _ in range(20)]
+    assert min(model.n_components_ for model in fits) == 1
+    for model in fits:
+        assert np.isfinite(model.means_).all()
+        assert np.isfinite(model.score_samples(rows)).all()
+        assert check(model.certificate_).holds
 
 
 # Errors
@@ -415,7 +396,6 @@ EVEN = {"scale": 1, "centre": 1, "moment": 1, "tensor": 1}
         (DataError, "mechanism = 'wishart'", X, {"mechanism": "wishart"}),
         (DataError, "adjacency = 'both'", X, {"adjacency": "both"}),
         (DataError, "pair = 'half'", X, {"pair": "half"}),
-        (DataError, "below_noise = 'drop'", X, {"below_noise": "drop"}),
         (DataError, "noise = 'none'", X, {"noise": "none"}),
         (DataError, "noise_variance = -1", X, {"noise_variance": -1}),
         (DataError, "noise_variance = nan", X, {"noise_variance": float("nan")}),
@@ -469,19 +449,22 @@ def test_objects_that_are_numbers_are_rows():
 
 
 @pytest.mark.parametrize("options", [{}, {"center": False}, {"delta": 0.0}])
-def test_a_data_set_too_small_for_the_budget_stops_after_a_release(options):
+def test_a_data_set_too_small_for_the_budget_ends_early_and_spends_no_more(options):
     """Noise passes for rows in 7 of 1000 fits, Laplace noise in 17 of 100 (600 fits each).
 
     Fewer than 5 of 20 fits that stop here have chance below 1e-8.
     """
-    model = PrivateGaussianMixture(1, epsilon=0.1, **options)
-    refusals = [error for _ in range(20) if (error := refusal(model, X[:20])) is not None]
-    stopped = [error for error in refusals if error.code == "too-few-rows"]
+    fits = [PrivateGaussianMixture(1, epsilon=0.1, **options).fit(X[:20]) for _ in range(20)]
+    stopped = [m for m in fits if "histogram" in (m.certificate_.stopped or "")]
     assert len(stopped) >= 5
-    for error in stopped:
-        assert "row_bound" in error.hint
-        assert 0 < error.spent.epsilon < 0.1
-        assert error.spent.delta <= options.get("delta", 1e-6)
+    for model in stopped:
+        assert model.means_.shape == (1, 6)
+        assert not model.usable_.any()
+        assert 0 < model.guarantee_.epsilon < 0.1
+        assert model.guarantee_.delta <= options.get("delta", 1e-6)
+        verdict = check(model.certificate_)
+        assert verdict.holds
+        assert "The fit ended after" in verdict.explanation
 
 
 # The fitted model
@@ -559,7 +542,7 @@ def test_clone_pickle_save_and_load(fitted, tmp_path):
             assert np.array_equal(getattr(other, name), value), name
         assert other.guarantee_ == model.guarantee_
         assert check(other.certificate_).holds
-    assert type(loaded.above_noise_) is int
+    assert loaded.usable_.dtype == bool
     assert type(loaded.converged_) is bool
 
 
@@ -576,7 +559,6 @@ def test_every_parameter_is_kept_in_a_file(tmp_path):
         "center": np.full(6, 0.25),
         "budget_split": {"scale": 0.1, "moment": 0.6, "tensor": 0.3},
         "sketch_size": 5,
-        "below_noise": "keep",
     }
     frame = pd.DataFrame(Clusters().rows, columns=list("abcdef"))
     model = PrivateGaussianMixture(**asked).fit(frame)
@@ -652,7 +634,7 @@ def test_parameters_can_be_set():
     ids=str,
 )
 def test_the_records_add_up_to_the_wish_and_hold(options):
-    asked = {"n_components": 3, "epsilon": 1.0, "delta": 1e-6, "below_noise": "keep", **options}
+    asked = {"n_components": 3, "epsilon": 1.0, "delta": 1e-6, **options}
     model = PrivateGaussianMixture(**asked).fit(Clusters(rows=40_000).rows)
     verdict = check(model.certificate_)
     assert verdict.word == "HOLDS"

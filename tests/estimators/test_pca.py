@@ -15,8 +15,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from eigenveil import DataError, OutputError, PrivacyError, PrivatePCA
+from eigenveil.federation.certify import check
 from eigenveil.linalg.subspace import captured_energy
-from eigenveil.privacy.certificate import check
 
 DIGITS = load_digits().data
 

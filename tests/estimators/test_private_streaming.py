@@ -14,8 +14,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from eigenveil import PrivatePCA, PrivateStreamingPCA
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.fitted import FittedPCA
+from eigenveil.federation.certify import check
 from eigenveil.linalg.subspace import captured_energy
-from eigenveil.privacy.certificate import check
 from object_tools import arrays_of, contents_of
 
 D = 6

@@ -33,7 +33,7 @@ def published(figure, method, epsilon):
 
 
 def asked(epsilon):
-    return {"epsilon": epsilon, "delta": DELTA, "adjacency": "replace-one", "below_noise": "keep"}
+    return {"epsilon": epsilon, "delta": DELTA, "adjacency": "replace-one"}
 
 
 def mixture_error(size, count, rows, epsilon, rng):

@@ -24,9 +24,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from eigenveil import DataError, OutputError, PrivacyError, PrivatePCA, PrivateTopicModel
+from eigenveil.federation.certify import check
 from eigenveil.linalg.matching import matched
 from eigenveil.moments.source import ArrayRows
-from eigenveil.privacy.certificate import check
 from eigenveil.privacy.gaussian import mu_of_epsilon
 from results_tools import shown_by
 
@@ -109,8 +109,8 @@ class CountingTopicModel(PrivateTopicModel):
 
 @parametrize_with_checks(
     [
-        CountingTopicModel(1, below_noise="keep", random_state=0),
-        CountingTopicModel(1, below_noise="keep"),
+        CountingTopicModel(1, random_state=0),
+        CountingTopicModel(1),
     ]
 )
 def test_scikit_learn_conventions(estimator, check):
@@ -125,7 +125,7 @@ def test_topics_are_found_and_certified():
     model = PrivateTopicModel(3, epsilon=2.0, delta=1e-6).fit(corpus.counts)
     assert_recovered(model, corpus)
     assert model.n_components_ == 3
-    assert model.above_noise_ == 3
+    assert model.usable_.tolist() == [True] * 3
     assert model.converged_
     assert model.components_ is model.topics_
     assert model.guarantee_.certified
@@ -213,7 +213,7 @@ def test_many_words_are_sketched():
 @pytest.mark.parametrize("pair", ["full", "sketch"])
 def test_sparse_dense_and_whole_floats_are_the_same_documents(pair):
     counts = Corpus(documents=3000).counts
-    asked = {"epsilon": 4.0, "pair": pair, "below_noise": "keep"}
+    asked = {"epsilon": 4.0, "pair": pair}
     first = PrivateTopicModel(3, **asked, random_state=3).fit(counts)
     same = [
         counts.toarray(),
@@ -301,22 +301,34 @@ def test_auto_finds_how_many_there_are(count):
     assert np.count_nonzero(np.array(found) == count) >= 5
 
 
-def test_more_topics_than_stand_above_the_noise_is_an_error_that_counts_them():
+def test_topics_that_do_not_stand_above_the_noise_are_left_out():
     """Three of twelve; in 60 fits 3 or 4 of eight were seen. All twelve must be to fail."""
     corpus = Corpus(words=30, documents=10_000)
-    with pytest.raises(PrivacyError, match=r"^Only \d+ of the 12 components") as caught:
-        PrivateTopicModel(12, epsilon=2.0).fit(corpus.counts)
-    error = caught.value
-    assert error.code == "components-under-noise"
-    assert 3 <= int(error.message.split()[1]) <= 8
-    assert "below_noise='keep'" in error.hint
-    assert 0 < error.spent.epsilon < 2.0
-    assert error.released[-1].name == "pair moment"
-    kept = PrivateTopicModel(12, epsilon=2.0, below_noise="keep").fit(corpus.counts)
-    assert kept.topics_.shape == (12, 30)
-    assert_probabilities(kept)
-    assert 3 <= kept.above_noise_ <= 8
-    assert kept.strengths_[2] > kept.noise_floor_ > kept.strengths_[-1]
+    model = PrivateTopicModel(12, epsilon=2.0).fit(corpus.counts)
+    assert 3 <= model.n_components_ <= 8
+    assert model.topics_.shape == (model.n_components_, 30)
+    assert_probabilities(model)
+    assert model.usable_.sum() >= 3
+    assert model.certificate_.stopped is None
+    assert check(model.certificate_).holds
+
+
+def test_without_any_topic_the_fit_ends_early_and_tells_the_words_frequencies():
+    """Noise passes for a topic in 1 of 100 fits: 5 of 20 end early but for a chance below 1e-20."""
+    counts = np.random.default_rng(0).integers(1, 3, size=(300, 30))
+    asked = {"epsilon": 0.1, "clip_documents": False}
+    fits = [PrivateTopicModel("auto", **asked).fit(counts) for _ in range(20)]
+    stopped = [model for model in fits if model.certificate_.stopped is not None]
+    assert len(stopped) >= 5
+    for model in stopped:
+        assert model.topics_.shape == (1, 30)
+        assert_probabilities(model)
+        assert model.usable_.tolist() == [False]
+        assert [r.name for r in model.certificate_.releases] == ["pair moment"]
+        verdict = check(model.certificate_)
+        assert verdict.holds
+        assert "ended after 1 of 2 releases" in verdict.explanation
+        assert model.guarantee_.epsilon < 0.1
 
 
 corpora = st.integers(1, 6).flatmap(
@@ -339,10 +351,9 @@ corpora = st.integers(1, 6).flatmap(
 def test_topics_are_probabilities_whatever_the_noise(counts, wanted, pair, delta, epsilon):
     counts = np.array(counts)
     wanted = min(wanted, counts.shape[1])
-    model = PrivateTopicModel(
-        wanted, epsilon=epsilon, delta=delta, pair=pair, below_noise="keep"
-    ).fit(counts)
-    assert model.topics_.shape == (wanted, counts.shape[1])
+    model = PrivateTopicModel(wanted, epsilon=epsilon, delta=delta, pair=pair).fit(counts)
+    assert 1 <= len(model.topics_) <= wanted
+    assert model.usable_.shape == model.weights_.shape
     assert_probabilities(model)
     assert np.allclose(model.transform(counts).sum(axis=1), 1.0)
     assert np.isfinite(model.score_samples(counts)).all()
@@ -399,7 +410,6 @@ NAMED = pd.DataFrame(with_count(-1.0), columns=["apple", "bear", "cow", "dog", "
         (DataError, "mechanism = 'wishart'", COUNTS, {"mechanism": "wishart"}),
         (DataError, "adjacency = 'both'", COUNTS, {"adjacency": "both"}),
         (DataError, "pair = 'half'", COUNTS, {"pair": "half"}),
-        (DataError, "below_noise = 'drop'", COUNTS, {"below_noise": "drop"}),
         (DataError, "noise = 'none'", COUNTS, {"noise": "none"}),
         (DataError, "sketch_size = 2 is less", COUNTS, {"sketch_size": 2}),
         (DataError, "sketch_size = 'all'", COUNTS, {"sketch_size": "all"}),
@@ -557,7 +567,7 @@ def test_clone_pickle_save_and_load(fitted, tmp_path):
             assert np.array_equal(getattr(other, name), value), name
         assert other.guarantee_ == model.guarantee_
         assert check(other.certificate_).holds
-    assert type(loaded.above_noise_) is int
+    assert loaded.usable_.dtype == bool
     assert type(loaded.converged_) is bool
 
 
@@ -605,7 +615,7 @@ def test_fit_does_not_change_parameters_or_documents(fitted):
     ids=str,
 )
 def test_the_records_add_up_to_the_wish_and_hold(options):
-    asked = {"n_components": 3, "epsilon": 1.0, "delta": 1e-6, "below_noise": "keep", **options}
+    asked = {"n_components": 3, "epsilon": 1.0, "delta": 1e-6, **options}
     model = PrivateTopicModel(**asked).fit(Corpus().counts)
     verdict = check(model.certificate_)
     assert verdict.word == "HOLDS"

@@ -17,6 +17,7 @@ from process_sites import Fatal, Log, ProcessSites, Stage
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.aggregator import Aggregator
+from eigenveil.federation.certify import check
 from eigenveil.federation.ledger import Budget, Ledger, SessionKey
 from eigenveil.federation.messages import REFUSED, decode
 from eigenveil.federation.site import Site
@@ -24,7 +25,7 @@ from eigenveil.federation.study import make_study
 from eigenveil.federation.sums import Terms
 from eigenveil.moments.source import ArrayRows
 from eigenveil.privacy.accountant import Loss
-from eigenveil.privacy.certificate import Claim, check, make_certificate
+from eigenveil.privacy.certificate import Claim, make_certificate
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.runtime.inprocess import InProcess, carry
 
@@ -261,7 +262,6 @@ class House:
         certificate = make_certificate(
             software="tests",
             plan=plan.model_dump(mode="json"),
-            plan_hash=plan.hash,
             model="00" * 32,
             secure=True,
             wish=Claim(
@@ -271,7 +271,6 @@ class House:
                 view=federation.wished_view,
             ),
             releases=list(outcome.records),
-            reasons_not_certified=[],
             federation=federation,
             study=self.study.model_dump(mode="json"),
         )

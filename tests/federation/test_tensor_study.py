@@ -60,7 +60,6 @@ def studies(draw):
         "budget_split": st.fixed_dictionaries({step: st.floats(0.01, 1.0) for step in steps}),
         # vector noise beside Gaussian takes seconds to divide a budget for: tested by itself
         "mechanism": st.just("vector" if delta == 0 else "gaussian"),
-        "below_noise": st.sampled_from(["error", "keep"]),
     }
     if task == MIXTURE:
         optional |= {"noise_variance": st.floats(0, 1e6), "row_bound": st.floats(1e-3, 1e6)}
@@ -108,7 +107,6 @@ def test_plan_takes_the_study_over(made):
     assert plan.n_components == made.most_components <= plan.sketch_size <= made.width
     assert plan.pair == ("sketch" if made.protocol == "sketch" else "full")
     assert plan.mechanism == ("vector" if made.delta == 0 else "gaussian")
-    assert plan.below_noise == made.below_noise
     assert plan.noise_draws >= (1 if made.protocol == "local" else len(made.sites))
     # every round that the plan can have is within what a session reserves
     terms = Terms(made, plan)
@@ -134,7 +132,6 @@ REFUSED = [
     # task, changes, error, code, words
     ("pca", {"components": "auto"}, DataError, "field-of-other-task", "components = 'auto'"),
     ("pca", {"mechanism": "gaussian"}, DataError, "field-of-other-task", "mechanism = 'gauss"),
-    ("pca", {"below_noise": "keep"}, DataError, "field-of-other-task", "below_noise = 'keep'"),
     ("pca", {"noise_variance": 1.0}, DataError, "field-of-other-task", "noise_variance = 1.0"),
     (MIXTURE, {"row_norm": "auto"}, DataError, "field-of-other-task", "row_norm = 'auto'"),
     (MIXTURE, {"row_norm": 3.0}, DataError, "field-of-other-task", "is for task 'pca'"),
@@ -221,7 +218,6 @@ CHANGES = [
     {"noise_variance": 0.0},
     {"noise_variance": 1.0},
     {"mechanism": "gaussian"},
-    {"below_noise": "keep"},
     {"protocol": "sketch"},
     {"row_bound": 2.0},
     {"center": False},
@@ -230,7 +226,7 @@ CHANGES = [
 
 def test_hashes_of_pca_are_those_of_the_first_version():
     assert study("pca").hash == FIRST
-    assert study("pca", mechanism="auto", below_noise="error").hash == FIRST
+    assert study("pca", mechanism="auto").hash == FIRST
 
 
 def test_every_change_changes_the_hash():

@@ -28,6 +28,7 @@ from tree_tools import (
 
 from eigenveil.errors import DataError, InvalidRowsWarning, PrivacyError, ProtocolError
 from eigenveil.federation import tree_private
+from eigenveil.federation.certify import check
 from eigenveil.federation.tree import MergeTree, Place
 from eigenveil.federation.tree_contents import Subspaces
 from eigenveil.federation.tree_messages import Talk, Told
@@ -39,7 +40,7 @@ from eigenveil.moments.release import coordinates
 from eigenveil.moments.rows import Block
 from eigenveil.noise.source import SecureSource, SeededSource
 from eigenveil.privacy import epsilon_of_mu
-from eigenveil.privacy.certificate import Certificate, check
+from eigenveil.privacy.certificate import Certificate
 from eigenveil.privacy.tree_views import TreeRun, tree_guarantees
 from eigenveil.privacy.views import mu_of_view
 from statistics_tools import FALSE_ALARM, REJECTED, gaussian_variance, together

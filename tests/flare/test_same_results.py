@@ -7,8 +7,8 @@ pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip instal
 
 from federation_tools import SITES, Federation, in_process, pca_study
 
+from eigenveil.federation.certify import check
 from eigenveil.federation.study import make_study
-from eigenveil.privacy.certificate import check
 
 RNG = np.random.default_rng(7)
 MEANS = 5.0 * np.eye(3, 6) + 1.0

@@ -18,10 +18,10 @@ from eigenveil import (
     ProtocolError,
 )
 from eigenveil.estimators.fitted import FittedPCA
+from eigenveil.federation.certify import check
 from eigenveil.federation.ledger import Budget, Ledger
 from eigenveil.linalg.subspace import captured_energy
 from eigenveil.moments.source import ArrayRows
-from eigenveil.privacy.certificate import check
 from eigenveil.privacy.gaussian import mu_of_epsilon
 from eigenveil.runtime.pca import DATA_SET
 

@@ -23,11 +23,11 @@ from eigenveil import (
 )
 from eigenveil.estimators.fitted_mixture import FittedMixture
 from eigenveil.estimators.fitted_topics import FittedTopics
+from eigenveil.federation.certify import check
 from eigenveil.federation.ledger import Budget, Ledger
 from eigenveil.moments import release
 from eigenveil.moments.source import ArrayRows
 from eigenveil.moments.sparse import SparseRows
-from eigenveil.privacy.certificate import check
 from eigenveil.privacy.gaussian import mu_of_epsilon
 from eigenveil.runtime.running import DATA_SET
 
@@ -247,7 +247,7 @@ def test_views_are_those_of_the_noise_that_each_sees(task):
 @both
 def test_the_last_round_takes_no_more_than_the_tensor(task):
     for components in (2, 5):
-        asked = {"epsilon": 8.0, "below_noise": "keep"}
+        asked = {"epsilon": 8.0}
         model = task.many(components, **asked).fit(parts(task.rows))
         size = 8 * components * (components + 1) * (components + 2) // 6
         for name in SITES:
@@ -432,7 +432,6 @@ WISHES = [
     ({"protocol": "gossip"}, DataError, "protocol"),
     ({"mechanism": "wishart"}, DataError, "mechanism"),
     ({"mechanism": "vector", "masks": "helper"}, PrivacyError, "modular"),
-    ({"below_noise": "drop"}, DataError, "below_noise"),
     ({"n_components": 13}, DataError, "components"),
     ({"n_components": "many"}, DataError, "components"),
     ({"delta": 0.0, "protocol": "sketch"}, PrivacyError, "cape"),
@@ -462,19 +461,22 @@ def test_a_ledger_without_enough_left_refuses_before_anything_is_sent(task, tmp_
 
 
 @both
-def test_too_few_components_say_what_was_spent(task):
+def test_too_few_components_end_the_fit_and_leave_the_rest_unspent(task):
     """Without noise, so that what there is not is not seen: for certain."""
-    with silence(), pytest.raises(PrivacyError) as caught:
-        task.many(5, epsilon=1.0).fit({n: part[:400] for n, part in parts(task.rows).items()})
-    assert caught.value.code == "components-under-noise"
-    guarantee = caught.value.spent
-    assert 0.0 < guarantee.epsilon < 1.0
-    assert guarantee.delta == 1e-6
-    wanted = ["pair moment"]
-    assert [record.name for record in caught.value.released][-1:] == wanted
+    with silence():
+        model = task.many(5, epsilon=1.0).fit({n: p[:400] for n, p in parts(task.rows).items()})
+    assert 1 <= model.n_components_ < 5
+    assert model.usable_.shape == (model.n_components_,)
+    verdict = check(model.certificate_)
+    assert verdict.holds, verdict.explanation
 
 
-def test_too_few_rows_say_so_and_what_was_spent():
-    with silence(), pytest.raises(PrivacyError, match="Too few rows") as caught:
-        FederatedGaussianMixture(2, epsilon=0.1).fit([ROWS[:20], ROWS[20:40]])
-    assert caught.value.spent.epsilon < 0.1
+def test_too_few_rows_end_the_fit_early_and_say_so():
+    with silence():
+        model = FederatedGaussianMixture(2, epsilon=0.1).fit([ROWS[:20], ROWS[20:40]])
+    assert not model.usable_.any()
+    assert [r.name for r in model.certificate_.releases] == ["scale"]
+    verdict = check(model.certificate_)
+    assert verdict.holds, verdict.explanation
+    assert "ended after 1 of" in verdict.explanation
+    assert model.guarantee_.epsilon < 0.1

@@ -1,4 +1,4 @@
-"""``eigenveil certify``: the guarantee, computed again from the recorded noise alone."""
+"""``eigenveil certify``: a certificate against its plan, and its guarantee computed again."""
 
 from __future__ import annotations
 
@@ -12,13 +12,8 @@ from eigenveil.cli.results import CERTIFICATE, MODEL
 from eigenveil.cli.screen import Screen, bold
 from eigenveil.cli.tasks import load_model
 from eigenveil.errors import EigenveilError, short_name
-from eigenveil.privacy.certificate import (
-    WHAT_IT_CANNOT_SHOW,
-    Certificate,
-    Verdict,
-    check,
-    read_certificate,
-)
+from eigenveil.federation.certify import Verdict, check
+from eigenveil.privacy.certificate import WHAT_IT_CANNOT_SHOW, Certificate, read_certificate
 
 _DOES_NOT_HOLD = 8
 

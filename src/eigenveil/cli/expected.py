@@ -16,8 +16,10 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from eigenveil.errors import PrivacyError
 from eigenveil.estimators.plans import Step
-from eigenveil.estimators.rounds import COUNT_WEIGHT, Ask
+from eigenveil.estimators.rounds import Ask
+from eigenveil.estimators.shapes import COUNT_WEIGHT
 from eigenveil.estimators.tasks import rounds_of
 from eigenveil.estimators.tensor_settings import MixturePlan, TensorPlan
 from eigenveil.linalg.threads import small_matrix_threads
@@ -109,7 +111,7 @@ def expect(
     PrivacyError
         When so many rows are too few for their scale to be found.
     """
-    fixed = plan.model_copy(update={"auto_components": False, "below_noise": "keep"})
+    fixed = plan.model_copy(update={"auto_components": False})
     if isinstance(fixed, MixturePlan):
         return _expect_mixture(plan, fixed, rows, parties)
     words = most = max(1, fixed.features // fixed.n_components)
@@ -237,7 +239,9 @@ def _drive(
 ) -> tuple[tuple[tuple[ReleaseRecord, ...], ...], Any]:
     """The releases of a fit to data, round by round, and its result."""
     centre = np.zeros(plan.features) if plan.centred == "public" else None
-    rounds = rounds_of(plan, stored_single=False, public_centre=centre, sharing=parties.sharing)
+    rounds = rounds_of(
+        plan, stored_single=False, public_centre=centre, sharing=parties.sharing, keep_all=True
+    )
     asked = []
     try:
         with small_matrix_threads(plan.features):
@@ -251,6 +255,12 @@ def _drive(
                     }
                 )
     except StopIteration as end:
+        if end.value.stopped is not None:
+            raise PrivacyError(
+                f"So many rows are too few: {end.value.stopped}.",
+                hint=end.value.advice,
+                code="too-few-rows",
+            ) from None
         return tuple(asked), end.value
 
 

@@ -16,7 +16,7 @@ def strength_values(model: Any) -> dict[str, Any]:
     return {
         "strengths": model.strengths_.tolist(),
         "noise_floor": model.noise_floor_,
-        "above_noise": model.above_noise_,
+        "usable": model.usable_.tolist(),
         "converged": model.converged_,
     }
 
@@ -26,7 +26,7 @@ _MOST_STRENGTHS = 8
 
 def print_strengths(model: Any, out: Screen, *, things: str) -> None:
     """How far the components stand above the noise, and a warning where they do not."""
-    count, above = model.n_components_, model.above_noise_
+    count, above = model.n_components_, int(model.usable_.sum())
     shown = [f"{value:.4g}" for value in model.strengths_[: max(count, 1)]]
     if len(shown) > _MOST_STRENGTHS:
         shown = [*shown[: _MOST_STRENGTHS - 1], "...", shown[-1]]
@@ -39,6 +39,11 @@ def print_strengths(model: Any, out: Screen, *, things: str) -> None:
             bold("  not usable:"),
             f"{count - above} of them show noise, and mix with the others.",
         )
+    asked = None if model.plan_.auto_components else model.plan_.n_components
+    if model.certificate_.stopped is not None:
+        out.print(f"  [bold]the fit ended early:[/bold] {model.certificate_.stopped}.")
+    elif asked is not None and count < asked:
+        out.print(f"  only {count} of the {asked} {things} asked for stand above the noise.")
     if not model.converged_:
         out.print("  note: a power iteration did not converge; those with little weight are vague.")
 

@@ -79,12 +79,6 @@ Pair = Annotated[
         help=_OF_TENSORS + "the second moment is released full (D x D), as a sketch, or auto."
     ),
 ]
-BelowNoise = Annotated[
-    str,
-    typer.Option(
-        help=_OF_TENSORS + "error or keep, if fewer components stand above the noise than wished."
-    ),
-]
 ClipDocuments = Annotated[
     bool,
     typer.Option(

@@ -18,7 +18,7 @@ from eigenveil.moments.independence import dependence
 from eigenveil.moments.release import Release
 from eigenveil.moments.source import RowSource
 from eigenveil.noise.source import RandomSource
-from eigenveil.privacy.certificate import SEEDED, Certificate, Claim, make_certificate
+from eigenveil.privacy.certificate import Certificate, Claim, make_certificate, reasons_of
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.spending import tell_spent
 
@@ -46,7 +46,6 @@ def certified_fit(
     *,
     asked: Asked,
     keep: Callable[[Result], None],
-    reasons_not_certified: Sequence[str] = (),
     progress: RoundProgress | None = None,
 ) -> None:
     """Run a plan's rounds over one data set, certify what they released, and hand it to ``keep``.
@@ -63,6 +62,7 @@ def certified_fit(
     """
     records: list[ReleaseRecord] = []
     secure = source.secure
+    plan = plan.drawn_from(secure=secure)
     if plan.invalid == "error":
         check_rows(rows)
     try:
@@ -75,7 +75,6 @@ def certified_fit(
             features=rows.features,
             names=names,
             secure=secure,
-            reasons_not_certified=reasons_not_certified,
         )
         keep(Result(asked, plan, run.factors, rows.features, names, certificate))
     except BaseException as error:
@@ -84,7 +83,7 @@ def certified_fit(
             records,
             delta=plan.delta,
             adjacency=plan.adjacency,
-            reasons_not_certified=[*([] if secure else [SEEDED]), *reasons_not_certified],
+            reasons_not_certified=reasons_of(plan.model_dump(include={"row_norm", "noise_source"})),
         )
         raise
     tell_owner(run.invalid)
@@ -98,18 +97,17 @@ def certificate_of(
     features: int,
     names: Sequence[str] | None,
     secure: bool,
-    reasons_not_certified: Sequence[str] = (),
 ) -> Certificate:
     """The certificate of what one data set released under a plan, and of what was made of it."""
     return make_certificate(
         software=f"eigenveil {version('eigenveil')}",
         plan=plan.model_dump(mode="json"),
-        plan_hash=plan.hash,
         model=model_digest(factors, features=features, names=names),
         secure=secure,
         wish=Claim(epsilon=plan.epsilon, delta=plan.delta, adjacency=plan.adjacency),
-        releases=list(records),
-        reasons_not_certified=[*reasons_not_certified, *dependence()],
+        releases=records,
+        stopped=getattr(factors, "stopped", None) or None,
+        dependent=dependence(),
     )
 
 

@@ -35,7 +35,6 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
     noise_variance_ = of_factors("noise_variance")
     n_samples_ = of_factors("rows")
     noise_floor_ = of_factors("noise_floor")
-    above_noise_ = of_factors("above_noise")
     row_bound_ = of_factors("row_bound")
     converged_ = of_factors("converged")
     usable_ = of_factors("usable")

@@ -36,7 +36,6 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
     weights_: View[NDArray[np.float64]] = of_factors("weights")
     strengths_ = of_factors("strengths")
     noise_floor_ = of_factors("noise_floor")
-    above_noise_ = of_factors("above_noise")
     converged_ = of_factors("converged")
     usable_ = of_factors("usable")
     n_components_ = View(lambda result: int(result.factors.topics.shape[0]))

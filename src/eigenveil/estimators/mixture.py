@@ -57,9 +57,6 @@ class PrivateGaussianMixture(FittedMixture):
         Shares of the steps "scale", "centre", "moment" and "tensor".
     sketch_size : int, default=None
         Columns of the sketch; by default 4 times ``n_components``.
-    below_noise : {"error", "keep"}, default="error"
-        What to do when fewer components than were asked for show more than noise alone does on
-        average.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
         a zero row, which is counted and adds nothing to any other sum; a warning tells their
@@ -87,8 +84,9 @@ class PrivateGaussianMixture(FittedMixture):
         sketch.
     noise_floor_ : float
         What of the last component noise alone would show, about once in a hundred times.
-    above_noise_ : int
-        How many components stand clearly above the noise.
+    usable_ : ndarray of bool, shape (n_components,)
+        Which components can be told from the others in spite of the noise. Where none stood above
+        it, one stands in, the fit ended early, and ``certificate_.stopped`` says why.
     converged_ : bool
         Whether every power iteration converged.
     guarantee_ : Guarantee
@@ -130,7 +128,6 @@ class PrivateGaussianMixture(FittedMixture):
         center: bool | ArrayLike = True,
         budget_split: dict[str, float] | None = None,
         sketch_size: int | None = None,
-        below_noise: str = "error",
         invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
@@ -146,7 +143,6 @@ class PrivateGaussianMixture(FittedMixture):
         self.center = center
         self.budget_split = budget_split
         self.sketch_size = sketch_size
-        self.below_noise = below_noise
         self.invalid = invalid
         self.noise = noise
         self.random_state = random_state
@@ -203,7 +199,6 @@ class PrivateGaussianMixture(FittedMixture):
             budget_split=self.budget_split,
             invalid=self.invalid,
             sketch_size=self.sketch_size,
-            below_noise=self.below_noise,
         )
         rounds = private_mixture(plan, stored_single=rows.single, public_centre=centre)
         source = noise_source(self.random_state)

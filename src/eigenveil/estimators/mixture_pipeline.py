@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,17 +22,18 @@ from eigenveil.estimators.rounds import (
     Round,
     RoundState,
     find_centre,
-    too_few_rows,
 )
 from eigenveil.estimators.scale import NormScale
+from eigenveil.estimators.shapes import LARGEST_VARIANCE
+from eigenveil.estimators.shortfall import NO_COMPONENT, NO_SCALE, leading_part, shortfall
 from eigenveil.estimators.tensor_settings import MixturePlan
 from eigenveil.estimators.whitening import (
     Bulk,
     PairMoment,
-    check_rank,
     full_pair,
     recover,
     sketched_pair,
+    usable,
 )
 from eigenveil.linalg.eigen import orthonormal_basis
 from eigenveil.moments.accumulators import NormHistogram, SecondMoment, Sketch
@@ -46,8 +48,6 @@ _QUANTILE = 0.98
 # How far from the centre rows are taken, in root mean square norms of centred rows. Nearer, one of
 # the K directions is weak; farther, rows are longer for nothing (measured: 0.15 to 0.5 do alike).
 _OFFSET = 0.3
-# The noise variance of y cannot be more than a row's largest squared norm.
-_LARGEST_VARIANCE = 1.0
 
 _State = RoundState[MixturePlan]
 
@@ -68,11 +68,16 @@ class MixtureFactors:
         Leading eigenvalues of the pair moment, as variances.
     noise_floor : float
         What of these noise alone would show.
-    above_noise : int
-        How many of them stand clearly above it.
+    usable : array of bool, shape (K,)
+        Which components can be told from the others in spite of the noise.
     row_bound : float
         Length to which centred rows were shortened.
     converged : bool
+    stopped : str or None
+        Why the fit ended before it had spent everything: nothing was found, and the one component
+        stands in.
+    advice : str
+        What would do, where a component is missing or not usable.
     """
 
     means: NDArray[np.float64]
@@ -81,9 +86,11 @@ class MixtureFactors:
     rows: float
     strengths: NDArray[np.float64]
     noise_floor: float
-    above_noise: int
+    usable: NDArray[np.bool_]
     row_bound: float
     converged: bool
+    stopped: str | None = None
+    advice: str = ""
 
 
 def private_mixture(
@@ -93,6 +100,7 @@ def private_mixture(
     public_centre: NDArray[np.float64] | None = None,
     budgets: Mapping[Step, StepBudget] | None = None,
     sharing: Mapping[Step, Sharing] | None = None,
+    keep_all: bool = False,
 ) -> Generator[Round, Answers, MixtureFactors]:
     """The rounds of a fit: norms, centre, pair moment, projected norms, triple moment.
 
@@ -107,24 +115,29 @@ def private_mixture(
         In place of the plan's own.
     sharing : mapping, optional
         How the parties of a study share the noise of a step.
+    keep_all : bool
+        Take all components, below the noise as well: for forecasts and measurements of the noise.
 
-    Raises
-    ------
-    PrivacyError
-        When a released histogram shows too few rows for its quantiles to be found, or the pair
-        moment fewer components than were asked for.
+    Returns
+    -------
+    MixtureFactors
+        With fewer components where not all stand above the noise. Where none does, or nothing shows
+        how long rows are, the fit ends early and leaves the rest of its budget unspent.
     """
     state = _State(plan, stored_single, dict(budgets or {}), dict(sharing or {}))
     scale = yield from find_centre(state, public_centre)
+    if scale is not None and not scale.found:
+        return _without_scale(state)
     if plan.needs_centred_scale:
         answers = yield (state.ask("scale of centred rows", state.histogram()),)
         centred = state.read(answers["scale of centred rows"])
         scale = centred if centred.found else scale
         if scale is None and plan.row_bound is None:
-            raise too_few_rows()
+            return _without_scale(state)
     place = _place(state, scale)
-    pair, rule = yield from _pair(state, place)
-    check_rank(pair, wanted=_wanted(plan))
+    pair, rule = yield from _pair(state, place, keep_all=keep_all)
+    if pair is None:
+        return _without_components(state, place, scale)
 
     histogram = NormHistogram(
         rule.centre,
@@ -142,7 +155,7 @@ def private_mixture(
     if plan.noise_variance is not None:
         variance = plan.noise_variance / place.bound**2
     third = ThirdMoment(
-        rule, pair.basis, clip=clip, variance=min(_LARGEST_VARIANCE, variance / clip**2)
+        rule, pair.basis, clip=clip, variance=min(LARGEST_VARIANCE, variance / clip**2)
     )
     answers = yield (state.ask("triple moment", third),)
     total = None if place.offset is None else place.offset * state.rows
@@ -161,6 +174,7 @@ def private_mixture(
     )
     order = np.argsort(-weights, kind="stable")
     unit = place.bound**2 / state.rows
+    can_be_used = usable(pair, found)[order]
     return MixtureFactors(
         means=place.origin + place.bound * (seen[order] @ pair.basis.T),
         weights=weights[order],
@@ -168,17 +182,55 @@ def private_mixture(
         rows=state.rows,
         strengths=pair.strengths * unit,
         noise_floor=pair.floor * unit,
-        above_noise=pair.above,
+        usable=can_be_used,
         row_bound=place.bound,
         converged=found.converged,
+        advice=shortfall(pair, plan, can_be_used),
     )
 
 
-def _wanted(plan: MixturePlan) -> int | None:
-    """How many components must stand above the noise; ``None``: at least one."""
-    if plan.auto_components:
-        return None
-    return plan.n_components if plan.below_noise == "error" else 0
+def _without_scale(state: _State) -> MixtureFactors:
+    return _stand_in(
+        state,
+        noise_variance=state.plan.noise_variance or 0.0,
+        bound=state.plan.row_bound or 0.0,
+        stopped="the released histogram of the rows' norms shows nothing above its noise",
+        advice=NO_SCALE,
+    )
+
+
+def _without_components(state: _State, place: _Place, scale: NormScale | None) -> MixtureFactors:
+    """What is left where no component stands above the noise of the pair moment."""
+    variance = state.plan.noise_variance
+    if variance is None:
+        variance = 0.0 if scale is None else scale.mean_square() / state.plan.features
+    return _stand_in(
+        state,
+        noise_variance=variance,
+        bound=place.bound,
+        stopped="no component stands above the noise of the released pair moment",
+        advice=NO_COMPONENT,
+    )
+
+
+def _stand_in(
+    state: _State, *, noise_variance: float, bound: float, stopped: str, advice: str
+) -> MixtureFactors:
+    """One component at the centre, which says nothing of the rows beyond what was released."""
+    centre = np.zeros(state.plan.features) if state.centre is None else state.centre
+    return MixtureFactors(
+        means=np.asarray(centre, dtype=np.float64)[None].copy(),
+        weights=np.ones(1),
+        noise_variance=noise_variance,
+        rows=state.rows or 1.0,
+        strengths=np.zeros(1),
+        noise_floor=0.0,
+        usable=np.zeros(1, dtype=bool),
+        row_bound=bound,
+        converged=True,
+        stopped=stopped,
+        advice=advice,
+    )
 
 
 @dataclass(frozen=True)
@@ -210,8 +262,10 @@ def _place(state: _State, scale: NormScale | None) -> _Place:
     return _Place(state.centre - step, bound, offset)
 
 
-def _pair(state: _State, place: _Place) -> Generator[Round, Answers, tuple[PairMoment, RowRule]]:
-    """The pair moment in the plan's form."""
+def _pair(
+    state: _State, place: _Place, *, keep_all: bool
+) -> Generator[Round, Answers, tuple[PairMoment | None, RowRule]]:
+    """The pair moment in the plan's form; ``None`` where nothing stands above its noise."""
     plan = state.plan
     precision = state.precision(_edge(state)) if state.stored_single else "double"
     rule = RowRule(
@@ -224,18 +278,11 @@ def _pair(state: _State, place: _Place) -> Generator[Round, Answers, tuple[PairM
     if plan.noise_variance is not None and state.rows is not None:
         known = plan.noise_variance / place.bound**2 * state.rows
     bulk = Bulk(known, rows=state.rows, offset=place.offset)
-    components = None if plan.auto_components else plan.n_components
     if plan.pair == "full":
         answers = yield (state.ask("pair moment", SecondMoment(rule, features=plan.features)),)
         release = answers["pair moment"]
-        pair = full_pair(
-            release.values,
-            release.record.noise,
-            bulk,
-            components=components,
-            most=plan.n_components,
-        )
-        return pair, rule
+        taken = partial(full_pair, release.values, release.record.noise, bulk)
+        return leading_part(taken, plan, keep_all=keep_all), rule
     gaussian = np.random.default_rng(plan.features).standard_normal(
         (plan.features, plan.sketch_size)
     )
@@ -243,15 +290,8 @@ def _pair(state: _State, place: _Place) -> Generator[Round, Answers, tuple[PairM
     clip = min(1.0, 1.3 * math.sqrt(plan.sketch_size / plan.features))  # privacy.md, section 6
     answers = yield (state.ask("pair moment", Sketch(rule, basis, clip=clip)),)
     release = answers["pair moment"]
-    pair = sketched_pair(
-        release.values,
-        basis / clip,
-        release.record.noise,
-        bulk,
-        components=components,
-        most=plan.n_components,
-    )
-    return pair, rule
+    taken = partial(sketched_pair, release.values, basis / clip, release.record.noise, bulk)
+    return leading_part(taken, plan, keep_all=keep_all), rule
 
 
 def _edge(state: _State) -> float:

@@ -17,8 +17,6 @@ from eigenveil.estimators.stored import noise_source, public_centre
 from eigenveil.headers import check_names
 from eigenveil.moments.source import RowSource
 
-LARGEST_NORM = "rows were divided by the largest norm found, which is not private"
-
 
 class PrivatePCA(FittedPCA):
     """Differentially private principal component analysis.
@@ -188,6 +186,8 @@ class PrivatePCA(FittedPCA):
             sketch_size=self.sketch_size,
             power_rounds=self.power_rounds,
         )
+        source = noise_source(self.random_state)
+        plan = plan.drawn_from(secure=source.secure)
         rounds = private_pca(
             plan,
             public_centre=centre,
@@ -201,7 +201,6 @@ class PrivatePCA(FittedPCA):
             noise_source(self.random_state),
             asked=asked,
             keep=self._take_over,
-            reasons_not_certified=[LARGEST_NORM] if plan.row_norm == "max" else [],
             progress=progress,
         )
         return self

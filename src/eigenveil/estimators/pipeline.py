@@ -23,7 +23,6 @@ from eigenveil.estimators.explained import (
 )
 from eigenveil.estimators.plans import Step
 from eigenveil.estimators.rounds import (
-    COUNT_WEIGHT,
     Answers,
     Round,
     RoundState,
@@ -31,6 +30,7 @@ from eigenveil.estimators.rounds import (
 )
 from eigenveil.estimators.scale import NormScale
 from eigenveil.estimators.settings import CENTRED_SCALE, ENERGIES, MEAN_LEFT, Plan
+from eigenveil.estimators.shapes import COUNT_WEIGHT
 from eigenveil.linalg.eigen import fix_signs, leading_eigenpairs, left_singular, orthonormal_basis
 from eigenveil.moments.accumulators import (
     ComponentEnergy,

@@ -6,9 +6,9 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from eigenveil.checks import check_positive, check_whole
 from eigenveil.errors import DataError
@@ -16,7 +16,13 @@ from eigenveil.privacy.budget import StepBudget, split_budget
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.gaussian import check_delta, check_epsilon
 from eigenveil.privacy.guarantee import ADJACENCIES, Adjacency
-from eigenveil.privacy.releases import NoiseKind, SamplingError, Statistic, lattice_error
+from eigenveil.privacy.releases import (
+    NoiseKind,
+    NoiseSource,
+    SamplingError,
+    Statistic,
+    lattice_error,
+)
 
 Step = Literal["scale", "centre", "moment", "variance", "tensor"]
 
@@ -85,8 +91,9 @@ class BasePlan(BaseModel):
     ``centred`` is "private", "public" or "no"; ``shares`` divide the budget over the steps that are
     taken; ``sketch_size`` is the number of columns of a
     sketch; ``rows`` is the public number of rows under replace-one, else ``None``; ``noise_draws``
-    is how many draws of lattice noise make up a released value; ``invalid`` says whether an
-    invalid row becomes a zero row or stops the fit before anything is released.
+    is how many draws of lattice noise make up a released value, and ``noise_source`` where they
+    come from; ``invalid`` says whether an invalid row becomes a zero row or stops the fit before
+    anything is released.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -101,8 +108,14 @@ class BasePlan(BaseModel):
     shares: dict[Step, float]
     sketch_size: int
     rows: int | None = None
-    noise_draws: int = 1
+    noise_draws: int = Field(default=1, ge=1)
     invalid: Invalid = "zero"
+    noise_source: NoiseSource = "operating system"
+
+    def drawn_from(self, *, secure: bool) -> Self:
+        """The plan, saying where the noise comes from."""
+        source: NoiseSource = "operating system" if secure else "seeded"
+        return self.model_copy(update={"noise_source": source})
 
     @property
     def hash(self) -> str:

@@ -306,6 +306,7 @@ n_samples_, guarantee_, certificate_
             invalid=self.invalid,
         )
         source = noise_source(self.random_state)
+        plan = plan.drawn_from(secure=source.secure)
         return StreamState(plan, centre, source, asked=asked, names=names)
 
 

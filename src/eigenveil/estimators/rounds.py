@@ -25,6 +25,7 @@ from eigenveil.estimators.plans import (
     Step,
 )
 from eigenveil.estimators.scale import CORE, NormScale, read_scale
+from eigenveil.estimators.shapes import COUNT_WEIGHT, rehearse
 from eigenveil.moments.accumulators import Accumulator, NormHistogram, RowSum
 from eigenveil.moments.release import Release, calibrated_record
 from eigenveil.moments.rows import BITS, Precision, RowRule
@@ -34,9 +35,6 @@ from eigenveil.privacy import sensitivity
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.releases import ALONE, ReleaseRecord, Sharing
 
-# The count rides along with a sum of rows at this weight where no histogram has released it: it
-# makes the noise of the sum 3% larger and is itself known to four noise deviations.
-COUNT_WEIGHT = 0.25
 _CENTRE_QUANTILE = 0.90
 # Most tables' norms lie within some 10 bins; their noise adds up in squares.
 _BINS_OF_MOST = math.sqrt(10.0)
@@ -104,6 +102,7 @@ class RoundState(Generic[PlanT]):
         self.budgets = dict(self.budgets or self.plan.budgets())
         if self.plan.rows is not None:
             self.rows = max(1.0, float(self.plan.rows))
+        rehearse(self.plan, self.budgets, self.sharing)  # nothing fails after a first release
 
     def ask(self, name: str, accumulator: Accumulator) -> Ask:
         """Ask for a sum under the name, and with the budget, that the plan's schedule gives it."""

@@ -29,8 +29,9 @@ def rounds_of(
     stored_single: bool,
     public_centre: NDArray[np.float64] | None = None,
     sharing: Mapping[Step, Sharing] | None = None,
+    keep_all: bool = False,
 ) -> Generator[Round, Answers, Any]:
-    """The rounds of a plan, whatever its task."""
+    """The rounds of a plan, whatever its task; ``keep_all`` as of mixtures and topics."""
     match plan:
         case Plan():
             return private_pca(
@@ -38,10 +39,14 @@ def rounds_of(
             )
         case MixturePlan():
             return private_mixture(
-                plan, stored_single=stored_single, public_centre=public_centre, sharing=sharing
+                plan,
+                stored_single=stored_single,
+                public_centre=public_centre,
+                sharing=sharing,
+                keep_all=keep_all,
             )
         case TopicPlan():
-            return private_topics(plan, sharing=sharing)
+            return private_topics(plan, sharing=sharing, keep_all=keep_all)
         case _:
             raise AssertionError(f"{type(plan).__name__} is the plan of no task: a defect")
 

@@ -60,7 +60,6 @@ class TensorPlan(BasePlan):
     mechanism: TensorMechanism
     pair: PairForm
     auto_components: bool = False
-    below_noise: Literal["error", "keep"] = "error"
 
     def kind(self, step: Step) -> NoiseKind:
         """The noise of a step."""
@@ -165,7 +164,6 @@ def make_mixture_plan(
     center: bool | NDArray[np.float64],
     budget_split: dict[str, float] | None,
     sketch_size: int | None,
-    below_noise: str = "error",
     noise_draws: int = 1,
     invalid: str = "zero",
 ) -> MixturePlan:
@@ -194,7 +192,6 @@ def make_mixture_plan(
         adjacency=adjacency,
         pair=pair,
         sketch_size=sketch_size,
-        below_noise=below_noise,
         invalid=invalid,
     )
     seen = centred == "private" and common["pair"] == "full"
@@ -232,7 +229,6 @@ def make_topic_plan(
     budget_split: dict[str, float] | None,
     sketch_size: int | None,
     clip_documents: bool = True,
-    below_noise: str = "error",
     noise_draws: int = 1,
     invalid: str = "zero",
 ) -> TopicPlan:
@@ -253,7 +249,6 @@ def make_topic_plan(
         adjacency=adjacency,
         pair=pair,
         sketch_size=sketch_size,
-        below_noise=below_noise,
         invalid=invalid,
     )
     steps: dict[Step, float] = {"scale": _DOCUMENT_SCALE_SHARE} if clip_documents else {}
@@ -278,14 +273,12 @@ def _common(
     adjacency: str,
     pair: str,
     sketch_size: int | None,
-    below_noise: str,
     invalid: str,
 ) -> dict[str, Any]:
     """The settled fields that mixtures and topics share."""
     check_wish(epsilon, delta, adjacency)
     check_choice("mechanism", mechanism, ("auto", *TENSOR_MECHANISMS))
     check_choice("pair", pair, ("auto", *PAIR_FORMS))
-    check_choice("below_noise", below_noise, ("error", "keep"))
     check_choice("invalid", invalid, INVALID)
     if mechanism == "auto":
         mechanism = "vector" if delta == 0 else "gaussian"
@@ -323,7 +316,6 @@ def _common(
         "adjacency": adjacency,
         "pair": pair,
         "sketch_size": min(features, sketch_size),
-        "below_noise": below_noise,
         "invalid": invalid,
     }
 

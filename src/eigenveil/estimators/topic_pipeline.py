@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,17 @@ from numpy.typing import NDArray
 from eigenveil.estimators.plans import Step
 from eigenveil.estimators.polish import TopicMoments, polished_topics
 from eigenveil.estimators.rounds import Answers, Round, RoundState
+from eigenveil.estimators.shapes import SMALLEST_CLIP
+from eigenveil.estimators.shortfall import NO_COMPONENT, leading_part, shortfall
 from eigenveil.estimators.tensor_settings import TopicPlan
 from eigenveil.estimators.whitening import (
     Bulk,
     PairMoment,
     Recovered,
-    check_rank,
     full_pair,
     recover,
     sketched_pair,
+    usable,
 )
 from eigenveil.moments.document_sums import (
     ClippedSum,
@@ -43,7 +46,6 @@ from eigenveil.privacy.releases import Sharing
 
 # Contributions above this quantile of their norms are clipped, if that takes off half or more.
 _QUANTILE, _WORTH_IT = 0.99, 0.5
-_SMALLEST_CLIP = 2.0**-12
 # Mean squared norm of the pairs of documents of three different words.
 _OF_THREE_WORDS = 1.0 / 6.0
 
@@ -64,17 +66,24 @@ class TopicFactors:
         Leading eigenvalues of the pair moment (singular values of a sketch).
     noise_floor : float
         What of these noise alone would show.
-    above_noise : int
-        How many of them stand clearly above it.
+    usable : array of bool, shape (K,)
+        Which topics can be told from the others in spite of the noise.
     converged : bool
+    stopped : str or None
+        Why the fit ended before it had spent everything: nothing was found, and the one topic, the
+        released frequencies of the words, stands in.
+    advice : str
+        What would do, where a topic is missing or not usable.
     """
 
     topics: NDArray[np.float64]
     weights: NDArray[np.float64]
     strengths: NDArray[np.float64]
     noise_floor: float
-    above_noise: int
+    usable: NDArray[np.bool_]
     converged: bool
+    stopped: str | None = None
+    advice: str = ""
 
 
 def private_topics(
@@ -82,24 +91,25 @@ def private_topics(
     *,
     budgets: Mapping[Step, StepBudget] | None = None,
     sharing: Mapping[Step, Sharing] | None = None,
+    keep_all: bool = False,
 ) -> Generator[Round, Answers, TopicFactors]:
-    """The rounds of a fit.
+    """The rounds of a fit; ``keep_all`` takes all topics, below the noise as well: for forecasts.
 
-    Raises
-    ------
-    PrivacyError
-        When the pair moment shows fewer topics than were asked for.
+    Where fewer topics stand above the noise the result has fewer; where none does, the fit ends
+    early and leaves the rest of its budget unspent.
     """
     state = _State(plan, False, dict(budgets or {}), dict(sharing or {}))
     pairs = yield from _pairs(state)
-    pair = _leading(plan, pairs)
-    check_rank(pair, wanted=_wanted(plan))
+    pair = _leading(plan, pairs, keep_all=keep_all)
+    if pair is None:
+        return _without_topics(pairs)
     clip, _ = yield from _clip(state, "norms of triples", DocumentTriples(pair.basis))
     triples = DocumentTriples(pair.basis, clip=clip)
     answers = yield (state.ask("triple moment", triples),)
     triple = _Moment(answers["triple moment"], triples.unit)
     found = recover(pair, triple.values, rows=state.rows)
-    topics, weights = _as_probabilities(found, pair, sparse=plan.pair == "sketch")
+    topics, weights, order = _as_probabilities(found, pair, sparse=plan.pair == "sketch")
+    can_be_used = usable(pair, found)[order]
     if plan.pair == "full":
         moments = TopicMoments(
             pair=pairs.values,
@@ -113,14 +123,35 @@ def private_topics(
         )
         topics, weights = polished_topics(moments, topics, weights)
         order = np.argsort(-weights, kind="stable")
-        topics, weights = topics[order], weights[order]
+        topics, weights, can_be_used = topics[order], weights[order], can_be_used[order]
     return TopicFactors(
         topics=topics,
         weights=weights,
         strengths=pair.strengths,
         noise_floor=pair.floor,
-        above_noise=pair.above,
+        usable=can_be_used,
         converged=found.converged,
+        advice=shortfall(pair, plan, can_be_used),
+    )
+
+
+def _without_topics(pairs: _Moment) -> TopicFactors:
+    """What is left where no topic stands above the noise: how frequent words are, where known."""
+    size = pairs.values.shape[0]
+    frequencies = np.ones(size)
+    if pairs.test is None:
+        frequencies = np.maximum(pairs.values.sum(axis=1), 0.0)
+    total = float(np.sum(frequencies))
+    topic = frequencies / total if total > 0 else np.full(size, 1.0 / size)
+    return TopicFactors(
+        topics=topic[None],
+        weights=np.ones(1),
+        strengths=np.zeros(1),
+        noise_floor=0.0,
+        usable=np.zeros(1, dtype=bool),
+        converged=True,
+        stopped="no topic stands above the noise of the released pair moment",
+        advice=NO_COMPONENT,
     )
 
 
@@ -159,14 +190,7 @@ def _clip(
     clip = min(1.0, scale.quantile(_QUANTILE))
     square = clip**2 * scale.mean_energy(clip)
     # for less gain the bias is not worth it: repeated words would count for less
-    return (max(_SMALLEST_CLIP, clip) if clip <= _WORTH_IT else 1.0), square
-
-
-def _wanted(plan: TopicPlan) -> int | None:
-    """How many topics must stand above the noise; ``None``: at least one."""
-    if plan.auto_components:
-        return None
-    return plan.n_components if plan.below_noise == "error" else 0
+    return (max(SMALLEST_CLIP, clip) if clip <= _WORTH_IT else 1.0), square
 
 
 def _pairs(state: _State) -> Generator[Round, Answers, _Moment]:
@@ -189,25 +213,14 @@ def _pairs(state: _State) -> Generator[Round, Answers, _Moment]:
     return _Moment(answers["pair moment"], clip, square=square, test=sketch.signs)
 
 
-def _leading(plan: TopicPlan, pairs: _Moment) -> PairMoment:
-    """The leading part of the pair moment."""
-    count = None if plan.auto_components else plan.n_components
+def _leading(plan: TopicPlan, pairs: _Moment, *, keep_all: bool) -> PairMoment | None:
+    """The leading part of the pair moment; ``None`` where nothing stands above its noise."""
     if pairs.test is not None:
-        return sketched_pair(
-            pairs.values,
-            pairs.test,
-            pairs.noise,
-            Bulk(0.0),
-            components=count,
-            most=plan.n_components,
-        )
-    return full_pair(
-        pairs.values,
-        pairs.noise,
-        Bulk(0.0, sampling=_sampling(pairs)),
-        components=count,
-        most=plan.n_components,
-    )
+        taken = partial(sketched_pair, pairs.values, pairs.test, pairs.noise, Bulk(0.0))
+    else:
+        bulk = Bulk(0.0, sampling=_sampling(pairs))
+        taken = partial(full_pair, pairs.values, pairs.noise, bulk)
+    return leading_part(taken, plan, keep_all=keep_all)
 
 
 def _words(square: float) -> float:
@@ -233,8 +246,8 @@ def _sampling(pairs: _Moment) -> float:
 
 def _as_probabilities(
     found: Recovered, pair: PairMoment, *, sparse: bool
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Topics as probability vectors, and their shares of the documents.
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
+    """Topics as probability vectors, their shares of the documents, and where they were found.
 
     A topic's entries add up to 1, which gives its length without the triple moment's eigenvalue
     and, with the pair moment, its share. Where there are many more words than a topic has
@@ -252,7 +265,7 @@ def _as_probabilities(
     topics = np.where(sums[:, None] > 0, topics / np.where(sums > 0, sums, 1.0)[:, None], uniform)
     shares = np.where(lengths > 0, lengths**2, 1.0) * found.counts
     order = np.argsort(-shares, kind="stable")
-    return topics[order], shares[order] / float(np.sum(shares))
+    return topics[order], shares[order] / float(np.sum(shares)), order
 
 
 def _on_simplex(rows: NDArray[np.float64]) -> NDArray[np.float64]:

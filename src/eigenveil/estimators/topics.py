@@ -54,8 +54,6 @@ class PrivateTopicModel(FittedTopics):
         (triples).
     sketch_size : int, default=None
         Columns of the sketch; by default 4 times ``n_components``.
-    below_noise : {"error", "keep"}, default="error"
-        What to do when fewer topics than were asked for show more than noise alone does on average.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a document that is not valid: with counts that are not whole numbers from 0,
         fewer than 3 words or more than 2**24. "zero": one that is counted and adds nothing to any
@@ -80,8 +78,9 @@ class PrivateTopicModel(FittedTopics):
         Leading eigenvalues of the pair moment; singular values of a sketch.
     noise_floor_ : float
         What of the last component noise alone would show, about once in a hundred times.
-    above_noise_ : int
-        How many components stand clearly above the noise.
+    usable_ : ndarray of bool, shape (n_components,)
+        Which topics can be told from the others in spite of the noise. Where none stood above it,
+        one stands in, the fit ended early, and ``certificate_.stopped`` says why.
     converged_ : bool
         Whether every power iteration converged.
     guarantee_ : Guarantee
@@ -120,7 +119,6 @@ class PrivateTopicModel(FittedTopics):
         clip_documents: bool = True,
         budget_split: dict[str, float] | None = None,
         sketch_size: int | None = None,
-        below_noise: str = "error",
         invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
@@ -134,7 +132,6 @@ class PrivateTopicModel(FittedTopics):
         self.clip_documents = clip_documents
         self.budget_split = budget_split
         self.sketch_size = sketch_size
-        self.below_noise = below_noise
         self.invalid = invalid
         self.noise = noise
         self.random_state = random_state
@@ -194,7 +191,6 @@ class PrivateTopicModel(FittedTopics):
             budget_split=self.budget_split,
             invalid=self.invalid,
             sketch_size=self.sketch_size,
-            below_noise=self.below_noise,
         )
         source = noise_source(self.random_state)
         certified_fit(

@@ -16,7 +16,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from eigenveil.errors import PrivacyError
 from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.linalg.tensor import multilinear, power_iteration
 from eigenveil.noise.edges import deviation, spectral_edge
@@ -300,35 +299,35 @@ def _positive(core: NDArray[np.float64], error: float) -> NDArray[np.float64]:
     return np.asarray((turn * values) @ turn.T)
 
 
-def check_rank(pair: PairMoment, *, wanted: int | None) -> None:
-    """Raise where fewer components than are wanted show more than noise alone does on average.
+def standing(pair: PairMoment) -> int:
+    """How many of the components that were asked for show more than noise alone does on average."""
+    count = int(pair.core.shape[0])
+    return min(count, _leading(pair.strengths > pair.typical))
 
-    ``wanted=None``: at least one must stand clearly above the noise.
 
-    Raises
-    ------
-    PrivacyError
-        Saying how many do.
+def usable(pair: PairMoment, found: Recovered) -> NDArray[np.bool_]:
+    """Which components can be told from the others in spite of the noise, shape (K,).
+
+    A component's part of the pair moment off the plane of all others is between the smallest and
+    the largest of the moment's eigenvalues. It must be larger than those that noise could have
+    made.
     """
-    if wanted is None:
-        found, wanted = pair.above, 1
-        many = "No component stands"
-    else:
-        found = _leading(pair.strengths > pair.typical)
-        many = f"Only {found} of the {wanted} components that were asked for stand"
-    if found >= wanted:
-        return
-    raise PrivacyError(
-        f"{many} above the noise: the released pair moment has strengths "
-        f"{_listed(pair.strengths)}, and noise alone shows {pair.typical[found]:.4g}.",
-        hint="Ask for fewer components or n_components='auto', give a larger epsilon or more rows, "
-        "or say below_noise='keep' to have them all the same.",
-        code="components-under-noise",
-    )
-
-
-def _listed(strengths: NDArray[np.float64]) -> str:
-    return ", ".join(f"{value:.4g}" for value in strengths[:12])
+    count = found.counts.size
+    if pair.above >= count:
+        return np.ones(count, dtype=bool)
+    if pair.above == 0:
+        return np.zeros(count, dtype=bool)
+    energies, turn = np.linalg.eigh(pair.core)
+    doubtful = energies[::-1][pair.above]
+    # of the length that components have in the pair moment, which the triple moment need not give
+    lengths = np.linalg.norm(found.seen @ (turn / np.sqrt(energies)), axis=1)
+    parts = found.seen / np.maximum(lengths, np.finfo(float).tiny)[:, None]
+    apart = np.empty(count)
+    for place, part in enumerate(parts):
+        others = np.delete(parts, place, axis=0)
+        along = np.linalg.lstsq(others.T, part, rcond=None)[0] @ others
+        apart[place] = np.sum((part - along) ** 2)
+    return np.asarray(apart > doubtful * (1.0 + 1e-9))
 
 
 def recover(

@@ -161,19 +161,20 @@ def own_noise(
         "pair": "full",
         "budget_split": None,
         "sketch_size": None,
-        "below_noise": "keep",
     }
     rounds: Generator[Round, Answers, Any]
     if isinstance(true, tensor_data.Mixture):
         mixture = make_mixture_plan(noise_variance=None, row_bound=None, center=centre, **asked)
-        rounds = private_mixture(mixture, stored_single=False)
+        rounds = private_mixture(mixture, stored_single=False, keep_all=True)
     else:
-        rounds = private_topics(make_topic_plan(**asked))
+        rounds = private_topics(make_topic_plan(**asked), keep_all=True)
     seen: dict[str, tuple[Accumulator, Release]] = {}
     noise_source = SeededSource(int(rng.integers(2**32)))
     try:
         run_rounds(_watched(rounds, seen), source, noise_source)
     except PrivacyError:
+        return float("nan")
+    if _TRIPLE not in seen:  # it ended before
         return float("nan")
     exact, release = seen[_TRIPLE]
     noise = release.values - np.ldexp(exact.integers().astype(np.float64), exact.grid)

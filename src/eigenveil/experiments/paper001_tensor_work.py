@@ -165,7 +165,6 @@ class _MixtureFit:
             epsilon=epsilon,
             delta=delta,
             adjacency="replace-one",
-            below_noise="keep",
             random_state=seed,
         ).fit(self.rows)
         return np.asarray(
@@ -186,7 +185,6 @@ class _TopicFit:
             epsilon=epsilon,
             delta=delta,
             adjacency="replace-one",
-            below_noise="keep",
             random_state=seed,
         ).fit(self.counts)
         return np.asarray(fitted.topics_, dtype=np.float64)

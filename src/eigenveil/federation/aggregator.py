@@ -177,14 +177,15 @@ class Aggregator:
             yield from self._finish(f"{how}: {error.code}")
             raise
         yield from self._finish("finished")
+        secure = not any(site.seeded for site in know.joined.values())
         return Outcome(
             factors,
-            terms.plan,
+            terms.plan.drawn_from(secure=secure),
             tuple(know.records),
             know.columns,
             know.fewest,
             dict(self._calls.missing),
-            secure=self._secure,
+            secure=secure,
             dependent=any(site.dependent for site in know.joined.values()),
         )
 

@@ -189,7 +189,7 @@ class Site:
             rows=rows,
             keys=self._signed(message, self._hiding(message, state).public_keys()),
             seeded=not self._source.secure,
-            dependent=bool(dependence()),
+            dependent=dependence(),
         )
         return self._commit(message, request, lambda: (self._reply(message, reply), None))
 

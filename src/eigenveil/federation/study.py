@@ -169,11 +169,6 @@ class Study(BaseModel):
         description="Noise of the third moment: 'gaussian', 'vector' (pure epsilon), or 'auto': "
         "'vector' if delta = 0.",
     )
-    below_noise: Literal["error", "keep"] = Field(
-        default="error",
-        description="When fewer components stand above the noise than were asked for: 'error' "
-        "stops, 'keep' goes on.",
-    )
     clip_documents: StrictBool = Field(
         default=True,
         description="Whether what documents contribute is clipped at a released quantile of its "
@@ -385,7 +380,6 @@ class Study(BaseModel):
             "mechanism": self.mechanism,
             "pair": self._pair(),
             "sketch_size": self.sketch_size,
-            "below_noise": self.below_noise,
         }
         if self.task == "gaussian-mixture":
             return make_mixture_plan(
@@ -417,7 +411,7 @@ class Study(BaseModel):
 # Protocols whose second moment does not count on other sites' noise.
 _ALONE = ("local", "full", "dpdispca")
 # Fields that came later: see Study.hash.
-_LATER_FIELDS = ("noise_variance", "mechanism", "below_noise", "clip_documents", "invalid")
+_LATER_FIELDS = ("noise_variance", "mechanism", "clip_documents", "invalid")
 
 
 def make_study(**fields: Any) -> Study:

@@ -24,7 +24,6 @@ _TASKS_OF_FIELD: dict[str, tuple[Task, ...]] = {
     "center": _ROWS_IN_SPACE,
     "noise_variance": ("gaussian-mixture",),
     "mechanism": _TENSORS,
-    "below_noise": _TENSORS,
     "clip_documents": ("topic-model",),
 }
 _OF_PCA_ONLY = ("dpdispca", "full")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -69,7 +68,7 @@ def publish(
     merged: Merged[Totals],
     *,
     secure: bool,
-    reasons_not_certified: Sequence[str] = (),
+    dependent: bool = False,
 ) -> TreeOutcome:
     """The result of what arrived at the root, and what is promised of it.
 
@@ -77,6 +76,8 @@ def publish(
     ----------
     secure : bool
         Whether every leaf's noise came from a secure source.
+    dependent : bool
+        Whether a row's rounding depended on its neighbours on the processor that ran it.
 
     Raises
     ------
@@ -96,7 +97,6 @@ def publish(
     certificate = make_certificate(
         software=f"eigenveil {version('eigenveil')}",
         plan=plan.model_dump(mode="json"),
-        plan_hash=plan.hash,
         model=model_digest(factors, features=plan.features, names=None),
         secure=secure,
         wish=Claim(
@@ -106,7 +106,7 @@ def publish(
             view="outsider" if study.protect == "outsider" else "aggregator at level 1",
         ),
         releases=[with_shares(record, arrived) for record in records],
-        reasons_not_certified=list(reasons_not_certified),
+        dependent=dependent,
         tree=run,
     )
     return TreeOutcome(

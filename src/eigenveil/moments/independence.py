@@ -26,25 +26,22 @@ from eigenveil.moments.accumulators import (
 from eigenveil.moments.rows import DTYPE, Block, FloatArray, Precision, RowRule
 from eigenveil.moments.tensors import ThirdMoment
 
-DEPENDENT = (
-    "on this processor a row's rounding depends on its neighbours or its place in memory, "
-    "so that one row more could move all others"
-)
 # Odd widths start every row at another alignment; 67 is more than a few registers hold.
 _WIDTHS = (5, 67)
 _ROWS = 12
 
 
 @cache
-def dependence() -> tuple[str, ...]:
-    """Why nothing that this process releases can be certified: empty, or one reason.
+def dependence() -> bool:
+    """Whether on this processor a row's rounding depends on its neighbours or place in memory.
 
-    Looked at the first time only: some hundredths of a second.
+    Nothing that this process releases can be certified then. Looked at the first time only: some
+    hundredths of a second.
     """
     alike = all(
         _independent(width, precision) for width in _WIDTHS for precision in ("single", "double")
     )
-    return () if alike else (DEPENDENT,)
+    return not alike
 
 
 def _independent(width: int, precision: Precision) -> bool:

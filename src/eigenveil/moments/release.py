@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from eigenveil.privacy.releases import (
     NoiseKind,
     ReleaseRecord,
     Sharing,
+    Statistic,
 )
 
 if TYPE_CHECKING:
@@ -46,8 +48,26 @@ class Release:
     edge: float | None = None
 
 
+class Calibrated(Protocol):
+    """What a sum's noise is calibrated from; sums have it, and so have sums that are only planned.
+
+    ``grid`` is the exponent of the sum's own grid.
+    """
+
+    @property
+    def statistic(self) -> Statistic: ...  # noqa: D102
+    @property
+    def shape(self) -> tuple[int, ...]: ...  # noqa: D102
+    @property
+    def size(self) -> int: ...  # noqa: D102
+    @property
+    def grid(self) -> int: ...  # noqa: D102
+    @property
+    def parameters(self) -> Mapping[str, float]: ...  # noqa: D102
+
+
 def calibrated_record(
-    accumulator: Accumulator,
+    accumulator: Calibrated,
     *,
     name: str,
     adjacency: Adjacency,
@@ -106,7 +126,7 @@ def calibrated_record(
 
 
 def record_of(
-    accumulator: Accumulator,
+    accumulator: Calibrated,
     *,
     name: str,
     adjacency: Adjacency,
@@ -137,7 +157,7 @@ def record_of(
         weight=weight,
         exposure=sharing.exposure,
         stream=sharing.stream,
-        **accumulator.parameters,
+        **dict(accumulator.parameters),
     )
 
 

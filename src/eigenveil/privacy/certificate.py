@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -17,29 +16,22 @@ from eigenveil.privacy.guarantee import Adjacency, Guarantee
 from eigenveil.privacy.releases import (
     PROOFS,
     PROOFS_OF_STATISTIC,
+    NoiseSource,
     ReleaseRecord,
-    Statistic,
-    tensor_size,
 )
 from eigenveil.privacy.tree_views import TreeRun, tree_guarantees
 from eigenveil.privacy.views import Federation, guarantees
 
 SEEDED = "noise from a seeded generator: anyone with the seed can remove it"
-# What every fit of a task releases: one of each group, under the words it is missed by.
-_RELEASED_BY: dict[str, dict[str, tuple[Statistic, ...]]] = {
-    "pca": {"second moment": ("second-moment", "sketch", "bingham-vectors")},
-    "gaussian-mixture": {
-        "second moment": ("second-moment", "sketch"),
-        "third moment": ("third-moment",),
-    },
-    "topic-model": {
-        "pair moment of documents": ("document-pairs", "document-sketch"),
-        "triple moment of documents": ("document-triples",),
-    },
-}
+LARGEST_NORM = "rows were divided by the largest norm found, which is not private"
+DEPENDENT = (
+    "on a processor that ran it a row's rounding depends on its neighbours or its place in memory, "
+    "so that one row more could move all others"
+)
 WHAT_IT_CANNOT_SHOW = (
-    "the certificate is computed from the recorded noise parameters; that this noise was drawn "
-    "is the word of the software that ran"
+    "the certificate is computed from the recorded noise parameters; that this noise was drawn, "
+    "and that plan, hash and records were not all made anew together, is the word of whoever ran "
+    "the software"
 )
 DOUBLE_PRECISION = (
     "directions are computed in double precision and rounded to a far coarser grid; the proof is "
@@ -71,8 +63,10 @@ class Certificate(BaseModel):
     """Everything from which the guarantee of a run can be computed again; no value of any row.
 
     ``model`` is a SHA-256 digest of what was made of the releases (``model_digest`` in
-    ``estimators/result.py``): the certificate is that model's and no other's.
-    ``wish`` is what was asked for, ``reasons_not_certified`` why a run makes no certified claim.
+    ``estimators/result.py``): the certificate is that model's and no other's. ``wish`` is what was
+    asked for; ``stopped`` says why a run ended before it had released all that its plan lists.
+    Where the noise came from is said by the certificate, the plan and every release. ``dependent``:
+    on some party's processor a row's rounding depended on its neighbours.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -82,13 +76,15 @@ class Certificate(BaseModel):
     plan: dict[str, Any]
     plan_hash: str
     model: str = Field(pattern="^[0-9a-f]{64}$")
-    noise_source: Literal["operating system", "seeded"]
+    noise_source: NoiseSource
+    dependent: bool = False
     wish: Claim
     releases: tuple[ReleaseRecord, ...]
-    reasons_not_certified: tuple[str, ...] = ()
+    stopped: str | None = None
     proofs: tuple[str, ...] = ()
     federation: Federation | None = None
     study: dict[str, Any] | None = None
+    study_hash: str | None = None
     tree: TreeRun | None = None
 
     def guarantee(self) -> Guarantee:
@@ -104,11 +100,17 @@ class Certificate(BaseModel):
             raise PrivacyError(f"The run makes no claim against {self.wish.view!r}.")
         return found[self.wish.view]
 
+    @property
+    def reasons_not_certified(self) -> list[str]:
+        """Why the run makes no certified claim: what follows from its plan and its noise."""
+        said = {self.noise_source, self.plan.get("noise_source")}
+        said |= {record.noise_source for record in self.releases}
+        plan = self.plan | ({"noise_source": "seeded"} if "seeded" in said else {})
+        return reasons_of(plan) + ([DEPENDENT] if self.dependent else [])
+
     def guarantees(self) -> dict[str, Guarantee]:
         """The guarantee against each adversary, by its view."""
-        reasons = list(self.reasons_not_certified)
-        if self.noise_source == "seeded" and SEEDED not in reasons:
-            reasons.insert(0, SEEDED)
+        reasons = self.reasons_not_certified
         kinds = {record.noise.kind for record in self.releases}
         caveats = [DOUBLE_PRECISION] if "bingham" in kinds else []
         if self.wish.delta == 0:
@@ -134,184 +136,73 @@ class Certificate(BaseModel):
         path.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Outcome of checking a certificate."""
-
-    holds: bool
-    word: str
-    guarantee: Guarantee | None
-    explanation: str
-    views: Mapping[str, Guarantee] = field(default_factory=dict)
-
-
 def make_certificate(
     *,
     software: str,
     plan: dict[str, Any],
-    plan_hash: str,
     model: str,
     secure: bool,
     wish: Claim,
-    releases: list[ReleaseRecord],
-    reasons_not_certified: list[str],
+    releases: Sequence[ReleaseRecord],
+    stopped: str | None = None,
+    dependent: bool = False,
     federation: Federation | None = None,
     study: dict[str, Any] | None = None,
+    study_hash: str | None = None,
     tree: TreeRun | None = None,
 ) -> Certificate:
     """The certificate of a run, of a federation's with its ``study``, of a tree's with its run.
 
-    ``model`` is the digest of the model that was made of the releases.
+    ``model`` is the digest of the model that was made of the releases. Where the noise came from is
+    written into plan and records, so that no single edit changes it.
     """
-    proofs = {PROOFS[r.noise.kind] for r in releases} | {"release-grid.md"}
-    proofs |= {
-        PROOFS_OF_STATISTIC[r.statistic] for r in releases if r.statistic in PROOFS_OF_STATISTIC
-    }
-    if federation is not None:
-        proofs |= {"views.md", "shares.md"}
-    if tree is not None:
-        proofs |= {"tree.md", "shares.md"}
-    if any(r.stream is not None for r in releases):
-        proofs |= {"streams.md"}
+    source: NoiseSource = "operating system" if secure else "seeded"
+    plan = {**plan, "noise_source": source}
     return Certificate(
         software=software,
         plan=plan,
-        plan_hash=plan_hash,
+        plan_hash=plan_hash(plan),
         model=model,
-        noise_source="operating system" if secure else "seeded",
+        noise_source=source,
+        dependent=dependent,
         wish=wish,
-        releases=tuple(releases),
-        reasons_not_certified=tuple(reasons_not_certified),
-        proofs=tuple(sorted(proofs)),
+        releases=tuple(r.model_copy(update={"noise_source": source}) for r in releases),
+        stopped=stopped,
+        proofs=proofs_of(releases, federation=federation is not None, tree=tree is not None),
         federation=federation,
         study=study,
+        study_hash=study_hash,
         tree=tree,
     )
 
 
-def check(certificate: Certificate) -> Verdict:
-    """Recompute the guarantee and compare it with the wish.
-
-    The records must be whole: the plan is the one that was hashed, the moments of its task were
-    released in some form, and every release has as many values as a fit of that shape makes.
-    """
-    try:
-        _check_whole(certificate)
-        views = certificate.guarantees()
-        guarantee = certificate.guarantee()
-    except PrivacyError as error:
-        return Verdict(False, "DOES NOT HOLD", None, str(error))
-    word, explanation = _compared(guarantee, certificate.wish)
-    return Verdict(word == "HOLDS", word, guarantee, explanation, views)
+def reasons_of(plan: Mapping[str, Any]) -> list[str]:
+    """Why a run of this plan makes no certified claim."""
+    reasons = [SEEDED] if plan.get("noise_source") == "seeded" else []
+    return reasons + ([LARGEST_NORM] if plan.get("row_norm") == "max" else [])
 
 
-def _compared(guarantee: Guarantee, wish: Claim) -> tuple[str, str]:
-    """The verdict's word and what explains it."""
-    numbers = (
-        f"recomputed epsilon = {guarantee.epsilon:.9g} at delta = {guarantee.delta:.3g}, "
-        f"wished epsilon = {wish.epsilon:.9g} at delta = {wish.delta:.3g}"
-    )
-    if guarantee.epsilon > wish.epsilon or guarantee.delta > wish.delta:
-        return "DOES NOT HOLD", f"The recorded noise does not give the claim: {numbers}."
-    if not guarantee.certified:
-        why = "; ".join(guarantee.caveats)
-        return (
-            "NOT CERTIFIED",
-            f"The numbers hold ({numbers}), but the run is not certified: {why}.",
-        )
-    return "HOLDS", f"The guarantee holds: {numbers}."
+def proofs_of(
+    releases: Sequence[ReleaseRecord], *, federation: bool, tree: bool
+) -> tuple[str, ...]:
+    """The proofs that a guarantee of such releases rests on."""
+    proofs = {PROOFS[r.noise.kind] for r in releases} | {"release-grid.md"}
+    proofs |= {
+        PROOFS_OF_STATISTIC[r.statistic] for r in releases if r.statistic in PROOFS_OF_STATISTIC
+    }
+    if federation:
+        proofs |= {"views.md", "shares.md"}
+    if tree:
+        proofs |= {"tree.md", "shares.md"}
+    if any(r.stream is not None for r in releases):
+        proofs |= {"streams.md"}
+    return tuple(sorted(proofs))
 
 
 def plan_hash(plan: dict[str, Any]) -> str:
     """SHA-256 of a plan's canonical JSON."""
     text = json.dumps(plan, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _check_study(certificate: Certificate) -> None:
-    """What the guarantees depend on is what the sites agreed on."""
-    federation, study = certificate.federation, certificate.study
-    if federation is None:
-        return
-    if study is None:
-        raise PrivacyError("No study is recorded that the sites agreed on.")
-    alone = federation.sites == 1
-    said = {
-        "protocol": federation.protocol,
-        "epsilon": certificate.wish.epsilon,
-        "delta": certificate.wish.delta,
-        "adjacency": certificate.wish.adjacency,
-        "collusion": study.get("collusion") if alone else federation.collusion,
-        "dropouts": study.get("dropouts") if alone else federation.dropouts,
-        "masks": study.get("masks") if alone else federation.masks,
-    }
-    for name, value in said.items():
-        if study.get(name) != value:
-            raise PrivacyError(f"{name} = {value!r} is not what the recorded study says.")
-    if not alone and len(study.get("sites", ())) != federation.sites:
-        raise PrivacyError(f"{federation.sites} sites are not those of the recorded study.")
-
-
-def _check_whole(certificate: Certificate) -> None:
-    _check_study(certificate)
-    plan = certificate.plan
-    if plan_hash(plan) != certificate.plan_hash:
-        raise PrivacyError("The plan is not the one whose hash is recorded.")
-    task = str(plan.get("task", "pca"))
-    if task not in _RELEASED_BY:
-        raise PrivacyError(f"The plan's task, {task!r}, is none that this version knows.")
-    released = {record.statistic for record in certificate.releases}
-    for words, group in _RELEASED_BY[task].items():
-        if released.isdisjoint(group):
-            raise PrivacyError(
-                f"No release of a {words} is recorded, which every fit of task {task!r} makes."
-            )
-    for record in certificate.releases:
-        blocks = None if record.stream is None else record.stream.blocks
-        if blocks != plan.get("horizon"):
-            raise PrivacyError(
-                f"Release {record.name!r} is recorded for {blocks} blocks, the plan has a horizon "
-                f"of {plan.get('horizon')}."
-            )
-    sizes = _sizes(int(plan["features"]), int(plan["n_components"]), certain=task == "pca")
-    for record in certificate.releases:
-        size, found = sizes[record.statistic], record.noise.size
-        if found < size.fewest:
-            raise PrivacyError(
-                f"Release {record.name!r} is recorded with {found} values, fewer than the "
-                f"{size.fewest} that a fit of this shape releases."
-            )
-        if size.most is not None and found > size.most:
-            raise PrivacyError(
-                f"Release {record.name!r} is recorded with {found} values, more than the "
-                f"{size.most} that a fit of this shape releases."
-            )
-
-
-class _Size(NamedTuple):
-    """How many values a release may have."""
-
-    fewest: int
-    most: int | None = None
-
-
-def _sizes(features: int, components: int, *, certain: bool) -> dict[Statistic, _Size]:
-    """By statistic, for a fit that finds so many components, or (not ``certain``) perhaps fewer."""
-    found = components if certain else 1
-    triangle = _Size(features * (features + 1) // 2)
-    tensor = _Size(tensor_size(found), tensor_size(components))
-    return {
-        "norm-histogram": _Size(2),
-        "row-sum": _Size(features),
-        "second-moment": triangle,
-        "bingham-vectors": triangle,
-        "sketch": _Size(features * found),
-        "component-energy": _Size(found + 1),
-        "third-moment": tensor,
-        "document-pairs": triangle,
-        "document-sketch": _Size(features * found),
-        "document-triples": tensor,
-    }
 
 
 def read_certificate(path: Path) -> Certificate:

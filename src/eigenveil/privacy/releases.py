@@ -17,6 +17,7 @@ from eigenveil.privacy import sensitivity
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.streams import StreamFactor
 
+NoiseSource = Literal["operating system", "seeded"]
 NoiseKind = Literal["gaussian", "laplace", "vector", "wishart", "bingham"]
 Statistic = Literal[
     "norm-histogram",
@@ -155,6 +156,9 @@ class ReleaseRecord(BaseModel):
     )
     stream: StreamFactor | None = Field(
         default=None, description="the noise of all prefixes of a stream of blocks (streams.md)"
+    )
+    noise_source: NoiseSource = Field(
+        default="operating system", description="where the generator's key came from"
     )
 
     @model_validator(mode="after")

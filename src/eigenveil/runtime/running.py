@@ -27,7 +27,6 @@ from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms, active_sites
 from eigenveil.headers import check_names
 from eigenveil.moments.engine import InvalidRows, check_rows
-from eigenveil.moments.independence import DEPENDENT
 from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.moments.sparse import SparseRows
 from eigenveil.noise.source import RandomSource
@@ -281,12 +280,10 @@ def _for_the_owner(error: EigenveilError, sites: Mapping[str, Site]) -> Eigenvei
 
 
 def _certificate(study: Study, outcome: Outcome) -> Certificate:
-    plan = outcome.plan
     federation = Terms(study, study.plan(study.width, None)).federation(outcome.taking_part)
     return make_certificate(
         software=f"eigenveil {version('eigenveil')}",
-        plan=plan.model_dump(mode="json"),
-        plan_hash=plan.hash,
+        plan=outcome.plan.model_dump(mode="json"),
         model=model_digest(outcome.factors, features=study.width, names=outcome.columns),
         secure=outcome.secure,
         wish=Claim(
@@ -295,8 +292,10 @@ def _certificate(study: Study, outcome: Outcome) -> Certificate:
             adjacency=study.adjacency,
             view=federation.wished_view,
         ),
-        releases=list(outcome.records),
-        reasons_not_certified=[DEPENDENT] if outcome.dependent else [],
+        releases=outcome.records,
+        stopped=getattr(outcome.factors, "stopped", None) or None,
+        dependent=outcome.dependent,
         federation=federation,
         study=study.model_dump(mode="json"),
+        study_hash=study.hash,
     )

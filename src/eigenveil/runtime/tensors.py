@@ -32,7 +32,7 @@ class FederatedGaussianMixture(FederatedFit, FittedMixture):
         How the second moment is released. "cape": masked sums of D x D. "sketch": of D x
         ``sketch_size``. "local": the first site alone. "auto": "cape" up to 1000 features, else
         "sketch"; ``choice_`` says why. The third moment takes K (K + 1) (K + 2) / 6 numbers a site.
-    noise_variance, mechanism, row_bound, center, below_noise
+    noise_variance, mechanism, row_bound, center
         As of :class:`eigenveil.PrivateGaussianMixture`. Vector noise, and so ``delta=0``, needs
         ``masks="modular"``.
     collusion, dropouts, masks, neighbours, site_epsilon
@@ -93,7 +93,6 @@ noise_floor_, converged_, guarantee_, certificate_
         center: bool | ArrayLike = True,
         budget_split: dict[str, float] | None = None,
         sketch_size: int | None = None,
-        below_noise: str = "error",
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
@@ -114,7 +113,6 @@ noise_floor_, converged_, guarantee_, certificate_
         self.center = center
         self.budget_split = budget_split
         self.sketch_size = sketch_size
-        self.below_noise = below_noise
         self.neighbours = neighbours
         self.site_epsilon = site_epsilon
         self.expected_rows = expected_rows
@@ -127,7 +125,6 @@ noise_floor_, converged_, guarantee_, certificate_
             "mechanism": self.mechanism,
             "row_bound": plain_number(self.row_bound),
             "center": study_centre(self.center, features),
-            "below_noise": self.below_noise,
         }
 
 
@@ -150,7 +147,7 @@ class FederatedTopicModel(FederatedFit, FittedTopics):
         How the pairs are released. "cape": masked sums of D x D. "sketch": of D x ``sketch_size``.
         "local": the first site alone. "auto": "cape" up to 1000 words, else "sketch"; ``choice_``
         says why. The triples take K (K + 1) (K + 2) / 6 numbers a site.
-    mechanism, clip_documents, below_noise
+    mechanism, clip_documents
         As of :class:`eigenveil.PrivateTopicModel`. Vector noise, and so ``delta=0``, needs
         ``masks="modular"``.
     collusion, dropouts, masks, neighbours, site_epsilon
@@ -215,7 +212,6 @@ guarantee_, certificate_
         clip_documents: bool = True,
         budget_split: dict[str, float] | None = None,
         sketch_size: int | None = None,
-        below_noise: str = "error",
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
@@ -234,7 +230,6 @@ guarantee_, certificate_
         self.clip_documents = clip_documents
         self.budget_split = budget_split
         self.sketch_size = sketch_size
-        self.below_noise = below_noise
         self.neighbours = neighbours
         self.site_epsilon = site_epsilon
         self.expected_rows = expected_rows
@@ -245,6 +240,5 @@ guarantee_, certificate_
         del features
         return {
             "mechanism": self.mechanism,
-            "below_noise": self.below_noise,
             "clip_documents": self.clip_documents,
         }

@@ -162,7 +162,7 @@ class _Run:
             self.study,
             merged,
             secure=self.seed is None,
-            reasons_not_certified=dependence(),
+            dependent=dependence(),
         )
         plain = root.subspaces.result().value
         seconds = time.perf_counter() - start
