@@ -17,7 +17,13 @@ from pathlib import Path
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -119,6 +125,10 @@ def told_what_was_drawn(error, drawn):
 
 
 class States(RuleBasedStateMachine):
+    """Of one estimator a time and what is made of it."""
+
+    kinds = tuple(sorted(MAKERS))
+
     def __init__(self):
         super().__init__()
         self.watch = Watch()
@@ -168,10 +178,16 @@ class States(RuleBasedStateMachine):
 
     # -- rules
 
+    @initialize(kind=PICK)
+    def begin(self, kind):
+        """With something to attack."""
+        self.models.append(MAKERS[self.kinds[kind % len(self.kinds)]]())
+        self.fit(0, None)
+
     @precondition(lambda self: len(self.models) < 8)
-    @rule(kind=st.sampled_from(sorted(MAKERS)))
+    @rule(kind=PICK)
     def make(self, kind):
-        self.models.append(MAKERS[kind]())
+        self.models.append(MAKERS[self.kinds[kind % len(self.kinds)]]())
 
     @precondition(lambda self: self.models)
     @rule(which=PICK, when=WHEN)
@@ -196,6 +212,13 @@ class States(RuleBasedStateMachine):
             given[0] += BLOCK
         done, _ = self.act(lambda: model.partial_fit(block), when)
         given[1] = None if done else block
+
+    @precondition(lambda self: self.streams())
+    @rule(which=PICK, when=st.integers(2, 5))
+    def stopped_and_given_again(self, which, when):
+        self.partial_fit(which, when)
+        self.partial_fit(which, None)
+        self.release(which, None)
 
     @precondition(lambda self: len(self.streams()) > 1)
     @rule(first=PICK, second=PICK, when=WHEN)
@@ -302,5 +325,20 @@ class States(RuleBasedStateMachine):
             )
 
 
+class Streams(States):
+    """Of several streams that have rows already."""
+
+    kinds = ("end", "end", "continual")
+
+    @initialize(kind=PICK)
+    def begin(self, kind):
+        del kind
+        for place in range(3):
+            self.models.append(MAKERS[self.kinds[place]]())
+            self.partial_fit(place, None)
+
+
 TestStates = States.TestCase
-TestStates.settings = settings(max_examples=40, stateful_step_count=14, deadline=None)
+TestStates.settings = settings(max_examples=30, stateful_step_count=10, deadline=None)
+TestStreams = Streams.TestCase
+TestStreams.settings = settings(max_examples=80, stateful_step_count=10, deadline=None)
