@@ -332,3 +332,21 @@ def test_a_terminal_has_one_line_that_changes(file, run, monkeypatch):
     assert b"200 rows" in before
     assert before.count(b"\n") < 10  # lines replace one another
     assert b"/s" not in after
+
+
+@pytest.mark.parametrize("line", ["x,1", "1", "1,2,3", "nan,nan"])
+@pytest.mark.parametrize("publish", [("--publish", "end"), ("--horizon", 3)])
+def test_a_line_that_is_no_row_is_a_zero_row_of_a_private_stream(line, publish, tmp_path, run):
+    file = tmp_path / "rows.csv"
+    file.write_text("a,b\n" + "1,2\n" * 9 + line + "\n" + "3,1\n" * 10)
+    words = ("watch", file, "--epsilon", 5, "-k", 1, "-b", 10, *publish)
+    status, _, err = run(*words)
+    assert status == 0
+    assert "warning: 1 row is not valid and became a zero row: row 9, column '0' is nan" in err
+    assert run(*words, "--invalid", "error")[0] == 3
+
+
+def test_a_private_stream_without_rows_is_released_as_any_other(tmp_path, run):
+    file = tmp_path / "rows.csv"
+    file.write_text("a,b\n")
+    assert run("watch", file, "--epsilon", 5, "-k", 1, "--publish", "end")[0] == 0

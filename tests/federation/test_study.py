@@ -401,6 +401,7 @@ def test_a_public_centre_is_an_array():
 # -- hashes
 
 CHANGES = [
+    {"invalid": "error"},
     {"name": "other"},
     {"features": 9},
     {"features": None, "columns": list("abcdefgh")},

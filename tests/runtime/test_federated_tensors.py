@@ -391,17 +391,14 @@ def test_an_entry_that_is_not_finite_is_found_and_nothing_of_it_is_charged(tmp_p
 
 
 @both
-def test_a_site_without_rows_is_named(task, tmp_path):
+def test_a_site_without_rows_takes_part(task, tmp_path):
     width = task.true.shape[1]
-    with pytest.raises(DataError, match="site b"):
-        task.many(K).fit({"a": task.rows, "b": np.empty((0, width))})
     ledgers = ledgers_of(tmp_path)
     rows = {n: ArrayRows(np.asarray(part, float)) for n, part in parts(task.rows).items()}
     rows["west"] = ArrayRows(np.empty((0, width)))
-    with pytest.raises(DataError, match="site west has no rows"):
-        task.many(K).fit_rows(rows, ledgers=ledgers)
-    assert spent(ledgers)["west"] == 0.0
-    assert nothing_reserved(ledgers)
+    model = task.many(K, below_noise="keep").fit_rows(rows, ledgers=ledgers)
+    assert model.missing_ == {}
+    assert len(set(spent(ledgers).values())) == 1
 
 
 BAD = [
