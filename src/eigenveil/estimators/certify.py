@@ -153,6 +153,7 @@ def _made_again(plan: BasePlan) -> BasePlan:
         "delta": plan.delta,
         "adjacency": plan.adjacency,
         "noise_draws": plan.noise_draws,
+        "invalid": plan.invalid,
     }
     rowed: dict[str, Any] = {"rows": plan.rows, "budget_split": dict(plan.shares)}
     centre: dict[str, Any] = {

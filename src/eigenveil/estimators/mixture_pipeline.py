@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.estimators.plans import Step
+from eigenveil.estimators.plans import CENTRED_SCALE, Step
 from eigenveil.estimators.polish import polished_means
 from eigenveil.estimators.rounds import (
     Answers,
@@ -126,11 +126,11 @@ def private_mixture(
     """
     state = _State(plan, stored_single, dict(budgets or {}), dict(sharing or {}))
     scale = yield from find_centre(state, public_centre)
-    if scale is not None and not scale.found:
+    if state.stopped:
         return _without_scale(state)
     if plan.needs_centred_scale:
-        answers = yield (state.ask("scale of centred rows", state.histogram()),)
-        centred = state.read(answers["scale of centred rows"])
+        answers = yield (state.ask(CENTRED_SCALE, state.histogram()),)
+        centred = state.read(answers[CENTRED_SCALE], scale)
         scale = centred if centred.found else scale
         if scale is None and plan.row_bound is None:
             return _without_scale(state)
@@ -195,7 +195,7 @@ def _without_scale(state: _State) -> MixtureFactors:
         noise_variance=state.plan.noise_variance or 0.0,
         bound=state.plan.row_bound or 0.0,
         stopped="the released histogram of the rows' norms shows nothing above its noise",
-        advice=NO_SCALE,
+        advice=state.advice or NO_SCALE,
     )
 
 

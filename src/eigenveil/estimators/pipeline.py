@@ -21,7 +21,7 @@ from eigenveil.estimators.explained import (
     weighted,
     with_eigenvalues,
 )
-from eigenveil.estimators.plans import Step
+from eigenveil.estimators.plans import CENTRED_SCALE, Step
 from eigenveil.estimators.rounds import (
     Answers,
     Round,
@@ -29,7 +29,7 @@ from eigenveil.estimators.rounds import (
     find_centre,
 )
 from eigenveil.estimators.scale import NormScale
-from eigenveil.estimators.settings import CENTRED_SCALE, ENERGIES, MEAN_LEFT, Plan
+from eigenveil.estimators.settings import ENERGIES, MEAN_LEFT, Plan
 from eigenveil.estimators.shapes import COUNT_WEIGHT
 from eigenveil.linalg.eigen import fix_signs, leading_eigenpairs, left_singular, orthonormal_basis
 from eigenveil.moments.accumulators import (

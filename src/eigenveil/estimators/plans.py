@@ -61,6 +61,8 @@ class Planned:
 # Names of the releases that find a private centre, in order (tables.md, section 2a).
 SCALE, CENTRE = "scale", "centre"
 NEAR_SCALE, SECOND_CENTRE = "scale about the centre", "centre, second stage"
+# Of the norms about the centre that is kept.
+CENTRED_SCALE = "scale of centred rows"
 
 
 def centre_schedule(

@@ -15,7 +15,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.errors import PrivacyError
 from eigenveil.estimators.plans import (
     CENTRE,
     NEAR_SCALE,
@@ -243,14 +242,3 @@ def _mean(
     unit = bound / state.rows
     error = features * deviation(noise, features) ** 2 * unit * unit
     return np.asarray(values[:features] * unit), float(error)
-
-
-def too_few_rows() -> PrivacyError:
-    """The error for data too small for a scale to be found."""
-    return PrivacyError(
-        "Too few rows for the budget: the released histogram of the rows' norms shows nothing "
-        "above its noise.",
-        hint="Give a public row_bound (the largest norm that rows can have), more rows, or a "
-        "larger epsilon.",
-        code="too-few-rows",
-    )

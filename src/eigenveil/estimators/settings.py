@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from eigenveil.checks import check_positive, check_whole, is_number
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.plans import (
+    CENTRED_SCALE,
     INVALID,
     LEAST_SHARE,
     BasePlan,
@@ -51,7 +52,6 @@ _PURE_KINDS: dict[Mechanism, NoiseKind] = {
 
 POWER_ROUNDS = 4
 
-CENTRED_SCALE = "scale of centred rows"
 MEAN_LEFT = "mean of prepared rows"
 ENERGIES = "explained variance"
 

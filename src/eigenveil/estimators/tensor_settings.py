@@ -13,11 +13,13 @@ from pydantic import model_validator
 from eigenveil.checks import check_flag, check_positive, check_whole, is_number
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.plans import (
+    CENTRED_SCALE,
     INVALID,
     LEAST_SHARE,
     BasePlan,
     Planned,
     Step,
+    centre_schedule,
     check_choice,
     check_components,
     check_row_bound,
@@ -36,11 +38,13 @@ PAIR_FORMS: tuple[PairForm, ...] = get_args(PairForm)
 FULL_UP_TO = 1000
 # "auto" looks for at most so many components.
 _MOST_COMPONENTS = 32
-# Norm histograms hold 322 values each, of which a fit releases at most three.
-_HISTOGRAMS = 3 * 330
+# Norm histograms hold 322 values each, of which a fit releases at most four.
+_HISTOGRAMS = 4 * 330
 # Shares of the budget: of all histograms of norms, and of the centre, which need not be good, since
 # any point near the rows will do.
-_SCALE_SHARE, _CENTRE_SHARE = 0.06, 0.04
+_SCALE_SHARE, _CENTRE_SHARE = 0.08, 0.05
+# Parts of the centre's share: of its two stages.
+_CENTRES = (0.45, 0.55)
 # The same of both histograms of documents' norms.
 _DOCUMENT_SCALE_SHARE = 0.04
 # The pair moment's part of what is left. Its noise grows with the features, the tensor's with the
@@ -103,22 +107,20 @@ class MixturePlan(TensorPlan):
     @property
     def schedule(self) -> tuple[Planned, ...]:
         """Norms and centre, norms about it, pair moment, projected norms, triple moment."""
-        names = ["scale"] if self.centred == "private" and self.row_bound is None else []
-        names += ["scale of centred rows"] if self.needs_centred_scale else []
-        names.append("scale of projected rows")
-        scales = {
-            name: Planned(name, "scale", "norm-histogram", share=1.0 / len(names)) for name in names
-        }
+        private, bounded = self.centred == "private", self.row_bound is not None
+        part = 1.0 / (1 + self.needs_centred_scale + 2 * (private and not bounded))
         pair: Statistic = "sketch" if self.pair == "sketch" else "second-moment"
-        parts = (
-            scales.get("scale"),
-            Planned("centre", "centre", "row-sum") if self.centred == "private" else None,
-            scales.get("scale of centred rows"),
+        found: list[Planned] = []
+        if private:
+            found += centre_schedule(bounded=bounded, scale=(part, part), centre=_CENTRES)
+        if self.needs_centred_scale:
+            found.append(Planned(CENTRED_SCALE, "scale", "norm-histogram", share=part))
+        return (
+            *found,
             Planned("pair moment", "moment", pair),
-            scales["scale of projected rows"],
+            Planned("scale of projected rows", "scale", "norm-histogram", share=part),
             Planned("triple moment", "tensor", "third-moment"),
         )
-        return tuple(part for part in parts if part is not None)
 
 
 class TopicPlan(TensorPlan):
