@@ -151,10 +151,10 @@ class RoundState(Generic[PlanT]):
             "bound on them can be chosen"
         )
         times = needed / max(1.0, self.rows or 1.0)
+        more = f", or {times:.2g} times the epsilon" if times < 100 else ""
         self.advice = (
             f"Too few rows for the budget: {self.stopped}. Give a public row_bound (the largest "
-            f"norm that a row can have), about {needed:.2g} rows at this budget, or "
-            f"{times:.2g} times the epsilon."
+            f"norm that a row can have), or about {needed:.2g} rows at this budget{more}."
         )
 
     def coarser(self, precision: Precision) -> int:
