@@ -113,9 +113,11 @@ def calibrated_record(
         return on_grid(math.nextafter(unit.mu() / budget.mu, math.inf))
     assert budget.epsilon is not None
     # the loss is inversely proportional to the scale; what the sampler's error adds comes on top
-    error = on_grid(unit.epsilon() / budget.epsilon).sampling_error().log_ratio
-    left = budget.epsilon - 4.0 * error
-    if left < 0.5 * budget.epsilon:
+    left = 0.0
+    if budget.epsilon > 0:  # beside Gaussian noise nothing may be left
+        error = on_grid(unit.epsilon() / budget.epsilon).sampling_error().log_ratio
+        left = budget.epsilon - 4.0 * error
+    if not left > 0.5 * budget.epsilon:
         raise PrivacyError(
             f"{name}: epsilon = {budget.epsilon:.3g} is less than what the arithmetic of "
             f"{accumulator.size} values of {kind} noise can promise.",
