@@ -20,10 +20,11 @@ from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
 from eigenveil.estimators.plans import BasePlan
 from eigenveil.estimators.rounds import Answers, Ask, Round
 from eigenveil.estimators.tasks import rounds_of
-from eigenveil.federation import bodies, masks
+from eigenveil.federation import bodies, consistency, masks
+from eigenveil.federation.allowed import check_distinct
 from eigenveil.federation.asking import SMALL, TRIES, Asking, Calls
 from eigenveil.federation.graph import neighbours
-from eigenveil.federation.keys import Context
+from eigenveil.federation.keys import Context, RoundFacts
 from eigenveil.federation.messages import (
     HELPER,
     MASK,
@@ -89,6 +90,9 @@ class _Session:
     """Who was named to each site as its neighbours: they hold its shares."""
     near: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The neighbours with which it makes masks."""
+    joined_map: str = ""
+    members_map: str = ""
+    """Bitmaps of those whose keys were passed on, and of those whose shares were."""
     helper: str | None = None
     helper_proof: bodies.Proof | None = None
     fewest: int = 0
@@ -173,6 +177,7 @@ class Aggregator:
         yield from self._calls.ask("join", names, self._calls.same("join", body), take, limit)
         know.members = [name for name in names if name in know.joined]
         self._check_left("join")
+        check_distinct({name: know.joined[name].keys for name in know.members})
         self._check_tables()
         know.fewest = len(know.members)
 
@@ -219,27 +224,50 @@ class Aggregator:
         sealed: dict[str, dict[str, str]] = {}
         lost = tuple(name for name in terms.names if name not in know.joined)
 
+        know.joined_map = know.members_map = consistency.bitmap(terms.names, know.members)
+        signers = self._signers() if terms.mends else {}
+        proofs = self._proofs() if terms.mends else {}
+
         def request(name: str) -> bytes:
+            near = {name, *know.near[name]}
             body = bodies.KeysRequest(
                 lost=lost,
+                proofs={other: each for other, each in proofs.items() if other not in near},
                 neighbours={other: know.joined[other].keys for other in know.near[name]},
                 helper=know.helper,
                 helper_proof=know.helper_proof,
                 rows=terms.plan.rows,
             )
-            return self._calls.payload("keys", body)
+            return self._calls.payload("keys", body, signers)
 
         def take(name: str, reply: Message) -> None:
             found = reply.read(bodies.KeysReply).sealed
-            if self.study.dropouts and set(found) != set(know.near[name]):
+            if terms.mends and set(found) != set(know.near[name]):
                 raise ProtocolError(f"{name}: it did not share with all.", code="malformed")
             sealed[name] = found
 
         yield from self._calls.ask("keys", know.members, request, take, SMALL)
         self._keep(sealed)
         self._check_left("keys")
-        if self.study.dropouts:
+        if terms.mends:
+            know.members_map = consistency.bitmap(terms.names, know.members)
             yield from self._pass_shares(sealed)
+
+    def _signers(self) -> dict[str, NDArray[np.uint8]]:
+        """The signing keys of all that take part, as an array of a message."""
+        joined = self._know.joined
+        names = consistency.members_of(active_sites(self.study), self._know.joined_map)
+        keys = {name: bytes.fromhex(joined[name].keys.signing) for name in names}
+        return {"signers": consistency.rows(keys, names, consistency.KEY_BYTES)}
+
+    def _proofs(self) -> dict[str, bodies.SignerProof]:
+        """Whose these are, where sites have identities."""
+        every = ((name, table.keys) for name, table in self._know.joined.items())
+        return {
+            name: bodies.SignerProof(digest=keys.digest(), proof=keys.proof)
+            for name, keys in every
+            if keys.proof is not None
+        }
 
     def _find_helper(self) -> Calls:
         def take(name: str, reply: Message) -> None:
@@ -266,7 +294,8 @@ class Aggregator:
 
         def request(name: str) -> bytes:
             mine = {other: sealed[other][name] for other in know.near[name]}
-            return self._calls.payload("shares", bodies.SharesRequest(sealed=mine))
+            body = bodies.SharesRequest(members=know.members_map, sealed=mine)
+            return self._calls.payload("shares", body)
 
         def take(name: str, reply: Message) -> None:
             reply.read(bodies.Done)
@@ -323,8 +352,10 @@ class Aggregator:
             )
         self._check_left(step, len(arrived))
         know.fewest = min(know.fewest, len(arrived))
-        if totals.parts and terms.mask_kind == "modular" and self.study.dropouts:
-            totals.subtract((yield from self._leftover(turn, about, arrived, totals.parts)))
+        if totals.parts and terms.mends:
+            facts = RoundFacts(turn, about, know.joined_map, know.members_map)
+            signatures = yield from self._signatures(facts, arrived)
+            totals.subtract((yield from self._leftover(facts, arrived, signatures, totals.parts)))
         return totals.releases(len(arrived))
 
     def _helpers_masks(
@@ -367,32 +398,57 @@ class Aggregator:
             )
         return found
 
+    def _signatures(
+        self, facts: RoundFacts, arrived: Sequence[str]
+    ) -> Generator[Call, Replies, dict[str, bytes]]:
+        """Signatures of who arrived, by those who did."""
+        names = active_sites(self.study)
+        survivors = consistency.bitmap(names, arrived)
+        said = consistency.statement(Context(self._hash, self.session), facts, survivors)
+        step, signed = f"survivors {facts.turn}", dict[str, bytes]()
+
+        def take(name: str, reply: Message) -> None:
+            signature = bytes.fromhex(reply.read(bodies.SurvivorsReply).signature)
+            key = bytes.fromhex(self._know.joined[name].keys.signing)
+            consistency.check_signature(said, name, signature, key)
+            signed[name] = signature
+
+        body = bodies.SurvivorsRequest(turn=facts.turn, survivors=survivors)
+        yield from self._calls.ask(step, arrived, self._calls.same(step, body), take, SMALL)
+        if len(signed) < self.study.signatures:
+            raise self._too_few(step, len(signed), self.study.signatures)
+        return signed
+
     def _leftover(
-        self, turn: int, about: str, arrived: Sequence[str], parts: Sequence[masks.Part]
+        self,
+        facts: RoundFacts,
+        arrived: Sequence[str],
+        signatures: Mapping[str, bytes],
+        parts: Sequence[masks.Part],
     ) -> Generator[Call, Replies, masks.Integers]:
         """What masks are left in the sum of those who arrived."""
-        know = self._know
+        know, names = self._know, active_sites(self.study)
         work = Unmasking(
             Context(self._hash, self.session),
-            turn,
-            about,
+            facts,
             arrived=arrived,
             holders=know.holders,
             near=know.near,
             keys={name: know.joined[name].keys for name in know.near},
             collusion=self.study.collusion,
         )
-        step = f"unmask {turn}"
-
-        def request(name: str) -> bytes:
-            own, lost = work.question(name)
-            body = bodies.UnmaskRequest(turn=turn, taking_part=len(arrived), arrived=own, lost=lost)
-            return self._calls.payload(step, body)
+        step = f"unmask {facts.turn}"
+        shown = [name for name in names if name in signatures][: self.study.signatures]
+        body = bodies.UnmaskRequest(turn=facts.turn, signed=consistency.bitmap(names, shown))
+        table = consistency.rows(signatures, shown, consistency.SIGNATURE_BYTES)
+        arrays = {**self._signers(), "signatures": table}
 
         def take(name: str, reply: Message) -> None:
             work.take(name, reply.read(bodies.UnmaskReply))
 
-        yield from self._calls.ask(step, arrived, request, take, SMALL)
+        yield from self._calls.ask(
+            step, list(signatures), self._calls.same(step, body, arrays), take, SMALL
+        )
         return work.leftover(parts)
 
     # -- who is left
@@ -406,13 +462,16 @@ class Aggregator:
         left = len(self._know.members) if count is None else count
         fewest = fewest_sites(self.study)
         if left < fewest:
-            gone = "; ".join(f"site {n}: {why}" for n, why in sorted(self._calls.missing.items()))
-            raise ProtocolError(
-                f"In step {step!r} {left} of the {fewest} sites are left that the study's noise "
-                f"is made for. {gone}.",
-                hint="Mend these sites and run the study again; nothing more was asked of anyone.",
-                code="too-few-sites",
-            )
+            raise self._too_few(step, left, fewest)
+
+    def _too_few(self, step: str, left: int, wanted: int) -> ProtocolError:
+        gone = "; ".join(f"site {n}: {why}" for n, why in sorted(self._calls.missing.items()))
+        return ProtocolError(
+            f"In step {step!r} {left} of the {wanted} sites are left that the study's noise "
+            f"is made for. {gone}.",
+            hint="Mend these sites and run the study again; nothing more was asked of anyone.",
+            code="too-few-sites",
+        )
 
     def _finish(self, outcome: str) -> Calls:
         """Tell everybody that it is over; who does not hear it finds out from the next session."""

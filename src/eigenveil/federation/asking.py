@@ -84,9 +84,11 @@ class Asking:
         """Its bytes."""
         return encode(self.message(step, body, arrays))
 
-    def same(self, step: str, body: BaseModel) -> Callable[[str], bytes]:
+    def same(
+        self, step: str, body: BaseModel, arrays: Mapping[str, NDArray[Any]] | None = None
+    ) -> Callable[[str], bytes]:
         """The same request for everybody."""
-        payload = self.payload(step, body)
+        payload = self.payload(step, body, arrays)
 
         def request(name: str) -> bytes:
             del name
