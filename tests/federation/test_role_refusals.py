@@ -232,7 +232,7 @@ def test_messages_of_an_unknown_or_ended_session_are_refused(tmp_path):
     consortium = Consortium(study_of(3, dropouts=1), tmp_path)
     old = run_study(consortium)
     requests = {s: r for n, s, r, _ in old.wire.carried if n == "s0"}
-    assert len(requests) == 8
+    assert len(requests) == 10
     for step, request in requests.items():
         party = consortium.parties["s0"]
         if step != "finish":

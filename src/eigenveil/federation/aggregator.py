@@ -416,7 +416,10 @@ class Aggregator:
         body = bodies.SurvivorsRequest(turn=facts.turn, survivors=survivors)
         yield from self._calls.ask(step, arrived, self._calls.same(step, body), take, SMALL)
         if len(signed) < self.study.signatures:
-            raise self._too_few(step, len(signed), self.study.signatures)
+            raise self._too_few(
+                f"In step {step!r} {len(signed)} of the {self.study.signatures} sites that must "
+                "have signed who took part"
+            )
         return signed
 
     def _leftover(
@@ -462,13 +465,15 @@ class Aggregator:
         left = len(self._know.members) if count is None else count
         fewest = fewest_sites(self.study)
         if left < fewest:
-            raise self._too_few(step, left, fewest)
+            raise self._too_few(
+                f"In step {step!r} {left} of the {fewest} sites are left that the study's noise is "
+                "made for"
+            )
 
-    def _too_few(self, step: str, left: int, wanted: int) -> ProtocolError:
+    def _too_few(self, what: str) -> ProtocolError:
         gone = "; ".join(f"site {n}: {why}" for n, why in sorted(self._calls.missing.items()))
         return ProtocolError(
-            f"In step {step!r} {left} of the {wanted} sites are left that the study's noise "
-            f"is made for. {gone}.",
+            f"{what}. {gone}.",
             hint="Mend these sites and run the study again; nothing more was asked of anyone.",
             code="too-few-sites",
         )
