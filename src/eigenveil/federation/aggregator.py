@@ -20,11 +20,13 @@ from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
 from eigenveil.estimators.plans import BasePlan
 from eigenveil.estimators.rounds import Answers, Ask, Round
 from eigenveil.estimators.tasks import rounds_of
-from eigenveil.federation import bodies, consistency, masks
+from eigenveil.federation import bodies, masks
 from eigenveil.federation.allowed import check_distinct
 from eigenveil.federation.asking import SMALL, TRIES, Asking, Calls
+from eigenveil.federation.consistency import bitmap
 from eigenveil.federation.graph import neighbours
-from eigenveil.federation.keys import Context, RoundFacts
+from eigenveil.federation.keys import RoundFacts
+from eigenveil.federation.mending import Mending
 from eigenveil.federation.messages import (
     HELPER,
     MASK,
@@ -36,7 +38,6 @@ from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms, active_sites, fewest_sites, first_difference
 from eigenveil.federation.totals import RoundTotals
 from eigenveil.federation.transport import Call, Replies
-from eigenveil.federation.unmasking import Unmasking
 from eigenveil.moments.describe import describe
 from eigenveil.privacy.releases import ReleaseRecord
 
@@ -93,6 +94,7 @@ class _Session:
     joined_map: str = ""
     members_map: str = ""
     """Bitmaps of those whose keys were passed on, and of those whose shares were."""
+    mending: Mending | None = None
     helper: str | None = None
     helper_proof: bodies.Proof | None = None
     fewest: int = 0
@@ -177,7 +179,7 @@ class Aggregator:
         yield from self._calls.ask("join", names, self._calls.same("join", body), take, limit)
         know.members = [name for name in names if name in know.joined]
         self._check_left("join")
-        check_distinct({name: know.joined[name].keys for name in know.members})
+        check_distinct(self._all_keys())
         self._check_tables()
         know.fewest = len(know.members)
 
@@ -224,9 +226,11 @@ class Aggregator:
         sealed: dict[str, dict[str, str]] = {}
         lost = tuple(name for name in terms.names if name not in know.joined)
 
-        know.joined_map = know.members_map = consistency.bitmap(terms.names, know.members)
-        signers = self._signers() if terms.mends else {}
-        proofs = self._proofs() if terms.mends else {}
+        know.joined_map = know.members_map = bitmap(terms.names, know.members)
+        if terms.mends:
+            know.mending = Mending(self.study, self._calls, self._all_keys())
+        signers = know.mending.signers() if know.mending else {}
+        proofs = know.mending.proofs() if know.mending else {}
 
         def request(name: str) -> bytes:
             near = {name, *know.near[name]}
@@ -242,32 +246,20 @@ class Aggregator:
 
         def take(name: str, reply: Message) -> None:
             found = reply.read(bodies.KeysReply).sealed
-            if terms.mends and set(found) != set(know.near[name]):
+            if know.mending is not None and set(found) != set(know.near[name]):
                 raise ProtocolError(f"{name}: it did not share with all.", code="malformed")
             sealed[name] = found
 
         yield from self._calls.ask("keys", know.members, request, take, SMALL)
         self._keep(sealed)
         self._check_left("keys")
-        if terms.mends:
-            know.members_map = consistency.bitmap(terms.names, know.members)
+        if know.mending is not None:
+            know.members_map = bitmap(terms.names, know.members)
             yield from self._pass_shares(sealed)
 
-    def _signers(self) -> dict[str, NDArray[np.uint8]]:
-        """The signing keys of all that take part, as an array of a message."""
-        joined = self._know.joined
-        names = consistency.members_of(active_sites(self.study), self._know.joined_map)
-        keys = {name: bytes.fromhex(joined[name].keys.signing) for name in names}
-        return {"signers": consistency.rows(keys, names, consistency.KEY_BYTES)}
-
-    def _proofs(self) -> dict[str, bodies.SignerProof]:
-        """Whose these are, where sites have identities."""
-        every = ((name, table.keys) for name, table in self._know.joined.items())
-        return {
-            name: bodies.SignerProof(digest=keys.digest(), proof=keys.proof)
-            for name, keys in every
-            if keys.proof is not None
-        }
+    def _all_keys(self) -> dict[str, bodies.PublicKeys]:
+        """Of all that take part, in the study's order."""
+        return {name: self._know.joined[name].keys for name in self._know.members}
 
     def _find_helper(self) -> Calls:
         def take(name: str, reply: Message) -> None:
@@ -352,10 +344,12 @@ class Aggregator:
             )
         self._check_left(step, len(arrived))
         know.fewest = min(know.fewest, len(arrived))
-        if totals.parts and terms.mends:
+        if totals.parts and know.mending is not None:
             facts = RoundFacts(turn, about, know.joined_map, know.members_map)
-            signatures = yield from self._signatures(facts, arrived)
-            totals.subtract((yield from self._leftover(facts, arrived, signatures, totals.parts)))
+            leftover = yield from know.mending.leftover(
+                facts, arrived, totals.parts, holders=know.holders, near=know.near
+            )
+            totals.subtract(leftover)
         return totals.releases(len(arrived))
 
     def _helpers_masks(
@@ -398,62 +392,6 @@ class Aggregator:
             )
         return found
 
-    def _signatures(
-        self, facts: RoundFacts, arrived: Sequence[str]
-    ) -> Generator[Call, Replies, dict[str, bytes]]:
-        """Signatures of who arrived, by those who did."""
-        names = active_sites(self.study)
-        survivors = consistency.bitmap(names, arrived)
-        said = consistency.statement(Context(self._hash, self.session), facts, survivors)
-        step, signed = f"survivors {facts.turn}", dict[str, bytes]()
-
-        def take(name: str, reply: Message) -> None:
-            signature = bytes.fromhex(reply.read(bodies.SurvivorsReply).signature)
-            key = bytes.fromhex(self._know.joined[name].keys.signing)
-            consistency.check_signature(said, name, signature, key)
-            signed[name] = signature
-
-        body = bodies.SurvivorsRequest(turn=facts.turn, survivors=survivors)
-        yield from self._calls.ask(step, arrived, self._calls.same(step, body), take, SMALL)
-        if len(signed) < self.study.signatures:
-            raise self._too_few(
-                f"In step {step!r} {len(signed)} of the {self.study.signatures} sites that must "
-                "have signed who took part"
-            )
-        return signed
-
-    def _leftover(
-        self,
-        facts: RoundFacts,
-        arrived: Sequence[str],
-        signatures: Mapping[str, bytes],
-        parts: Sequence[masks.Part],
-    ) -> Generator[Call, Replies, masks.Integers]:
-        """What masks are left in the sum of those who arrived."""
-        know, names = self._know, active_sites(self.study)
-        work = Unmasking(
-            Context(self._hash, self.session),
-            facts,
-            arrived=arrived,
-            holders=know.holders,
-            near=know.near,
-            keys={name: know.joined[name].keys for name in know.near},
-            collusion=self.study.collusion,
-        )
-        step = f"unmask {facts.turn}"
-        shown = [name for name in names if name in signatures][: self.study.signatures]
-        body = bodies.UnmaskRequest(turn=facts.turn, signed=consistency.bitmap(names, shown))
-        table = consistency.rows(signatures, shown, consistency.SIGNATURE_BYTES)
-        arrays = {**self._signers(), "signatures": table}
-
-        def take(name: str, reply: Message) -> None:
-            work.take(name, reply.read(bodies.UnmaskReply))
-
-        yield from self._calls.ask(
-            step, list(signatures), self._calls.same(step, body, arrays), take, SMALL
-        )
-        return work.leftover(parts)
-
     # -- who is left
 
     def _keep(self, answered: Mapping[str, object]) -> None:
@@ -465,18 +403,10 @@ class Aggregator:
         left = len(self._know.members) if count is None else count
         fewest = fewest_sites(self.study)
         if left < fewest:
-            raise self._too_few(
+            raise self._calls.too_few(
                 f"In step {step!r} {left} of the {fewest} sites are left that the study's noise is "
                 "made for"
             )
-
-    def _too_few(self, what: str) -> ProtocolError:
-        gone = "; ".join(f"site {n}: {why}" for n, why in sorted(self._calls.missing.items()))
-        return ProtocolError(
-            f"{what}. {gone}.",
-            hint="Mend these sites and run the study again; nothing more was asked of anyone.",
-            code="too-few-sites",
-        )
 
     def _finish(self, outcome: str) -> Calls:
         """Tell everybody that it is over; who does not hear it finds out from the next session."""

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation import bodies
+from eigenveil.federation.keys import Context
 from eigenveil.federation.messages import AGGREGATOR, REFUSED, Message, decode, encode, expect
 from eigenveil.federation.transport import Call, Replies
 
@@ -95,6 +96,20 @@ class Asking:
             return payload
 
         return request
+
+    def too_few(self, what: str) -> ProtocolError:
+        """The error that ends a study, naming who is missing and why."""
+        gone = "; ".join(f"site {name}: {why}" for name, why in sorted(self.missing.items()))
+        return ProtocolError(
+            f"{what}. {gone}.",
+            hint="Mend these sites and run the study again; nothing more was asked of anyone.",
+            code="too-few-sites",
+        )
+
+    @property
+    def context(self) -> Context:
+        """The session, as keys are derived for it."""
+        return Context(self._study, self._session)
 
     def _answer(
         self,
