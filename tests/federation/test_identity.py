@@ -128,6 +128,39 @@ def test_an_aggregator_cannot_put_its_own_keys_in_their_place(
     assert consortium.parties["s0"].trouble.code == "bad-identity"
 
 
+@pytest.mark.parametrize("forged", ["key", "proof", "neither"])
+def test_sites_that_sign_are_known_to_those_who_share_no_masks_with_them(
+    forged, tmp_path, registrar
+):
+    """On a ring s0 has s1 and s4 for neighbours; s2 signs too, and its key cannot be exchanged."""
+    study = study_of(5, neighbours=2, dropouts=1)
+    consortium = Known(study, tmp_path, {n: registrar.identity(n) for n in study.names})
+    own, mallory = keys(), registrar.identity("aggregator")
+
+    def fate(name, step, request, party):
+        if step != "keys" or name != "s0" or forged == "neither":
+            return ...
+        message = decode(request, sender=AGGREGATOR, limit=LIMIT)
+        body = message.read(bodies.KeysRequest)
+        assert set(body.neighbours) == {"s1", "s4"}
+        assert set(body.proofs) == {"s2", "s3"}
+        signers, proofs = message.arrays["signers"].copy(), dict(body.proofs)
+        signers[2] = list(bytes.fromhex(own.signing))
+        if forged == "proof":  # by a certificate of the same registrar
+            proof = mallory.signed(own, Context(message.study, message.session), "s2").proof
+            proofs["s2"] = bodies.SignerProof(digest=own.digest(), proof=proof)
+        told = body.model_copy(update={"proofs": proofs}).fields()
+        arrays = {"signers": signers}
+        return party.handle(
+            encode(Message(step, message.study, message.session, AGGREGATOR, told, arrays))
+        )
+
+    outcome = run_study(consortium, fate=fate).outcome
+    assert set(outcome.missing) == (set() if forged == "neither" else {"s0"})
+    if forged != "neither":
+        assert consortium.parties["s0"].trouble.code == "bad-identity"
+
+
 def test_a_helper_seals_masks_for_the_sites_alone(tmp_path, identities):
     consortium = Known(study_of(3, masks="helper"), tmp_path, identities)
     own = keys()

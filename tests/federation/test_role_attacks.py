@@ -1,6 +1,7 @@
 """An aggregator that breaks the rules: what a site does not go along with.
 
-The guarantees are for one that follows them (docs/proofs/views.md); this is what comes for free.
+With modular masks the guarantees hold against it too (docs/proofs/views.md, claim 8): tests/attacks
+has the stories that it may tell of survivors. With Gaussian masks this is what comes for free.
 """
 
 import itertools
