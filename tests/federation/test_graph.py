@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eigenveil.federation.graph import neighbours
-from eigenveil.federation.study import default_neighbours, make_study
+from eigenveil.errors import PrivacyError
+from eigenveil.federation import study_checks
+from eigenveil.federation.graph import neighbours, threshold
+from eigenveil.federation.study import Study, StudySite, default_neighbours, make_study
 from eigenveil.federation.sums import fewest_sites
 
 
@@ -87,3 +89,44 @@ def test_a_study_knows_how_many_must_be_left(protocol, fewest):
         name="t", features=3, components=1, protocol=protocol, dropouts=1, sites=sites
     )
     assert fewest_sites(study) == fewest
+
+
+def test_two_sets_cannot_both_be_signed():
+    """Whoever honest signs one set; those who collude sign both; and no smaller number would do."""
+    for sites in range(2, 40):
+        for collusion in range(sites - 1):
+            needed, honest = threshold(sites, collusion), sites - collusion
+            for signed_one in range(honest + 1):
+                both = collusion + signed_one, collusion + honest - signed_one
+                assert min(both) < needed
+            fewer = collusion + honest // 2
+            assert fewer >= needed - 1
+
+
+def test_every_study_that_can_be_made_has_enough_sites_to_sign():
+    """Whatever remains of a study's sites can sign: no study is refused for that alone."""
+    made = 0
+    for sites in range(2, 24):
+        names = tuple({"name": f"s{i}"} for i in range(sites))
+        for collusion, dropouts, near in itertools.product(range(5), range(1, 8), (None, 2, 4, 8)):
+            fields = {"collusion": collusion, "dropouts": dropouts, "neighbours": near}
+            try:
+                check_masks(names, fields)
+            except PrivacyError:
+                continue
+            made += 1
+            assert threshold(sites, collusion) <= sites - dropouts, (sites, fields)
+            assert 2 * threshold(sites, collusion) - sites > collusion
+    assert made > 300
+    study = make_study(
+        name="t", features=3, components=2, protocol="cape", sites=names, collusion=2, dropouts=3
+    )
+    assert study.signatures == threshold(23, 2) == 13
+
+
+def check_masks(names, fields):
+    """The checks of a study that are about masks, without the rest of it."""
+    sites = tuple(StudySite(**each) for each in names)
+    study = Study.model_construct(**fields, sites=sites, masks="modular")
+    study_checks._check_crowd(study)
+    study_checks._check_masks(study)

@@ -9,13 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eigenveil.errors import ProtocolError
+from eigenveil.federation import keys as keys_module
 from eigenveil.federation.keys import (
     SECRET_BYTES,
     Context,
+    RoundFacts,
     SiteKeys,
     derive,
+    is_signed,
     join_secret,
     pair_key,
+    point_of,
     self_key,
     split_secret,
 )
@@ -23,7 +27,9 @@ from statistics_tools import FALSE_ALARM, chi_square
 
 HERE = Context("study", "session")
 ABOUT = "ab" * 32
+NAMES = ("one", "other")
 TURNS = range(1, 7)
+PRIME = 2**255 - 19
 # Points of small order, and one that is no multiple of the base point's subgroup (RFC 7748, 6.1).
 LOW_ORDER = [
     "00" * 32,
@@ -36,6 +42,10 @@ LOW_ORDER = [
 ]
 
 
+def facts(turn=1, about=ABOUT, joined="ff", members="ff"):
+    return RoundFacts(turn, about, joined, members)
+
+
 def site(context=HERE, master=None):
     return SiteKeys(master or SiteKeys.new_master(), context)
 
@@ -43,18 +53,91 @@ def site(context=HERE, master=None):
 def test_two_sites_agree_on_the_key_of_every_round():
     one, other = site(), site()
     for turn in TURNS:
-        mine = one.pair_key(turn, other.public_key(turn), ABOUT)
-        assert mine == other.pair_key(turn, one.public_key(turn), ABOUT)
+        mine = one.pair_key(other.public_key(turn), facts(turn), NAMES)
+        assert mine == other.pair_key(one.public_key(turn), facts(turn), NAMES[::-1])
         # and whoever is given the secret of one of them in the end
         seed = one.pair_seed(turn)
-        assert mine == pair_key(seed, other.public_key(turn), HERE, turn, ABOUT)
+        assert mine == pair_key(seed, other.public_key(turn), HERE, facts(turn), NAMES)
 
 
 def test_a_third_site_has_another_key():
     one, other, third = site(), site(), site()
-    assert one.pair_key(1, other.public_key(1), ABOUT) != third.pair_key(
-        1, other.public_key(1), ABOUT
+    assert one.pair_key(other.public_key(1), facts(), NAMES) != third.pair_key(
+        other.public_key(1), facts(), NAMES
     )
+
+
+def test_sites_that_were_told_different_things_have_different_keys():
+    """Of the round, the question, who takes part, or who the two of them are."""
+    one, other = site(), site().public_key(1)
+    told = [
+        (facts(), NAMES),
+        (facts(about="cd" * 32), NAMES),
+        (facts(joined="fe"), NAMES),
+        (facts(members="fe"), NAMES),
+        (facts(joined="f", members="fff"), NAMES),
+        (facts(), ("one", "third")),
+        (facts(), ("third", "other")),
+        (facts(), ("oneo", "ther")),
+        (facts(), ("one", 'other", "third')),
+    ]
+    found = {one.pair_key(other, each, names) for each, names in told}
+    assert len(found) == len(told)
+
+
+def test_a_key_has_one_encoding_and_no_twin():
+    """Bit 255, which X25519 ignores; u + p; and points that a small one was added to."""
+    for _ in range(20):
+        public = site().public_key(1)
+        assert point_of(public) == point_of(bytes(public))
+        twin = public[:31] + bytes([public[31] | 128])
+        with pytest.raises(ProtocolError) as caught:
+            point_of(twin)
+        assert caught.value.code == "bad-key"
+    for small in range(19):  # the only ones that have a second encoding below 2^255
+        with pytest.raises(ProtocolError):
+            point_of((PRIME + small).to_bytes(32, "little"))
+    assert len({point_of(site().public_key(1)) for _ in range(20)}) == 20
+
+
+def test_keys_that_derive_the_same_are_the_same_point():
+    """A key and those that differ from it by a point of small order: other bytes, one key.
+
+    On the Montgomery curve v^2 = u^3 + 486662 u^2 + u the point (0, 0) has order 2, and adding it
+    takes u to 1/u.
+    """
+    one, other = site(), site()
+    public = other.public_key(1)
+    twin = pow(int.from_bytes(public, "little"), -1, PRIME).to_bytes(32, "little")
+    assert twin != public
+    assert one.pair_key(twin, facts(), NAMES) == one.pair_key(public, facts(), NAMES)
+    assert point_of(twin) == point_of(public)
+
+
+def test_the_probe_is_no_multiple_of_a_subgroups_order():
+    """Else points would count as one that are not."""
+    order = 2**252 + 27742317777372353535851937790883648493
+    twisted = (2 * PRIME + 2 - 8 * order) // 4
+    secret = int.from_bytes(keys_module._PROBE.private_bytes_raw(), "little")
+    clamped = (secret & ~7 & ~(1 << 255)) | 1 << 254
+    assert clamped // 8 % order
+    assert clamped // 8 % twisted
+
+
+def test_signatures_are_of_one_text_by_one_site():
+    one, other = site(), site()
+    signature = one.sign(b"text")
+    assert is_signed(b"text", one.signing_public_key(), signature)
+    for text, key, found in (
+        (b"texT", one.signing_public_key(), signature),
+        (b"text", other.signing_public_key(), signature),
+        (b"text", one.signing_public_key(), signature[:-1]),
+        (b"text", one.signing_public_key(), bytes(64)),
+        (b"text", b"", signature),
+    ):
+        assert not is_signed(text, key, found)
+    again = site(Context("study", "another"), one._master)
+    assert again.signing_public_key() != one.signing_public_key()
 
 
 def test_every_use_has_a_key_of_its_own():
@@ -68,11 +151,12 @@ def test_every_use_has_a_key_of_its_own():
     for context in contexts:
         keys = site(context, master)
         found += [derive(master, context, label) for label in ("x", "s|x", "b|s|x")]
-        found += [keys.channel_public_key()]
+        found += [keys.channel_public_key(), keys.signing_public_key()]
         for turn in TURNS:
             public = other.public_key(turn)
             found += [keys.pair_seed(turn), keys.self_seed(turn), keys.public_key(turn)]
-            found += [keys.pair_key(turn, public, about) for about in ("", ABOUT, "cd" * 32)]
+            told = [facts(turn, about) for about in ("", ABOUT, "cd" * 32)]
+            found += [keys.pair_key(public, each, NAMES) for each in told]
             found += [self_key(keys.self_seed(turn), context, turn)]
     assert len(set(found)) == len(found)
 
@@ -82,7 +166,7 @@ def test_derived_keys_are_stable():
     keys = SiteKeys(bytes(range(32)), Context("study", "session"))
     assert keys.pair_seed(1) == SiteKeys(bytes(range(32)), HERE).pair_seed(1)
     assert len(keys.pair_seed(1)) == len(keys.self_seed(1)) == SECRET_BYTES
-    assert len({len(derive(b"x" * 32, HERE, "y", size)) for size in (16, 32)}) == 2
+    assert len({len(derive(b"x" * 32, HERE, "y", size=size)) for size in (16, 32)}) == 2
 
 
 def test_masters_are_fresh():
@@ -130,7 +214,8 @@ def test_a_seal_of_another_session_does_not_open():
 def test_points_of_small_order_are_refused(point):
     keys, public = site(), bytes.fromhex(point)
     for attempt in (
-        lambda: keys.pair_key(1, public, ABOUT),
+        lambda: point_of(public),
+        lambda: keys.pair_key(public, facts(), NAMES),
         lambda: keys.seal(b"x", to=public, label="x"),
         lambda: keys.unseal(b"x" * 40, sender=public, name="one", label="x"),
     ):
@@ -142,7 +227,7 @@ def test_points_of_small_order_are_refused(point):
 @pytest.mark.parametrize("size", [0, 31, 33])
 def test_keys_of_another_length_are_refused(size):
     with pytest.raises(ProtocolError):
-        site().pair_key(1, os.urandom(size), ABOUT)
+        site().pair_key(bytes(os.urandom(size)), facts(), NAMES)
 
 
 @pytest.mark.parametrize("holders", range(1, 9))

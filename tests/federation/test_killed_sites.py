@@ -62,7 +62,9 @@ def steps_of(dropouts):
     """The steps of a session, in order."""
     if not dropouts:
         return ("join", "keys", *ROUNDS, "finish")
-    rounds = [step for t, r in enumerate(ROUNDS, 1) for step in (r, f"unmask {t}")]
+    rounds = [
+        step for t, r in enumerate(ROUNDS, 1) for step in (r, f"survivors {t}", f"unmask {t}")
+    ]
     return ("join", "keys", "shares", *rounds, "finish")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eigenveil.federation import masks
 from eigenveil.federation.graph import neighbours
-from eigenveil.federation.keys import Context, SiteKeys
+from eigenveil.federation.keys import Context, RoundFacts, SiteKeys
 from eigenveil.federation.masks import Part, ZeroSum, gaussian, pairwise_mask, self_mask, uniform
 from eigenveil.moments.release import from_coordinates
 from eigenveil.noise.cube import tensor_indices, tensor_size
@@ -30,7 +30,7 @@ from statistics_tools import (
 )
 
 HERE = Context("study", "session")
-ABOUT = "ab" * 32
+FACTS = RoundFacts(1, "ab" * 32, "ff", "ff")
 DEVIATION = 2.0**30
 SIZES = st.lists(st.integers(1, 20), min_size=1, max_size=3)
 
@@ -52,7 +52,10 @@ def graph_masks(count, degree, parts, stream):
         near = neighbours(name, names, degree)
         return pairwise_mask(
             [
-                (sites[name].pair_key(1, sites[other].public_key(1), ABOUT), name < other)
+                (
+                    sites[name].pair_key(sites[other].public_key(1), FACTS, (name, other)),
+                    name < other,
+                )
                 for other in near
             ],
             parts,

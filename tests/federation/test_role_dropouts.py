@@ -23,14 +23,20 @@ from roles_tools import (
 from eigenveil.errors import ProtocolError
 from eigenveil.federation import masks
 from eigenveil.federation.aggregator import Aggregator
+from eigenveil.federation.consistency import bitmap
 from eigenveil.federation.graph import threshold
 from eigenveil.federation.keys import Context, join_secret, self_key
 from eigenveil.federation.messages import AGGREGATOR, decode
 from eigenveil.federation.sums import Terms
 from eigenveil.noise.source import KeyedSource
 
-STEPS = ("join", "keys", "shares", "round 1", "unmask 1", "round 2", "unmask 2", "finish")
 ROUNDS = ("round 1", "round 2")
+STEPS = (
+    *("join", "keys", "shares"),
+    *("round 1", "survivors 1", "unmask 1"),
+    *("round 2", "survivors 2", "unmask 2"),
+    "finish",
+)
 LOST = "s1"
 
 
@@ -84,8 +90,9 @@ def test_one_site_may_fail_at_any_step(step, happens, tmp_path):
         finished = run_study(consortium, fate=happens(LOST, step))
     check(consortium, finished)
     assert set(finished.outcome.missing) == ({LOST} if step != "finish" else set())
-    # a site that says it has its shares, or helps to unmask, and is not heard still sends its sum
-    counted = step in ("join", "keys", *ROUNDS) or (happens is gone and step in STEPS[2:5])
+    # a site that says it has its shares, signs, or helps to unmask, and is not heard still sends
+    # its sum
+    counted = step in ("join", "keys", *ROUNDS) or (happens is gone and step in STEPS[2:6])
     assert finished.outcome.taking_part == (3 if counted else 4)
     for name in set(consortium.rows) - {LOST}:
         assert len(consortium.charged(name, finished.session)) == 2
@@ -173,6 +180,18 @@ def test_when_more_are_lost_than_allowed_the_study_ends_and_says_who(fields, los
         consortium.check_books(name)
 
 
+def test_too_few_that_sign_who_took_part_end_the_study(tmp_path):
+    """Nothing of the round is unmasked, whatever else is heard."""
+    consortium = Consortium(study_of(4, dropouts=1), tmp_path)
+    wire = Wire(consortium.parties, lambda n, s, r, p: None if (n, s) in gone_two else ...)
+    gone_two = {("s1", "survivors 1"), ("s2", "survivors 1")}
+    with sums_seen() as rounds, pytest.raises(ProtocolError, match="2 of the 3 sites") as caught:
+        carry(Aggregator(consortium.study).run(), wire)
+    assert caught.value.code == "too-few-sites"
+    assert not rounds
+    assert not any(step.startswith("unmask") for _, step, _, _ in wire.carried)
+
+
 def test_too_few_that_help_to_unmask_end_the_study(tmp_path):
     consortium = Consortium(study_of(4, dropouts=1), tmp_path)
 
@@ -243,96 +262,133 @@ def test_a_late_message_stays_hidden_for_good(tmp_path):
     own = late.arrays["sum 0"] - sums
     wrong = self_key(pair, Context(study.hash, finished.session), 1)
     assert not np.any(masks.uniform(KeyedSource(wrong), parts) == own)
-    # asked whatever, whenever, holders give no share of it
-    request = next(r for n, s, r, _ in finished.wire.carried if (n, s) == ("s0", "unmask 1"))
+    # asked whatever, whenever, holders sign nothing else
+    request = next(r for n, s, r, _ in finished.wire.carried if (n, s) == ("s0", "survivors 1"))
     for name in ("s0", "s2", "s3"):
-        for body in (
-            {"arrived": names, "lost": []},
-            {"arrived": [name, "s1"], "lost": []},
-            {"arrived": names, "lost": ["s1"]},
-        ):
+        for others in (names, {name, "s1"}, {"s0", "s1", "s2"}, {"s1", "s2", "s3"}):
+            body = {"survivors": bitmap(names, others)}
             refusal(consortium.parties[name], name, changed(request, body=body))
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_round_is_unmasked_in_one_way_only(restarts, tmp_path):
+def test_one_set_of_survivors_is_signed_a_round(restarts, tmp_path):
     """Before the next round: the same question has the same answer, another has none."""
     consortium = Consortium(study_of(4, dropouts=1), tmp_path)
     wire = Wire(consortium.parties, lambda n, s, r, p: None if (n, s) == ("s1", "round 1") else ...)
-    call = until(Aggregator(consortium.study).run(), wire, "unmask 1")
+    call = until(Aggregator(consortium.study).run(), wire, "survivors 1")
     party = consortium.parties["s0"]
     first = party.handle(call.payloads["s0"])
     if restarts:
         consortium.restart("s0")
         party = consortium.parties["s0"]
     assert party.handle(call.payloads["s0"]) == first
-    for arrived, lost in (
-        (["s0", "s1", "s2", "s3"], []),
-        (["s0", "s1", "s3"], ["s2"]),
-        (["s0", "s1", "s2"], []),
-        (["s0"], []),
-    ):
-        other = changed(call.payloads["s0"], body={"arrived": arrived, "lost": lost})
+    for others in ("1111", "1101", "1110", "1000", "0111"):
+        other = changed(call.payloads["s0"], body={"survivors": bits(others)})
         assert refusal(party, "s0", other) == "step-asked-differently"
     assert party.handle(call.payloads["s0"]) == first
 
 
-def ready_to_unmask(folder, **fields):
+def bits(text):
+    """A bitmap, from ones and zeros."""
+    return np.packbits([int(bit) for bit in text]).tobytes().hex()
+
+
+def ready_for(step, folder, **fields):
     consortium = Consortium(study_of(**({"sites": 4, "dropouts": 1} | fields)), folder)
-    wire = Wire(consortium.parties)
-    call = until(Aggregator(consortium.study).run(), wire, "unmask 1")
-    return consortium, call
+    call = until(Aggregator(consortium.study).run(), Wire(consortium.parties), step)
+    return call.payloads["s0"], consortium.parties["s0"]
 
 
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        ({"arrived": ["s0", "s1", "s2"], "lost": ["s2", "s3"]}, "bad-unmask"),  # both ways
-        ({"arrived": ["s0", "s1", "s1", "s2"], "lost": ["s3"]}, "bad-unmask"),
-        ({"arrived": ["s0", "s9"], "lost": []}, "bad-unmask"),
-        ({"arrived": ["s0"], "lost": ["aggregator"]}, "bad-unmask"),
-        ({"arrived": ["s1", "s2", "s3"], "lost": ["s0"]}, "bad-unmask"),  # itself
-        ({"arrived": ["s1", "s2", "s3"], "lost": []}, "bad-unmask"),
-        ({"arrived": ["s0", "s1"], "lost": ["s2", "s3"]}, "too-few-sites"),
-        ({"taking_part": 2}, "too-few-sites"),
-        ({"taking_part": 5}, "too-few-sites"),
+        ({"survivors": bits("0111")}, "bad-unmask"),  # without the site itself
+        ({"survivors": bits("0000")}, "bad-unmask"),
+        ({"survivors": bits("1100")}, "too-few-sites"),
+        ({"survivors": bits("1000")}, "too-few-sites"),
+        ({"survivors": bits("11111")}, "malformed"),  # a site that the study has not
+        ({"survivors": bits("1111") + "00"}, "malformed"),
+        ({"survivors": ""}, "malformed"),
+        ({"survivors": "F0"}, "malformed"),
+        ({"survivors": ["s0", "s1", "s2"]}, "malformed"),
         ({"turn": 2}, "malformed"),
-        ({"taking_part": 0}, "malformed"),
-        ({"turn": 7}, "malformed"),
-        ({"arrived": "s0"}, "malformed"),
+        ({"turn": 9}, "malformed"),
     ],
     ids=str,
 )
-def test_questions_that_could_expose_a_site_are_refused(body, code, tmp_path):
-    consortium, call = ready_to_unmask(tmp_path)
-    request, party = call.payloads["s0"], consortium.parties["s0"]
+def test_sets_of_survivors_that_could_expose_a_site_are_not_signed(body, code, tmp_path):
+    request, party = ready_for("survivors 1", tmp_path)
     assert refusal(party, "s0", changed(request, body=body)) == code
     # and the right question is still answered
-    assert ask(party, "s0", request).step == "unmask 1"
+    assert ask(party, "s0", request).step == "survivors 1"
 
 
-def test_only_the_last_round_that_was_answered_is_unmasked(tmp_path):
-    consortium, call = ready_to_unmask(tmp_path)
-    party, request = consortium.parties["s0"], call.payloads["s0"]
-    later = changed(request, body={"turn": 2}, step="unmask 2")
+def test_nothing_is_revealed_without_enough_signatures_of_one_set(tmp_path):
+    request, party = ready_for("unmask 1", tmp_path)
+    right = decode(request, sender=AGGREGATOR, limit=LIMIT)
+    signed, keys = right.arrays["signatures"], right.arrays["signers"]
+    assert right.body["signed"] == bits("1110")
+    assert signed.shape == (3, 64)
+    other = signed.copy()
+    other[1, 5] ^= 1
+    for arrays, body, code in (
+        ({"signatures": signed[:2]}, {"signed": bits("1100")}, "too-few-signatures"),
+        ({"signatures": signed[:0]}, {"signed": bits("0000")}, "too-few-signatures"),
+        ({"signatures": signed[:2]}, {}, "malformed"),
+        ({}, {"signed": bits("1101")}, "bad-signature"),  # by another site
+        ({"signatures": signed[[0, 0, 0]]}, {}, "bad-signature"),
+        ({"signatures": signed[[1, 0, 2]]}, {}, "bad-signature"),
+        ({"signatures": other}, {}, "bad-signature"),
+        ({"signers": keys[[1, 0, 2, 3]]}, {}, "bad-key"),
+        ({"signers": keys[:3]}, {}, "malformed"),
+        ({}, {"signed": bits("11111")}, "malformed"),
+        ({}, {"turn": 2}, "malformed"),
+    ):
+        wrong = changed(request, body=body, arrays=arrays)
+        assert refusal(party, "s0", wrong) == code
+    assert set(ask(party, "s0", request).body["own"]) == {"s0", "s1", "s2", "s3"}
+
+
+def test_a_site_reveals_nothing_before_it_has_signed(tmp_path):
+    """Even where all others have signed."""
+    consortium = Consortium(study_of(5, dropouts=1), tmp_path)
+    fate = lambda n, s, r, p: None if (n, s) == ("s0", "survivors 1") else ...  # noqa: E731
+    call = until(Aggregator(consortium.study).run(), Wire(consortium.parties, fate), "unmask 1")
+    assert "s0" not in call.payloads
+    assert refusal(consortium.parties["s0"], "s0", call.payloads["s1"]) == "out-of-order"
+
+
+def test_a_lost_site_signs_for_nobody(tmp_path):
+    """Its signature of a set that it is not in does not count."""
+    consortium = Consortium(study_of(5, dropouts=1), tmp_path)
+    wire = Wire(consortium.parties, lambda n, s, r, p: None if (n, s) == ("s1", "round 1") else ...)
+    request = until(Aggregator(consortium.study).run(), wire, "unmask 1").payloads["s0"]
+    assert refusal(
+        consortium.parties["s0"], "s0", changed(request, body={"signed": bits("11100")})
+    ) == ("bad-unmask")
+
+
+@pytest.mark.parametrize("kind", ["survivors", "unmask"])
+def test_only_the_last_round_that_was_answered_is_unmasked(kind, tmp_path):
+    request, party = ready_for(f"{kind} 1", tmp_path)
+    later = changed(request, body={"turn": 2}, step=f"{kind} 2")
     assert refusal(party, "s0", later) == "bad-unmask"
-    again = [
-        changed(request, step=step) for step in ("unmask 01", "unmask 1 ", "unmask", "unmask 2")
-    ]
+    again = [changed(request, step=kind + end) for end in (" 01", " 1 ", "", " 2")]
     assert {refusal(party, "s0", each) for each in again} == {"malformed"}
 
 
-def test_an_older_round_is_not_unmasked_once_the_next_was_answered(tmp_path):
-    """A question that was late itself: three others helped without s0."""
+@pytest.mark.parametrize("kind", ["survivors", "unmask"])
+def test_an_older_round_is_not_unmasked_once_the_next_was_answered(kind, tmp_path):
+    """A question that was late itself: the others helped without s0."""
     consortium, missed = Consortium(study_of(4, dropouts=1), tmp_path), {}
 
     def fate(name, now, request, party):
-        if (name, now) == ("s0", "unmask 1"):
+        if (name, now) == ("s0", f"{kind} 1"):
             missed[name] = request
             return None
         return ...
 
-    until(Aggregator(consortium.study).run(), Wire(consortium.parties, fate), "unmask 2")
+    until(Aggregator(consortium.study).run(), Wire(consortium.parties, fate), "survivors 2")
     assert refusal(consortium.parties["s0"], "s0", missed["s0"]) == "bad-unmask"
 
 
@@ -340,12 +396,13 @@ def test_sites_lost_before_count_among_those_that_may_be_lost(tmp_path):
     """Who was lost when keys were agreed on, and another lost now, are two."""
     consortium = Consortium(study_of(4, dropouts=1), tmp_path)
     wire = Wire(consortium.parties, lambda n, s, r, p: None if (n, s) == ("s3", "keys") else ...)
-    call = until(Aggregator(consortium.study).run(), wire, "unmask 1")
+    call = until(Aggregator(consortium.study).run(), wire, "survivors 1")
     request, party = call.payloads["s0"], consortium.parties["s0"]
-    assert decode(request, sender=AGGREGATOR, limit=LIMIT).body["lost"] == []
-    body = {"arrived": ["s0", "s1"], "lost": ["s2"]}
-    assert refusal(party, "s0", changed(request, body=body)) == "too-few-sites"
-    assert ask(party, "s0", request).step == "unmask 1"
+    assert decode(request, sender=AGGREGATOR, limit=LIMIT).body["survivors"] == bits("1110")
+    for story, code in (("1100", "too-few-sites"), ("1101", "bad-unmask"), ("1111", "bad-unmask")):
+        body = {"survivors": bits(story)}
+        assert refusal(party, "s0", changed(request, body=body)) == code
+    assert ask(party, "s0", request).step == "survivors 1"
 
 
 def test_another_site_may_be_lost_in_every_round(tmp_path):

@@ -66,6 +66,9 @@ def body(**fields):
         ("round 1", says(arrays={"sum 0": np.zeros(4)})),
         ("round 1", says(step="round 2")),
         ("round 1", lambda m, a: b"x" * (1 << 23)),
+        ("survivors 1", body(signature="00" * 64)),
+        ("survivors 1", body(signature="00" * 63)),
+        ("survivors 1", body(more=1)),
         ("unmask 1", body(own={})),
         ("unmask 1", body(own={"s0": "00" * 15})),
         ("unmask 1", body(pair={"s9": "00" * 16})),
@@ -78,7 +81,7 @@ def test_a_site_that_talks_nonsense_is_one_that_is_lost(step, say, tmp_path):
     with silence():
         finished = run_study(consortium)
     assert set(finished.outcome.missing) == {"s0"}
-    assert finished.outcome.taking_part == (4 if step in ("shares", "unmask 1") else 3)
+    assert finished.outcome.taking_part == (3 if step in ("join", "keys", "round 1") else 4)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1e300])
@@ -117,6 +120,6 @@ def test_keys_of_small_order_are_refused_by_every_neighbour(tmp_path):
     consortium.parties["s0"] = Liar(consortium.parties["s0"], "s0", "join", say)
     with pytest.raises(ProtocolError) as caught:
         run_study(consortium)
-    assert caught.value.code == "too-few-sites"
+    assert caught.value.code == "bad-key"
     for name in ("s1", "s2"):
         assert spent(consortium, name) == NOTHING

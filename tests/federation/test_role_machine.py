@@ -31,6 +31,7 @@ from roles_tools import (
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.aggregator import Aggregator
+from eigenveil.federation.consistency import bitmap
 from eigenveil.federation.graph import threshold
 from eigenveil.federation.messages import AGGREGATOR, REFUSED, Message, decode, encode
 
@@ -185,19 +186,13 @@ class Network(RuleBasedStateMachine):
     @precondition(lambda self: self.sessions)
     @rule(data=st.data())
     def other_story(self, data):
-        """A holder is asked to reveal the other way round."""
+        """A holder is told of other survivors."""
         name = data.draw(st.sampled_from(self.names))
-        split = data.draw(st.lists(st.sampled_from(["own", "pair", "neither"]), min_size=5))
+        there = data.draw(st.sets(st.sampled_from(self.names)))
         turn = data.draw(st.integers(1, 2))
-        kinds = dict(zip(self.names, split, strict=False)) | {name: "own"}
-        body = {
-            "turn": turn,
-            "taking_part": len(self.names) - self.study.dropouts,
-            "arrived": [n for n, kind in kinds.items() if kind == "own"],
-            "lost": [n for n, kind in kinds.items() if kind == "pair"],
-        }
+        body = {"turn": turn, "survivors": bitmap(self.names, there | {name})}
         session = data.draw(st.sampled_from(self.sessions)).aggregator.session
-        step = f"unmask {turn}"
+        step = f"survivors {turn}"
         self.handle(name, encode(Message(step, self.study.hash, session, AGGREGATOR, body)))
 
     @rule(data=st.data())

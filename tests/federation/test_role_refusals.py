@@ -242,7 +242,7 @@ def test_messages_of_an_unknown_or_ended_session_are_refused(tmp_path):
     consortium = Consortium(study_of(3, dropouts=1), tmp_path)
     old = run_study(consortium)
     requests = {s: r for n, s, r, _ in old.wire.carried if n == "s0"}
-    assert len(requests) == 8
+    assert len(requests) == 10
     for step, request in requests.items():
         party = consortium.parties["s0"]
         if step != "finish":
@@ -328,11 +328,13 @@ def test_steps_out_of_order_are_refused(tmp_path):
         return request_of(study, "t", step, body)
 
     party.handle(say("join", bodies.JoinRequest()))
-    shares = say("shares", bodies.SharesRequest(sealed={}))
+    shares = say("shares", bodies.SharesRequest(members="e0", sealed={}))
     assert refusal(party, "s0", rounds) == "out-of-order"
     assert refusal(party, "s0", shares) == "out-of-order"
     assert refusal(party, "s0", rounds) == "out-of-order"
-    unmask = bodies.UnmaskRequest(turn=1, taking_part=3, arrived=("s0",), lost=())
+    survivors = bodies.SurvivorsRequest(turn=1, survivors="e0")
+    assert refusal(party, "s0", say("survivors 1", survivors)) == "bad-unmask"
+    unmask = bodies.UnmaskRequest(turn=1, signed="e0")
     assert refusal(party, "s0", say("unmask 1", unmask)) == "bad-unmask"
     assert spent(consortium, "s0") == NOTHING
 
@@ -505,7 +507,7 @@ def fresh(step, factory):
 
 
 EVERY_STEP = st.sampled_from(
-    ["join", "keys", "shares", "round 1", "unmask 1", "round 2", "round 3", "round 4", "finish"]
+    ["join", "keys", "shares", "round 1", "survivors 1", "unmask 1", "round 2", "round 4", "finish"]
 )
 
 

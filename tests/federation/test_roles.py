@@ -225,6 +225,7 @@ def test_nothing_but_sums_leaves_a_site(tmp_path):
         "keys": {(("sealed",), ())},
         "shares": {((), ())},
         "round": {((), ("sum 0",))},
+        "survivors": {(("signature",), ())},
         "unmask": {(("own", "pair"), ())},
         "finish": {((), ())},
     }

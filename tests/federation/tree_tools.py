@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from eigenveil.federation.messages import Message, decode, encode
 from eigenveil.federation.tree import MergeTree, Place
+from eigenveil.federation.tree_keys import TreeKeys
 from eigenveil.federation.tree_messages import Told
 from eigenveil.federation.tree_nodes import Merged, Node
 from eigenveil.federation.tree_private import make_tree_study
 
 LIMIT = 1 << 24
+KEYS = TreeKeys.in_one_process()
 WISH = {"features": 3, "n_components": 1, "epsilon": 1.0, "delta": 1e-6, "sketch_size": 2}
 
 
@@ -37,20 +39,28 @@ def leaf_message(talk, number, value, *, serial=0):
     return talk.write(Told(Place(0, number), serial, np.ones(1, dtype=bool), (), value))
 
 
-def changed(data, *, body=None, arrays=None, drop=(), **header):
-    """A message with some fields of its body, arrays or header changed."""
-    sender = json.loads(data[8 : 8 + int.from_bytes(data[4:8], "little")])["sender"]
-    found = decode(data, sender=sender, limit=LIMIT)
+def signed(data, sender, receiver):
+    """A message with the signature of its sender, who may say whatever it likes."""
+    return data + KEYS.sign(data, sender, receiver)
+
+
+def changed(data, *, to=Place(1, 0), body=None, arrays=None, drop=(), **header):  # noqa: B008
+    """A message with some fields of its body, arrays or header changed, signed again.
+
+    Where it names nobody of a tree as its sender, the signature is that of the one before.
+    """
+    said = data[:-64]
+    sender = json.loads(said[8 : 8 + int.from_bytes(said[4:8], "little")])["sender"]
+    found = decode(said, sender=sender, limit=LIMIT)
     kept = {name: array for name, array in found.arrays.items() if name not in drop}
-    return encode(
-        replace(
-            found, body={**found.body, **(body or {})}, arrays={**kept, **(arrays or {})}, **header
-        )
+    made = replace(
+        found, body={**found.body, **(body or {})}, arrays={**kept, **(arrays or {})}, **header
     )
+    return signed(encode(made), Place.of(made.sender) or Place.of(sender), to)
 
 
 def not_of_a_tree(body):
-    return encode(Message("merge", "s", "s", "aggregator", body))
+    return encode(Message("merge", "s", "s", "aggregator", body)) + bytes(64)
 
 
 @dataclass

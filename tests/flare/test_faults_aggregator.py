@@ -23,7 +23,11 @@ PHASES = (
     "join",
     "keys",
     "shares",
-    *(f"{step} {turn}" for turn in range(1, ROUNDS + 1) for step in ("round", "unmask")),
+    *(
+        f"{step} {turn}"
+        for turn in range(1, ROUNDS + 1)
+        for step in ("round", "survivors", "unmask")
+    ),
     "finish",
 )
 
@@ -121,11 +125,14 @@ def test_what_a_site_does_not_answer(federation, dropouts):
     assert status.state == "finished", status.error
     found = attack(federation, status.job, "late")
     unmaskings = {
-        "unmask again": "answered",
-        "unmask with another lost": "step-asked-differently",
-        "unmask both of one": "step-asked-differently",
-        "unmask an earlier round": "step-asked-differently",
-        "unmask a round to come": "bad-unmask",
+        f"{kind} {what}": code
+        for kind in ("survivors", "unmask")
+        for what, code in (
+            ("again", "answered"),
+            ("of another set", "step-asked-differently"),
+            ("of an earlier round", "step-asked-differently"),
+            ("of a round to come", "bad-unmask"),
+        )
     }
     assert found == {
         "same round again": "answered",

@@ -16,9 +16,17 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from fault_tools import PATIENCE, ROWS, SITES, FaultyFederation, pca_study, until
 
 from eigenveil.federation import bodies
+from eigenveil.federation.consistency import bitmap
 from eigenveil.federation.graph import threshold
 from eigenveil.federation.hiding import State
-from eigenveil.federation.keys import Context, SiteKeys, join_secret, pair_key, self_key
+from eigenveil.federation.keys import (
+    Context,
+    RoundFacts,
+    SiteKeys,
+    join_secret,
+    pair_key,
+    self_key,
+)
 from eigenveil.federation.masks import Part, self_mask, uniform
 from eigenveil.federation.messages import AGGREGATOR, decode, fingerprint
 from eigenveil.noise.source import KeyedSource
@@ -264,6 +272,7 @@ def test_a_late_message_is_under_a_mask_that_nobody_gives_away(federation, studi
     )
     assert reply.step == "round 1"
     context, about = Context(reply.study, reply.session), fingerprint(request)
+    everybody = bitmap(("north", "south", "west"), ("north", "south", "west"))
     publics, shares, own = {}, {}, set()
     holders = ["north", "west", "south"]
     for name in ("north", "west"):
@@ -286,7 +295,8 @@ def test_a_late_message_is_under_a_mask_that_nobody_gives_away(federation, studi
     parts = [Part(size=message.size)]
     left = message.astype(np.uint64)
     for name, public in publics.items():
-        key = pair_key(pair_seed, bytes.fromhex(public.rounds[0]), context, 1, about)
+        facts = RoundFacts(1, about, everybody, everybody)
+        key = pair_key(pair_seed, bytes.fromhex(public.rounds[0]), context, facts, ("south", name))
         stream = uniform(KeyedSource(key), parts)
         left = left - stream if name > "south" else left + stream
     file = sorted((federation.folder / "secrets").glob("south-*-late.npz"))[0]

@@ -21,9 +21,12 @@ from eigenveil.estimators.plans import BasePlan
 from eigenveil.estimators.rounds import Answers, Ask, Round
 from eigenveil.estimators.tasks import rounds_of
 from eigenveil.federation import bodies, masks
+from eigenveil.federation.allowed import check_distinct
 from eigenveil.federation.asking import SMALL, TRIES, Asking, Calls
+from eigenveil.federation.consistency import bitmap
 from eigenveil.federation.graph import neighbours
-from eigenveil.federation.keys import Context
+from eigenveil.federation.keys import RoundFacts
+from eigenveil.federation.mending import Mending
 from eigenveil.federation.messages import (
     HELPER,
     MASK,
@@ -35,7 +38,6 @@ from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms, active_sites, fewest_sites, first_difference
 from eigenveil.federation.totals import RoundTotals
 from eigenveil.federation.transport import Call, Replies
-from eigenveil.federation.unmasking import Unmasking
 from eigenveil.moments.describe import describe
 from eigenveil.privacy.certificate import SEEDED
 from eigenveil.privacy.releases import ReleaseRecord
@@ -94,6 +96,10 @@ class _Session:
     """Who was named to each site as its neighbours: they hold its shares."""
     near: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The neighbours with which it makes masks."""
+    joined_map: str = ""
+    members_map: str = ""
+    """Bitmaps of those whose keys were passed on, and of those whose shares were."""
+    mending: Mending | None = None
     helper: str | None = None
     helper_proof: bodies.Proof | None = None
     fewest: int = 0
@@ -203,6 +209,7 @@ class Aggregator:
         yield from self._calls.ask("join", names, self._calls.same("join", body), take, limit)
         know.members = [name for name in names if name in know.joined]
         self._check_left("join")
+        check_distinct(self._all_keys())
         self._check_tables()
         know.fewest = len(know.members)
 
@@ -249,27 +256,40 @@ class Aggregator:
         sealed: dict[str, dict[str, str]] = {}
         lost = tuple(name for name in terms.names if name not in know.joined)
 
+        know.joined_map = know.members_map = bitmap(terms.names, know.members)
+        if terms.mends:
+            know.mending = Mending(self.study, self._calls, self._all_keys())
+        signers = know.mending.signers() if know.mending else {}
+        proofs = know.mending.proofs() if know.mending else {}
+
         def request(name: str) -> bytes:
+            near = {name, *know.near[name]}
             body = bodies.KeysRequest(
                 lost=lost,
+                proofs={other: each for other, each in proofs.items() if other not in near},
                 neighbours={other: know.joined[other].keys for other in know.near[name]},
                 helper=know.helper,
                 helper_proof=know.helper_proof,
                 rows=terms.plan.rows,
             )
-            return self._calls.payload("keys", body)
+            return self._calls.payload("keys", body, signers)
 
         def take(name: str, reply: Message) -> None:
             found = reply.read(bodies.KeysReply).sealed
-            if self.study.dropouts and set(found) != set(know.near[name]):
+            if know.mending is not None and set(found) != set(know.near[name]):
                 raise ProtocolError(f"{name}: it did not share with all.", code="malformed")
             sealed[name] = found
 
         yield from self._calls.ask("keys", know.members, request, take, SMALL)
         self._keep(sealed)
         self._check_left("keys")
-        if self.study.dropouts:
+        if know.mending is not None:
+            know.members_map = bitmap(terms.names, know.members)
             yield from self._pass_shares(sealed)
+
+    def _all_keys(self) -> dict[str, bodies.PublicKeys]:
+        """Of all that take part, in the study's order."""
+        return {name: self._know.joined[name].keys for name in self._know.members}
 
     def _find_helper(self) -> Calls:
         def take(name: str, reply: Message) -> None:
@@ -296,7 +316,8 @@ class Aggregator:
 
         def request(name: str) -> bytes:
             mine = {other: sealed[other][name] for other in know.near[name]}
-            return self._calls.payload("shares", bodies.SharesRequest(sealed=mine))
+            body = bodies.SharesRequest(members=know.members_map, sealed=mine)
+            return self._calls.payload("shares", body)
 
         def take(name: str, reply: Message) -> None:
             reply.read(bodies.Done)
@@ -353,8 +374,12 @@ class Aggregator:
             )
         self._check_left(step, len(arrived))
         know.fewest = min(know.fewest, len(arrived))
-        if totals.parts and terms.mask_kind == "modular" and self.study.dropouts:
-            totals.subtract((yield from self._leftover(turn, about, arrived, totals.parts)))
+        if totals.parts and know.mending is not None:
+            facts = RoundFacts(turn, about, know.joined_map, know.members_map)
+            leftover = yield from know.mending.leftover(
+                facts, arrived, totals.parts, holders=know.holders, near=know.near
+            )
+            totals.subtract(leftover)
         return totals.releases(len(arrived))
 
     def _helpers_masks(
@@ -397,34 +422,6 @@ class Aggregator:
             )
         return found
 
-    def _leftover(
-        self, turn: int, about: str, arrived: Sequence[str], parts: Sequence[masks.Part]
-    ) -> Generator[Call, Replies, masks.Integers]:
-        """What masks are left in the sum of those who arrived."""
-        know = self._know
-        work = Unmasking(
-            Context(self._hash, self.session),
-            turn,
-            about,
-            arrived=arrived,
-            holders=know.holders,
-            near=know.near,
-            keys={name: know.joined[name].keys for name in know.near},
-            collusion=self.study.collusion,
-        )
-        step = f"unmask {turn}"
-
-        def request(name: str) -> bytes:
-            own, lost = work.question(name)
-            body = bodies.UnmaskRequest(turn=turn, taking_part=len(arrived), arrived=own, lost=lost)
-            return self._calls.payload(step, body)
-
-        def take(name: str, reply: Message) -> None:
-            work.take(name, reply.read(bodies.UnmaskReply))
-
-        yield from self._calls.ask(step, arrived, request, take, SMALL)
-        return work.leftover(parts)
-
     # -- who is left
 
     def _keep(self, answered: Mapping[str, object]) -> None:
@@ -436,12 +433,9 @@ class Aggregator:
         left = len(self._know.members) if count is None else count
         fewest = fewest_sites(self.study)
         if left < fewest:
-            gone = "; ".join(f"site {n}: {why}" for n, why in sorted(self._calls.missing.items()))
-            raise ProtocolError(
-                f"In step {step!r} {left} of the {fewest} sites are left that the study's noise "
-                f"is made for. {gone}.",
-                hint="Mend these sites and run the study again; nothing more was asked of anyone.",
-                code="too-few-sites",
+            raise self._calls.too_few(
+                f"In step {step!r} {left} of the {fewest} sites are left that the study's noise is "
+                "made for"
             )
 
     def _finish(self, outcome: str) -> Calls:

@@ -5,14 +5,18 @@ Every function raises the package's error when something is not allowed, and ret
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 
 from eigenveil.errors import BudgetExceeded, ProtocolError
 from eigenveil.estimators.plans import BasePlan
 from eigenveil.estimators.tensor_settings import TopicPlan
 from eigenveil.federation import bodies
+from eigenveil.federation.consistency import KEY_BYTES, SIGNATURE_BYTES, Table, members_of
 from eigenveil.federation.graph import neighbours
 from eigenveil.federation.hiding import State
+from eigenveil.federation.keys import point_of
+from eigenveil.federation.messages import Message
 from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms, active_sites, fewest_sites
 from eigenveil.moments.describe import Description
@@ -22,8 +26,14 @@ from eigenveil.privacy.releases import TENSORS, ReleaseRecord
 
 def check_neighbours(
     terms: Terms, name: str, own: bodies.PublicKeys, body: bodies.KeysRequest
-) -> None:
-    """The neighbours that the study gives this site, each with keys of its own."""
+) -> tuple[str, ...]:
+    """The neighbours that the study gives this site, each with keys of its own.
+
+    Returns
+    -------
+    tuple of str
+        Who takes part, in the study's order.
+    """
     lost = set(body.lost)
     if len(lost) < len(body.lost) or not lost <= {*terms.names} - {name}:
         raise ProtocolError("A site is lost twice, or is none.", code="unknown-site")
@@ -37,9 +47,45 @@ def check_neighbours(
             f"Other sites than {', '.join(near) or 'none'} were named as its neighbours.",
             code="other-neighbours",
         )
-    keys = [key for other in (own, *body.neighbours.values()) for key in other.every()]
-    if len(set(keys)) < len(keys):  # masks made with the same key could cancel
-        raise ProtocolError("Two sites have the same key.", code="bad-key")
+    check_distinct({name: own, **body.neighbours})
+    if body.helper is not None:
+        point_of(bytes.fromhex(body.helper))
+    return tuple(members)
+
+
+def check_distinct(keys: Mapping[str, bodies.PublicKeys]) -> None:
+    """Keys that are some, no two of which derive the same: masks made with them could cancel."""
+    whose: dict[bytes, str] = {}
+    for name, each in keys.items():
+        for key in each.agreeing():
+            point = _point(name, key)
+            if point in whose:
+                raise ProtocolError(
+                    f"{name}: one of its keys derives the same as one of {whose[point]}'s.",
+                    hint="It is refused: masks could cancel. Start the study again, and check the "
+                    "software of both.",
+                    code="bad-key",
+                )
+            whose[point] = name
+
+
+def _point(name: str, key: str) -> bytes:
+    try:
+        return point_of(bytes.fromhex(key))
+    except ProtocolError as error:
+        raise ProtocolError(f"{name}: {error.message}", hint=error.hint, code=error.code) from None
+
+
+def signing_keys(
+    message: Message, members: Sequence[str], keys: Mapping[str, bodies.PublicKeys]
+) -> dict[str, bytes]:
+    """The signing keys of all that take part, which agree with those ``keys`` that are known."""
+    table = message.array("signers", dtype="b1", shape=(len(members), KEY_BYTES))
+    found = {name: row.tobytes() for name, row in zip(members, table, strict=True)}
+    for name, known in keys.items():
+        if found[name].hex() != known.signing:
+            raise ProtocolError(f"{name}: two keys were said to sign for it.", code="bad-key")
+    return found
 
 
 def check_taking_part(study: Study, count: int) -> None:
@@ -100,25 +146,67 @@ def check_turn(step: str, body: bodies.RoundRequest, state: State) -> None:
         raise ProtocolError("A round came before the keys were agreed.", code="out-of-order")
 
 
-def check_survivors(
-    study: Study, name: str, step: str, body: bodies.UnmaskRequest, state: State
-) -> None:
-    """Never unmask too few, or a round that this site did not answer last."""
-    if step != f"unmask {body.turn}":
-        raise ProtocolError("A step and its round do not agree.", code="malformed")
-    check_taking_part(study, body.taking_part)
-    named = [*body.arrived, *body.lost]
-    if len(set(named)) != len(named) or not set(named) <= set(state.held):
-        raise ProtocolError("Unmasking names a site twice, or a stranger.", code="bad-unmask")
-    if name not in body.arrived or body.turn != state.turn:
-        raise ProtocolError("Unmasking of a round this site did not answer.", code="bad-unmask")
-    check_lost(study, state.lost + len(body.lost))
-
-
-def check_lost(study: Study, count: int) -> None:
-    """No more sites are lost than the study allows."""
-    if count > study.dropouts:
+def check_shared(terms: Terms, name: str, body: bodies.SharesRequest, state: State) -> None:
+    """Of the neighbours just those that are said to have shared have, and enough sites have."""
+    if not state.held:
+        raise ProtocolError("Shares came before the keys.", code="out-of-order")
+    members = members_of(terms.names, body.members)
+    _check_part(terms, name, members, of=state.joined)
+    if set(body.sealed) != set(state.neighbours) & set(members):
         raise ProtocolError(
-            f"{count} sites are lost, more than the {study.dropouts} that the study allows.",
-            code="too-few-sites",
+            "Shares came of other neighbours than those that have shared.", code="other-neighbours"
         )
+
+
+def check_survivors(
+    terms: Terms, name: str, step: str, body: bodies.SurvivorsRequest, state: State
+) -> None:
+    """Of the round that this site answered last enough messages arrived, this site's too."""
+    _check_last(step, f"survivors {body.turn}", body.turn, state)
+    _check_part(terms, name, members_of(terms.names, body.survivors), of=state.members)
+
+
+def check_unmask(
+    terms: Terms, step: str, body: bodies.UnmaskRequest, message: Message, state: State
+) -> tuple[tuple[str, ...], Table, dict[str, bytes]]:
+    """Who has signed what this site has signed of the round that it answered last.
+
+    Returns
+    -------
+    signers, signatures, keys
+        As :func:`eigenveil.federation.consistency.check_signatures` takes them.
+    """
+    _check_last(step, f"unmask {body.turn}", body.turn, state)
+    if not state.survivors:
+        raise ProtocolError("Unmasking came before who took part was signed.", code="out-of-order")
+    signers = members_of(terms.names, body.signed)
+    if not set(signers) <= set(members_of(terms.names, state.survivors)):
+        raise ProtocolError("Who did not take part has signed who did.", code="bad-unmask")
+    joined = members_of(terms.names, state.joined)
+    keys = signing_keys(message, joined, {})
+    if signers_digest(keys) != state.signers:
+        raise ProtocolError("Keys that sign are not those of the step 'keys'.", code="bad-key")
+    signatures = message.array("signatures", dtype="b1", shape=(len(signers), SIGNATURE_BYTES))
+    return signers, signatures, keys
+
+
+def signers_digest(keys: Mapping[str, bytes]) -> str:
+    """SHA-256, in hex, of signing keys in the study's order."""
+    return hashlib.sha256(b"".join(keys.values())).hexdigest()
+
+
+def _check_last(step: str, wanted: str, turn: int, state: State) -> None:
+    if step != wanted:
+        raise ProtocolError("A step and its round do not agree.", code="malformed")
+    if turn != state.turn:
+        raise ProtocolError("Unmasking of a round this site did not answer.", code="bad-unmask")
+
+
+def _check_part(terms: Terms, name: str, members: Sequence[str], *, of: str) -> None:
+    """Members that have this site and no stranger among them, and are enough."""
+    if name not in members or not set(members) <= set(members_of(terms.names, of)):
+        raise ProtocolError(
+            "A list of sites leaves this one out, or has one that was lost before.",
+            code="bad-unmask",
+        )
+    check_taking_part(terms.study, len(members))

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation import bodies
+from eigenveil.federation.keys import Context
 from eigenveil.federation.messages import AGGREGATOR, REFUSED, Message, decode, encode, expect
 from eigenveil.federation.transport import Call, Replies
 
@@ -84,15 +85,31 @@ class Asking:
         """Its bytes."""
         return encode(self.message(step, body, arrays))
 
-    def same(self, step: str, body: BaseModel) -> Callable[[str], bytes]:
+    def same(
+        self, step: str, body: BaseModel, arrays: Mapping[str, NDArray[Any]] | None = None
+    ) -> Callable[[str], bytes]:
         """The same request for everybody."""
-        payload = self.payload(step, body)
+        payload = self.payload(step, body, arrays)
 
         def request(name: str) -> bytes:
             del name
             return payload
 
         return request
+
+    def too_few(self, what: str) -> ProtocolError:
+        """The error that ends a study, naming who is missing and why."""
+        gone = "; ".join(f"site {name}: {why}" for name, why in sorted(self.missing.items()))
+        return ProtocolError(
+            f"{what}. {gone}.",
+            hint="Mend these sites and run the study again; nothing more was asked of anyone.",
+            code="too-few-sites",
+        )
+
+    @property
+    def context(self) -> Context:
+        """The session, as keys are derived for it."""
+        return Context(self._study, self._session)
 
     def _answer(
         self,

@@ -5,6 +5,7 @@ Numbers that are large travel as arrays beside the body. Keys and sealed texts a
 
 from __future__ import annotations
 
+import hashlib
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -20,6 +21,9 @@ MOST_ASKS = 3
 Key = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Hex = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2})*$", max_length=4096)]
 Share = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
+Signature = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{128}$")]
+# Of sites of the study: eigenveil.federation.consistency.bitmap.
+Members = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2})+$", max_length=1 << 14)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 
 
@@ -39,15 +43,34 @@ class Proof(_Body):
 
 
 class PublicKeys(_Body):
-    """One site's keys: a key for each round's masks, and one for what only it may read."""
+    """One site's keys: one for each round's masks, one for what only it may read, one it signs by.
+
+    The last is an Ed25519 key, all others are X25519 keys.
+    """
 
     rounds: tuple[Key, ...] = Field(min_length=MOST_ROUNDS, max_length=MOST_ROUNDS)
     channel: Key
+    signing: Key
     proof: Proof | None = None
 
-    def every(self) -> tuple[str, ...]:
-        """All of them."""
+    def agreeing(self) -> tuple[str, ...]:
+        """Those that secrets are agreed on with."""
         return (*self.rounds, self.channel)
+
+    def digest(self) -> str:
+        """SHA-256, in hex, of those that secrets are agreed on with."""
+        return hashlib.sha256("".join(self.agreeing()).encode()).hexdigest()
+
+    def proved(self) -> tuple[str, ...]:
+        """What a proof of them all is about: who need not see all needs no more than this."""
+        return (self.signing, self.digest())
+
+
+class SignerProof(_Body):
+    """That a key which signs is a party's, for those who do not see that party's other keys."""
+
+    digest: Key
+    proof: Proof
 
 
 class JoinRequest(_Body):
@@ -71,9 +94,14 @@ class JoinReply(_Body):
 
 
 class KeysRequest(_Body):
-    """Who takes part: all sites of the study but the lost; keys of those it concerns this site."""
+    """Who takes part: all sites of the study but the lost; keys of those it concerns this site.
+
+    Where sites may be lost, the array ``signers`` has the signing keys of all that take part, in
+    the study's order, shape (sites, 32); between organisations ``proofs`` are those of the others.
+    """
 
     lost: tuple[Name, ...] = ()
+    proofs: dict[Name, SignerProof] = {}
     neighbours: dict[Name, PublicKeys]
     helper: Key | None = None
     helper_proof: Proof | None = None
@@ -89,8 +117,9 @@ class KeysReply(_Body):
 
 
 class SharesRequest(_Body):
-    """Shares that neighbours sealed for this site."""
+    """Who has shared, and the shares that neighbours among them sealed for this site."""
 
+    members: Members
     sealed: dict[Name, Hex]
 
 
@@ -114,17 +143,32 @@ class RoundRequest(_Body):
     asks: tuple[AskBody, ...] = Field(min_length=1, max_length=MOST_ASKS)
 
 
-class UnmaskRequest(_Body):
-    """Which of the sites whose shares this one holds have answered a round, and which have not."""
+class SurvivorsRequest(_Body):
+    """Which sites' messages are in a round's sum."""
 
     turn: int = Field(ge=1, le=MOST_ROUNDS)
-    taking_part: int = Field(gt=0, description="sites whose message is in the sum")
-    arrived: tuple[Name, ...]
-    lost: tuple[Name, ...]
+    survivors: Members
+
+
+class SurvivorsReply(_Body):
+    """The site's signature of what it was told: :mod:`eigenveil.federation.consistency`."""
+
+    signature: Signature
+
+
+class UnmaskRequest(_Body):
+    """Who has signed the set of survivors that this site signed.
+
+    The arrays are ``signatures``, shape (sites that signed, 64), and ``signers`` as in the step
+    ``keys``.
+    """
+
+    turn: int = Field(ge=1, le=MOST_ROUNDS)
+    signed: Members
 
 
 class UnmaskReply(_Body):
-    """Shares of the own masks of those who answered, and of the pair secrets of those lost."""
+    """Shares of the own masks of neighbours that survived, and of the pair secrets of the lost."""
 
     own: dict[Name, Share]
     pair: dict[Name, Share]

@@ -119,7 +119,7 @@ class Helper:
             keys = body.proved.get(name)
             if keys is None or keys.channel != channel:
                 raise ProtocolError(f"{name}: its keys are not signed.", code="bad-identity")
-            self._identity.check(keys.every(), keys.proof, context, name)
+            self._identity.check(keys.proved(), keys.proof, context, name)
 
     def _fits(self, part: bodies.PartBody) -> bool:
         """Whether a sum of this study can have such a part."""
@@ -150,8 +150,7 @@ class Helper:
         if self._last is None or self._last[0] != which:
             context = Context(self._hash, message.session)
             made = [
-                derive(session.master, context, f"zero-sum {body.turn} {name}")
-                for name in self._sites
+                derive(session.master, context, "zero-sum", body.turn, name) for name in self._sites
             ]
             parts = [
                 masks.Part(part.size, part.deviation, layout=part.layout) for part in body.parts

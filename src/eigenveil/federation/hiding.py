@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation import bodies, masks
+from eigenveil.federation.consistency import statement, text_of
 from eigenveil.federation.graph import threshold
-from eigenveil.federation.keys import Context, SiteKeys, self_key, split_secret
+from eigenveil.federation.keys import Context, RoundFacts, SiteKeys, self_key, split_secret
 from eigenveil.federation.messages import HELPER, MASK, Message, fingerprint
 from eigenveil.privacy.views import MaskKind
 
@@ -21,18 +22,38 @@ _SHARE = 32
 
 
 class State(BaseModel):
-    """What a site remembers of a session, in its ledger."""
+    """What a site remembers of a session, in its ledger.
+
+    Attributes
+    ----------
+    joined, members : str
+        Bitmaps of the sites among which neighbours were chosen, and of those that have shared.
+    signers : str
+        SHA-256, in hex, of all signing keys, where signatures will be checked.
+    turn : int
+        The last round that was answered, and ``about``, its request's fingerprint.
+    survivors : str
+        The bitmap that was signed about that round; empty until then.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     master: str
     rows: int | None = None
-    lost: int = 0
+    joined: str = ""
+    members: str = ""
+    signers: str = ""
     neighbours: dict[str, bodies.PublicKeys] = {}
     helper: str | None = None
     held: dict[str, str] = {}
     ready: bool = False
     turn: int = 0
+    about: str = ""
+    survivors: str = ""
+
+    def facts(self, turn: int, about: str) -> RoundFacts:
+        """What the site was told about a round."""
+        return RoundFacts(turn, about, self.joined, self.members)
 
     def stored(self) -> bytes:
         """As bytes for the ledger."""
@@ -61,6 +82,7 @@ class Hiding:
         return bodies.PublicKeys(
             rounds=tuple(keys.public_key(turn).hex() for turn in _TURNS),
             channel=keys.channel_public_key().hex(),
+            signing=keys.signing_public_key().hex(),
         )
 
     def shared_secrets(self) -> tuple[dict[str, str], str]:
@@ -105,9 +127,12 @@ class Hiding:
             return np.zeros(masks.total_size(parts), dtype=np.uint64)
         if self.kind == "helper":
             return self._helpers_mask(turn, parts, message)
-        keys, about = self.keys, fingerprint(message)
+        keys, facts = self.keys, self.state.facts(turn, fingerprint(message))
         pairs = [
-            (keys.pair_key(turn, bytes.fromhex(other.rounds[turn - 1]), about), self.name < name)
+            (
+                keys.pair_key(bytes.fromhex(other.rounds[turn - 1]), facts, (self.name, name)),
+                self.name < name,
+            )
             for name, other in sorted(self.state.neighbours.items())
         ]
         total = masks.pairwise_mask(pairs, parts, masks.STREAMS[self.kind])
@@ -115,6 +140,16 @@ class Hiding:
             own = self_key(keys.self_seed(turn), self.context, turn)
             total += masks.self_mask(own, parts)
         return total
+
+    def said(self, survivors: str) -> bytes:
+        """The statement of who took part in the last round, as this site was told."""
+        return statement(
+            self.context, self.state.facts(self.state.turn, self.state.about), survivors
+        )
+
+    def signature(self, survivors: str) -> str:
+        """The site's signature of it."""
+        return self.keys.sign(text_of(self.said(survivors), self.name)).hex()
 
     def _shares(self, holders: int) -> list[bytes]:
         """One text a holder: its shares of every round's two secrets."""

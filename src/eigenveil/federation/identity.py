@@ -62,7 +62,7 @@ class Identity:
 
     def signed(self, keys: bodies.PublicKeys, context: Context, name: str) -> bodies.PublicKeys:
         """The same keys with a proof that they are this party's in this session."""
-        signature = self.key.sign(_text(keys.every(), context, name), _PADDING, SHA256())
+        signature = self.key.sign(_text(keys.proved(), context, name), _PADDING, SHA256())
         proof = bodies.Proof(
             certificate=self.certificate.public_bytes(Encoding.PEM).decode(),
             signature=signature.hex(),

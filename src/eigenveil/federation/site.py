@@ -12,7 +12,7 @@ from joining, before anything is charged. (Files that cannot be read do so at an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,6 +25,7 @@ from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyE
 from eigenveil.estimators.inputs import public_rows
 from eigenveil.estimators.tasks import rows_for
 from eigenveil.federation import allowed, bodies, masks
+from eigenveil.federation.consistency import bitmap, check_signatures, members_of
 from eigenveil.federation.hiding import Hiding, State
 from eigenveil.federation.identity import Identity
 from eigenveil.federation.keys import Context, SiteKeys
@@ -37,6 +38,7 @@ from eigenveil.federation.messages import (
     decode,
     encode,
     expect,
+    fingerprint,
 )
 from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms, first_difference
@@ -53,7 +55,7 @@ from eigenveil.noise.source import RandomSource, SecureSource
 from eigenveil.privacy.releases import ReleaseRecord
 
 # Steps of which there is one a round; any other step is answered once.
-_EVERY_ROUND = ("round", "unmask")
+_EVERY_ROUND = ("round", "survivors", "unmask")
 # Of a request, beside its arrays.
 _SMALL = 1 << 22
 _OWN_LOG = "its owner finds the reason in the site's own log"
@@ -150,6 +152,7 @@ class Site:
             "keys": self._keys,
             "shares": self._shares,
             "round": self._round,
+            "survivors": self._survivors,
             "unmask": self._unmask,
             "finish": self._finish,
         }
@@ -195,26 +198,35 @@ class Site:
 
     def _keys(self, message: Message, request: bytes) -> bytes:
         body = message.read(bodies.KeysRequest)
-        if not self.ledger.answered(self._key(message), message.step):
-            own = self._hiding(message, self._state(message)).public_keys()
-            allowed.check_neighbours(self._terms(body.rows), self.name, own, body)
-            self._check_identities(message, body)
+        if self.ledger.answered(self._key(message), message.step):
+            return self._commit(message, request, _never)
+        terms = self._terms(body.rows)
+        own = self._hiding(message, self._state(message)).public_keys()
+        joined = allowed.check_neighbours(terms, self.name, own, body)
+        signers: dict[str, bytes] = {}
+        if terms.mends:
+            known = {self.name: own, **body.neighbours}
+            signers = allowed.signing_keys(message, joined, known)
+        self._check_identities(message, body, signers)
 
         def make() -> tuple[bytes, bytes]:
+            members = bitmap(terms.names, joined)
             state = self._state(message).model_copy(
                 update={
-                    "lost": len(body.lost),
+                    "joined": members,
+                    "members": "" if terms.mends else members,
+                    "signers": allowed.signers_digest(signers),
                     "neighbours": {
                         name: keys.model_copy(update={"proof": None})
                         for name, keys in body.neighbours.items()
                     },
                     "helper": body.helper,
                     "rows": body.rows,
-                    "ready": not self.study.dropouts,
+                    "ready": not terms.mends,
                 }
             )
             sealed: dict[str, str] = {}
-            if self.study.dropouts:
+            if terms.mends:
                 sealed, kept = self._hiding(message, state).shared_secrets()
                 state = state.model_copy(update={"held": {self.name: kept}})
             return self._reply(message, bodies.KeysReply(sealed=sealed)), state.stored()
@@ -226,15 +238,17 @@ class Site:
 
         def make() -> tuple[bytes, bytes]:
             state = self._state(message)
-            if not state.held:
-                raise ProtocolError("Shares came before the keys.", code="out-of-order")
+            allowed.check_shared(self._terms(state.rows), self.name, body, state)
             held = {**state.held, **self._hiding(message, state).opened(body.sealed)}
             # who did not share could not be made up for later: no masks are made with it
             kept = {name: keys for name, keys in state.neighbours.items() if name in held}
-            lost = state.lost + len(state.neighbours) - len(kept)
-            allowed.check_lost(self.study, lost)
             changed = state.model_copy(
-                update={"held": held, "neighbours": kept, "lost": lost, "ready": True}
+                update={
+                    "held": held,
+                    "neighbours": kept,
+                    "members": body.members,
+                    "ready": True,
+                }
             )
             return self._reply(message, bodies.Done()), changed.stored()
 
@@ -261,7 +275,8 @@ class Site:
                 for index, part in zip(hidden, masks.split(mask, parts), strict=True):
                     arrays[f"sum {index}"] += part
             reply = Message(message.step, self._hash, message.session, self.name, {}, arrays)
-            return encode(reply), state.model_copy(update={"turn": body.turn}).stored()
+            after = {"turn": body.turn, "about": fingerprint(message), "survivors": ""}
+            return encode(reply), state.model_copy(update=after).stored()
 
         return self._commit(
             message,
@@ -271,18 +286,35 @@ class Site:
             settles=[f"round {turn}" for turn in range(1, body.turn)],
         )
 
+    def _survivors(self, message: Message, request: bytes) -> bytes:
+        """Sign one set of survivors a round: the ledger refuses a second, different question."""
+        body = message.read(bodies.SurvivorsRequest)
+
+        def make() -> tuple[bytes, bytes]:
+            state = self._state(message)
+            allowed.check_survivors(self._terms(state.rows), self.name, message.step, body, state)
+            signature = self._hiding(message, state).signature(body.survivors)
+            changed = state.model_copy(update={"survivors": body.survivors})
+            reply = bodies.SurvivorsReply(signature=signature)
+            return self._reply(message, reply), changed.stored()
+
+        return self._commit(message, request, make)
+
     def _unmask(self, message: Message, request: bytes) -> bytes:
+        """Help to take masks off as the set that this site has signed, and enough others, says."""
         body = message.read(bodies.UnmaskRequest)
         if self.ledger.answered(self._key(message), message.step):
             return self._commit(message, request, _never)
         state = self._state(message)
-        allowed.check_survivors(self.study, self.name, message.step, body, state)
-        hiding = self._hiding(message, state)
+        terms, hiding = self._terms(state.rows), self._hiding(message, state)
+        signed = allowed.check_unmask(terms, message.step, body, message, state)
+        check_signatures(hiding.said(state.survivors), *signed, self.study.signatures)
+        survivors, about = members_of(terms.names, state.survivors), {self.name, *state.neighbours}
+        own, pair = about & set(survivors), about - set(survivors)
         reply = bodies.UnmaskReply(
-            own={name: hiding.revealed(name, body.turn, own=True) for name in body.arrived},
-            pair={name: hiding.revealed(name, body.turn, own=False) for name in body.lost},
+            own={name: hiding.revealed(name, body.turn, own=True) for name in sorted(own)},
+            pair={name: hiding.revealed(name, body.turn, own=False) for name in sorted(pair)},
         )
-        # the ledger refuses a second, different question about the same round
         return self._commit(message, request, lambda: (self._reply(message, reply), None))
 
     def _finish(self, message: Message, request: bytes) -> bytes:
@@ -343,13 +375,19 @@ class Site:
             return keys
         return self._identity.signed(keys, self._context(message), self.name)
 
-    def _check_identities(self, message: Message, body: bodies.KeysRequest) -> None:
+    def _check_identities(
+        self, message: Message, body: bodies.KeysRequest, signers: Mapping[str, bytes]
+    ) -> None:
         """Keys are of the parties that the study names, and not of whoever passes them on."""
         if self._identity is None:
             return
         context = self._context(message)
         for name, keys in body.neighbours.items():
-            self._identity.check(keys.every(), keys.proof, context, name)
+            self._identity.check(keys.proved(), keys.proof, context, name)
+        for name in signers.keys() - {self.name, *body.neighbours}:
+            shown = body.proofs.get(name)
+            said = (signers[name].hex(), "" if shown is None else shown.digest)
+            self._identity.check(said, None if shown is None else shown.proof, context, name)
         if body.helper is not None:
             self._identity.check((body.helper,), body.helper_proof, context, HELPER)
 

@@ -267,6 +267,17 @@ class Study(BaseModel):
         return threshold(self.degree + 1, self.collusion)
 
     @property
+    def signatures(self) -> int:
+        """Sites that must sign who took part in a round before its sum is unmasked.
+
+        Only where sites may be lost. T, so many that colluding sites, who sign anything, cannot
+        make two sets pass: 2 T - sites > collusion. At most sites - dropouts, so that no more are
+        waited for than there are: a study whose lost sites' secrets can be given back has this, as
+        a site and its neighbours are some of all sites (docs/proofs/views.md, claim 8).
+        """
+        return threshold(len(self.sites), self.collusion)
+
+    @property
     def most_components(self) -> int:
         """How many components there can be: so many, or, where they are counted, the most."""
         if self.components == "auto":

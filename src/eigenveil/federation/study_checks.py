@@ -210,7 +210,11 @@ def _check_masks(study: Study) -> None:
 
 
 def _check_mending(study: Study) -> None:
-    """Secrets of lost sites must be given back by those that remain."""
+    """Secrets of lost sites must be given back by those that remain.
+
+    Then those that remain are also enough to sign who took part (``Study.signatures``): of all
+    sites instead of a few no larger a share is needed.
+    """
     holders, remain = study.degree + 1, study.degree + 1 - study.dropouts
     if remain >= study.threshold:
         return

@@ -65,6 +65,11 @@ class Terms:
         """Masks of the sums; none where there is nobody to hide among."""
         return self.study.masks if len(self.names) > 1 else "none"
 
+    @property
+    def mends(self) -> bool:
+        """Whether masks that lost sites leave behind are taken off: sites share secrets then."""
+        return self.mask_kind == "modular" and self.study.dropouts > 0
+
     @cached_property
     def weight_bits(self) -> int:
         """Bits that the sites' weights need; 0 when all are 1."""

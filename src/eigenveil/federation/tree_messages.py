@@ -2,6 +2,8 @@
 
 A message is about leaves that no earlier message of its sender was about: what arrives after a
 party has sent goes up in a *supplement*, a message of its own. So states only ever add up.
+
+The bytes are a message's, then its sender's signature of them for its parent.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from eigenveil.errors import ProtocolError
+from eigenveil.federation.keys import SIGNATURE_BYTES
 from eigenveil.federation.messages import MAGIC, Message, decode, encode, expect
 from eigenveil.federation.tree import MergeTree, Place
 from eigenveil.federation.tree_contents import Content, Kind, Value
+from eigenveil.federation.tree_keys import TreeKeys
 
 STEP = "merge"
 # Of a message's header: names, hashes and a few numbers.
@@ -75,12 +79,15 @@ class Talk(Generic[Value]):
         Hash of what the parties agreed on.
     session : str
         Name of the run.
+    keys : TreeKeys
+        Who signs what; with the private keys of the parties that are here.
     """
 
     tree: MergeTree
     content: Content[Value]
     study: str
     session: str
+    keys: TreeKeys
 
     def __post_init__(self) -> None:
         """Names have their place in a message."""
@@ -92,7 +99,16 @@ class Talk(Generic[Value]):
             )
 
     def write(self, told: Told[Value]) -> bytes:
-        """The bytes of a message."""
+        """The bytes of a message to its sender's parent, signed.
+
+        Raises
+        ------
+        ProtocolError
+            ``the-root``, which sends to nobody; ``no-key`` where the sender's key is not here.
+        """
+        receiver = self.tree.parent(told.sender)
+        if receiver is None:
+            raise ProtocolError("The root sends to nobody: ask for its result.", code="the-root")
         body = _TreeBody(
             serial=told.serial,
             kind=self.content.kind,
@@ -101,7 +117,8 @@ class Talk(Generic[Value]):
         )
         arrays = {"leaves": np.packbits(told.leaves), **self.content.arrays(told.value)}
         fields = body.model_dump(mode="json")
-        return encode(Message(STEP, self.study, self.session, told.sender.name, fields, arrays))
+        data = encode(Message(STEP, self.study, self.session, told.sender.name, fields, arrays))
+        return data + self.keys.sign(data, told.sender, receiver)
 
     def read(self, data: bytes, *, receiver: Place) -> Told[Value]:
         """What a message for ``receiver`` says.
@@ -109,8 +126,8 @@ class Talk(Generic[Value]):
         Raises
         ------
         ProtocolError
-            ``malformed``, ``too-large``, ``not-a-child``, ``other-study``, ``other-session``,
-            ``other-step``, ``other-kind`` or ``other-sketch``.
+            ``malformed``, ``too-large``, ``not-a-child``, ``bad-signature``, ``other-study``,
+            ``other-session``, ``other-step``, ``other-kind`` or ``other-sketch``.
         """
         limit = self.content.message_bytes + self.tree.leaf_count // 8 + 1 + _LARGEST_HEADER
         sender = _sender_of(data[: _LARGEST_HEADER + 8])
@@ -126,7 +143,10 @@ class Talk(Generic[Value]):
                 hint="It is refused; check that all parties have the same tree.",
                 code="not-a-child",
             )
-        message = decode(data, sender=sender.name, limit=limit)
+        said, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
+        if len(said) <= limit:  # a larger one is refused as such
+            self.keys.check(said, signature, sender, receiver)
+        message = decode(said, sender=sender.name, limit=limit)
         expect(message, step=STEP, study=self.study, session=self.session)
         body = message.read(_TreeBody)
         self._check_content(sender, body)

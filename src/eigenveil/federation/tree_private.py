@@ -19,6 +19,7 @@ from eigenveil.estimators.stream_plan import StreamPlan, make_stream_plan
 from eigenveil.estimators.stream_rounds import stream_asks
 from eigenveil.federation.tree import MergeTree, Place
 from eigenveil.federation.tree_contents import Sums, Totals
+from eigenveil.federation.tree_keys import TreeKeys
 from eigenveil.federation.tree_messages import Talk, Told
 from eigenveil.moments.engine import Findings
 from eigenveil.moments.release import (
@@ -79,9 +80,9 @@ class TreeStudy:
         }
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
-    def talk(self, session: str) -> Talk[Totals]:
+    def talk(self, session: str, keys: TreeKeys) -> Talk[Totals]:
         """The messages of one run."""
-        return Talk(self.tree, self.content, self.hash, session)
+        return Talk(self.tree, self.content, self.hash, session, keys)
 
 
 def make_tree_study(
@@ -161,12 +162,23 @@ class Leaf:
         Where its noise comes from.
     session : str
         Name of the run.
+    keys : TreeKeys
+        With its own private key.
     """
 
-    def __init__(self, study: TreeStudy, index: int, *, source: RandomSource, session: str) -> None:
+    def __init__(
+        self,
+        study: TreeStudy,
+        index: int,
+        *,
+        source: RandomSource,
+        session: str,
+        keys: TreeKeys,
+    ) -> None:
         self.place = Place(0, index)
         study.tree.parent(self.place)  # raises where there is no such leaf
-        self._study, self._source, self._session = study, source, session
+        self._study, self._source = study, source
+        self._talk = study.talk(session, keys)
         self._sums = [ask.accumulator.fresh() for ask in study.asks]
         self._sent: bytes | None = None
 
@@ -204,7 +216,7 @@ class Leaf:
                 for ask, sums in zip(self._study.asks, self._sums, strict=True)
             )
             told = Told(self.place, 0, np.ones(1, dtype=bool), (), totals)
-            self._sent = self._study.talk(self._session).write(told)
+            self._sent = self._talk.write(told)
             self._sums = []  # the rows are in the message; what is left would show them
         return self._sent
 

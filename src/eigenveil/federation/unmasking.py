@@ -15,7 +15,7 @@ import numpy as np
 from eigenveil.errors import ProtocolError
 from eigenveil.federation import bodies, masks
 from eigenveil.federation.graph import threshold
-from eigenveil.federation.keys import Context, join_secret, pair_key, self_key
+from eigenveil.federation.keys import Context, RoundFacts, join_secret, pair_key, self_key
 from eigenveil.noise.source import KeyedSource
 
 
@@ -24,8 +24,8 @@ class Unmasking:
 
     Parameters
     ----------
-    about : str
-        Fingerprint of the round's request.
+    facts : RoundFacts
+        What all sites were told.
     holders : mapping
         Who holds shares of each site's secrets, beside itself.
     near : mapping
@@ -37,8 +37,7 @@ class Unmasking:
     def __init__(
         self,
         context: Context,
-        turn: int,
-        about: str,
+        facts: RoundFacts,
         *,
         arrived: Sequence[str],
         holders: Mapping[str, tuple[str, ...]],
@@ -46,7 +45,7 @@ class Unmasking:
         keys: Mapping[str, bodies.PublicKeys],
         collusion: int,
     ) -> None:
-        self._context, self._turn, self._about, self._keys = context, turn, about, keys
+        self._context, self._facts, self._keys = context, facts, keys
         self._near = near
         self._holders = {name: [*sorted(held), name] for name, held in holders.items()}
         self._arrived = set(arrived)
@@ -85,7 +84,7 @@ class Unmasking:
         total = np.zeros(masks.total_size(parts), dtype=np.uint64)
         for name in self._near:
             if name in self._arrived:
-                own = self_key(self._secret(name), self._context, self._turn)
+                own = self_key(self._secret(name), self._context, self._facts.turn)
                 total += masks.self_mask(own, parts)
             else:
                 self._add_pair_masks(total, name, parts)
@@ -100,8 +99,8 @@ class Unmasking:
             return
         secret = self._secret(lost)
         for name in others:
-            public = bytes.fromhex(self._keys[name].rounds[self._turn - 1])
-            key = pair_key(secret, public, self._context, self._turn, self._about)
+            public = bytes.fromhex(self._keys[name].rounds[self._facts.turn - 1])
+            key = pair_key(secret, public, self._context, self._facts, (lost, name))
             stream = masks.uniform(KeyedSource(key), parts)
             if name < lost:
                 total += stream

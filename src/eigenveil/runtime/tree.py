@@ -19,6 +19,7 @@ import numpy as np
 from eigenveil.errors import DataError
 from eigenveil.federation.tree import Place
 from eigenveil.federation.tree_contents import Subspaces, Totals
+from eigenveil.federation.tree_keys import TreeKeys
 from eigenveil.federation.tree_messages import Talk, Told
 from eigenveil.federation.tree_nodes import Node
 from eigenveil.federation.tree_outcome import publish
@@ -34,7 +35,6 @@ from eigenveil.runtime.tree_report import TreeLevel, TreeReport
 from eigenveil.runtime.tree_rows import TreeRows
 
 TreeProgress = Callable[[int, int], None]
-_SESSION = "simulation"
 
 
 @dataclass
@@ -125,9 +125,10 @@ class _Run:
         plan = study.plan
         kept = min(plan.features, rank or max(plan.sketch_size, plan.n_components))
         self.study, self.tree, self.fates, self.rng = study, study.tree, fates, rng
-        self.talk = study.talk(_SESSION)
+        self.session, self.keys = os.urandom(12).hex(), TreeKeys.in_one_process()
+        self.talk = study.talk(self.session, self.keys)
         plain = Subspaces(features=plan.features, rank=kept)
-        self.plain = Talk(self.tree, plain, study.hash, _SESSION)
+        self.plain = Talk(self.tree, plain, study.hash, self.session, self.keys)
         self.rows = TreeRows(
             features=plan.features, components=plan.n_components, rows=rows, seed=entropy
         )
@@ -224,7 +225,13 @@ class _Run:
         """A leaf's messages, and the processor time that each took."""
         rows = self.rows.leaf(number)
         started = time.thread_time()
-        leaf = Leaf(self.study, number, source=self._source(number), session=_SESSION)
+        leaf = Leaf(
+            self.study,
+            number,
+            source=self._source(number),
+            session=self.session,
+            keys=self.keys,
+        )
         sums = leaf.partial_fit(rows).send()
         added = time.thread_time()
         subspace = subspace_of(rows, rank=self.rank)

@@ -190,24 +190,20 @@ class DishonestWire:
         return encode(replace(message, body=told.model_dump(mode="json")))
 
     def unmaskings(self, name, last):
-        asked = self.asked[name, f"unmask {last}"]
-        message = decode(asked, sender=AGGREGATOR, limit=len(asked))
-        body = message.read(bodies.UnmaskRequest)
-        others = [each for each in (*body.arrived, *body.lost) if each != name]
+        """Of two further tries for each step: the same again, another set, another round."""
+        for kind in ("survivors", "unmask"):
+            asked = self.asked[name, f"{kind} {last}"]
+            message = decode(asked, sender=AGGREGATOR, limit=len(asked))
+            field = {"survivors": "survivors", "unmask": "signed"}[kind]
 
-        def unmask(turn, arrived, lost, count=None):
-            fields = {"turn": turn, "arrived": tuple(arrived), "lost": tuple(lost)}
-            fields["taking_part"] = len(arrived) if count is None else count
-            told = body.model_copy(update=fields).model_dump(mode="json")
-            return encode(replace(message, step=f"unmask {turn}", body=told))
+            def changed(turn, members, kind=kind, message=message, field=field):
+                body = {**message.body, "turn": turn, field: members}
+                return encode(replace(message, step=f"{kind} {turn}", body=body))
 
-        yield "unmask again", asked
-        one = others[0]
-        rest = [each for each in (*body.arrived, *body.lost) if each != one]
-        yield "unmask with another lost", unmask(last, rest, [one])
-        yield "unmask both of one", unmask(last, (*rest, one), [one])
-        yield "unmask an earlier round", unmask(1, rest, [one])
-        yield "unmask a round to come", unmask(last + 1, rest, [one])
+            yield f"{kind} again", asked
+            yield f"{kind} of another set", changed(last, "60")
+            yield f"{kind} of an earlier round", changed(1, "60")
+            yield f"{kind} of a round to come", changed(last + 1, message.body[field])
 
 
 def only_in(thread, function, otherwise):
