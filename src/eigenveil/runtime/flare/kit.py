@@ -208,6 +208,7 @@ def check_own_certificate(kit: Kit) -> None:
         read_certificate(kit.root_certificate),
         origin=str(kit.folder),
         name=None if kit.role == "registrar" else kit.name,
+        role=None if kit.role == "registrar" else kit.role,
         key=read_key(kit.key),
     )
 
