@@ -104,6 +104,7 @@ class Federation:
                 words.append(self.approve)
             source = str(Path(eigenveil.__file__).parents[1])
             own = {"HOME": str(self.home), "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+            own |= {each: os.environ[each] for each in os.environ if each.startswith("OPENBLAS_")}
             own |= self.environment(name)
             with (self.folder / f"{name}.log").open("ab") as log:
                 process = subprocess.Popen(

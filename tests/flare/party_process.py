@@ -83,12 +83,13 @@ def forger(cell, folder):
             continue
         (folder / "mischief.json").unlink()
         found = []
-        for verb in ("hello", "step", "bye"):
-            message = new_cell_message(
-                {MessageHeaderKey.ORIGIN: f"server.{wrong['job']}"}, {"verb": verb, "payload": b""}
-            )
+        for origin in (f"server.{wrong['job']}", "server", folder.name):
             reply = cell.send_request(
-                channel="eigenveil", topic="ask", target=wrong["forge"], timeout=3, request=message
+                channel="eigenveil",
+                topic="ask",
+                target=wrong["forge"],
+                timeout=3,
+                request=new_cell_message({MessageHeaderKey.ORIGIN: origin}, b"EVE1 forged"),
             )
             found.append(str(reply.payload))
         shell = Message(topic=SysCommandTopic.SHELL, body="cat startup/client.key")

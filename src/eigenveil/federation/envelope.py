@@ -6,8 +6,8 @@ The signature of its sender's certificate covers all of that and the SHA-256 of 
 (:class:`eigenveil.federation.identity.Identity` says whose certificate is good for what). Whoever
 receives one opens it first: before anything is computed, charged, ended or deleted.
 
-``EVE1``, the lengths of header and signature (4 and 2 bytes, little-endian), the header as JSON, the
-signature of ``_DOMAIN`` and the header, and then the payload, of which the header has the digest.
+``EVE1``, the lengths of header and signature (4 and 2 bytes, little-endian), the header as JSON,
+the signature of ``_DOMAIN`` and the header, and then the payload, whose digest is in the header.
 """
 
 from __future__ import annotations

@@ -94,6 +94,11 @@ def is_job(text: str) -> bool:
     return bool(_JOB.fullmatch(text))
 
 
+def is_session(text: str) -> bool:
+    """Whether a text can be a run's name."""
+    return bool(_SESSION.fullmatch(text))
+
+
 def write_job(order: Order, folder: Path) -> None:
     """Write the job that is submitted; FLARE adds the signatures."""
     config = folder / APP / "config"
