@@ -267,14 +267,20 @@ class Party(ABC):
 
     def _store(self) -> None:
         """Keep what is admitted, so that a party that is started again goes on."""
+        if self._admission is None and not self._admitted:
+            self.kit.session_file.unlink(missing_ok=True)
+            return
         waiting = [asdict(each) for each in self._admitted]
         now = None if self._admission is None else asdict(self._admission)
         write_json(self.kit.session_file, {"now": now, "waiting": waiting})
 
     def _note_over(self, session: str) -> None:
         self._over.add(session)
-        with self.kit.ended_file.open("a", encoding="ascii") as file:
-            file.write(f"{session}\n")
+        try:
+            with self.kit.ended_file.open("a", encoding="ascii") as file:
+                file.write(f"{session}\n")
+        except OSError as error:  # no room, for example: a site's ledger has it all the same
+            self.say(f"{self.kit.ended_file} cannot be written: {error.strerror or error}.")
 
     # -- one message
 
