@@ -26,7 +26,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.aggregator import Aggregator
-from eigenveil.federation.envelope import Correspondent, Envelope, open_sealed, seal
+from eigenveil.federation.envelope import Correspondent, open_sealed, seal
 from eigenveil.federation.identity import Identity, role_extension
 from eigenveil.federation.ledger import Budget, Ledger
 from eigenveil.federation.messages import AGGREGATOR, decode

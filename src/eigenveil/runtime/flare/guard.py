@@ -183,9 +183,9 @@ class AggregatorGuard(Guard):
         if channel == STREAM_CHANNEL:
             about = message.get_header(StreamHeaderKey.CHANNEL)
             asks = about == CHANNEL and to == FQCN.ROOT_SERVER
-            return topic != STREAM_DATA_TOPIC or about == CellChannel.RETURN_ONLY or asks
+            return bool(topic != STREAM_DATA_TOPIC or about == CellChannel.RETURN_ONLY or asks)
         known = channel == CellChannel.SERVER_MAIN and topic in _OF_SITES
-        return known and to == FQCN.ROOT_SERVER
+        return bool(known and to == FQCN.ROOT_SERVER)
 
 
 class JobGuard(Guard):
@@ -196,7 +196,7 @@ class JobGuard(Guard):
 
     def _may_say(self, who: Sender, message: Any) -> bool:
         own = who.origin == FQCN.ROOT_SERVER
-        return own or _is_answer(message) or _channel(message) == STREAM_CHANNEL
+        return bool(own or _is_answer(message) or _channel(message) == STREAM_CHANNEL)
 
 
 def _channel(message: Any) -> str:
