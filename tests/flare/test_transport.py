@@ -170,3 +170,19 @@ def test_bye_reaches_everybody():
     wire = FakeWire(north=echo, south=echo)
     over(wire, lambda: True).bye()
     assert sorted(wire.asked) == [("north", "bye"), ("south", "bye")]
+
+
+def test_a_call_of_the_lead_has_an_end(monkeypatch):
+    """Some calls of FLARE's interface wait for ever when the aggregator is stopped."""
+    pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[flare]'")
+    from eigenveil.runtime.flare import session
+    from eigenveil.runtime.flare.kit import Kit
+
+    kit, ever = Kit(None, "lead", "x@y.example", "lead", "localhost", 1, "p"), threading.Event()
+    begun = time.monotonic()
+    with pytest.raises(ProtocolError) as error:
+        session._translated(ever.wait, kit, 0.2)
+    assert error.value.code == "no-aggregator"
+    assert time.monotonic() - begun < 5.0
+    ever.set()
+    assert session._translated(lambda: 3, kit, 5.0) == 3

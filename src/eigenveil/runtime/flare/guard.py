@@ -153,7 +153,7 @@ class SiteGuard(Guard):
         channel = _channel(message)
         if _is_answer(message) or channel in (_NET, STREAM_CHANNEL):
             return True
-        return channel == CellChannel.CLIENT_MAIN and who.origin == FQCN.ROOT_SERVER
+        return bool(channel == CellChannel.CLIENT_MAIN and who.origin == FQCN.ROOT_SERVER)
 
 
 class AggregatorGuard(Guard):
