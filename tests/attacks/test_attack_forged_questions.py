@@ -374,6 +374,24 @@ def test_an_answer_counts_for_one_question_of_one_party(tmp_path, known):
     np.testing.assert_array_equal(outcome.factors.components, wanted.factors.components)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{}, {"about": "0" * 64}, {"session": OLD}, {"study": "0" * 64}, {"step": HELLO}],
+    ids=str,
+)
+def test_an_answer_says_which_question_it_is_of(known, wrong):
+    """An old sign of life, kept by the network, is none of a site that is gone."""
+
+    class Kept:
+        def carry(self, name, data, timeout, stop):
+            asked = opened(known, data, name)
+            fields = {"sender": name, "recipient": AGGREGATOR, "about": asked.mark} | wrong
+            return seal(replace(asked, **fields), known[name])[0]
+
+    wire = SignedWire(Kept(), known["aggregator"], study="ab" * 32, session=SESSION, limit=LIMIT)
+    assert wire.ask("north", BYE, b"", 1.0, Stop()).code == (UNSIGNED if wrong else "")
+
+
 def test_an_unsigned_answer_has_a_code_of_its_own(known):
     class Silent:
         def carry(self, name, data, timeout, stop):
