@@ -8,9 +8,9 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import redirect_stdout, suppress
+from contextlib import ExitStack, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -95,6 +95,7 @@ class StudySession:
 
     def __init__(self, kit: Kit, *, timeout: float = CONNECT) -> None:
         self._kit, self._timeout = kit, timeout
+        self._cells: list[Any] = []
         prepare(kit)
         self._flare: Any = self._connect()
 
@@ -111,8 +112,10 @@ class StudySession:
 
     def close(self) -> None:
         """End the session; studies go on."""
-        with suppress(Exception):
+        try:
             _within(_CLOSE, self._flare.close)
+        except Exception:
+            _stop(self._cells)
 
     # -- what a lead can do
 
@@ -221,10 +224,13 @@ class StudySession:
         return found
 
     def _connect(self) -> Any:
+        from nvflare.fuel.f3.cellnet.core_cell import CoreCell
         from nvflare.fuel.flare_api.flare_api import new_secure_session
 
-        with redirect_stdout(StringIO()):  # FLARE says there that it connects
-            return _translated(
+        before = set(CoreCell.ALL_CELLS)
+        with redirect_stdout(StringIO()), ExitStack() as undo:  # FLARE says there that it connects
+            undo.callback(lambda: _stop(_since(before)))
+            found = _translated(
                 lambda: new_secure_session(
                     username=self._kit.name,
                     startup_kit_location=str(self._kit.folder),
@@ -232,8 +238,11 @@ class StudySession:
                     auto_login_max_tries=1,
                 ),
                 self._kit,
-                self._timeout + _CLOSE,
+                3 * self._timeout,  # FLARE counts each of its stages
             )
+            undo.pop_all()
+        self._cells = _since(before)
+        return found
 
     def _ask(self, what: Callable[[], Any]) -> Any:
         """Ask, in a new session where FLARE has closed this one."""
@@ -328,6 +337,21 @@ def _waits_for(meta: Mapping[str, Any], connected: object) -> dict[str, str]:
     if isinstance(connected, list):
         found |= {name: "not connected" for name in names if name not in connected}
     return found
+
+
+def _since(before: set[str]) -> list[Any]:
+    """FLARE's ends of connections that were made since."""
+    from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+
+    return [cell for name, cell in list(CoreCell.ALL_CELLS.items()) if name not in before]
+
+
+def _stop(cells: Sequence[Any]) -> None:
+    """End connections that FLARE would try to make for ever: the process could not end."""
+    for cell in cells:
+        for end in (cell.stop, cell.communicator.stop):
+            with suppress(Exception):
+                _within(_CLOSE, end)
 
 
 def _within(seconds: float, what: Callable[[], Any]) -> Any:
