@@ -145,13 +145,13 @@ def ask(origin, to, data, **more):
     return order(origin, to, CHANNEL, TOPIC, payload=data.hex(), **more)
 
 
-def forgeries(federation, identity, job, origins):
+def forgeries(federation, identity, job, origins, *, replays=2):
     """All that was shown to work once, and more of its kind."""
     found = []
     spend = round_8(federation, "north")
     bye = Envelope(spend.study, spend.session, BYE, AGGREGATOR, "north")
     mine = [seal(each, identity)[0] for each in (spend, bye)]
-    replayed = random.sample(questions(federation, "north"), 2)
+    replayed = random.sample(questions(federation, "north"), replays)
     for origin in origins:
         for folder in ("startup", "local"):
             found.append(order(origin, "north", "admin", "train.delete_run", body=folder))
@@ -213,7 +213,7 @@ def test_with_the_aggregators_kit(federation, halted):
         *(ask(endpoint, "north", data) for data, _ in sealed),
         *(ask(endpoint, "north", data) for data in replayed),
         *(ask(endpoint, "south", data) for data in replayed),
-        *forgeries(federation, identity_of(federation.kit("helper")), job, (endpoint,)),
+        *forgeries(federation, identity_of(federation.kit("helper")), job, (endpoint,), replays=0),
     ]
     _, answers = attack(federation, kit.folder, endpoint, orders)
     of_signed, answers = answers[: len(sealed)], answers[len(sealed) :]
