@@ -423,3 +423,67 @@ def test_ctrl_c_aborts_and_again_leaves_it_running(ask):
     assert status == 130
     assert "left running; it is followed by: eigenveil study status a-job" in err
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_study_run_gives_up_an_aggregator_that_says_nothing(ask, monkeypatch):
+    from eigenveil.cli import study_run
+
+    monkeypatch.setattr(study_run, "_SILENT", 0.05)
+
+    class Silent(Session):
+        def status(self, job):
+            raise ProtocolError("It cannot be reached.", code="no-aggregator")
+
+    status, _, err, session = ask(status_of("running"), kind=Silent)
+    assert status == 6
+    assert "has not answered for 0.05 s: It cannot be reached." in err
+    assert "eigenveil study status a-job" in err
+    assert "eigenveil study fetch a-job --out FOLDER" in err
+    assert session.aborted == []  # nobody said that it should
+
+
+def test_study_run_goes_on_after_a_moment_of_silence(ask):
+    class Hesitant(Session):
+        asked = 0
+
+        def status(self, job):
+            self.asked += 1
+            if self.asked < 3:
+                raise ProtocolError("It cannot be reached.", code="no-aggregator")
+            return status_of("failed", error=ProtocolError("It failed.", code="x"))
+
+    status, _, err, _ = ask(status_of("running"), kind=Hesitant)
+    assert (status, "It failed." in err) == (6, True)
+
+
+def test_a_result_that_cannot_be_fetched_is_fetched_later(ask):
+    class Stalled(Session):
+        def fetch(self, job, folder):
+            raise ProtocolError("It cannot be reached.", code="no-aggregator")
+
+    status, _, err, _ = ask(status_of("finished"), kind=Stalled)
+    assert status == 6
+    assert "has finished; its result could not be fetched: It cannot be reached." in err
+    assert "eigenveil study fetch a-job --out FOLDER" in err
+
+
+def test_the_aggregator_listens_where_it_is_told(run, tmp_path, monkeypatch):
+    from eigenveil.runtime.flare import entry
+
+    found = []
+    monkeypatch.setattr("eigenveil.runtime.flare.installed.need_flare", lambda: None)
+    monkeypatch.setattr(
+        entry, "run_aggregator", lambda kit, **how: found.append(how["listen"]) or 0
+    )
+    kit = make_kit(tmp_path / "aggregator", "aggregator", "aggregator.example.org")
+    _, out, err = run("aggregator", "start", "--kit", kit)
+    assert "listens on 127.0.0.1:" in out + err
+    assert "only from this machine: --listen says otherwise" in out + err
+    _, out, err = run("aggregator", "start", "--kit", kit, "--listen", "0.0.0.0")
+    assert "listens on 0.0.0.0:" in out + err
+    assert "only from this machine" not in out + err
+    assert found == ["127.0.0.1", "0.0.0.0"]
+    status, _, err = run("aggregator", "start", "--kit", kit, "--listen", "everywhere")
+    assert (status, "is not an IPv4 address" in err) == (2, True)
+    status, _, err = run("aggregator", "start", "--kit", kit, "--listen", "192.0.2.1")
+    assert (status, "cannot be listened on" in err) == (7, True)

@@ -7,12 +7,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from roles_tools import Consortium, run_study, study_of
 
 from eigenveil.errors import OutputError, ProtocolError
 from eigenveil.federation import bodies
-from eigenveil.federation.identity import Identity
+from eigenveil.federation.identity import Identity, certified_role, role_extension
 from eigenveil.federation.keys import Context, SiteKeys
 from eigenveil.federation.messages import AGGREGATOR, HELPER, Message, decode, encode
 
@@ -28,13 +28,18 @@ class Registrar:
         self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self.root = self._certificate("registrar", self.key, NOW - DAY, NOW + DAY, authority=True)
 
-    def identity(self, name, *, start=NOW - DAY, end=NOW + DAY, trusted=None):
+    def identity(self, name, *, role=None, start=NOW - DAY, end=NOW + DAY, trusted=None, **more):
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        return Identity(key, self._certificate(name, key, start, end), trusted or self.root)
+        usual = {HELPER: "helper", AGGREGATOR: "aggregator"}.get(name, "site")
+        made = self._certificate(name, key, start, end, role=role or usual, **more)
+        return Identity(key, made, trusted or self.root)
 
-    def _certificate(self, name, key, start, end, *, authority=False):
+    def _certificate(self, name, key, start, end, *, authority=False, role="", serves=None):
         named = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "registrar")])
+        usage = [ExtendedKeyUsageOID.CLIENT_AUTH]
+        if (role == "aggregator") if serves is None else serves:
+            usage.append(ExtendedKeyUsageOID.SERVER_AUTH)
         return (
             x509.CertificateBuilder()
             .subject_name(named)
@@ -44,6 +49,8 @@ class Registrar:
             .not_valid_before(start)
             .not_valid_after(end)
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(usage), critical=False)
+            .add_extension(role_extension(role), critical=False)
             .sign(self.key, SHA256())
         )
 
@@ -194,9 +201,9 @@ def test_every_part_of_a_proof_counts(registrar):
     late = registrar.identity("south", start=NOW - 3 * DAY, end=NOW - DAY)
     wrong = [
         (made.proved(), None, CONTEXT, "south", "not signed"),
-        (keys().proved(), proof, CONTEXT, "south", "not of these keys"),
-        (made.proved(), proof, Context("study", "another"), "south", "not of these keys"),
-        (made.proved(), proof, Context("another", "session"), "south", "not of these keys"),
+        (keys().proved(), proof, CONTEXT, "south", "does not hold"),
+        (made.proved(), proof, Context("study", "another"), "south", "does not hold"),
+        (made.proved(), proof, Context("another", "session"), "south", "does not hold"),
         (made.proved(), proof, CONTEXT, "west", "another party's"),
         (made.proved(), mine.signed(made, CONTEXT, "south").proof, CONTEXT, "south", "another"),
         (made.proved(), other.signed(made, CONTEXT, "south").proof, CONTEXT, "south", "registrar"),
@@ -208,11 +215,36 @@ def test_every_part_of_a_proof_counts(registrar):
             "south",
             "registrar",
         ),
-        (made.proved(), proof.model_copy(update={"signature": "00"}), CONTEXT, "south", "these"),
+        (made.proved(), proof.model_copy(update={"signature": "00"}), CONTEXT, "south", "does not"),
     ]
     for shown, evidence, context, name, why in wrong:
         text = refused(lambda s=shown, e=evidence, c=context, n=name: mine.check(s, e, c, n))
         assert why in text
+
+
+@pytest.mark.parametrize(
+    ("name", "role", "as_name"),
+    [
+        ("s1", "aggregator", "s1"),
+        ("s1", "lead", "s1"),
+        ("s1", "helper", "s1"),
+        (HELPER, "site", HELPER),
+    ],
+)
+def test_a_certificate_of_another_role_is_no_sites(name, role, as_name, registrar):
+    """The aggregator whose host is called like a site, such as ``localhost``, is not that site."""
+    impostor, made = registrar.identity(name, role=role), keys()
+    proof = impostor.signed(made, CONTEXT, as_name).proof
+    text = refused(lambda: registrar.identity("north").check(made.every(), proof, CONTEXT, as_name))
+    assert "its certificate is not of a" in text
+
+
+def test_role_and_usage_must_agree(registrar):
+    for role, serves in (("aggregator", False), ("site", True), ("lead", True), ("boss", False)):
+        assert certified_role(registrar.identity("x", role=role, serves=serves).certificate) is None
+    for role in ("site", "helper", "aggregator", "lead"):
+        assert certified_role(registrar.identity("x", role=role).certificate) == role
+    assert certified_role(registrar.root) is None
 
 
 def test_a_name_in_the_middle_of_another_certificate_is_no_root(registrar):

@@ -1,7 +1,8 @@
 """A party of a test's federation: KIT, and of a site ROWS LEDGER SEED APPROVE.
 
 ``mischief.json`` in a site's kit says what it is to do wrong: {"step", "seconds"} to be slow once,
-{"forge": target, "job"} to ask another site in the aggregator's place.
+{"step", "until": file} to wait for a file, {"forge": target, "job"} to ask another site in the
+aggregator's place.
 """
 
 import json
@@ -45,6 +46,16 @@ class Reseeded:
 
 
 class TestParty(SiteParty):
+    count = 0
+
+    def answer(self, data):
+        """Note every question, as an attacker on the way could have."""
+        seen = self.kit.folder.parents[1] / "seen" / self.kit.name
+        seen.mkdir(parents=True, exist_ok=True)
+        self.count += 1
+        (seen / f"{os.getpid()}-{self.count:04}").write_bytes(bytes(data)[: 1 << 20])
+        return super().answer(data)
+
     def _step(self, admission, payload):
         wrong = mischief(self.kit.folder)
         step = decode(payload, sender=AGGREGATOR, limit=len(payload)).step
@@ -55,6 +66,9 @@ class TestParty(SiteParty):
             if wrong.get("die") == "before":
                 os.kill(os.getpid(), signal.SIGKILL)
             time.sleep(wrong.get("seconds", 0.0))
+            end = time.monotonic() + 400.0
+            while "until" in wrong and time.monotonic() < end and not Path(wrong["until"]).exists():
+                time.sleep(0.1)
         answer = super()._step(admission, payload)
         say(f"answered {step}" if not answer.code else f"refused {step}: {answer.code}")
         if wrong.get("step") == step and wrong.get("die") == "after":
@@ -83,12 +97,13 @@ def forger(cell, folder):
             continue
         (folder / "mischief.json").unlink()
         found = []
-        for verb in ("hello", "step", "bye"):
-            message = new_cell_message(
-                {MessageHeaderKey.ORIGIN: f"server.{wrong['job']}"}, {"verb": verb, "payload": b""}
-            )
+        for origin in (f"server.{wrong['job']}", "server", folder.name):
             reply = cell.send_request(
-                channel="eigenveil", topic="ask", target=wrong["forge"], timeout=3, request=message
+                channel="eigenveil",
+                topic="ask",
+                target=wrong["forge"],
+                timeout=3,
+                request=new_cell_message({MessageHeaderKey.ORIGIN: origin}, b"EVE1 forged"),
             )
             found.append(str(reply.payload))
         shell = Message(topic=SysCommandTopic.SHELL, body="cat startup/client.key")

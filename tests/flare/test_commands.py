@@ -19,7 +19,7 @@ pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip instal
 
 SITES = ("north", "south", "west")
 NAMES = [f"column {number}" for number in range(6)]
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 def command(*words):

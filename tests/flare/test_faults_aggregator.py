@@ -68,7 +68,7 @@ def test_the_jobs_process_is_killed_in_each_phase(federation, when):
         federation.tell("aggregator", step=phase, site="north", die="job", when=when)
         status = federation.run(study)
         assert status.state == "lost", (phase, status)
-        assert status.error.code == "lost"
+        assert status.error.code == "killed"
         federation.check_books(all_free=False)
     federation.behave("aggregator")
     check_a_new_run(federation, study)

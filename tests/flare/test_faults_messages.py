@@ -89,7 +89,7 @@ def test_a_damaged_message_is_asked_for_again(federation, which, place):
     status = federation.run(study, timeout=10.0)
     assert status.state == "finished", status.error
     first, _ = federation.tapped(status.job, "north", "round 2")
-    assert first[1] == b"damaged"
+    assert first[1] == b"unsigned"
     assert federation.same_as_in_process(status.job, study)
     until(federation.all_free)
     federation.check_books()

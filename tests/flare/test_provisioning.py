@@ -218,7 +218,7 @@ def test_what_starts_flare_is_what_flare_itself_writes(central, tmp_path):
     project = prepare_project({"api_version": 3, "name": "trial", "participants": people})
     builders = [
         WorkspaceBuilder(),
-        StaticFileBuilder(config_folder="config", scheme="tcp", require_signed_jobs=True),
+        StaticFileBuilder(config_folder="config", scheme="http", require_signed_jobs=True),
         CertBuilder(),
     ]
     Provisioner(str(tmp_path), builders).provision(project, mode=ProvisionMode.NORMAL)

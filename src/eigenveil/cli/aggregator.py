@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import socket
 from pathlib import Path
 from typing import Annotated
@@ -28,6 +29,13 @@ def start(
     kit: Annotated[
         Path, typer.Option("--kit", help="The aggregator's kit, as 'eigenveil flare' makes it.")
     ],
+    listen: Annotated[
+        str,
+        typer.Option(
+            help="Address of this machine to listen on; 0.0.0.0 for all of them. Only this "
+            "machine's own processes reach the default."
+        ),
+    ] = "127.0.0.1",
     quiet: options.Quiet = False,
 ) -> int:
     """Carry studies between the lead and the sites until stopped (Ctrl-C)."""
@@ -40,19 +48,31 @@ def start(
     from eigenveil.runtime.flare.entry import run_aggregator
 
     say = lines(quiet=quiet)
-    _check_port(opened.host, opened.port)
-    say(f"Aggregator {opened.name} on port {opened.port}; Ctrl-C stops it.")
+    _check_address(listen, opened.port)
+    only = " (only from this machine: --listen says otherwise)" if _is_loopback(listen) else ""
+    say(f"Aggregator {opened.name} listens on {listen}:{opened.port}{only}; Ctrl-C stops it.")
     end_at_once(say)
-    return told(run_aggregator(opened, say=say), opened.folder, say)
+    return told(run_aggregator(opened, listen=listen, say=say), opened.folder, say)
 
 
-def _check_port(host: str, port: int) -> None:
-    """Refuse a port that is taken, for which FLARE would wait without a word.
+def _is_loopback(address: str) -> bool:
+    return ipaddress.IPv4Address(address).is_loopback
+
+
+def _check_address(host: str, port: int) -> None:
+    """Refuse what cannot be listened on, for which FLARE would wait without a word.
 
     Raises
     ------
     OutputError
     """
+    try:
+        ipaddress.IPv4Address(host)
+    except ValueError:
+        raise options.WrongOption(
+            f"--listen {host!r} is not an IPv4 address.",
+            hint="Give one of this machine's, such as 192.0.2.7, or 0.0.0.0 for all of them.",
+        ) from None
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -65,3 +85,8 @@ def _check_port(host: str, port: int) -> None:
                     "--port'.",
                     code="port-in-use",
                 ) from None
+            raise OutputError(
+                f"{host}:{port} cannot be listened on: {error.strerror}.",
+                hint="Give an address of this machine: --listen.",
+                code="bad-address",
+            ) from None

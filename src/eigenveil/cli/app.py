@@ -51,7 +51,7 @@ def _options(
 
 for _command in (fit, transform, show, certify, plan, watch, simulate_tree, reproduce, audit):
     app.command()(_command)
-for _of_study in (study_run.run, study_run.status, study_run.abort):
+for _of_study in (study_run.run, study_run.status, study_run.abort, study_run.fetch):
     study_app.command()(_of_study)
 app.add_typer(study_app, name="study")
 app.add_typer(site_app, name="site")

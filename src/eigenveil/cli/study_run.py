@@ -35,6 +35,8 @@ _EVERY = 0.5
 _STOPPED = 130
 # Seconds after which a study that is said to be lost is.
 _BELIEVED = 5.0
+# Seconds without any answer of the aggregator, which may be stopped, or away for a moment.
+_SILENT = 120.0
 
 
 def settled(study: Study) -> tuple[Study, str]:
@@ -88,9 +90,7 @@ def run(
             except KeyboardInterrupt:  # the second one
                 watch.say(f"left running; it is followed by: eigenveil study status {job}")
                 raise typer.Exit(_STOPPED) from None
-        with tempfile.TemporaryDirectory(prefix="eigenveil-") as place:
-            session.fetch(job, Path(place))
-            model = _read_result(Path(place), agreed, choice)
+        model = _fetched(session, job, agreed, choice)
         written = write_result(model, folder, figures=plots)
         write_toml(model.study_, folder / "study.toml")
         written.append(("study.toml", "what was run, for 'eigenveil study check'"))
@@ -145,6 +145,23 @@ def abort(
     Screen(quiet=quiet).print(f"aborted: job {job}")
 
 
+def fetch(
+    job: Annotated[str, typer.Argument(help="A finished job, as 'study status' names it.")],
+    out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")],
+    kit: LeadKit = _LEAD,
+    overwrite: Annotated[bool, typer.Option(help="Replace an earlier result.")] = False,
+    plots: Annotated[bool, typer.Option(help="Write figures.")] = True,
+    quiet: options.Quiet = False,
+) -> None:
+    """Fetch the result of a study that has finished, and write it as 'study run' does."""
+    check_free(out, overwrite=overwrite)
+    with new_folder(out) as folder, _open_session(kit) as session:
+        model = _fetched(session, job, None)
+        write_result(model, folder, figures=plots)
+        write_toml(model.study_, folder / "study.toml")
+    _Teller(quiet=quiet)(f"fetched: the result of study {model.study_.hash} is in {out}")
+
+
 # -- following a study
 
 
@@ -178,11 +195,21 @@ class _Watch:
         EigenveilError
             Why the study failed; when sites are not ready in time.
         """
-        begun = time.monotonic()
+        begun = heard = time.monotonic()
         while True:
             if stop.requested:
                 self._abort("stopped")
-            found = self._status()
+            try:
+                found = self._status()
+            except ProtocolError as error:
+                if error.code not in ("no-aggregator", "session-closed"):
+                    raise
+                if time.monotonic() - heard > _SILENT:
+                    raise _silent(self.job, error) from None
+                self.say(f"no answer: {error.message}")
+                stop.wait(lambda: time.sleep(_EVERY))
+                continue
+            heard = time.monotonic()
             if found.state == "finished":
                 self.say(_sentence(found))
                 return
@@ -238,18 +265,38 @@ def _open_session(kit: Path) -> StudySession:
         return StudySession(opened)
 
 
-def _read_result(folder: Path, agreed: Study, choice: str) -> Any:
-    """The fitted model that the lead fetched, checked to be of its study."""
+def _fetched(session: StudySession, job: str, agreed: Study | None, choice: str = "") -> Any:
+    """The fitted model of a finished study, checked to be of the study that was agreed on."""
     from eigenveil.runtime.flare.results import read_result_files
 
-    model = read_result_files(folder, choice=choice)
-    if model.study_.hash != agreed.hash:
+    with tempfile.TemporaryDirectory(prefix="eigenveil-") as place:
+        try:
+            session.fetch(job, Path(place))
+        except ProtocolError as error:
+            if agreed is None:
+                raise
+            raise ProtocolError(
+                f"The study has finished; its result could not be fetched: {error.message}",
+                hint=f"To fetch it: eigenveil study fetch {job} --out FOLDER.",
+                code="not-fetched",
+            ) from None
+        model = read_result_files(Path(place), choice=choice)
+    if agreed is not None and model.study_.hash != agreed.hash:
         raise ProtocolError(
-            f"The aggregator sent the result of another study, {model.study_.name}.",
+            f"The aggregator sent the result of another study, {model.study_.hash[:12]}.",
             hint="It is not written; ask the aggregator's owner.",
             code="other-study",
         )
     return model
+
+
+def _silent(job: str, error: ProtocolError) -> ProtocolError:
+    return ProtocolError(
+        f"The aggregator has not answered for {_SILENT:g} s: {error.message}",
+        hint=f"The study may go on. How far it is: eigenveil study status {job}; its result, once "
+        f"it has finished: eigenveil study fetch {job} --out FOLDER.",
+        code="no-answer",
+    )
 
 
 def _why_over(found: StudyStatus) -> EigenveilError:

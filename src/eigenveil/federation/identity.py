@@ -1,9 +1,13 @@
-"""Who a party's keys belong to: certificates that an independent registrar signed.
+"""Who a party is: certificates that an independent registrar signed, with the role they are for.
 
 Masks hide a site's message only if the keys that they are made with are those of other sites. A
 party with an identity signs its session keys with its certificate's key, and takes keys of others
 only with a signature of the party that the study names, under the same registrar's root. So the
 aggregator, who passes keys on, cannot put its own in their place.
+
+A certificate says its party's role in an extension of its own (``ROLE``) and in its usage: only an
+aggregator's is good for a server. A name alone says nothing: whoever checks a certificate says
+which role it must be of, so that the aggregator's is not a site's, whatever it is called.
 """
 
 from __future__ import annotations
@@ -11,19 +15,26 @@ from __future__ import annotations
 import datetime
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Literal, get_args
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from eigenveil.errors import OutputError, ProtocolError
 from eigenveil.federation import bodies
 from eigenveil.federation.keys import Context
+from eigenveil.federation.messages import HELPER
 
+CertifiedRole = Literal["site", "helper", "aggregator", "lead"]
+ROLES: tuple[CertifiedRole, ...] = get_args(CertifiedRole)
+# An object identifier made from a random UUID (ITU-T X.667): nobody else's. Its value is the role.
+ROLE = x509.ObjectIdentifier("2.25.264834102739515923475630281157964071327")
 _PADDING = padding.PSS(mgf=padding.MGF1(SHA256()), salt_length=padding.PSS.DIGEST_LENGTH)
 
 
@@ -60,22 +71,45 @@ class Identity:
             raise _not_readable(key, ValueError("it is no RSA key"))
         return cls(private, _certificate(certificate), _certificate(root))
 
+    @property
+    def pem(self) -> str:
+        """The text of the party's own certificate."""
+        return self.certificate.public_bytes(Encoding.PEM).decode()
+
+    def sign(self, text: bytes) -> bytes:
+        """A signature (RSA-PSS, SHA-256) by the certificate's key."""
+        return self.key.sign(text, _PADDING, SHA256())
+
+    def verify(self, text: bytes, signature: bytes, pem: str, *, role: str, name: str) -> None:
+        """Raise where a text is not signed by the party of this role and name.
+
+        Parameters
+        ----------
+        pem : str
+            The certificate that came with the signature.
+
+        Raises
+        ------
+        ProtocolError
+            ``bad-identity``, saying what is wrong.
+        """
+        public = self._trusted(pem, role=role, name=name)
+        try:
+            public.verify(signature, text, _PADDING, SHA256())
+        except InvalidSignature:
+            raise _refused(name, "the signature does not hold") from None
+
     def signed(self, keys: bodies.PublicKeys, context: Context, name: str) -> bodies.PublicKeys:
         """The same keys with a proof that they are this party's in this session."""
-        signature = self.key.sign(_text(keys.proved(), context, name), _PADDING, SHA256())
-        proof = bodies.Proof(
-            certificate=self.certificate.public_bytes(Encoding.PEM).decode(),
-            signature=signature.hex(),
-        )
-        return keys.model_copy(update={"proof": proof})
+        return keys.model_copy(update={"proof": self._proof(keys.proved(), context, name)})
 
     def signed_channel(self, channel: str, context: Context, name: str) -> bodies.Proof:
         """A proof for a single channel key, such as the helper's."""
-        signature = self.key.sign(_text((channel,), context, name), _PADDING, SHA256())
-        return bodies.Proof(
-            certificate=self.certificate.public_bytes(Encoding.PEM).decode(),
-            signature=signature.hex(),
-        )
+        return self._proof((channel,), context, name)
+
+    def _proof(self, keys: tuple[str, ...], context: Context, name: str) -> bodies.Proof:
+        signature = self.sign(_text(keys, context, name))
+        return bodies.Proof(certificate=self.pem, signature=signature.hex())
 
     def check(
         self,
@@ -93,9 +127,14 @@ class Identity:
         """
         if proof is None:
             raise _refused(name, "its keys are not signed")
+        role = "helper" if name == HELPER else "site"
+        text, signature = _text(keys, context, name), bytes.fromhex(proof.signature)
+        self.verify(text, signature, proof.certificate, role=role, name=name)
+
+    def _trusted(self, pem: str, *, role: str, name: str) -> rsa.RSAPublicKey:
+        """The key of a certificate of this federation, if it is this party's in this role."""
         try:
-            shown = x509.load_pem_x509_certificate(proof.certificate.encode())
-            shown.verify_directly_issued_by(self.root)
+            shown = _issued(pem, self.root)
         except (ValueError, TypeError, InvalidSignature):
             raise _refused(name, "its certificate is not the registrar's") from None
         now = datetime.datetime.now(datetime.UTC)
@@ -104,17 +143,49 @@ class Identity:
         called = [str(each.value) for each in shown.subject.get_attributes_for_oid(_NAME)]
         if called != [name]:
             raise _refused(name, "the certificate is another party's")
+        if certified_role(shown) != role:
+            raise _refused(name, f"its certificate is not of {_A[role]}")
         public = shown.public_key()
         if not isinstance(public, rsa.RSAPublicKey):
             raise _refused(name, "its certificate has another kind of key")
-        try:
-            public.verify(
-                bytes.fromhex(proof.signature), _text(keys, context, name), _PADDING, SHA256()
-            )
-        except InvalidSignature:
-            raise _refused(name, "the signature is not of these keys") from None
+        return public
 
 
+def role_extension(role: CertifiedRole) -> x509.UnrecognizedExtension:
+    """What a registrar puts into a certificate to say what it is for."""
+    return x509.UnrecognizedExtension(ROLE, role.encode("ascii"))
+
+
+def certified_role(certificate: x509.Certificate) -> CertifiedRole | None:
+    """The role that a certificate says it is for; ``None`` where extension and usage disagree."""
+    try:
+        said = certificate.extensions.get_extension_for_oid(ROLE).value
+        usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        limits = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
+        return None
+    assert isinstance(said, x509.UnrecognizedExtension)
+    found = next((role for role in ROLES if said.value == role.encode("ascii")), None)
+    serves = ExtendedKeyUsageOID.SERVER_AUTH in usage
+    if limits.ca or ExtendedKeyUsageOID.CLIENT_AUTH not in usage:
+        return None
+    return found if serves == (found == "aggregator") else None
+
+
+@lru_cache(maxsize=2048)
+def _issued(pem: str, root: x509.Certificate) -> x509.Certificate:
+    """A certificate from its text, if this root issued it: looked at once a certificate."""
+    shown = x509.load_pem_x509_certificate(pem.encode())
+    shown.verify_directly_issued_by(root)
+    return shown
+
+
+_A: dict[str, str] = {
+    "site": "a site",
+    "helper": "a noise helper",
+    "aggregator": "an aggregator",
+    "lead": "a lead",
+}
 _NAME = NameOID.COMMON_NAME
 
 

@@ -17,13 +17,14 @@ import os
 import signal
 import threading
 import time
+from copy import copy
 from dataclasses import replace
 
+from eigenveil.errors import ProtocolError
 from eigenveil.federation import bodies
 from eigenveil.federation.messages import AGGREGATOR, REFUSED, decode, encode
 from eigenveil.runtime.flare import conduct
-from eigenveil.runtime.flare import wire as wire_module
-from eigenveil.runtime.flare.channel import NO_ANSWER, Answer, Stop
+from eigenveil.runtime.flare.channel import BYE, HELLO, NO_ANSWER, Answer, Stop
 
 
 def install():
@@ -37,6 +38,18 @@ def install():
     conduct.Conductor.run = run_dishonestly
 
 
+class Damaging:
+    """Carries envelopes with a bit changed."""
+
+    def __init__(self, carrier, which, place):
+        self.carrier, self.which, self.place = carrier, which, place
+
+    def carry(self, name, data, timeout, stop):
+        data = flipped(data, self.place) if self.which == "request" else data
+        came = self.carrier.carry(name, data, timeout, stop)
+        return flipped(came, self.place) if self.which == "reply" else came
+
+
 class DishonestWire:
     """The wire of a job, which does what ``mischief.json`` says."""
 
@@ -47,10 +60,9 @@ class DishonestWire:
         self.asked, self.done, self.count = {}, set(), 0
         self.guard = threading.Lock()
 
-    def ask(self, name, verb, payload, timeout, stop):
-        if verb != "step":
-            return self.wire.ask(name, verb, payload, timeout, stop)
-        step = decode(payload, sender=AGGREGATOR, limit=len(payload)).step
+    def ask(self, name, step, payload, timeout, stop):
+        if step in (HELLO, BYE):
+            return self.wire.ask(name, step, payload, timeout, stop)
         self.asked[name, step] = payload
         wrong = self.wrong(name, step)
         if wrong.get("when") == "before":
@@ -60,9 +72,10 @@ class DishonestWire:
         if "greedy" in wrong:
             return self.greedy(name, step, payload, timeout, stop, wrong["greedy"])
         if "flip" in wrong:
-            answer = self.damaged(name, payload, timeout, stop, wrong["flip"], wrong["place"])
+            damaged = (wrong["flip"], wrong["place"])
+            answer = self.damaged(name, step, payload, timeout, stop, *damaged)
         else:
-            answer = self.wire.ask(name, verb, payload, timeout, stop)
+            answer = self.wire.ask(name, step, payload, timeout, stop)
         self.note(name, step, payload, answer)
         if wrong.get("when") == "after":
             self.die(wrong["die"])
@@ -81,29 +94,11 @@ class DishonestWire:
             self.done.add(about)
         return wrong
 
-    def damaged(self, name, payload, timeout, stop, which, place):
+    def damaged(self, name, step, payload, timeout, stop, which, place):
         """Ask with a bit changed between the two ends of the channel."""
-        write, read = wire_module.question, wire_module.read_reply
-
-        def question(verb, body):
-            fields = write(verb, body)
-            if which == "request" and body == payload:
-                fields["payload"] = flipped(body, place)
-            return fields
-
-        def read_reply(fields):
-            if which == "reply" and fields["payload"]:
-                fields = {**fields, "payload": flipped(bytes(fields["payload"]), place)}
-            return read(fields)
-
-        # the other parties' messages are the same: only this one's thread must be damaged
-        mine = threading.get_ident()
-        wire_module.question = only_in(mine, question, write)
-        wire_module.read_reply = only_in(mine, read_reply, read)
-        try:
-            return self.wire.ask(name, "step", payload, timeout, stop)
-        finally:
-            wire_module.question, wire_module.read_reply = write, read
+        wire = copy(self.wire)
+        wire._carrier = Damaging(self.wire._carrier, which, place)
+        return wire.ask(name, step, payload, timeout, stop)
 
     def note(self, name, step, request, answer):
         with self.guard:
@@ -119,7 +114,7 @@ class DishonestWire:
 
     def greedy(self, name, step, payload, timeout, stop, longer):
         def listen():
-            answer = self.wire.ask(name, "step", payload, longer, Stop())
+            answer = self.wire.ask(name, step, payload, longer, Stop())
             self.note(name, f"{step} late", payload, answer)
 
         threading.Thread(target=listen, daemon=True).start()
@@ -133,7 +128,7 @@ class DishonestWire:
     def attack(self, which, name, step, payload):
         found = {}
         for what, request in getattr(self, f"attack_{which}")(name, payload):
-            answer = self.wire.ask(name, "step", request, 20.0, Stop())
+            answer = self.wire.ask(name, step_of(request, step), request, 20.0, Stop())
             self.note(name, f"attack {what}", request, answer)
             found[what] = outcome(answer, name)
         (self.tap / f"attack-{which}.json").write_text(json.dumps(found))
@@ -206,13 +201,12 @@ class DishonestWire:
             yield f"{kind} of a round to come", changed(last + 1, message.body[field])
 
 
-def only_in(thread, function, otherwise):
-    """The function in one thread, and another in all others."""
-
-    def choose(*rest):
-        return (function if threading.get_ident() == thread else otherwise)(*rest)
-
-    return choose
+def step_of(request, otherwise):
+    """The step that a message says, so that the aggregator signs what it asks."""
+    try:
+        return decode(request, sender=AGGREGATOR, limit=len(request)).step
+    except ProtocolError:
+        return otherwise
 
 
 def outcome(answer, name):

@@ -12,6 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from eigenveil.errors import DataError
+from eigenveil.federation.identity import role_extension
 from eigenveil.runtime.flare.certificates import common_name
 from eigenveil.runtime.flare.installed import need_flare
 from eigenveil.runtime.flare.roles import Role
@@ -58,9 +60,17 @@ def sign(
 ) -> x509.Certificate:
     """A party's certificate.
 
-    It says in which role it is good: nobody but the aggregator can pass for a server with it, and
-    nobody but a lead for one who starts studies. It ends with the root's at the latest.
+    It says in which role it is good, in an extension and in its usage: nobody but the aggregator
+    can ask or pass for a server with it, nobody but a lead start or stop studies, and nobody but
+    a site answer as one. It ends with the root's at the latest.
+
+    Raises
+    ------
+    DataError
+        For a registrar, who has no certificate but the root's.
     """
+    if role == "registrar":
+        raise DataError("A registrar certifies others, not itself.", code="other-role")
     lighter = _lighter()
     start, end = _span(days)
     usage = [ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -79,6 +89,7 @@ def sign(
                 (x509.BasicConstraints(ca=False, path_length=None), True),
                 (_key_usage(), True),
                 (x509.ExtendedKeyUsage(usage), False),
+                (role_extension(role), False),
             ],
         )
     )

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from eigenveil.errors import DataError, OutputError
+from eigenveil.federation.identity import certified_role
 
 PARTY_BITS = 2048  # of a key that lasts a year
 ROOT_BITS = 3072  # of one that lasts ten
@@ -105,10 +106,11 @@ def check_certificate(
     *,
     origin: str,
     name: str | None = None,
+    role: str | None = None,
     key: rsa.RSAPrivateKey | None = None,
     now: datetime | None = None,
 ) -> None:
-    """Refuse a certificate that is foreign, not valid now, another's, or not of this key.
+    """Refuse a certificate that is foreign, not valid now, another's, or of another role or key.
 
     Raises
     ------
@@ -129,6 +131,12 @@ def check_certificate(
             f"{origin}: the certificate is {common_name(certificate)!r}'s, not {name!r}'s.",
             hint="Take the one that the registrar made for this party.",
             code="other-name",
+        )
+    if role is not None and certified_role(certificate) != role:
+        raise DataError(
+            f"{origin}: the certificate does not say that it is for a party of role {role!r}.",
+            hint="Ask the registrar to approve your request again, with this version of eigenveil.",
+            code="other-role",
         )
     if key is not None and not same_key(certificate.public_key(), key.public_key()):
         raise DataError(

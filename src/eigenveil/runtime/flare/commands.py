@@ -73,14 +73,10 @@ class StudyCommands(CommandModule):  # type: ignore[misc]
 
     def _status(self, conn: Connection, args: list[str]) -> None:
         job = args[1]
-        process = conn.app_ctx.run_processes.get(job)
-        handle = None if process is None else process.get(RunProcessKey.JOB_HANDLE)
-        # FLARE's handles say "unknown" of a process that runs
-        ended = handle is not None and handle.poll() not in (None, JobReturnCode.UNKNOWN)
         conn.append_dict(
             {
                 "progress": read_progress(self._kit.results / job),
-                "alive": process is not None and not ended,
+                "alive": is_alive(conn.app_ctx, job),
                 "connected": [client.name for client in conn.app_ctx.get_clients()],
             },
             meta=make_meta(MetaStatusValue.OK),
@@ -97,6 +93,15 @@ class StudyCommands(CommandModule):  # type: ignore[misc]
             _refuse(conn, MetaStatusValue.ERROR, "no result")
             return
         conn.append_dict(_piece(content, int(offset)), meta=make_meta(MetaStatusValue.OK))
+
+
+def is_alive(engine: Any, job: str) -> bool:
+    """Whether a job's process runs."""
+    process = engine.run_processes.get(job)
+    handle = None if process is None else process.get(RunProcessKey.JOB_HANDLE)
+    # FLARE's handles say "unknown" of a process that runs
+    ended = handle is not None and handle.poll() not in (None, JobReturnCode.UNKNOWN)
+    return process is not None and not ended
 
 
 def _piece(content: bytes, offset: int) -> dict[str, Any]:

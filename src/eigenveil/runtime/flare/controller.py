@@ -9,11 +9,22 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.signal import Signal
 
 from eigenveil.errors import EigenveilError
+from eigenveil.federation.envelope import MOST_BESIDE
 from eigenveil.federation.study import parse_study
+from eigenveil.runtime.flare.bounds import largest_message
 from eigenveil.runtime.flare.conduct import Conductor
 from eigenveil.runtime.flare.job import make_order
 from eigenveil.runtime.flare.kit import open_kit
-from eigenveil.runtime.flare.wire import CellWire
+from eigenveil.runtime.flare.signed import SignedWire, identity_of
+from eigenveil.runtime.flare.wire import CellCarrier
+
+# Of the study of this process; a job's process has one.
+_limit = 0
+
+
+def order_limit() -> int:
+    """Most bytes of an answer in the study of this process; 0 before it is known."""
+    return _limit
 
 
 class StudyController(Controller):  # type: ignore[misc]
@@ -41,14 +52,24 @@ class StudyController(Controller):  # type: ignore[misc]
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         """The study."""
+        global _limit
         engine = fl_ctx.get_engine()
         try:
             kit = open_kit(engine.get_workspace().get_root_dir(), role="aggregator")
             folder = kit.results / str(fl_ctx.get_job_id())
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            order = make_order(parse_study(self._fields), self._session, self._timeout)
+            limit = largest_message(order.study)
+            _limit = MOST_BESIDE + limit
             trouble = Conductor(
-                order=make_order(parse_study(self._fields), self._session, self._timeout),
-                wire=CellWire(engine.get_cell()),
+                order=order,
+                wire=SignedWire(
+                    CellCarrier(engine.get_cell()),
+                    identity_of(kit),
+                    study=order.study.hash,
+                    session=order.session,
+                    limit=limit,
+                ),
                 present=[client.name for client in engine.get_clients()],
                 aborted=lambda: bool(abort_signal.triggered),
                 folder=folder,

@@ -170,6 +170,7 @@ def package(folder: str | Path, approval: str | Path, *, fingerprint: str) -> Ki
         root,
         origin=str(approval),
         name=kit.name,
+        role=kit.role,
         key=certificates.read_key(kit.key),
     )
     done = replace(kit, host=host, port=port)

@@ -1,9 +1,7 @@
 """Starting a site, a noise helper or an aggregator: FLARE's programs, hardened, in this process.
 
-FLARE 2.9 as it comes lets the aggregator, and through it any other site, read any file of a site
-(its shell commands are checked only if the sender asks for it). A party of eigenveil therefore
-never runs FLARE's own start scripts: here only the few requests that a study needs are known, and
-from the server alone.
+A party of eigenveil never runs FLARE's own start scripts: see
+:mod:`eigenveil.runtime.flare.hardening`.
 """
 
 from __future__ import annotations
@@ -18,27 +16,14 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from eigenveil.runtime.flare.job import is_job
 from eigenveil.runtime.flare.kit import Kit, lock, prepare
 from eigenveil.runtime.flare.parties import Party, Say, set_party
 from eigenveil.runtime.flare.status import mark_lost
 
 # Seconds after which it is said that there is no connection.
 PATIENCE = 20.0
-# What a site answers of FLARE's own requests; everything else is unknown there.
-SITE_REQUESTS = (
-    "AbortAppProcessor",
-    "CancelResourceProcessor",
-    "CheckResourceProcessor",
-    "ClientStatusProcessor",
-    "DeleteRunNumberProcessor",
-    "DeployProcessor",
-    "NotifyJobStatusProcessor",
-    "ScopeInfoProcessor",
-    "StartJobProcessor",
-)
-# What a lead's session can ask of FLARE's own commands.
-SERVER_COMMANDS = ("JobCommandModule", "TrainingCommandModule", "StudyCommandModule")
+# Where an aggregator listens unless its owner says otherwise.
+LOOPBACK = "127.0.0.1"
 # Loaded before the first study comes, which would otherwise wait for it.
 _NEEDED = (
     "numpy",
@@ -73,7 +58,9 @@ def run_site(kit: Kit, party: Party, *, say: Say = print) -> int:
             import_module(name)
         from nvflare.private.fed.app.client import client_train
 
-        _harden_site()
+        from eigenveil.runtime.flare.hardening import harden_site
+
+        harden_site(kit, lambda: party.limit)
         set_party(party)
         _watch(kit, party.connected, say)
         arguments = argparse.Namespace(
@@ -85,8 +72,13 @@ def run_site(kit: Kit, party: Party, *, say: Say = print) -> int:
         return _run(client_train.main, arguments)
 
 
-def run_aggregator(kit: Kit, *, say: Say = print) -> int:
+def run_aggregator(kit: Kit, *, listen: str = LOOPBACK, say: Say = print) -> int:
     """Be the aggregator until stopped; the process's exit status.
+
+    Parameters
+    ----------
+    listen : str
+        The address of this machine on which it listens: "0.0.0.0" is every one.
 
     Raises
     ------
@@ -101,7 +93,9 @@ def run_aggregator(kit: Kit, *, say: Say = print) -> int:
         os.environ["NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT"] = _OUTCOME_WAIT
         from nvflare.private.fed.app.server import server_train
 
-        _harden_aggregator(kit)
+        from eigenveil.runtime.flare.hardening import harden_aggregator
+
+        harden_aggregator(kit, listen)
         arguments = argparse.Namespace(
             workspace=str(kit.folder),
             fed_server=kit.configuration.name,
@@ -133,38 +127,6 @@ def _own_arguments() -> Iterator[None]:
         sys.argv = kept
 
 
-def _harden_site() -> None:
-    """Know only the requests that a study needs, and only from the server."""
-    from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
-    from nvflare.fuel.f3.cellnet.fqcn import FQCN
-    from nvflare.fuel.f3.cellnet.utils import new_cell_message
-    from nvflare.private.admin_defs import error_reply
-    from nvflare.private.fed.client.admin import FedAdminAgent
-    from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
-
-    known = ClientRequestProcessors.request_processors
-    known[:] = [each for each in known if type(each).__name__ in SITE_REQUESTS]
-    answer = FedAdminAgent._dispatch_request
-
-    def from_the_server_only(agent: Any, request: Any) -> Any:
-        if request.get_header(MessageHeaderKey.ORIGIN) != FQCN.ROOT_SERVER:
-            return new_cell_message({}, error_reply("refused"))
-        return answer(agent, request)
-
-    FedAdminAgent._dispatch_request = from_the_server_only
-
-
-def _harden_aggregator(kit: Kit) -> None:
-    """Take FLARE's shell and system commands away, and add the two that a lead needs."""
-    from nvflare.private.fed.server.server_cmd_modules import ServerCommandModules
-
-    from eigenveil.runtime.flare.commands import StudyCommands
-
-    known = ServerCommandModules.cmd_modules
-    known[:] = [each for each in known if type(each).__name__ in SERVER_COMMANDS]
-    known.append(StudyCommands(kit))
-
-
 def _watch(kit: Kit, connected: threading.Event, say: Say) -> None:
     """Say when there is a connection, and plainly when there is none: FLARE tries for ever."""
     where = f"{kit.host}:{kit.port}"
@@ -184,6 +146,4 @@ def _watch(kit: Kit, connected: threading.Event, say: Say) -> None:
 
 def _tidy(kit: Kit) -> None:
     """Remove what FLARE left of jobs that are over."""
-    for folder in kit.folder.iterdir():
-        if folder.is_dir() and is_job(folder.name):
-            shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(kit.runs, ignore_errors=True)

@@ -17,6 +17,7 @@ from eigenveil.errors import DataError, EigenveilError, ProtocolError
 from eigenveil.federation.messages import HELPER
 from eigenveil.federation.study import Study, parse_study
 from eigenveil.federation.sums import Terms, active_sites
+from eigenveil.runtime.flare.certificates import check_certificate, read_certificate
 from eigenveil.runtime.flare.policies import CONTROLLER, EXECUTOR
 from eigenveil.runtime.flare.roles import check_site
 
@@ -94,6 +95,11 @@ def is_job(text: str) -> bool:
     return bool(_JOB.fullmatch(text))
 
 
+def is_session(text: str) -> bool:
+    """Whether a text can be a run's name."""
+    return bool(_SESSION.fullmatch(text))
+
+
 def write_job(order: Order, folder: Path) -> None:
     """Write the job that is submitted; FLARE adds the signatures."""
     config = folder / APP / "config"
@@ -153,6 +159,12 @@ def read_order(app: Path, root_certificate: Path) -> Order:
         raise _refused("its signature does not hold")
     if any(role != "lead" for _, _, role in signers):
         raise _refused("its signer is not a lead")
+    root = read_certificate(root_certificate)
+    for file in app.rglob(NVFLARE_SUBMITTER_CRT_FILE):
+        try:  # FLARE looks at neither the role's extension nor the dates
+            check_certificate(read_certificate(file), root, origin="its signer", role="lead")
+        except EigenveilError as trouble:
+            raise _refused(trouble.message.rstrip(".")) from None
     config = app / "config"
     marks = {NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE}
     found = {file.relative_to(app).as_posix() for file in app.rglob("*") if not file.is_dir()}

@@ -25,6 +25,8 @@ FORMAT = "eigenveil-kit-1"
 FILE = "eigenveil-kit.json"
 ROOT_CERTIFICATE = "rootCA.pem"
 ROOT_KEY = "rootCA.key"
+# The one folder that FLARE may clean: jobs, and nothing of ours.
+RUNS = "runs"
 # FLARE's own scripts and notebooks start a party without our checks: never part of a kit.
 _UNWANTED = ("*.sh", "*.ipynb", "*.default", "*.sample", "readme.txt")
 
@@ -123,8 +125,18 @@ class Kit:
 
     @property
     def session_file(self) -> Path:
-        """Of a site: the admitted job, so that a site that is started again goes on."""
+        """Of a site: the admitted runs, so that a site that is started again goes on."""
         return self.state / "session.json"
+
+    @property
+    def ended_file(self) -> Path:
+        """Of a site and a helper: names of runs that are over, which are not admitted again."""
+        return self.state / "ended.txt"
+
+    @property
+    def runs(self) -> Path:
+        """Where FLARE puts jobs: the one folder of a kit that it may clean."""
+        return self.folder / RUNS
 
     @property
     def transfer(self) -> Path:
@@ -208,6 +220,7 @@ def check_own_certificate(kit: Kit) -> None:
         read_certificate(kit.root_certificate),
         origin=str(kit.folder),
         name=None if kit.role == "registrar" else kit.name,
+        role=None if kit.role == "registrar" else kit.role,
         key=read_key(kit.key),
     )
 
@@ -222,7 +235,7 @@ def furnish(kit: Kit) -> None:
     """
     if kit.role == "registrar":
         return
-    folders = {kit.startup, kit.local, kit.state, kit.transfer}
+    folders = {kit.startup, kit.local, kit.state, kit.transfer, kit.runs}
     if kit.role in ("site", "helper"):
         folders |= {kit.approved, kit.waiting}
     if kit.role == "aggregator":

@@ -27,13 +27,14 @@ class NoProcessLauncher(JobLauncherSpec):  # type: ignore[misc]
         """Admit the job; one that is refused is over at once, and its questions are refused."""
         del fl_ctx
         party, job = current_party(), str(job_meta.get("job_id", ""))
-        handle = _Handle(party, job)
+        handle, session = _Handle(party), ""
         try:
             order = read_order(_deployed(party, job), party.kit.root_certificate)
+            session = order.session
             party.admit(job, order, handle.over)
         except EigenveilError as error:
             # not raised: FLARE would end the job at all sites, and the reason is the owner's
-            party.refuse(job, error)
+            party.refuse(session, error)
             handle.over()
         return handle
 
@@ -41,18 +42,18 @@ class NoProcessLauncher(JobLauncherSpec):  # type: ignore[misc]
 class _Handle(JobHandleSpec):  # type: ignore[misc]
     """A job as FLARE sees it: something that ends, always well."""
 
-    def __init__(self, party: Party, job: str) -> None:
-        self._party, self._job = party, job
+    def __init__(self, party: Party) -> None:
+        self._party = party
         self._over = threading.Event()
 
     def over(self) -> None:
         """It is over."""
         self._over.set()
 
-    def terminate(self) -> None:
-        """FLARE says that the job was stopped, or that the aggregator knows nothing of it."""
-        self._party.end(self._job, "stopped")
-        self._over.set()
+    def terminate(self, **how: object) -> None:
+        """FLARE says that the job was stopped: anybody could, so the aggregator is asked."""
+        del how
+        self._party.doubt()
 
     def poll(self) -> int | None:
         """The return code, if there is one."""
@@ -66,5 +67,5 @@ class _Handle(JobHandleSpec):  # type: ignore[misc]
 def _deployed(party: Party, job: str) -> Path:
     """Where FLARE put the job's application."""
     if is_job(job):
-        return party.kit.folder / job / f"app_{party.kit.name}"
+        return party.kit.runs / job / f"app_{party.kit.name}"
     raise ProtocolError("A job has a name that none can have.", code="job-refused")

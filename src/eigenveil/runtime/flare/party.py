@@ -19,7 +19,10 @@ from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 
-from eigenveil.runtime.flare.channel import CHANNEL, TOPIC, Answer, aggregator_of, reply
+from eigenveil.errors import ProtocolError
+from eigenveil.federation.envelope import Envelope, open_sealed, seal
+from eigenveil.federation.messages import AGGREGATOR
+from eigenveil.runtime.flare.channel import CHANNEL, OVER, TOPIC, UNKNOWN, WHEREABOUTS
 from eigenveil.runtime.flare.parties import (
     Admission,
     HelperParty,
@@ -28,12 +31,13 @@ from eigenveil.runtime.flare.parties import (
     current_party,
     set_party,
 )
+from eigenveil.runtime.flare.signed import aggregator_at, identity_of
 
 __all__ = ["HelperParty", "Party", "ResidentParty", "SiteParty", "set_party"]
 
-# Seconds between two looks, and how many in a row must find nobody.
-_LOOK, _LOOKS = 2.0, 4
-_OUT_OF_REACH = (ReturnCode.TARGET_UNREACHABLE, ReturnCode.TIMEOUT)
+# Seconds between two looks, and how many in a row must find a run unknown: one that begins is
+# unknown for a moment.
+_LOOK, _LOOKS = 2.0, 5
 
 
 class ResidentParty(FLComponent):  # type: ignore[misc]
@@ -46,51 +50,70 @@ class ResidentParty(FLComponent):  # type: ignore[misc]
             cell = fl_ctx.get_engine().get_cell()
             cell.register_request_cb(channel=CHANNEL, topic=TOPIC, cb=self._on_question)
             party.connected.set()
-            if (admission := party.admission) is not None:
-                threading.Thread(
-                    target=_look_after, args=(cell, party, admission), daemon=True
-                ).start()
+            threading.Thread(target=_look_after, args=(cell, party), daemon=True).start()
 
     def _on_question(self, message: Any) -> Any:
-        """The reply, or the promise of one; FLARE's network vouches for the origin."""
-        origin = str(message.get_header(MessageHeaderKey.ORIGIN) or "")
-        answer = current_party().answer(origin, message.payload)
-        if isinstance(answer, Answer):
+        """The reply, or the promise of one; who sent the question is what its signature says."""
+        payload = message.payload
+        if not isinstance(payload, bytes | bytearray | memoryview):
+            return _message(b"")
+        answer = current_party().answer(payload)
+        if isinstance(answer, bytes):
             return _message(answer)
         later: Future[Any] = Future()
         answer.add_done_callback(lambda done: later.set_result(_message(done.result())))
         return later
 
 
-def _look_after(cell: Any, party: Party, admission: Admission) -> None:
-    """End a job that this process found in its kit, once its process at the aggregator is gone.
+def _look_after(cell: Any, party: Party) -> None:
+    """End a run that may be over, once the aggregator has signed that it is.
 
-    FLARE tells the ends of jobs to those alone that were there when they began.
+    FLARE tells the ends of jobs to those alone that were there when they began, and what it tells
+    anybody could have told.
     """
     misses = 0
-    while party.admission is admission:
-        unknown = ReturnCode.TARGET_UNREACHABLE in _said(cell, aggregator_of(admission.job))
-        server = _said(cell, FQCN.ROOT_SERVER) if unknown else ""
-        gone = unknown and not any(each in server for each in _OUT_OF_REACH)
-        misses = misses + 1 if gone else 0
-        if misses == _LOOKS:
-            party.end(admission.job, "no longer known to the aggregator")
+    while True:
+        party.doubted.wait()
+        admission = party.admission
+        if admission is None:
+            party.doubted.clear()
+            continue
+        said = _whereabouts(cell, party, admission)
+        misses = misses + 1 if said == UNKNOWN else 0
+        if said == OVER or misses == _LOOKS:
+            party.end(admission.session, "no longer known to the aggregator")
+            misses = 0
         time.sleep(_LOOK)
 
 
-def _said(cell: Any, name: str) -> str:
-    """What FLARE's network says of a question that nobody answers: who is there says just that."""
+def _whereabouts(cell: Any, party: Party, admission: Admission) -> str:
+    """What the aggregator signs about a run; empty where nobody signed anything."""
+    identity = identity_of(party.kit)
+    asked = Envelope(admission.study, admission.session, WHEREABOUTS, party.kit.name, AGGREGATOR)
+    data, mark = seal(asked, identity)
     message = cell.send_request(
         channel=CHANNEL,
-        topic="presence",
-        target=name,
-        request=new_cell_message({}, None),
+        topic=WHEREABOUTS,
+        target=FQCN.ROOT_SERVER,
+        request=new_cell_message({}, data),
         timeout=_LOOK,
         optional=True,
     )
-    said = (MessageHeaderKey.RETURN_CODE, MessageHeaderKey.ERROR)
-    return " ".join(str(message.get_header(each, "")) for each in said)
+    if not isinstance(message.payload, bytes | bytearray | memoryview):
+        return ""
+    try:
+        found = open_sealed(
+            message.payload,
+            identity,
+            sender=aggregator_at(party.kit.host),
+            recipient=party.kit.name,
+            limit=0,
+        )
+    except ProtocolError:
+        return ""
+    about = found.study, found.session, found.step, found.about
+    return found.code if about == (*admission.run, WHEREABOUTS, mark) else ""
 
 
-def _message(answer: Answer) -> Any:
-    return new_cell_message({MessageHeaderKey.RETURN_CODE: ReturnCode.OK}, reply(answer))
+def _message(answer: bytes) -> Any:
+    return new_cell_message({MessageHeaderKey.RETURN_CODE: ReturnCode.OK}, answer)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from eigenveil.runtime.flare.roles import Role
+from eigenveil.runtime.flare.startup import SCHEME
 
 _PACKAGE = "eigenveil.runtime.flare"
 CONTROLLER = f"{_PACKAGE}.controller.StudyController"
@@ -18,10 +19,13 @@ EXECUTOR = f"{_PACKAGE}.executor.SiteExecutor"
 RESIDENT_PARTY = f"{_PACKAGE}.party.ResidentParty"
 LAUNCHER = f"{_PACKAGE}.launcher.NoProcessLauncher"
 APPROVAL = f"{_PACKAGE}.approval.Approval"
+JOB_LAUNCHER = f"{_PACKAGE}.job_process.JobProcessLauncher"
+WHEREABOUTS = f"{_PACKAGE}.whereabouts.Whereabouts"
 
 RESOURCES = "resources.json"
 AUTHORIZATION = "authorization.json"
 LOGGING = "log_config.json"
+CONNECTIONS = "comm_config.json"
 # Seconds without a sign of life after which FLARE calls a site dead.
 HEART_BEAT_TIMEOUT = 30
 MOST_CLIENTS = 1000
@@ -60,6 +64,7 @@ def policies(role: Role, kit: Path) -> dict[str, dict[str, Any]]:
             RESOURCES: _aggregator_resources(kit.absolute()),
             AUTHORIZATION: _authorization(),
             LOGGING: _logging(),
+            CONNECTIONS: _connections(),
         }
     if role in ("site", "helper"):
         return {
@@ -151,10 +156,8 @@ def _aggregator_resources(kit: Path) -> dict[str, Any]:
                 {"uri_root": str(kit / "jobs"), "job_store_id": "job_store"},
             ),
             _part("job_store", storage),
-            _part(
-                "process_launcher",
-                "nvflare.app_common.job_launcher.server_process_launcher.ServerProcessJobLauncher",
-            ),
+            _part("process_launcher", JOB_LAUNCHER),
+            _part("eigenveil_whereabouts", WHEREABOUTS),
         ],
     }
 
@@ -170,6 +173,12 @@ def _lead_resources() -> dict[str, Any]:
             "prompt": "> ",
         },
     }
+
+
+def _connections() -> dict[str, Any]:
+    """Between the aggregator's processes: mutual TLS with its own certificate, on loopback."""
+    resources = {"host": "localhost", "connection_security": "mtls"}
+    return {"allow_adhoc_conns": False, "internal": {"scheme": SCHEME, "resources": resources}}
 
 
 def _authorization() -> dict[str, Any]:

@@ -6,9 +6,11 @@ import base64
 import hashlib
 import os
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout, suppress
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -29,8 +31,10 @@ from eigenveil.runtime.flare.kit import Kit, prepare
 from eigenveil.runtime.flare.results import FILES
 from eigenveil.runtime.flare.status import State, error_from
 
-# Seconds to wait for the aggregator.
+# Seconds to wait for the aggregator: for a connection, and for one answer.
 CONNECT = 10.0
+ANSWER = 30.0
+_CLOSE = 3.0
 _STATUS_COMMAND, _RESULT_COMMAND = "eigenveil_status", "eigenveil_result"
 _TRIES = 3
 
@@ -91,6 +95,7 @@ class StudySession:
 
     def __init__(self, kit: Kit, *, timeout: float = CONNECT) -> None:
         self._kit, self._timeout = kit, timeout
+        self._cells: list[Any] = []
         prepare(kit)
         self._flare: Any = self._connect()
 
@@ -107,8 +112,10 @@ class StudySession:
 
     def close(self) -> None:
         """End the session; studies go on."""
-        with suppress(Exception):
-            self._flare.close()
+        try:
+            _within(_CLOSE, self._flare.close)
+        except Exception:
+            _stop(self._cells)
 
     # -- what a lead can do
 
@@ -217,10 +224,13 @@ class StudySession:
         return found
 
     def _connect(self) -> Any:
+        from nvflare.fuel.f3.cellnet.core_cell import CoreCell
         from nvflare.fuel.flare_api.flare_api import new_secure_session
 
-        with redirect_stdout(StringIO()):  # FLARE says there that it connects
-            return _translated(
+        before = set(CoreCell.ALL_CELLS)
+        with redirect_stdout(StringIO()), ExitStack() as undo:  # FLARE says there that it connects
+            undo.callback(lambda: _stop(_since(before)))
+            found = _translated(
                 lambda: new_secure_session(
                     username=self._kit.name,
                     startup_kit_location=str(self._kit.folder),
@@ -228,7 +238,11 @@ class StudySession:
                     auto_login_max_tries=1,
                 ),
                 self._kit,
+                3 * self._timeout,  # FLARE counts each of its stages
             )
+            undo.pop_all()
+        self._cells = _since(before)
+        return found
 
     def _ask(self, what: Callable[[], Any]) -> Any:
         """Ask, in a new session where FLARE has closed this one."""
@@ -279,15 +293,26 @@ def _end_without_word(
     flare: str, *, started: bool, meta: Mapping[str, Any]
 ) -> tuple[State, EigenveilError]:
     """What became of a study whose process ended without saying so."""
+    if started:  # FLARE may call it aborted; who was aborted has said so
+        return "lost", _killed()
     if flare == "FINISHED:ABORTED":
         return "aborted", ProtocolError("The study was stopped.", code="aborted")
-    if started or not flare.startswith("FINISHED"):
-        return "lost", _lost()
+    if not flare.startswith("FINISHED"):
+        return "lost", _killed()
     said = "; ".join(str(each) for each in meta.get("job_deploy_detail") or ())
     return "failed", ProtocolError(
         f"The study could not be started ({flare}): {said or 'FLARE does not say why'}.",
         hint="The aggregator's log says more.",
         code="not-started",
+    )
+
+
+def _killed() -> EigenveilError:
+    return ProtocolError(
+        "The study's process at the aggregator was killed, or crashed; the aggregator goes on.",
+        hint="Run it again: sites charge only for what they answer. The aggregator's log may say "
+        "more.",
+        code="killed",
     )
 
 
@@ -314,12 +339,47 @@ def _waits_for(meta: Mapping[str, Any], connected: object) -> dict[str, str]:
     return found
 
 
-def _translated(what: Callable[[], Any], kit: Kit) -> Any:
+def _since(before: set[str]) -> list[Any]:
+    """FLARE's ends of connections that were made since."""
+    from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+
+    return [cell for name, cell in list(CoreCell.ALL_CELLS.items()) if name not in before]
+
+
+def _stop(cells: Sequence[Any]) -> None:
+    """End connections that FLARE would try to make for ever: the process could not end."""
+    for cell in cells:
+        for end in (cell.stop, cell.communicator.stop):
+            with suppress(Exception):
+                _within(_CLOSE, end)
+
+
+def _within(seconds: float, what: Callable[[], Any]) -> Any:
+    """What a call of FLARE's API returns; some of them wait for ever.
+
+    Raises
+    ------
+    TimeoutError
+        When it did not return in time; it is left to itself.
+    """
+    found: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(what())
+        except BaseException as error:  # also FLARE's way to end a process
+            found.set_exception(error)
+
+    threading.Thread(target=run, daemon=True, name="ask the aggregator").start()
+    return found.result(seconds)
+
+
+def _translated(what: Callable[[], Any], kit: Kit, seconds: float = ANSWER) -> Any:
     """What FLARE's API returns, its errors as ours."""
     from nvflare.fuel.flare_api import api_spec
 
     try:
-        return what()
+        return _within(seconds, what)
     except (api_spec.NoConnection, api_spec.NoReply, TimeoutError):
         raise ProtocolError(
             f"The aggregator at {kit.host}:{kit.port} cannot be reached.",

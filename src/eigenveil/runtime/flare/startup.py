@@ -12,13 +12,15 @@ STARTUP_FILE: dict[Role, str] = {
     "aggregator": "fed_server.json",
     "lead": "fed_admin.json",
 }
-_SCHEME = "tcp"  # mutual TLS over plain sockets: the quickest to start, and one port suffices
+# Mutual TLS over one port. FLARE's "tcp" shakes hands while it accepts: one silent connection would
+# keep all others out.
+SCHEME = "http"
 _SECURITY = "mtls"
 
 
 def startup(role: Role, name: str, host: str, port: int, project: str) -> dict[str, Any]:
     """Contents of the startup file of a party that is no registrar."""
-    service = {"target": f"{host}:{port}", "scheme": _SCHEME}
+    service = {"target": f"{host}:{port}", "scheme": SCHEME}
     if role == "aggregator":
         server = {
             "name": project,
@@ -34,7 +36,7 @@ def startup(role: Role, name: str, host: str, port: int, project: str) -> dict[s
             "project_name": project,
             "username": name,
             "server_identity": host,
-            "scheme": _SCHEME,
+            "scheme": SCHEME,
             "host": host,
             "port": port,
             "connection_security": _SECURITY,

@@ -18,12 +18,13 @@ from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.transport import Replies
 from eigenveil.runtime.flare.channel import (
     ABORTED,
+    BYE,
+    HELLO,
     NO_ANSWER,
     RESTARTED,
     UNREACHABLE,
     Answer,
     Stop,
-    Verb,
     Wire,
     sentence,
 )
@@ -91,7 +92,9 @@ class FlareTransport:
         }
         begun = time.monotonic()
         answers = self._all(
-            known, lambda name, stop, end: self._errand(name, known[name], end, stop), timeout
+            known,
+            lambda name, stop, end: self._errand(name, method, known[name], end, stop),
+            timeout,
         )
         self.seconds[method] = self.seconds.get(method, 0.0) + time.monotonic() - begun
         replies: dict[str, bytes] = {}
@@ -110,7 +113,7 @@ class FlareTransport:
     def hello(self, names: Sequence[str], timeout: float) -> dict[str, str]:
         """A sign of life of each: an empty code where it is there and has admitted the job."""
         found = self._all(
-            names, lambda name, stop, end: self._quick(name, "hello", stop, end), timeout
+            names, lambda name, stop, end: self._quick(name, HELLO, stop, end), timeout
         )
         return {name: found.get(name, Answer(NO_ANSWER)).code for name in names}
 
@@ -118,7 +121,7 @@ class FlareTransport:
         """Tell everybody that the job is over; who does not hear it is told by FLARE."""
         self.hurry()
         self._all(
-            self._names, lambda name, stop, end: self._quick(name, "bye", stop, end), LAST_WORDS
+            self._names, lambda name, stop, end: self._quick(name, BYE, stop, end), LAST_WORDS
         )
 
     # -- one thread a party
@@ -161,27 +164,27 @@ class FlareTransport:
                 code=ABORTED,
             )
 
-    def _errand(self, name: str, body: bytes, deadline: float, stop: Stop) -> Answer:
+    def _errand(self, name: str, step: str, body: bytes, deadline: float, stop: Stop) -> Answer:
         """The answer to a step, asked again for as long as that may help."""
         if name in self._silent:
-            probe = self._quick(name, "hello", stop, deadline)
+            probe = self._quick(name, HELLO, stop, deadline)
             if probe.code:
                 return probe
         while True:
-            answer = self._watched(name, body, deadline, stop)
+            answer = self._watched(name, step, body, deadline, stop)
             if answer.code not in (UNREACHABLE, RESTARTED):
                 return answer
             if stop.triggered or time.monotonic() + AGAIN >= deadline:
                 return answer
             time.sleep(AGAIN)
 
-    def _watched(self, name: str, body: bytes, deadline: float, stop: Stop) -> Answer:
+    def _watched(self, name: str, step: str, body: bytes, deadline: float, stop: Stop) -> Answer:
         """The answer to one question, or that the process that had it is gone."""
         asked = self._processes.get(name, "")
         own, box = Stop(), queue.SimpleQueue[Answer]()
 
         def send() -> None:
-            box.put(self._wire.ask(name, "step", body, max(0.01, deadline - time.monotonic()), own))
+            box.put(self._wire.ask(name, step, body, max(0.01, deadline - time.monotonic()), own))
 
         threading.Thread(target=send, daemon=True, name=f"send {name}").start()
         watch = time.monotonic() + WATCH
@@ -194,7 +197,7 @@ class FlareTransport:
                         return Answer(NO_ANSWER)
                     if time.monotonic() < watch:
                         continue
-                    self._quick(name, "hello", own, deadline)
+                    self._quick(name, HELLO, own, deadline)
                     if asked and self._processes.get(name, asked) != asked:
                         return Answer(RESTARTED)
                     watch = time.monotonic() + WATCH
@@ -204,9 +207,9 @@ class FlareTransport:
         finally:
             own.trigger()
 
-    def _quick(self, name: str, verb: Verb, stop: Stop, deadline: float) -> Answer:
+    def _quick(self, name: str, step: str, stop: Stop, deadline: float) -> Answer:
         left = max(0.01, deadline - time.monotonic())
-        answer = self._wire.ask(name, verb, b"", min(PROBE, left), stop)
+        answer = self._wire.ask(name, step, b"", min(PROBE, left), stop)
         self._note(name, answer)
         return answer
 

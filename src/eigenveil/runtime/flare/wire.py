@@ -1,8 +1,8 @@
-"""Questions over FLARE's own network of cells.
+"""Bytes to and from parties over FLARE's own network of cells.
 
 Verified on FLARE 2.9: its multicast of different payloads fails silently, so every party is asked
 in a call of its own; ``timeout`` of a call is one of each of its three stages, so whoever calls
-keeps a deadline besides.
+keeps a deadline besides. What is carried is bytes: FLARE's own serialisation is never used for it.
 """
 
 from __future__ import annotations
@@ -18,39 +18,38 @@ from eigenveil.runtime.flare.channel import (
     NO_ANSWER,
     TOPIC,
     UNREACHABLE,
-    Answer,
+    UNSIGNED,
     Stop,
-    Verb,
-    question,
-    read_reply,
 )
 
 
-class CellWire:
-    """Asks parties through a cell; a party's own (parent) process has its name for address."""
+class CellCarrier:
+    """Carries bytes through a cell; a party's own (parent) process has its name for address."""
 
     def __init__(self, cell: Any) -> None:
         self._cell = cell
 
-    def ask(self, name: str, verb: Verb, payload: bytes, timeout: float, stop: Stop) -> Answer:
-        """The party's answer."""
+    def carry(self, name: str, data: bytes, timeout: float, stop: Stop) -> bytes | str:
+        """What came back, or a code."""
         try:
             message = self._cell.send_request(
                 channel=CHANNEL,
                 topic=TOPIC,
                 target=name,
-                request=new_cell_message({}, question(verb, payload)),
+                request=new_cell_message({}, data),
                 timeout=timeout,
                 optional=True,
                 abort_signal=stop,
             )
         except Exception:  # of FLARE, whatever it is: it has logged it
-            return Answer(UNREACHABLE)
+            return UNREACHABLE
         if stop.triggered:
-            return Answer(ABORTED)
+            return ABORTED
         code = message.get_header(MessageHeaderKey.RETURN_CODE, ReturnCode.OK)
         if code == ReturnCode.TIMEOUT:
-            return Answer(NO_ANSWER)
+            return NO_ANSWER
         if code != ReturnCode.OK:
-            return Answer(UNREACHABLE)
-        return read_reply(message.payload)
+            return UNREACHABLE
+        if not isinstance(message.payload, bytes | bytearray | memoryview):
+            return UNSIGNED
+        return bytes(message.payload)

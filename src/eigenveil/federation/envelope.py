@@ -1,0 +1,214 @@
+"""What a network carries between parties: messages in envelopes that their senders signed.
+
+A network only carries; nothing that it says about who sent what is believed. An envelope says whose
+it is, for whom, about which study, session and step, and, of a reply, which question it answers.
+The signature of its sender's certificate covers all of that and the SHA-256 of what is inside
+(:class:`eigenveil.federation.identity.Identity` says whose certificate is good for what). Whoever
+receives one opens it first: before anything is computed, charged, ended or deleted.
+
+``EVE1``, the lengths of header and signature (4 and 2 bytes, little-endian), the header as JSON,
+the signature of ``_DOMAIN`` and the header, and then the payload, whose digest is in the header.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from eigenveil.errors import ProtocolError
+from eigenveil.federation.identity import CertifiedRole, Identity
+
+VERSION = 1
+MAGIC = b"EVE1"
+# Beside the payload: a certificate, a signature and names.
+MOST_BESIDE = 1 << 15
+_DOMAIN = b"eigenveil envelope 1\n"
+_MOST_SIGNATURE = 1 << 10
+_START = len(MAGIC) + 6
+
+_Hex = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2})*$", max_length=64)]
+_Word = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]*$", max_length=64)]
+_Text = Annotated[str, StringConstraints(max_length=128)]
+
+
+@dataclass(frozen=True)
+class Correspondent:
+    """A party as the others know it.
+
+    Attributes
+    ----------
+    called : str
+        In messages: a site's name, or its role.
+    role : CertifiedRole
+        Of its certificate.
+    name : str
+        In its certificate.
+    """
+
+    called: str
+    role: CertifiedRole
+    name: str
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """One message, opened: whoever holds one knows that its sender signed it.
+
+    Attributes
+    ----------
+    study, session, step : str
+        What it is about.
+    sender, recipient : str
+        As messages call them.
+    payload : bytes
+    about : str
+        Of a reply: the mark of the question that it answers.
+    code : str
+        Of a reply without an answer: why there is none.
+    process : str
+        Of a reply: names the process that made it.
+    mark : str
+        SHA-256 of what was signed: a reply says it, so that no reply serves for two questions.
+    """
+
+    study: str
+    session: str
+    step: str
+    sender: str
+    recipient: str
+    payload: bytes = b""
+    about: str = ""
+    code: str = ""
+    process: str = ""
+    mark: str = ""
+
+
+class _Header(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: int = Field(ge=VERSION, le=VERSION)
+    study: _Hex
+    session: _Word
+    step: _Text
+    sender: _Text
+    recipient: _Text
+    about: _Hex
+    code: _Word
+    process: _Word
+    digest: _Hex
+    nonce: _Hex
+    certificate: Annotated[str, StringConstraints(max_length=1 << 14)]
+
+
+def seal(envelope: Envelope, identity: Identity) -> tuple[bytes, str]:
+    """The bytes to be carried, signed with this identity's key, and their mark."""
+    header = _Header(
+        version=VERSION,
+        study=envelope.study,
+        session=envelope.session,
+        step=envelope.step,
+        sender=envelope.sender,
+        recipient=envelope.recipient,
+        about=envelope.about,
+        code=envelope.code,
+        process=envelope.process,
+        digest=hashlib.sha256(envelope.payload).hexdigest(),
+        nonce=os.urandom(16).hex(),
+        certificate=identity.pem,
+    )
+    text = header.model_dump_json().encode()
+    signature = identity.sign(_DOMAIN + text)
+    lengths = len(text).to_bytes(4, "little") + len(signature).to_bytes(2, "little")
+    return b"".join([MAGIC, lengths, text, signature, envelope.payload]), _mark(text)
+
+
+def open_sealed(
+    data: bytes | bytearray | memoryview,
+    identity: Identity,
+    *,
+    sender: Correspondent,
+    recipient: str,
+    limit: int,
+) -> Envelope:
+    """What is in an envelope, if this sender signed it for this recipient.
+
+    Parameters
+    ----------
+    identity : Identity
+        Of the recipient; it has the root that certificates must be of.
+    limit : int
+        Most bytes that a payload can have.
+
+    Raises
+    ------
+    ProtocolError
+        ``too-large``, ``malformed``, ``bad-identity`` or ``wrong-recipient``.
+    """
+    if len(data) > limit + MOST_BESIDE:
+        raise ProtocolError(
+            f"{sender.called}: an envelope of {len(data)} bytes is larger than the "
+            f"{limit + MOST_BESIDE} that it can have.",
+            hint="It is refused; check that all parties have the same study file.",
+            code="too-large",
+        )
+    size, signed = (
+        int.from_bytes(data[4:8], "little"),
+        int.from_bytes(data[8:_START], "little"),
+    )
+    payload_at = _START + size + signed
+    if data[:4] != MAGIC or signed > _MOST_SIGNATURE or payload_at > min(len(data), MOST_BESIDE):
+        raise _malformed(sender)
+    text = bytes(data[_START : _START + size])
+    try:
+        header = _Header.model_validate(json.loads(text))
+    except (ValidationError, ValueError, RecursionError):
+        raise _malformed(sender) from None
+    identity.verify(
+        _DOMAIN + text,
+        bytes(data[_START + size : payload_at]),
+        header.certificate,
+        role=sender.role,
+        name=sender.name,
+    )
+    payload = bytes(data[payload_at:])
+    if hashlib.sha256(payload).hexdigest() != header.digest:
+        raise ProtocolError(
+            f"{sender.called}: what is in its envelope is not what it signed.",
+            hint="It was damaged or changed on the way; it is refused.",
+            code="damaged",
+        )
+    if (header.sender, header.recipient) != (sender.called, recipient):
+        raise ProtocolError(
+            f"{sender.called}: an envelope for somebody else was brought here.",
+            hint="It is refused.",
+            code="wrong-recipient",
+        )
+    return Envelope(
+        study=header.study,
+        session=header.session,
+        step=header.step,
+        sender=header.sender,
+        recipient=header.recipient,
+        payload=payload,
+        about=header.about,
+        code=header.code,
+        process=header.process,
+        mark=_mark(text),
+    )
+
+
+def _mark(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
+def _malformed(sender: Correspondent) -> ProtocolError:
+    return ProtocolError(
+        f"{sender.called}: an envelope is malformed.",
+        hint="It is refused; check that all parties run the same version.",
+        code="malformed",
+    )

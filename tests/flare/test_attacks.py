@@ -1,0 +1,302 @@
+"""Attackers on the real network, in the middle of a study: with other parties' kits, or with none.
+
+It would have found a site that answers, charges, deletes or ends anything for somebody else than
+the aggregator, a study that somebody without its lead's kit ends, and a way to keep newcomers out.
+
+Ten replays of a kind in every run; EIGENVEIL_SOAK is a factor (10 for a soak).
+"""
+
+import json
+import os
+import random
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[flare]'")
+
+from fault_tools import PATIENCE, FaultyFederation, pca_study, until
+from federation_tools import SITES
+from nvflare.private.defs import CellMessageHeaderKeys, JobFailureMsgKey, RequestHeader
+
+import eigenveil
+from eigenveil.federation.envelope import Correspondent, Envelope, open_sealed, seal
+from eigenveil.federation.ledger import Ledger
+from eigenveil.federation.messages import AGGREGATOR, REFUSED, Message, decode, encode
+from eigenveil.runtime.flare.channel import BYE, CHANNEL, TOPIC
+from eigenveil.runtime.flare.signed import identity_of, party_called
+
+MANY = max(1, round(10 * float(os.environ.get("EIGENVEIL_SOAK", "1"))))
+ATTACKER = Path(__file__).with_name("attacker_process.py")
+LIMIT = 1 << 24
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory):
+    with FaultyFederation(tmp_path_factory.mktemp("attacks"), approve="manual") as found:
+        found.start("aggregator", *SITES)
+        found.wait_connected(*SITES, timeout=PATIENCE)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def halted(federation):
+    """A study in its second round, in which west waits for a file; it ends well in the end."""
+    study, go = pca_study("attacked"), federation.folder / "go"
+    federation.tell("west", step="round 2", until=str(go))
+    job = federation.run(study, timeout=400.0, wait=False)
+    until(lambda: "mischief in round 2" in federation.said("west"))
+    until(lambda: "answered round 2" in federation.said("north"))
+    before = {name: facts(federation, name) for name in SITES}
+    yield study, job
+    for name in SITES:
+        assert facts(federation, name) == before[name]
+    go.touch()
+    with federation.session() as session:
+        status = federation.wait(session, job, timeout=PATIENCE)
+        assert status.state == "finished", status.error
+    assert federation.same_as_in_process(job, study)
+    until(federation.all_free)
+    federation.check_books()
+
+
+def facts(federation, name):
+    """What an attacker must not have changed at a site."""
+    kit = federation.kit(name)
+    kept = (kit.key, kit.certificate, kit.root_certificate, *sorted(kit.local.rglob("*.json")))
+    return (
+        {file.name: file.read_bytes() for file in kept},
+        [entry.hash for entry in Ledger(federation.ledger(name)).entries()],
+        json.loads(kit.session_file.read_text())["now"],
+        federation.said(name).count("is over for this site"),
+    )
+
+
+def questions(federation, name):
+    """Whatever was brought to a site so far."""
+    return [each.read_bytes() for each in sorted((federation.folder / "seen" / name).iterdir())]
+
+
+def attack(federation, kit, endpoint, orders):
+    """What came of an attacker's orders."""
+    place = federation.folder / f"attack-{uuid.uuid4()}"
+    orders_file, answers = place.with_suffix(".orders"), place.with_suffix(".answers")
+    orders_file.write_text(json.dumps(orders))
+    source = str(Path(eigenveil.__file__).parents[1])
+    words = [ATTACKER, kit, endpoint, "localhost", federation.port, orders_file, answers]
+    done = subprocess.run(
+        [sys.executable, *map(str, words)],
+        env=os.environ | {"PYTHONPATH": source, "HOME": str(federation.home)},
+        capture_output=True,
+        timeout=60 + 10 * len(orders),
+        check=False,
+    )
+    assert answers.exists(), done.stderr.decode()[-3000:]
+    found = json.loads(answers.read_text())
+    return found["token"], found["found"]
+
+
+def genuine(federation, name, step):
+    """A question that the aggregator signed for a site."""
+    site = identity_of(federation.kit(name))
+    for data in reversed(questions(federation, name)):
+        found = open_sealed(
+            data,
+            site,
+            sender=Correspondent(AGGREGATOR, "aggregator", "localhost"),
+            recipient=name,
+            limit=LIMIT,
+        )
+        if found.step == step:
+            return found
+    raise AssertionError(f"{name} was never asked {step}")
+
+
+def round_8(federation, name):
+    """The last question, made into one that spends all that it can."""
+    asked = genuine(federation, name, "round 2")
+    message = decode(asked.payload, sender=AGGREGATOR, limit=LIMIT)
+    body = dict(message.body) | {"turn": 8}
+    spends = Message("round 8", message.study, message.session, AGGREGATOR, body, message.arrays)
+    return replace(asked, step="round 8", payload=encode(spends))
+
+
+def with_less_noise(federation, name):
+    """The last question once more, with a tenth of the noise."""
+    asked = genuine(federation, name, "round 2")
+    message = decode(asked.payload, sender=AGGREGATOR, limit=LIMIT)
+    asks = [each | {"scale": each["scale"] / 10} for each in message.body["asks"]]
+    return replace(asked, payload=encode(replace(message, body={**message.body, "asks": asks})))
+
+
+def order(origin, to, channel, topic, **more):
+    return {"origin": origin, "to": to, "channel": channel, "topic": topic} | more
+
+
+def ask(origin, to, data, **more):
+    return order(origin, to, CHANNEL, TOPIC, payload=data.hex(), **more)
+
+
+def forgeries(federation, identity, job, origins, *, replays=2):
+    """All that was shown to work once, and more of its kind."""
+    found = []
+    spend = round_8(federation, "north")
+    bye = Envelope(spend.study, spend.session, BYE, AGGREGATOR, "north")
+    mine = [seal(each, identity)[0] for each in (spend, bye)]
+    replayed = random.sample(questions(federation, "north"), replays)
+    for origin in origins:
+        for folder in ("startup", "local"):
+            found.append(order(origin, "north", "admin", "train.delete_run", body=folder))
+            admin = {RequestHeader.JOB_ID: folder}
+            found.append(order(origin, "north", "admin", "train.deploy", body="x", admin=admin))
+        admin = {RequestHeader.JOB_ID: job}
+        found.append(order(origin, "north", "admin", "train.abort", body="", admin=admin))
+        found.append(order(origin, "north", "admin", "sys.shell", body="cat startup/client.key"))
+        found += [ask(origin, "north", each) for each in (*mine, *replayed)]
+        found.append(ask(origin, "north", mine[0], stream=False))
+        found.append(order(origin, f"server.{job}", "server_command", "abort", fields={}))
+        failed = {JobFailureMsgKey.JOB_ID: job, JobFailureMsgKey.CODE: 101}
+        found.append(order(origin, "server", "task", "report_job_failure", fields=failed))
+        headers = {CellMessageHeaderKeys.JOB_ID: job}
+        finished = {"execution_error": True}
+        listener = ("server", "server_parent_listener", "update_run_status")
+        found.append(order(origin, *listener, fields=finished, headers=headers))
+        found.append(order(origin, "north", "cellnet.channel", "bye", payload=""))
+    return found
+
+
+def said_nothing(answers):
+    """Nobody has answered, or only to say no."""
+    for each in answers:
+        assert each["content"] in ("None", "", "{}"), each
+        assert each["code"] != "ok" or each["content"] == "", each
+
+
+@pytest.mark.parametrize("who", ["helper", "lead"])
+def test_with_another_partys_kit(federation, halted, who):
+    """In the aggregator's name, in that of the job's process, and in its own."""
+    _, job = halted
+    kit = federation.kit(who)
+    endpoint = f"_admin_{uuid.uuid4()}" if who == "lead" else who
+    orders = forgeries(
+        federation, identity_of(kit), job, ("server", f"server.{job}", endpoint, "south")
+    )
+    token, answers = attack(federation, kit.folder, endpoint, orders)
+    assert token["__token__"] == "server"  # FLARE gives it away: it must be worth nothing
+    said_nothing(answers)
+
+
+def test_with_the_aggregators_kit(federation, halted):
+    """Whoever has it is the aggregator and can stop a study, but has no more than the study."""
+    _, job = halted
+    kit = federation.kit("aggregator")
+    identity, endpoint = identity_of(kit), f"server.{uuid.uuid4()}"
+    spend = round_8(federation, "north")
+    stale = {"session": "0" * 24}, {"study": "0" * 64}
+    signed = [
+        with_less_noise(federation, "north"),
+        *(replace(spend, **other) for other in stale),
+        *(replace(spend, step=BYE, payload=b"", **other) for other in stale),
+        replace(spend, step="round 2"),
+    ]
+    sealed = [seal(each, identity) for each in signed]
+    replayed = random.choices(questions(federation, "north"), k=MANY)
+    orders = [
+        *(ask(endpoint, "north", data) for data, _ in sealed),
+        *(ask(endpoint, "north", data) for data in replayed),
+        *(ask(endpoint, "south", data) for data in replayed),
+        *forgeries(federation, identity_of(federation.kit("helper")), job, (endpoint,), replays=0),
+    ]
+    _, answers = attack(federation, kit.folder, endpoint, orders)
+    of_signed, answers = answers[: len(sealed)], answers[len(sealed) :]
+    codes = []
+    for (_, mark), answer in zip(sealed, of_signed, strict=True):
+        reply = open_sealed(
+            bytes.fromhex(answer["content"]),
+            identity,
+            sender=party_called("north"),
+            recipient=AGGREGATOR,
+            limit=LIMIT,
+        )
+        assert reply.about == mark
+        if reply.payload:
+            inside = decode(reply.payload, sender="north", limit=LIMIT)
+            assert inside.step == REFUSED
+            codes.append(inside.body["code"])
+        else:
+            codes.append(reply.code)
+    assert codes == ["step-asked-differently", *4 * ["not-admitted"], "bad-request"]
+    same, other, answers = answers[:MANY], answers[MANY : 2 * MANY], answers[2 * MANY :]
+    assert {answer["content"] for answer in other} == {""}
+    for answer in same:  # the stored answer, or a refusal: nothing is computed anew
+        assert answer["content"] not in ("None", "")
+    for answer in answers:
+        assert answer["code"] != "ok" or answer["content"] in ("", "None"), answer
+
+
+def test_without_a_kit(federation, halted):
+    """No party listens in the clear, no site at all, and no certificate is no connection."""
+    assert halted
+    ours = {name: psutil.Process(process.pid) for name, process in federation.processes.items()}
+    ports = []
+    for name, process in ours.items():
+        for each in (process, *process.children(recursive=True)):
+            found = [c.laddr for c in each.net_connections() if c.status == psutil.CONN_LISTEN]
+            assert name == "aggregator" or not found, (name, found)
+            ports += found
+    assert {port.ip for port in ports} == {"127.0.0.1"}
+    assert federation.port in {port.port for port in ports}
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    for port in ports:
+        assert not answers(port.port, lambda plain: plain)
+        assert not answers(port.port, context.wrap_socket)
+
+
+def answers(port, wrap):
+    """Whether anything of HTTP comes back."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as plain:
+            connection = wrap(plain)
+            connection.sendall(b"GET /f3 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            return b"HTTP" in connection.recv(1000)
+    except OSError:  # ssl.SSLError is one
+        return False
+
+
+def test_idle_connections_keep_nobody_out(federation, halted):
+    """200 connections that say nothing: a newcomer's handshake takes at most a second longer."""
+    assert halted
+    kit = federation.kit("helper")
+    context = ssl.create_default_context(cafile=str(kit.root_certificate))
+    context.check_hostname = False
+    context.load_cert_chain(kit.certificate, kit.key)
+    idle = [socket.create_connection(("127.0.0.1", federation.port)) for _ in range(200)]
+    try:
+        time.sleep(0.5)
+        begun = time.monotonic()
+        with (
+            socket.create_connection(("127.0.0.1", federation.port), timeout=20) as plain,
+            context.wrap_socket(plain) as wrapped,
+        ):
+            wrapped.sendall(b"GET /f3 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert wrapped.recv(100)
+        assert time.monotonic() - begun < 1.0 + 10 * slowness()
+    finally:
+        for each in idle:
+            each.close()
+
+
+def slowness():
+    """How long this machine takes now for something that takes a millisecond."""
+    begun = time.monotonic()
+    subprocess.run(["true"], check=True)
+    return time.monotonic() - begun
