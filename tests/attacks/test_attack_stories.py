@@ -312,6 +312,8 @@ class Stories(RuleBasedStateMachine):
             data.draw(st.sets(st.sampled_from(names[start : start + size]), max_size=dropouts))
             for start in range(0, len(names), size)
         ]
+        if data.draw(st.booleans()):  # as on a ring, of every three the one in the middle
+            size, lost = 3, [set(names[start + 1 : start + 2]) for start in range(0, len(names), 3)]
         for place, name in enumerate(names):
             self.adversary.tell_survivors(name, turn, set(names) - lost[place // size])
 
