@@ -56,7 +56,8 @@ from eigenveil.moments.source import ArrayRows
 SESSION = "s"
 TURNS = (1, 2)
 # sites, dropouts, colluding, neighbours
-SHAPES = [(4, 1, 0, None), (5, 1, 1, None), (7, 2, 0, 4), (9, 1, 0, 2), (9, 1, 1, 4), (8, 2, 0, 4)]
+RING = (9, 1, 0, 2)
+SHAPES = [(4, 1, 0, None), (5, 1, 1, None), (7, 2, 0, 4), RING, (9, 1, 1, 4), (8, 2, 0, 4)]
 
 
 class Quick(Consortium):
@@ -263,7 +264,7 @@ class Stories(RuleBasedStateMachine):
     def teardown(self):
         self._stack.close()
 
-    @initialize(shape=st.sampled_from(SHAPES), data=st.data())
+    @initialize(shape=st.sampled_from([*SHAPES, RING, RING]), data=st.data())
     def begin(self, shape, data):
         """Sites agree on keys; a few are told that somebody else was lost, or has not shared."""
         self.adversary = Adversary(shape, self.folder)
@@ -285,7 +286,7 @@ class Stories(RuleBasedStateMachine):
         """So many of the sites, at the most."""
         return data.draw(st.sets(st.sampled_from(self.adversary.names), max_size=most))
 
-    @rule(data=st.data(), turn=st.sampled_from((1, *TURNS)), groups=st.integers(1, 4))
+    @rule(data=st.data(), turn=st.sampled_from((1, *TURNS)), groups=st.sampled_from([1, 3, 3]))
     def play(self, data, turn, groups):
         """A round, as an aggregator would go about it that lies here and there."""
         self.ask(data, turn)
@@ -302,12 +303,17 @@ class Stories(RuleBasedStateMachine):
             if what is not None:
                 self.adversary.tell_round(name, turn, what)
 
-    @rule(data=st.data(), turn=st.sampled_from(TURNS), groups=st.integers(1, 4))
+    @rule(data=st.data(), turn=st.sampled_from(TURNS), groups=st.sampled_from([1, 3, 3]))
     def tell_of_survivors(self, data, turn, groups):
         """Neighbourhoods are told of other survivors, each as few as may be."""
         dropouts, names = self.adversary.study.dropouts, self.adversary.names
-        lost = [self.names_drawn(data, dropouts) for _ in range(groups)]
         size = -(-len(names) // groups)
+        lost = [
+            data.draw(st.sets(st.sampled_from(names[start : start + size]), max_size=dropouts))
+            for start in range(0, len(names), size)
+        ]
+        if data.draw(st.booleans()):  # as on a ring, of every three the one in the middle
+            size, lost = 3, [set(names[start + 1 : start + 2]) for start in range(0, len(names), 3)]
         for place, name in enumerate(names):
             self.adversary.tell_survivors(name, turn, set(names) - lost[place // size])
 
