@@ -247,10 +247,12 @@ def test_wishes_that_cannot_be_met_are_refused(options, kind, said):
         FederatedPCA(**options).fit(PARTS)
 
 
-def test_too_few_rows_say_so_and_what_was_spent():
-    with pytest.raises(PrivacyError, match="Too few rows") as caught:
-        FederatedPCA(2, epsilon=0.1).fit([ROWS[:20], ROWS[20:40]])
-    assert caught.value.spent.epsilon < 0.1
+def test_too_few_rows_say_so_and_spend_no_more():
+    with pytest.warns(NoisyResultWarning, match="Too few rows"):
+        pca = FederatedPCA(2, epsilon=0.1).fit([ROWS[:20], ROWS[20:40]])
+    assert not pca.usable_.any()
+    assert [record.name for record in pca.certificate_.releases] == ["scale"]
+    assert pca.guarantee_.epsilon < 0.1
 
 
 def test_protocol_errors_are_a_family_of_their_own():

@@ -13,7 +13,7 @@ from eigenveil.moments.document_triples import triples_error
 from eigenveil.moments.release import calibrated_record
 from eigenveil.noise.cube import tensor_size
 from eigenveil.privacy.budget import StepBudget
-from eigenveil.privacy.releases import ALONE, Sharing, Statistic
+from eigenveil.privacy.releases import ALONE, ReleaseRecord, Sharing, Statistic
 
 # A sum of rows carries their count at this weight where no histogram has released it: it makes
 # the noise of the sum 3% larger and is itself known to four noise deviations.
@@ -63,16 +63,22 @@ def sizes_of(plan: BasePlan, planned: Planned, *, count: bool) -> range:
 
 def rehearse(
     plan: BasePlan, budgets: Mapping[Step, StepBudget], sharing: Mapping[Step, Sharing]
-) -> None:
+) -> list[ReleaseRecord]:
     """Calibrate every planned release as it could come, so that none fails after another was made.
+
+    Returns
+    -------
+    list of ReleaseRecord
+        One a release, of a shape that it can have.
 
     Raises
     ------
     PrivacyError
         ``hopeless-noise`` or ``epsilon-below-resolution``, before anything is released.
     """
+    found: list[ReleaseRecord] = []
     for planned in plan.schedule:
-        for shape in _worst(plan, planned):
+        records = [
             calibrated_record(
                 shape,
                 name=planned.name,
@@ -82,6 +88,10 @@ def rehearse(
                 draws_count=planned.draws,
                 sharing=sharing.get(planned.step, ALONE),
             )
+            for shape in _worst(plan, planned)
+        ]
+        found.append(records[0])
+    return found
 
 
 def _worst(plan: BasePlan, planned: Planned) -> list[Shape]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
 from eigenveil.estimators.plans import BasePlan
 from eigenveil.estimators.rounds import Answers, Ask, Round
+from eigenveil.estimators.shapes import rehearse
 from eigenveil.estimators.tasks import rounds_of
 from eigenveil.federation import bodies, masks
 from eigenveil.federation.allowed import check_distinct
@@ -42,6 +43,7 @@ from eigenveil.moments.describe import describe
 from eigenveil.privacy.certificate import SEEDED
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.spending import tell_spent
+from eigenveil.privacy.views import guarantees
 
 # Bytes of answers that are held at once, at the most.
 _HELD = 1 << 25
@@ -242,7 +244,16 @@ class Aggregator:
             weights, joined = self.study.row_weights(), self._know.joined
             # as rows count in the sums
             public = max(1, round(math.fsum(weights[n] * (joined[n].rows or 0) for n in joined)))
-        return Terms(self.study, self.study.plan(self.study.width, public))
+        terms = Terms(self.study, self.study.plan(self.study.width, public))
+        # what is promised against every adversary must follow before anything is released
+        sharing = {step: terms.sharing(step) for step in terms.plan.shares}
+        guarantees(
+            rehearse(terms.plan, terms.plan.budgets(), sharing),
+            terms.federation(fewest_sites(self.study)),
+            delta=self.study.delta,
+            adjacency=self.study.adjacency,
+        )
+        return terms
 
     def _agree_on_keys(self, terms: Terms) -> Calls:
         know = self._know
