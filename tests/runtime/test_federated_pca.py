@@ -13,6 +13,7 @@ from eigenveil import (
     BudgetExceeded,
     DataError,
     FederatedPCA,
+    NoisyResultWarning,
     PrivacyError,
     PrivatePCA,
     ProtocolError,
