@@ -115,10 +115,8 @@ def test_sizes_that_no_table_has(option):
 
 KINDS = {
     "pca": lambda rows: PrivatePCA(1, epsilon=50).fit(rows),
-    "mixture": lambda rows: PrivateGaussianMixture(1, epsilon=50, below_noise="keep").fit(rows),
-    "topics": lambda rows: PrivateTopicModel(1, epsilon=50, below_noise="keep").fit(
-        np.round(np.abs(rows)) + 2
-    ),
+    "mixture": lambda rows: PrivateGaussianMixture(1, epsilon=50).fit(rows),
+    "topics": lambda rows: PrivateTopicModel(1, epsilon=50).fit(np.round(np.abs(rows)) + 2),
 }
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from eigenveil import FederatedGaussianMixture, FederatedTopicModel
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
-from eigenveil.estimators.driver import certified_run
+from eigenveil.estimators.driver import certified_fit
+from eigenveil.estimators.result import Asked
 from eigenveil.estimators.tasks import rounds_of, rows_for
 from eigenveil.estimators.tensor_settings import make_mixture_plan, make_topic_plan
 from eigenveil.federation.certify import check
@@ -54,7 +55,16 @@ def check_fit(plan, rows, task, centre=None):
     """The fit fails before its first release, or gives a result and a certificate that holds."""
     try:
         rounds = Watched(rounds_of(plan, stored_single=False, public_centre=centre))
-        run = certified_run(plan, rounds, rows_for(task, ArrayRows(rows)), SecureSource())
+        kept = []
+        certified_fit(
+            plan,
+            rounds,
+            rows_for(task, ArrayRows(rows)),
+            SecureSource(),
+            asked=Asked("test", {}),
+            keep=kept.append,
+        )
+        (run,) = kept
     except (PrivacyError, DataError) as error:
         spent = rounds.released, getattr(error, "released", ())
         assert spent == (0, ())

@@ -286,8 +286,8 @@ def test_a_study_over_a_hostile_network_is_the_same(tmp_path, known):
     np.testing.assert_array_equal(outcome.factors.components, old.factors.components)
     assert consortium.network.tried > 20 * MANY
     for name, each in consortium.parties.items():
-        (account,) = each.ledger.accounts()
-        (other,) = undisturbed.parties[name].ledger.accounts()
+        (account,) = each.ledger.sessions()
+        (other,) = undisturbed.parties[name].ledger.sessions()
         assert not account.is_open
         assert account.charged() == other.charged()
 

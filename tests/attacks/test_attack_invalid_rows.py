@@ -103,7 +103,7 @@ def test_a_mixture():
     rows, zeroed = pair()
     asked = {
         "center": False, "row_bound": 3.0, "epsilon": 1e4, "noise_variance": 0.1,
-        "below_noise": "keep", "random_state": 5,
+        "random_state": 5,
     }  # fmt: skip
     one = quietly(lambda: PrivateGaussianMixture(2, **asked).fit(rows))
     other = PrivateGaussianMixture(2, **asked).fit(zeroed)

@@ -158,9 +158,10 @@ def test_a_site_that_refuses_after_a_release_does_not_hide_it(kind):
 
 def test_a_site_that_refused_and_a_study_that_stops_later():
     """One site may be lost; the study goes on, and stops after a release."""
-    spoiled = np.split(ROWS, 3)[1].copy()
-    spoiled[3, 1] = np.nan
-    rows = sites(south=ArrayRows(spoiled), west=StopsLater(np.split(ROWS, 3)[2], DataError, 2))
+    rows = sites(
+        south=StopsLater(np.split(ROWS, 3)[1], DataError, 1),
+        west=StopsLater(np.split(ROWS, 3)[2], DataError, 3),
+    )
     with pytest.raises(EigenveilError) as caught:
         FederatedPCA(1, epsilon=9.0, dropouts=1).fit_rows(rows)
     assert "site " in str(caught.value)

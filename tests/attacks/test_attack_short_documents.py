@@ -21,7 +21,7 @@ D = 6
 BAD = [[1, 0, 1, 0, 0, 0], [0] * D, [3, -1, 0, 0, 0, 0], [0.5, 3, 0, 0, 0, 0],
        [np.nan, 3, 0, 0, 0, 0], [np.inf, 0, 0, 0, 0, 0], [2**24, 1, 0, 0, 0, 0]]  # fmt: skip
 ASKED = {
-    "epsilon": 1e3, "below_noise": "keep", "clip_documents": False, "random_state": 4,
+    "epsilon": 30.0, "clip_documents": False, "random_state": 4,
 }  # fmt: skip
 
 

@@ -22,10 +22,10 @@ import pytest
 
 from eigenveil import PrivateStreamingPCA
 from eigenveil.errors import PrivacyError
+from eigenveil.federation.certify import check
 from eigenveil.moments import stream_sums
 from eigenveil.moments.accumulators import Accumulator, NormHistogram, SecondMoment
 from eigenveil.moments.rows import Block
-from eigenveil.privacy.certificate import check
 from object_tools import arrays_of, contents_of, numbers_of
 
 D = 5

@@ -26,7 +26,7 @@ from eigenveil import (
     PrivateStreamingPCA,
     PrivateTopicModel,
 )
-from eigenveil.errors import NoisyResultWarning, PrivacyError
+from eigenveil.errors import DataError, NoisyResultWarning, PrivacyError
 from eigenveil.estimators.fitted import FittedPCA
 from eigenveil.estimators.result import model_digest
 from eigenveil.federation.tree import MergeTree
@@ -164,13 +164,15 @@ def test_a_file_whose_parts_do_not_belong_together_is_not_loaded(model, tmp_path
     changed(lambda: type(model).load(bad))
     for header in (
         {"names": ["x"] * told["features"]},
-        {"features": told["features"] + 1},
         {"certificate": told["certificate"] | {"model": "00" * 32}},
         {"parameters": told["parameters"] | {"epsilon": 0.1}},
         {"numbers": told["numbers"] | {"noise_floor": 0.0}},
     ):
         rewritten(path, bad, **header)
         changed(lambda: type(model).load(bad))
+    rewritten(path, bad, features=told["features"] + 1)
+    with pytest.raises(DataError):
+        type(model).load(bad)
     rewritten(path, bad)
     assert type(model).load(bad).certificate_ == model.certificate_
 

@@ -8,7 +8,9 @@ of a release in a certificate could do so in ``certify``.
 from __future__ import annotations
 
 import ast
+import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -45,6 +47,7 @@ from eigenveil.errors import (
     printable,
     short_name,
 )
+from eigenveil.estimators.result import model_digest
 from eigenveil.experiments.runner import Step
 from eigenveil.federation.study import make_study
 
@@ -134,8 +137,13 @@ def fitted():
 
 
 def renamed(model, name):
-    model.feature_names_in_ = np.array([name, name + "2", name + "3"], dtype=object)
-    return model
+    names = (name, name + "2", name + "3")
+    certificate = model.certificate_.model_copy(
+        update={"model": model_digest(model._result.factors, features=3, names=names)}
+    )
+    other = copy.copy(model)
+    other._result = replace(model._result, names=names, certificate=certificate)
+    return other
 
 
 @NAMES
@@ -161,9 +169,11 @@ def test_releases_and_views(name, fitted, capsys):
 def test_mixtures_and_topics(name, capsys):
     strengths = {
         "n_components_": 1,
+        "plan_": SimpleNamespace(auto_components=False, n_components=1),
+        "certificate_": SimpleNamespace(stopped=None),
         "strengths_": np.ones(1),
         "noise_floor_": 0.1,
-        "above_noise_": 0,
+        "usable_": np.zeros(1, dtype=bool),
         "converged_": False,
         "weights_": np.ones(1),
         "n_samples_": 9.0,
@@ -255,7 +265,7 @@ def test_ledgers(name, capsys):
             outcome=outcome,
             charges=(),
         )
-        ledger._print_accounts([account], Screen())
+        ledger._print_sessions([account], Screen())
         literal(capsys.readouterr().out, name)
 
 
@@ -275,7 +285,9 @@ def test_errors(name, kind, capsys, monkeypatch):
     def fails(*_, **__):
         raise error
 
-    monkeypatch.setattr(whole.typer.main, "get_command", lambda _: SimpleNamespace(main=fails))
+    monkeypatch.setattr(
+        whole.typer.main, "get_command", lambda _: SimpleNamespace(make_context=fails)
+    )
     with pytest.raises(SystemExit) as ended:
         whole.main(["show"])
     assert ended.value.code == kind.exit_status

@@ -235,7 +235,9 @@ def test_a_certificate_of_another_role_is_no_sites(name, role, as_name, registra
     """The aggregator whose host is called like a site, such as ``localhost``, is not that site."""
     impostor, made = registrar.identity(name, role=role), keys()
     proof = impostor.signed(made, CONTEXT, as_name).proof
-    text = refused(lambda: registrar.identity("north").check(made.every(), proof, CONTEXT, as_name))
+    text = refused(
+        lambda: registrar.identity("north").check(made.proved(), proof, CONTEXT, as_name)
+    )
     assert "its certificate is not of a" in text
 
 

@@ -275,6 +275,7 @@ class House:
             releases=list(outcome.records),
             federation=federation,
             study=self.study.model_dump(mode="json"),
+            study_hash=self.study.hash,
         )
         verdict = check(certificate)
         assert verdict.word == "HOLDS", verdict.explanation

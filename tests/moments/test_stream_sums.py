@@ -86,7 +86,7 @@ def test_without_noise_a_prefix_is_the_sum_so_far(blocks, monkeypatch):
     for block in rows:
         so_far.update(Block(block))
         exact = np.ldexp(so_far.integers().astype(float), so_far.grid)
-        found = stream.release(*summed(SecondMoment(RULE, features=D), block))
+        found = stream.release(summed(SecondMoment(RULE, features=D), block)[0])
         np.testing.assert_allclose(found.values, exact, atol=1e-6)
         assert found.record.noise.scale >= made.noise.scale * 0.999
 
@@ -102,7 +102,7 @@ def noise_of_prefixes(blocks, n, make=PrefixSum):
         so_far = SecondMoment(RULE, features=D)
         for place, block in enumerate(rows):
             so_far.update(Block(block))
-            release = stream.release(*summed(moment, block))
+            release = stream.release(summed(moment, block)[0])
             exact = np.ldexp(so_far.integers().astype(float), so_far.grid)
             found[turn, place] = svec(release.values - exact) / release.record.noise.scale
     return found
@@ -141,7 +141,7 @@ def test_a_block_does_not_depend_on_how_its_rows_came(cut):
     for order in (np.arange(20), rng.permutation(20)):
         stream, _ = stream_of(SecondMoment(RULE, features=D), 4, source=SeededSource(3))
         parts = [rows[order][start : start + cut] for start in range(0, 20, cut)]
-        found.append(stream.release(*summed(SecondMoment(RULE, features=D), *parts)).values)
+        found.append(stream.release(summed(SecondMoment(RULE, features=D), *parts)[0]).values)
     np.testing.assert_array_equal(found[0], found[1])
 
 
@@ -159,7 +159,7 @@ def test_other_sums_are_followed_too(accumulator):
     whole = accumulator.fresh()
     for block in rows:
         whole.update(Block(block))
-        found = stream.release(*summed(accumulator, block))
+        found = stream.release(summed(accumulator, block)[0])
     exact = np.ldexp(whole.integers().astype(float), whole.grid)
     assert found.values.shape == exact.shape
     # false alarm 1e-9 a coordinate: six deviations
@@ -170,12 +170,12 @@ def test_other_sums_are_followed_too(accumulator):
 def test_the_horizon_is_the_end():
     stream, _ = stream_of(SecondMoment(RULE, features=D), 2)
     for _ in range(2):
-        stream.release(*summed(SecondMoment(RULE, features=D), np.ones((1, D))))
+        stream.release(summed(SecondMoment(RULE, features=D), np.ones((1, D)))[0])
     with pytest.raises(PrivacyError, match="horizon of 2 blocks is over") as caught:
         stream.check_room()
     assert caught.value.code == "horizon-over"
     with pytest.raises(PrivacyError):
-        stream.release(*summed(SecondMoment(RULE, features=D)))
+        stream.release(summed(SecondMoment(RULE, features=D))[0])
     assert stream.blocks == 2
 
 

@@ -396,7 +396,7 @@ def test_a_site_without_rows_takes_part(task, tmp_path):
     ledgers = ledgers_of(tmp_path)
     rows = {n: ArrayRows(np.asarray(part, float)) for n, part in parts(task.rows).items()}
     rows["west"] = ArrayRows(np.empty((0, width)))
-    model = task.many(K, below_noise="keep").fit_rows(rows, ledgers=ledgers)
+    model = task.many(K).fit_rows(rows, ledgers=ledgers)
     assert model.missing_ == {}
     assert len(set(spent(ledgers).values())) == 1
 

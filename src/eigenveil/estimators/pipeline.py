@@ -421,7 +421,7 @@ def _offset_left(
     squared = squared_length(state.centre_error, state.plan.features, gaussian=gaussian)
     if scale is not None:
         return scale.share_of_offset(squared, row_bound)
-    return min(1.0, squared / total)
+    return 1.0 if squared >= total else squared / total
 
 
 def _is_rounding(state: _State, scale: NormScale | None) -> bool:
@@ -434,7 +434,8 @@ def _is_rounding(state: _State, scale: NormScale | None) -> bool:
 
 def _advice(floor: float, variance: NDArray[np.float64]) -> str:
     """What would do where no component is usable."""
-    times = floor / float(variance[0]) if variance[0] > 0 else math.inf
+    first = float(variance[0])
+    times = float(floor) / first if first > 0 else math.inf
     more = f"about {max(1.5, times):.2g} times" if times < 100 else "far more than 100 times"
     return (
         f"No component stands above the noise: it takes {more} the rows or the epsilon. Fewer "

@@ -228,6 +228,8 @@ def _simulate(
         budgets={step: _times(b, 1.0 / louder.get(step, 1.0)) for step, b in budgets.items()},
     )
     factors = drive(rounds, synthetic, SeededSource(rng))
+    if factors.stopped and not factors.usable.any():
+        raise _NotPredictedError(factors.stopped)
     return captured_energy(exact, factors.components)
 
 

@@ -253,7 +253,8 @@ def _private_tree(parts: Sequence[FloatArray], seed: int) -> tuple[FloatArray, f
         return PrivateStreamingPCA(LEAF_RANK, epsilon=EPSILON, delta=DELTA, random_state=seed)
 
     leaves, seconds = _each(lambda rows: empty().partial_fit(rows), parts)
-    root, merging = _up(leaves, lambda a, b: empty().merge(a).merge(b))
+    # a stream that was merged is spent: one turn
+    root, merging = _up(leaves, lambda a, b: empty().merge(a).merge(b), turns=1)
     start = time.process_time()
     root.release()
     return root.components_.T, max(seconds), merging + time.process_time() - start
@@ -273,12 +274,12 @@ def _each(
     return [found for found, _ in done], [seconds for _, seconds in done]
 
 
-def _up(level: list[T], both: Callable[[T, T], T]) -> tuple[T, float]:
+def _up(level: list[T], both: Callable[[T, T], T], *, turns: int = 2) -> tuple[T, float]:
     """The root of a binary tree, and the slowest merges of all levels together."""
     total = 0.0
     while len(level) > 1:
         done = [
-            _timed(lambda a=a, b=b: both(a, b))  # type: ignore[misc]
+            _timed(lambda a=a, b=b: both(a, b), turns=turns)  # type: ignore[misc]
             for a, b in zip(level[::2], level[1::2], strict=True)
         ]
         level = [found for found, _ in done]
