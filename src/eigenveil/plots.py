@@ -35,7 +35,7 @@ def scree(model: FittedPCA, ax: Any = None) -> Any:
     axes = ax if ax is not None else Figure(figsize=(6.4, 4.0), layout="constrained").subplots()
     ratio = 100 * model.explained_variance_ratio_
     number = np.arange(1, ratio.size + 1)
-    floor = 100 * model.noise_floor_ / model.total_variance_
+    floor = 100 * model.noise_floor_ / (model.total_variance_ or 1.0)  # nothing was found: 0
     axes.axhspan(0, floor, color=_GREY, alpha=0.35, lw=0, label="what noise alone would show")
     axes.plot(number, ratio, color=_BLUE, lw=1.2, zorder=2)
     usable = model.usable_

@@ -130,7 +130,6 @@ def test_usage_errors_are_short(run):
         (("--budget-split", "moment"), 3, "step=share"),
         (("--center", "nowhere.npy"), 3, "nowhere.npy"),
         (("--row-norm", "long"), 3, "row_norm"),
-        (("--epsilon", 0.001), 4, "spent:"),
     ],
 )
 def test_what_is_wrong_is_one_sentence_and_nothing_is_left(
@@ -191,3 +190,14 @@ def test_debug_shows_the_traceback(run, capsys):
     status, _, err = run("show", "nowhere", "--debug")
     assert status == 7
     assert "Traceback" in err
+
+
+def test_too_few_rows_give_a_result_that_shows_nothing_and_say_what_would_do(rows, tmp_path, run):
+    status, out, err = run("fit", rows, "--epsilon", 0.001, "--out", tmp_path / "result")
+    assert status == 0
+    assert "warning: Too few rows for the budget" in err
+    assert "the fit ended early" in out
+    assert " yes " not in out.split("releases:")[0]
+    status, out, _ = run("certify", tmp_path / "result")
+    assert status == 0
+    assert "The fit ended after 1 of 8 releases" in " ".join(out.split())

@@ -127,7 +127,7 @@ def test_vector_shares_of_a_matrix_add_up_to_the_noise():
     [
         (2, 5000, "size / (2.0 * shares)"),
         (2, 5000, "(size + 2) / (2.0 * shares)"),
-        (7, 1500, "size / (2.0 * shares)"),
+        (7, 4000, "size / (2.0 * shares)"),
     ],
 )
 def test_another_shape_of_vector_shares_is_rejected(shares, count, wrong, monkeypatch):

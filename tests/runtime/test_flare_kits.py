@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from eigenveil.errors import DataError, EigenveilError, OutputError
+from eigenveil.federation.identity import role_extension
 from eigenveil.federation.study import make_study
 from eigenveil.runtime.flare import certificates
 from eigenveil.runtime.flare.enrolment import begin, package, request
@@ -51,7 +52,7 @@ def keys():
     return [certificates.new_key(2048) for _ in range(3)]
 
 
-def signed(name, key, by, *, issuer="trial", start=-1, days=30, ca=False):
+def signed(name, key, by, *, issuer="trial", start=-1, days=30, ca=False, role="site"):
     """A certificate with just what our checks look at."""
     now = datetime.now(UTC)
     built = (
@@ -64,6 +65,12 @@ def signed(name, key, by, *, issuer="trial", start=-1, days=30, ca=False):
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
     )
+    usage = [ExtendedKeyUsageOID.CLIENT_AUTH]
+    if role == "aggregator":
+        usage.append(ExtendedKeyUsageOID.SERVER_AUTH)
+    if not ca:
+        built = built.add_extension(x509.ExtendedKeyUsage(usage), critical=False)
+        built = built.add_extension(role_extension(role), critical=False)
     return built.sign(by, hashes.SHA256())
 
 
@@ -72,7 +79,9 @@ def make_kit(folder, keys, *, role="site", name="north", **dates):
     kit = Kit(folder, role, name, "org", "localhost", 8102, "trial")
     kit.startup.mkdir(parents=True)
     certificates.write_key(kit.key, keys[1])
-    kit.certificate.write_bytes(certificates.pem(signed(name, keys[1], keys[0], **dates)))
+    kit.certificate.write_bytes(
+        certificates.pem(signed(name, keys[1], keys[0], role=role, **dates))
+    )
     root = signed("trial", keys[0], keys[0], ca=True)
     kit.root_certificate.write_bytes(certificates.pem(root))
     (folder / FILE).write_text(json.dumps(describe(kit)))
@@ -425,7 +434,7 @@ def test_a_changed_request_is_refused(tmp_path):
 def _approval(kit, keys, **changes):
     """An approval as the registrar would write it, but for changes."""
     root = signed("trial", keys[0], keys[0], ca=True)
-    own = signed(kit.name, certificates.read_key(kit.key), keys[0])
+    own = signed(kit.name, certificates.read_key(kit.key), keys[0], role=kit.role)
     fields = {
         "format": "eigenveil-approval-1",
         "project": "trial",

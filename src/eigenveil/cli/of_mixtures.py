@@ -12,7 +12,7 @@ from rich.table import Table
 
 from eigenveil import plots
 from eigenveil.cli.family import Drawing, Family, name_of, names_of
-from eigenveil.cli.of_tensors import nameless, print_strengths, strength_values, write_csv
+from eigenveil.cli.of_tensors import columns_matched, print_strengths, strength_values, write_csv
 from eigenveil.cli.screen import Screen
 from eigenveil.errors import short_name
 from eigenveil.estimators.fitted_mixture import FittedMixture
@@ -120,4 +120,5 @@ class MixtureFamily(Family):
 
     def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
         """Posterior probabilities of the components."""
-        return np.asarray(nameless(model).predict_proba(rows))
+        with columns_matched():
+            return np.asarray(model.predict_proba(rows))

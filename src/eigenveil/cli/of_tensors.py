@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import csv
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,7 @@ def print_strengths(model: Any, out: Screen, *, things: str) -> None:
             f"{count - above} of them show noise, and mix with the others.",
         )
     asked = None if model.plan_.auto_components else model.plan_.n_components
-    if model.certificate_.stopped is not None:
-        out.print(f"  [bold]the fit ended early:[/bold] {model.certificate_.stopped}.")
-    elif asked is not None and count < asked:
+    if asked is not None and count < asked:
         out.print(f"  only {count} of the {asked} {things} asked for stand above the noise.")
     if not model.converged_:
         out.print("  note: a power iteration did not converge; those with little weight are vague.")
@@ -57,9 +56,9 @@ def write_csv(path: Path, heading: Sequence[str], lines: Iterable[Sequence[objec
             writer.writerow([each if isinstance(each, str) else repr(each) for each in line])
 
 
-def nameless(model: Any) -> Any:
-    """The model without names of features: for rows whose columns are already matched by name."""
-    bare = copy.copy(model)
-    if hasattr(bare, "feature_names_in_"):
-        del bare.feature_names_in_
-    return bare
+@contextmanager
+def columns_matched() -> Iterator[None]:
+    """For rows whose columns were matched by name already, and come without names."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        yield

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from eigenveil import plots
 from eigenveil.cli.family import Drawing, Family, name_of, names_of
-from eigenveil.cli.of_tensors import nameless, print_strengths, strength_values, write_csv
+from eigenveil.cli.of_tensors import columns_matched, print_strengths, strength_values, write_csv
 from eigenveil.cli.screen import Screen
 from eigenveil.errors import printable, short_name
 from eigenveil.estimators.fitted_topics import FittedTopics
@@ -112,4 +112,5 @@ class TopicFamily(Family):
 
     def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
         """Posterior probabilities of the topics."""
-        return np.asarray(nameless(model).transform(rows))
+        with columns_matched():
+            return np.asarray(model.transform(rows))

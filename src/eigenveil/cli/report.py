@@ -30,6 +30,8 @@ def as_json(model: StoredModel) -> dict[str, Any]:
 def print_model(model: StoredModel, out: Screen) -> None:
     """The components, the guarantee, and what each release spent."""
     family_of(model).show(model, out)
+    if model.certificate_.stopped is not None:
+        out.print(bold("the fit ended early:"), f"{model.certificate_.stopped}.")
     print_releases(model.certificate_.releases, out)
     out.print(bold("guarantee:"), model.guarantee_)
     for caveat in model.guarantee_.caveats if model.guarantee_.certified else ():

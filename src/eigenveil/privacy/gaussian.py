@@ -16,7 +16,7 @@ from eigenveil.checks import is_number
 from eigenveil.errors import PrivacyError
 
 _LARGEST_MU = 1e6
-MOST_EPSILON = 1e6
+MOST_EPSILON = 1e15
 """Of a wish: beyond it nothing is promised that means anything."""
 
 
