@@ -170,7 +170,7 @@ def test_a_study_waits_for_every_owner_and_then_runs(place):
         assert one["cost"]["covered"] is True
         listed = place.ok("site", "approve", "--kit", "kits/north", "--list")
         assert "pca, 2 components of 6 columns" in listed
-        assert "4 at delta = 1e-06 would then be spent or reserved" in " ".join(listed.split())
+        assert "(add-remove), covers it; " in " ".join(listed.split())
         status = place.ok("study", "status", "--kit", "kits/lead")
         assert job in status
         assert "waiting" in status

@@ -18,7 +18,7 @@ from eigenveil.runtime.flare.approvals import approve, waiting_studies
 from eigenveil.runtime.flare.kit import furnish, open_kit
 from eigenveil.runtime.flare.session import StudySession
 
-ROUNDS = 4  # of the study below: centre, histogram, second moment, variances
+ROUNDS = 6  # of the study below: norms, centre, both again, second moment, variances
 PHASES = (
     "join",
     "keys",

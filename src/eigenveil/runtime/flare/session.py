@@ -274,7 +274,7 @@ def _status(
         missing = _waits_for(meta, connected)
     if state in ("waiting", "running") and (over or (flare == "RUNNING" and not alive)):
         state, why = _end_without_word(flare, started=bool(found), meta=meta)
-    if state == "lost":  # also where the aggregator noted it when it was started again
+    if state == "lost" and why is None:  # the aggregator noted it when it was started again
         why = _lost()
     return StudyStatus(
         job=job,
