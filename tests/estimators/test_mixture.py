@@ -403,7 +403,7 @@ EVEN = {"scale": 1, "centre": 1, "moment": 1, "tensor": 1}
         (DataError, "row_bound = 0", X, {"row_bound": 0}),
         (DataError, "row_bound = inf", X, {"row_bound": float("inf")}),
         (DataError, "center has shape", X, {"center": np.zeros(3)}),
-        (DataError, "not finite", X, {"center": np.full(6, np.nan)}),
+        (DataError, "not numbers", X, {"center": np.full(6, np.nan)}),
         (DataError, "sketch_size = 2 is less", X, {"sketch_size": 2}),
         (DataError, "sketch_size = 8.5", X, {"sketch_size": 8.5}),
         (DataError, "'momnt' is not one of", X, {"budget_split": {**EVEN, "momnt": 1}}),

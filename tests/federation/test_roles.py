@@ -221,10 +221,10 @@ def test_nothing_but_sums_leaves_a_site(tmp_path):
         kind = step.partition(" ")[0]
         seen.setdefault(kind, set()).add((tuple(message.body), tuple(message.arrays)))
     assert seen == {
-        "join": {(("columns", "features", "single", "rows", "keys", "seeded"), ())},
+        "join": {(("columns", "features", "single", "rows", "keys", "seeded", "dependent"), ())},
         "keys": {(("sealed",), ())},
         "shares": {((), ())},
-        "round": {((), ("sum 0",))},
+        "round": {((), ("sum 0",)), ((), ("sum 0", "sum 1"))},
         "survivors": {(("signature",), ())},
         "unmask": {(("own", "pair"), ())},
         "finish": {((), ())},
@@ -336,12 +336,13 @@ def test_a_study_that_stops_says_what_was_released(tmp_path):
     study = study_of(3, epsilon=0.5, row_bound=None)
     consortium = Consortium(study, tmp_path)
     wire, aggregator = Wire(consortium.parties), Aggregator(study)
-    with sums_seen(), pytest.raises(PrivacyError) as caught:
-        carry(aggregator.run(), wire)
-    assert caught.value.code == "too-few-rows"
-    assert len(caught.value.released) == 1
+    with sums_seen():
+        outcome = carry(aggregator.run(), wire)
+    assert not outcome.factors.usable.any()
+    assert "nothing above its noise" in outcome.factors.stopped
+    assert len(outcome.records) == 1
     for name in consortium.ledgers:
-        assert consortium.charged(name, aggregator.session) == list(caught.value.released)
-        assert consortium.account(name, aggregator.session).outcome == "stopped: too-few-rows"
+        assert consortium.charged(name, aggregator.session) == list(outcome.records)
+        assert consortium.account(name, aggregator.session).outcome == "finished"
         standing = consortium.check_books(name)
         assert 0 < standing.spent_epsilon < 0.5

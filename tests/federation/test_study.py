@@ -23,6 +23,7 @@ from eigenveil.federation.study import (
 )
 from eigenveil.federation.study_checks import has_field
 from eigenveil.federation.study_file import read_study, schema, template, write_toml
+from eigenveil.headers import reads_as_value
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.gaussian import mu_of_epsilon
 from eigenveil.privacy.releases import lattice_error
@@ -46,7 +47,9 @@ def study(**changes):
 # -- studies that can be
 
 NAMES = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,20}\Z")
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8).filter(
+    lambda text: not reads_as_value(text)
+)
 WISHES = st.floats(0.05, 20.0)
 
 

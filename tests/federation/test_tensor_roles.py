@@ -155,6 +155,8 @@ ROUNDS = {
     MIXTURE: [
         ["scale"],
         ["centre"],
+        ["scale about the centre"],
+        ["centre, second stage"],
         ["scale of centred rows"],
         ["pair moment"],
         ["scale of projected rows"],

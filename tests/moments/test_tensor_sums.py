@@ -236,8 +236,8 @@ def test_a_histogram_through_a_basis_counts_norms_in_the_datas_units(precision, 
     norm = float(np.linalg.norm(basis.T @ away))
     off = 30.0 * 3.0 * 2.0**-histogram._rule.bits  # rounding, which is absolute
     edges = bin_upper_edges()
-    assert norm - off <= edges[place] * (1 + 1e-6)
-    assert place == 0 or norm + off >= edges[place - 1] * (1 - 1e-6)
+    assert norm - off <= edges[place] * (1 + 2.0**-9)
+    assert place == 0 or norm + off >= edges[place - 1] * (1 - 2.0**-8)
 
 
 def test_without_a_bound_rows_count_as_unit_rows():
