@@ -73,7 +73,7 @@ def studies(draw):
     optional = {
         "neighbours": st.integers(max(1, collusion + 2 * dropouts + 1), 40),
         "sketch_size": st.integers(components, 500),
-        "expected_rows": st.integers(components, 10**12),
+        "expected_rows": st.integers(components, 10**9),
         "budget_split": st.fixed_dictionaries(
             {step: st.floats(0.01, 1.0) for step in ("scale", "centre", "moment", "variance")}
         ),
