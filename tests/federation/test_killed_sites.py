@@ -32,7 +32,7 @@ from eigenveil.runtime.inprocess import InProcess, carry
 NAMES = ("a", "b", "c")
 DATA_SET = "default"
 DELTA = 1e-3
-BUDGET_DELTA = 0.5  # no budget of a smaller one has room for so many studies
+BUDGET_DELTA = 0.95  # no budget of a smaller one has room for so many studies
 TRIES = 3  # of the aggregator, for one answer
 ROUNDS = ("round 1", "round 2", "round 3")  # centre, second moment, variances
 NOTHING = Loss()
