@@ -62,7 +62,8 @@ def studies(draw):
         "mechanism": st.just("vector" if delta == 0 else "gaussian"),
     }
     if task == MIXTURE:
-        optional |= {"noise_variance": st.floats(0, 1e6), "row_bound": st.floats(1e-3, 1e6)}
+        variances = st.just(0.0) | st.floats(1e-100, 1e6)
+        optional |= {"noise_variance": variances, "row_bound": st.floats(1e-3, 1e6)}
     epsilon = draw(st.floats(0.1, 20.0))
     return make_study(
         name="drawn",

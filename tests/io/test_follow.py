@@ -315,3 +315,20 @@ def test_a_signal_cuts_waiting_short_and_nothing_else(number):
         assert again.wait(lambda: 1) == 1
         assert again.wait(lambda: signal.raise_signal(number)) is None
         assert again.requested
+
+
+def test_while_it_listens_no_signal_goes_to_pyarrow():
+    """Its handlers pass a signal on late, and lose it where reading ends first (1 in 100)."""
+
+    class Interrupted(io.BytesIO):
+        def read(self, size=-1):
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            return super().read(size)
+
+        def readable(self):
+            return True
+
+    stop = Stop()
+    with stop.listening():
+        assert pa.csv.read_csv(Interrupted(b"a\n1\n2\n")).num_rows == 2
+        assert stop.requested

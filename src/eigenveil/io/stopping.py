@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TypeVar
 
+import pyarrow as pa
+
 _T = TypeVar("_T")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -30,10 +32,14 @@ class Stop:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
+        # pyarrow's own handlers hand a signal on through a thread, and lose it where reading ends
+        # first.
+        pa.enable_signal_handlers(False)
         before = {number: signal.signal(number, self._take) for number in _SIGNALS}
         try:
             yield
         finally:
+            pa.enable_signal_handlers(True)
             for number, handler in before.items():
                 signal.signal(number, handler)
 
