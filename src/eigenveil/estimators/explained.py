@@ -197,13 +197,14 @@ def descending(values: Array, shape: Array | None = None) -> Array:
         spread = level[start] * (shape[start:end] / mean - 1.0)
         above = level[start - 1] - level[start] if start > 0 else math.inf
         below = level[start] - (level[end] if end < level.size else 0.0)
-        room = min(
-            1.0,
-            0.5 * above / max(float(spread[0]), np.finfo(float).tiny),
-            0.5 * below / max(float(-spread[-1]), np.finfo(float).tiny),
-        )
+        room = min(_fits(0.5 * above, float(spread[0])), _fits(0.5 * below, float(-spread[-1])))
         found[start:end] = level[start] + _ROOM * room * spread
     return found
+
+
+def _fits(room: float, wanted: float) -> float:
+    """The part of what is wanted that there is room for."""
+    return 1.0 if wanted <= room else room / wanted
 
 
 def consistent_floor(variance: Array, stands: NDArray[np.bool_], nominal: float) -> float:

@@ -420,7 +420,7 @@ def _offset_left(
     gaussian = state.plan.kind("centre") == "gaussian"
     squared = squared_length(state.centre_error, state.plan.features, gaussian=gaussian)
     if scale is not None:
-        return scale.share_of_offset(squared, row_bound)
+        return scale.share_of_offset(squared, row_bound, state.centre)
     return 1.0 if squared >= total else squared / total
 
 

@@ -70,24 +70,35 @@ class NormScale:
         return self._average(self._middles**2)
 
     def spread(self, centre: NDArray[np.float64] | None) -> tuple[float, float]:
-        """Average squared distance of the rows from their centre, and its standard error.
+        """Average squared distance of the rows from their mean, and its standard error.
 
         What the centre is away from the origin is taken off; the error is infinite where little is
         left then.
         """
         square = self.mean_square()
-        away = np.zeros(1) if centre is None else centre
-        away = away if self.origin is None else away - self.origin
-        left = square - float(away @ away)
+        left = square - self._away(centre)
         if left < _LEFT * square:
             return max(0.0, left), math.inf
         squares = self._middles**2
         noise = self.deviation * math.sqrt(float(squares @ squares))
         return left, math.hypot(_SPREAD_ERROR * square, noise / float(np.sum(self.masses)))
 
-    def share_of_offset(self, squared: float, bound: float) -> float:
-        """Average energy that an offset of this squared norm gives to a prepared row."""
-        return self._average(squared / (np.maximum(self._middles, bound) ** 2 + squared))
+    def share_of_offset(
+        self, squared: float, bound: float, centre: NDArray[np.float64] | None
+    ) -> float:
+        """Average energy that an offset of this squared norm gives to a prepared row, at most.
+
+        The rows are taken about ``centre``, which has the offset: it is in their norms already.
+        """
+        about = np.maximum(self._middles**2 - self._away(centre), bound**2)
+        return self._average(np.minimum(1.0, squared / np.maximum(about, np.finfo(float).tiny)))
+
+    def _away(self, centre: NDArray[np.float64] | None) -> float:
+        """Squared distance of a centre from the point that the norms were taken about."""
+        if centre is None:
+            return 0.0
+        away = centre if self.origin is None else centre - self.origin
+        return float(away @ away)
 
     @property
     def _middles(self) -> NDArray[np.float64]:
