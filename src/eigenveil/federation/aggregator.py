@@ -37,7 +37,7 @@ from eigenveil.federation.messages import (
 )
 from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms, active_sites, fewest_sites, first_difference
-from eigenveil.federation.totals import RoundTotals
+from eigenveil.federation.totals import RoundTotals, marked_where_wrapped
 from eigenveil.federation.transport import Call, Replies
 from eigenveil.moments.describe import describe
 from eigenveil.privacy.certificate import SEEDED
@@ -179,7 +179,7 @@ class Aggregator:
             yield from self._join()
             terms = self._terms()
             yield from self._agree_on_keys(terms)
-            factors = yield from self._rounds(terms)
+            factors = marked_where_wrapped((yield from self._rounds(terms)), know.records)
         except EigenveilError as error:
             how = "stopped" if isinstance(error, PrivacyError) else "failed"
             yield from self._finish(f"{how}: {error.code}")

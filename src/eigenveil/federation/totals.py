@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,25 @@ from eigenveil.estimators.rounds import Ask
 from eigenveil.federation import masks
 from eigenveil.federation.messages import Message
 from eigenveil.federation.sums import Terms
-from eigenveil.moments.release import Release, from_coordinates, release_of
+from eigenveil.moments.release import Release, capacity, from_coordinates, release_of
 from eigenveil.noise.edges import truncated_edge
 from eigenveil.privacy.releases import ReleaseRecord
 
 # Sums over rows of norm 1 are below 2**62, and so are the squares of a factor's entries.
 _LARGEST_FACTOR = 2.0**31
+
+
+def marked_where_wrapped(factors: Any, records: Sequence[ReleaseRecord]) -> Any:
+    """The factors, of nothing usable where the released number of rows says that a sum wrapped."""
+    tightest = min(records, key=capacity)
+    if factors.rows <= capacity(tightest):
+        return factors
+    advice = (
+        f"The sites have about {factors.rows:.2g} rows, and the sum {tightest.name!r} of several "
+        f"sites surely holds {capacity(tightest):.2g}: it may have wrapped. Give fewer rows to a "
+        "study, for instance a sample of each site's."
+    )
+    return replace(factors, usable=np.zeros_like(factors.usable), advice=advice)
 
 
 class RoundTotals:
