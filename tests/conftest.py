@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_limits
 
 settings.register_profile(
     "eigenveil",
-    max_examples=40,  # the whole check must stay below ten minutes on two processors
+    max_examples=20,  # make test must stay below eight minutes on two processors
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no error

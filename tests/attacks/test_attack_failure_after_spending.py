@@ -97,7 +97,7 @@ def rounds_or_refused(make, **options):
     return plan
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     size=st.sampled_from(SIZES),
     groups=st.booleans(),
@@ -135,7 +135,7 @@ def test_a_fit_of_a_mixture_never_fails_after_a_release(
         check_fit(plan, X, "gaussian-mixture", centre)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(
     length=st.sampled_from([3, 4, 20, 5000]),
     words=st.sampled_from(["one", "even", "topics"]),

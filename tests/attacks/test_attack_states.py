@@ -346,6 +346,6 @@ class Streams(States):
 
 
 TestStates = States.TestCase
-TestStates.settings = settings(max_examples=30, stateful_step_count=10, deadline=None)
+TestStates.settings = settings(max_examples=15, stateful_step_count=10, deadline=None)
 TestStreams = Streams.TestCase
-TestStreams.settings = settings(max_examples=80, stateful_step_count=10, deadline=None)
+TestStreams.settings = settings(max_examples=40, stateful_step_count=10, deadline=None)

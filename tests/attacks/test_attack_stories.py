@@ -345,7 +345,7 @@ class Stories(RuleBasedStateMachine):
             self.adversary.check()
 
 
-Stories.TestCase.settings = settings(max_examples=15, stateful_step_count=5)
+Stories.TestCase.settings = settings(max_examples=6, stateful_step_count=5)
 TestStories = Stories.TestCase
 
 

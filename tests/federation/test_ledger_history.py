@@ -249,5 +249,5 @@ class History(RuleBasedStateMachine):
         self.ended[key] = self.open.pop(key)
 
 
-History.TestCase.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+History.TestCase.settings = settings(max_examples=10, stateful_step_count=30, deadline=None)
 test_any_history = History.TestCase

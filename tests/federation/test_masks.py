@@ -66,7 +66,7 @@ def graph_masks(count, degree, parts, stream):
 
 
 @given(st.integers(1, 14), st.integers(1, 14), SIZES, st.sampled_from(["modular", "pairwise"]))
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_pairwise_masks_cancel_over_every_graph(count, degree, sizes, kind):
     parts = parts_of(sizes, DEVIATION)
     found = graph_masks(count, degree, parts, masks.STREAMS[kind])
@@ -81,7 +81,7 @@ def test_pairwise_masks_cancel_over_every_graph(count, degree, sizes, kind):
 
 
 @given(st.integers(1, 12), SIZES, st.floats(2.0**20, 2.0**62))
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_the_helpers_masks_cancel_exactly(count, sizes, deviation):
     zero_sum = ZeroSum(keys(count), parts_of(sizes, deviation))
     found = np.array([zero_sum.mask(place) for place in range(count)])

@@ -88,7 +88,7 @@ def refused(data, code="malformed", *, sender="north", limit=LIMIT):
 
 
 @given(messages)
-@settings(max_examples=60)
+@settings(max_examples=20)
 def test_what_is_encoded_is_decoded(message):
     found = decode(encode(message), sender=message.sender, limit=1 << 30)
     assert (found.step, found.study, found.session) == (
@@ -109,7 +109,7 @@ def test_what_is_encoded_is_decoded(message):
 
 
 @given(messages)
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_a_decoded_message_is_encoded_to_the_same_bytes_and_fingerprint(message):
     data = encode(message)
     found = decode(data, sender=message.sender, limit=1 << 30)

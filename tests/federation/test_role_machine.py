@@ -294,5 +294,5 @@ def is_message(request):
     return True
 
 
-Network.TestCase.settings = settings(max_examples=20, stateful_step_count=35)
+Network.TestCase.settings = settings(max_examples=8, stateful_step_count=35)
 TestNetwork = Network.TestCase

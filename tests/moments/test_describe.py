@@ -55,7 +55,7 @@ def sums(draw):
 
 
 @given(sums(), SEEDS)
-@settings(max_examples=60)
+@settings(max_examples=20)
 def test_a_described_sum_is_rebuilt(drawn, seed):
     accumulator, features = drawn
     found = sent(accumulator, features)
@@ -301,7 +301,7 @@ def test_directions_are_not_a_sum():
 
 
 @given(SEEDS, st.integers(1, 5), st.booleans())
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_the_gain_is_worked_out_from_whatever_columns_came(seed, features, single):
     """No row adds more than the gain, even where columns are unit but far from orthogonal."""
     rng = np.random.default_rng(seed)

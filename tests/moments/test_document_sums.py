@@ -206,7 +206,7 @@ def test_documents_of_any_length_are_near_the_exact_mean(counts):
         assert off <= triples_error(triples.shape[0])
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(SEEDS, st.sampled_from([1, 2, 5, 20]), st.integers(3, 200))
 def test_the_rounding_of_triples_stays_below_its_bound(seed, columns, length):
     """Unit rows in all directions and of all lengths, through a basis that is not orthonormal."""
@@ -307,7 +307,7 @@ def test_a_clipped_sketch_is_the_exact_one_made_shorter(counts, columns, clip):
     assert sum(int(v) ** 2 for v in found.ravel()) <= columns * 2**72
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(SEEDS, st.sampled_from([2.0**-3, 2.0**-10, 2.0**-18]), st.integers(2, 7))
 def test_clipped_and_coarse_pairs_stay_within_the_nuclear_norm(seed, clip, bits):
     """Where entries are so coarse that rounding them down moves the matrix by much."""
@@ -317,7 +317,7 @@ def test_clipped_and_coarse_pairs_stay_within_the_nuclear_norm(seed, clip, bits)
         assert np.abs(np.linalg.eigvalsh(found.astype(float))).sum() <= 1 + 1e-12
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(SEEDS, st.sampled_from([1, 2, 5, 20]), st.integers(3, 2000), st.sampled_from(CLIPS))
 def test_clipped_triples_are_near_the_exact_ones_made_shorter(seed, columns, length, clip):
     """Rows of all lengths, so that factors become large; also the ones that are all opposite."""
@@ -419,7 +419,7 @@ def test_norms_of_documents_are_counted_in_their_bins(kind, with_count):
 
 
 @every_kind
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(SEEDS)
 def test_no_document_moves_a_sum_further_than_its_gain(kind, seed):
     counts = np.concatenate([corpus(12, D, seed), np.array(SHORT + LONG)])
@@ -532,7 +532,7 @@ def split_documents(draw, most=40):
 
 
 @every_kind
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_any_blocks_in_any_order_give_the_same_integers(kind, data):
     counts, blocks = data.draw(split_documents())
@@ -546,7 +546,7 @@ def test_any_blocks_in_any_order_give_the_same_integers(kind, data):
 
 
 @every_kind
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_merge_is_associative_and_commutative_with_fresh_as_identity(kind, data):
     parts = [data.draw(split_documents(15))[0] for _ in range(3)]

@@ -4,14 +4,14 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sums_tools import PRECISIONS, SEEDS, nasty_rows
 
 from eigenveil.moments.rows import DTYPE, Block, RowRule, integer_rows, row_norms
 
-WIDTHS = (1, 3, 7, 61, 64, 785)
+WIDTHS = (1, 7, 64, 785)
 
 
 def prepared(rule, rows):
@@ -75,6 +75,7 @@ def test_prepared_rows_are_close_to_the_rows(features, precision, seed):
 @pytest.mark.parametrize("features", WIDTHS)
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("centred", [False, True])
+@settings(max_examples=5)
 @given(seed=SEEDS)
 def test_a_row_does_not_depend_on_its_place_or_its_neighbours(features, precision, centred, seed):
     rows = nasty_rows(33, features, seed, precision)

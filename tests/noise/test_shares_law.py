@@ -122,6 +122,7 @@ def test_vector_shares_of_a_matrix_add_up_to_the_noise():
     assert vector_law(drawn) > FALSE_ALARM
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("shares", "count", "wrong"),
     [

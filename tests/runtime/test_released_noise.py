@@ -33,7 +33,7 @@ def released(monkeypatch):
     return found
 
 
-def noise_of(released, runs=12, **options):
+def noise_of(released, runs=5, **options):
     """Noise of all coordinates of all runs, and the recorded scale."""
     rng = np.random.default_rng()
     rows = {}
