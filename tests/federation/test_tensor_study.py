@@ -49,7 +49,8 @@ def studies(draw):
     names = [f"s{i}" for i in range(draw(st.integers(1, 12)))]
     collusion = draw(st.integers(0, len(names) - 1))
     dropouts = draw(st.integers(0, (len(names) - collusion - 1) // 2))
-    masks = ["modular"] if dropouts or delta == 0 else ["modular", "pairwise", "helper"]
+    mechanism = draw(st.sampled_from(["vector"] if delta == 0 else ["auto", "gaussian", "vector"]))
+    masks = ["modular"] if dropouts or mechanism == "vector" else ["modular", "pairwise", "helper"]
     steps = ["scale", "centre", "moment", "tensor"]
     clip = {}
     if task == TOPICS:
@@ -58,8 +59,6 @@ def studies(draw):
     optional = {
         "sketch_size": st.integers(1 if components == "auto" else components, 100),
         "budget_split": st.fixed_dictionaries({step: st.floats(0.01, 1.0) for step in steps}),
-        # vector noise beside Gaussian takes seconds to divide a budget for: tested by itself
-        "mechanism": st.just("vector" if delta == 0 else "gaussian"),
     }
     if task == MIXTURE:
         variances = st.just(0.0) | st.floats(1e-100, 1e6)
@@ -72,7 +71,8 @@ def studies(draw):
         components=components,
         epsilon=epsilon,
         delta=delta,
-        protocol=draw(st.sampled_from(["auto", "cape", "local"] + ["sketch"] * (delta > 0))),
+        mechanism=mechanism,
+        protocol=draw(st.sampled_from(["auto", "cape", "local"] + ["sketch"] * (mechanism != "vector"))),
         adjacency=draw(st.sampled_from(["add-remove", "replace-one"])),
         masks=draw(st.sampled_from(masks)),
         collusion=collusion,
@@ -107,7 +107,8 @@ def test_plan_takes_the_study_over(made):
     assert plan.auto_components == (made.components == "auto")
     assert plan.n_components == made.most_components <= plan.sketch_size <= made.width
     assert plan.pair == ("sketch" if made.protocol == "sketch" else "full")
-    assert plan.mechanism == ("vector" if made.delta == 0 else "gaussian")
+    usual = "vector" if made.delta == 0 else "gaussian"
+    assert plan.mechanism == (usual if made.mechanism == "auto" else made.mechanism)
     assert plan.noise_draws >= (1 if made.protocol == "local" else len(made.sites))
     # every round that the plan can have is within what a session reserves
     terms = Terms(made, plan)

@@ -53,7 +53,9 @@ def test_a_mixture_agrees_with_a_direct_composition():
     laplace = direct.compose(pld.from_laplace_mechanism(5.0, **fine)).compose(
         pld.from_laplace_mechanism(10.0, **fine)
     )
-    assert ours.epsilon == pytest.approx(response.get_epsilon_for_delta(delta), abs=5e-4)
+    # theirs is pessimistic by a step of its grid or two; ours is exact
+    pessimistic = response.get_epsilon_for_delta(delta)
+    assert pessimistic - 1e-4 < ours.epsilon <= pessimistic + 1e-6
     # the response dominates every pure release, also the Laplace noise that was used
     assert laplace.get_epsilon_for_delta(delta) < ours.epsilon
     # and no worse than adding up
@@ -75,7 +77,7 @@ def test_what_is_left_beside_gaussian_releases_fits_and_is_not_wasteful():
     left = pure_epsilon_beside(mu, epsilon=epsilon, delta=delta)
     records = [release("gaussian", mu), release("laplace", left * (1 - 1e-9))]
     total = compose(records, delta=delta * (1 + 1e-7), adjacency="add-remove").epsilon
-    assert epsilon - 5e-3 < total <= epsilon + 1e-6
+    assert epsilon * (1 - 1e-6) < total <= epsilon * (1 + 1e-9)
 
 
 def test_nothing_is_left_beside_too_much():

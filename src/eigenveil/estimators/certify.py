@@ -112,7 +112,7 @@ def check_against_plan(
     for record, planned in pairs:
         _check_record(record, planned, plan, sharing(planned.step), counted=counted)
         counted |= planned.name in ("scale", "centre")
-    budgets = _budgets(plan)  # takes seconds where noise is mixed
+    budgets = _budgets(plan)
     for record, planned in pairs:
         _check_loss(record, budgets[planned.step].scaled(planned.share))
     wanted = proofs_of(

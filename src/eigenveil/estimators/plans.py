@@ -183,7 +183,7 @@ def _divided(
     pure: frozenset[str],
     error: SamplingError,
 ) -> tuple[tuple[Step, StepBudget], ...]:
-    """Steps and what they may spend; remembered, for mixed noise takes seconds to divide."""
+    """Steps and what they may spend; remembered."""
     budgets = split_budget(
         {str(step): share for step, share in shares},
         epsilon=epsilon,

@@ -1,14 +1,14 @@
 """Composition of recorded releases into one guarantee.
 
-All Gaussian: exact in mu. All pure: the epsilons add up. Mixed: privacy-loss distributions of the
-``dp-accounting`` package, pessimistic, with every pure release replaced by the randomised response
-that dominates it.
+All Gaussian: exact in mu. All pure: the epsilons add up. Mixed: the exact product of the Gaussian
+and of the randomised response that dominates the pure releases together (docs/proofs/accounts.md,
+claims 3 and 4).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from scipy.special import erfinv, ndtri_exp
@@ -24,8 +24,6 @@ from eigenveil.privacy.gaussian import (
 from eigenveil.privacy.guarantee import Adjacency, Guarantee
 from eigenveil.privacy.releases import ReleaseRecord, SamplingError
 
-# Grid of the privacy-loss distributions: pessimistic rounding, so coarser only costs accuracy.
-_PLD_INTERVAL = 1e-4
 # A chance that counts as none in a pure guarantee: no sampler that ends in bounded time avoids one.
 NEGLIGIBLE = 2.0**-80
 # Sums of the same numbers in another order differ by less.
@@ -158,7 +156,7 @@ def compose(
     elif loss.pure == 0:
         how = "exact Gaussian-DP composition and conversion"
     else:
-        how = "privacy-loss distributions (dp-accounting, pessimistic)"
+        how = "exact composition of Gaussian noise and of randomised response for the rest"
     return Guarantee(
         epsilon=epsilon,
         delta=delta if gaussian else 0.0,
@@ -192,18 +190,7 @@ def pure_epsilon_beside(mu: float, *, epsilon: float, delta: float) -> float:
             hint="Give the moment a larger share of the budget.",
         )
 
-    def excess(pure: float) -> float:
-        return _epsilon(mu, pure, delta) - epsilon
-
-    low, high = 0.0, epsilon
-    if excess(high) <= 0:
-        return high
-    for _ in range(
-        30
-    ):  # bisection keeps a private lower end; the answer is good to epsilon / 2**30
-        middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) <= 0 else (low, middle)
-    return low
+    return _largest(lambda pure: _within(mu, pure, epsilon, delta), epsilon)
 
 
 def gaussian_equivalent(pure: float) -> float:
@@ -232,8 +219,7 @@ def delta_of_product(mu: float, pure: float, epsilon: float) -> float:
 def mu_beside_pure(pure: float, *, epsilon: float, delta: float) -> float:
     """Largest total mu of Gaussian releases that may be made beside ``pure``: rounded down.
 
-    The inverse of :func:`pure_epsilon_beside`, computed exactly: never less than what that one,
-    which is pessimistic, allows.
+    The inverse of :func:`pure_epsilon_beside`.
 
     Raises
     ------
@@ -251,13 +237,22 @@ def mu_beside_pure(pure: float, *, epsilon: float, delta: float) -> float:
             hint="Give a smaller pure epsilon, at least 0 and below epsilon, and a delta above 0.",
             code="bad-pure-epsilon",
         )
-    low, high = 0.0, mu_of_epsilon(epsilon, delta)
-    for _ in range(200):  # the lower end stays private
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        fits = delta_of_product(middle, pure, epsilon) * (1.0 + 1e-12) <= delta
-        low, high = (middle, high) if fits else (low, middle)
+    most = mu_of_epsilon(epsilon, delta)
+    return _largest(lambda mu: _within(mu, pure, epsilon, delta), most)
+
+
+def _within(mu: float, pure: float, epsilon: float, delta: float) -> bool:
+    """Whether a Gaussian release and randomised response are together (epsilon, delta)-DP."""
+    return delta_of_product(mu, pure, epsilon) * _ROUNDING <= delta
+
+
+def _largest(fits: Callable[[float], bool], most: float) -> float:
+    """The largest number up to ``most`` that fits, where all below it do."""
+    if fits(most):
+        return most
+    low, high = 0.0, most
+    while (middle := (low + high) / 2) not in (low, high):  # the lower end fits
+        low, high = (middle, high) if fits(middle) else (low, middle)
     return low
 
 
@@ -296,14 +291,9 @@ def _epsilon(mu: float, pure: float, delta: float) -> float:
         return epsilon_of_mu(mu, delta)
     if delta == 0:
         return math.inf
-    # imported here: the package takes a second to load and only mixtures need it
-    from dp_accounting.pld import common, privacy_loss_distribution
-
-    gaussian = privacy_loss_distribution.from_gaussian_mechanism(
-        standard_deviation=1.0 / mu, value_discretization_interval=_PLD_INTERVAL
-    )
-    response = privacy_loss_distribution.from_privacy_parameters(
-        common.DifferentialPrivacyParameters(pure, 0.0),
-        value_discretization_interval=_PLD_INTERVAL,
-    )
-    return float(gaussian.compose(response).get_epsilon_for_delta(delta))
+    if _within(mu, pure, 0.0, delta):
+        return 0.0
+    low, high = 0.0, epsilon_of_mu(mu, delta) + pure
+    while (middle := (low + high) / 2) not in (low, high):  # the upper end is private
+        low, high = (low, middle) if _within(mu, pure, middle, delta) else (middle, high)
+    return high
