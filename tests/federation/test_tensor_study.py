@@ -72,7 +72,9 @@ def studies(draw):
         epsilon=epsilon,
         delta=delta,
         mechanism=mechanism,
-        protocol=draw(st.sampled_from(["auto", "cape", "local"] + ["sketch"] * (mechanism != "vector"))),
+        protocol=draw(
+            st.sampled_from(["auto", "cape", "local"] + ["sketch"] * (mechanism != "vector"))
+        ),
         adjacency=draw(st.sampled_from(["add-remove", "replace-one"])),
         masks=draw(st.sampled_from(masks)),
         collusion=collusion,

@@ -18,7 +18,7 @@ from eigenveil.moments.independence import dependence
 from eigenveil.moments.release import Release
 from eigenveil.moments.source import RowSource
 from eigenveil.noise.source import RandomSource
-from eigenveil.privacy.certificate import Certificate, Claim, make_certificate, reasons_of
+from eigenveil.privacy.certificate import Claim, make_certificate, reasons_of
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.spending import tell_spent
 
@@ -68,15 +68,17 @@ def certified_fit(
     try:
         run = run_rounds(rounds, rows, source, progress=progress, records=records)
         names = None if rows.names is None else tuple(str(name) for name in rows.names)
-        certificate = certificate_of(
-            plan,
-            records,
-            run.factors,
-            features=rows.features,
-            names=names,
-            secure=secure,
+        keep(
+            certified(
+                asked,
+                plan,
+                records,
+                run.factors,
+                features=rows.features,
+                names=names,
+                secure=secure,
+            )
         )
-        keep(Result(asked, plan, run.factors, rows.features, names, certificate))
     except BaseException as error:
         tell_spent(
             error,
@@ -89,17 +91,18 @@ def certified_fit(
     tell_owner(run.invalid)
 
 
-def certificate_of(
+def certified(
+    asked: Asked,
     plan: BasePlan,
     records: Sequence[ReleaseRecord],
-    factors: object,
+    factors: Any,
     *,
     features: int,
-    names: Sequence[str] | None,
+    names: tuple[str, ...] | None,
     secure: bool,
-) -> Certificate:
-    """The certificate of what one data set released under a plan, and of what was made of it."""
-    return make_certificate(
+) -> Result:
+    """What was made of one data set's releases under a plan, with the certificate of both."""
+    certificate = make_certificate(
         software=f"eigenveil {version('eigenveil')}",
         plan=plan.model_dump(mode="json"),
         model=model_digest(factors, features=features, names=names),
@@ -109,6 +112,7 @@ def certificate_of(
         stopped=getattr(factors, "stopped", None) or None,
         dependent=dependence(),
     )
+    return Result(asked, plan, factors, features, names, certificate)
 
 
 def run_rounds(

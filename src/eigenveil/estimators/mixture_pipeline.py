@@ -25,7 +25,7 @@ from eigenveil.estimators.rounds import (
 )
 from eigenveil.estimators.scale import NormScale
 from eigenveil.estimators.shapes import LARGEST_VARIANCE
-from eigenveil.estimators.shortfall import NO_COMPONENT, NO_SCALE, leading_part, shortfall
+from eigenveil.estimators.shortfall import NO_COMPONENT, leading_part, shortfall
 from eigenveil.estimators.tensor_settings import MixturePlan
 from eigenveil.estimators.whitening import (
     Bulk,
@@ -133,6 +133,7 @@ def private_mixture(
         centred = state.read(answers[CENTRED_SCALE], scale)
         scale = centred if centred.found else scale
         if scale is None and plan.row_bound is None:
+            state.stop_for_few_rows(answers[CENTRED_SCALE].record)
             return _without_scale(state)
     place = _place(state, scale)
     pair, rule = yield from _pair(state, place, keep_all=keep_all)
@@ -194,8 +195,8 @@ def _without_scale(state: _State) -> MixtureFactors:
         state,
         noise_variance=state.plan.noise_variance or 0.0,
         bound=state.plan.row_bound or 0.0,
-        stopped="the released histogram of the rows' norms shows nothing above its noise",
-        advice=state.advice or NO_SCALE,
+        stopped=state.stopped,
+        advice=state.advice,
     )
 
 

@@ -10,9 +10,6 @@ from numpy.typing import NDArray
 from eigenveil.estimators.tensor_settings import TensorPlan
 from eigenveil.estimators.whitening import PairMoment, standing
 
-NO_SCALE = (
-    "Give a public row_bound (the largest norm that rows can have), more rows, or a larger epsilon."
-)
 NO_COMPONENT = "Give more rows, a larger epsilon, or features in which the groups differ more."
 # More than so many times the rows is no advice.
 _MOST = 1000.0
@@ -53,7 +50,10 @@ def shortfall(pair: PairMoment, plan: TensorPlan, usable: NDArray[np.bool_]) -> 
     wanted = found if plan.auto_components else plan.n_components
     last = min(wanted, pair.strengths.size) - 1
     times = float(pair.floors[last]) / max(float(pair.strengths[last]), 1e-300)
-    rows = f"about {times:.1f} times as many" if 1.0 < times < _MOST else "many more"
+    if times <= 1.0 or times >= _MOST:
+        rows = "many more"
+    else:
+        rows = f"about {times:.1f} times as many" if times >= 1.1 else "a few more"
     fewer = max(1, int(np.count_nonzero(usable)))
     return (
         f"For {wanted} components give {rows} rows, or an epsilon larger by as much; or ask for "

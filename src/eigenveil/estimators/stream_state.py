@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError, PrivacyError
-from eigenveil.estimators.driver import certificate_of
+from eigenveil.estimators.driver import certified
 from eigenveil.estimators.result import Asked, Result
 from eigenveil.estimators.stream_plan import StreamPlan
 from eigenveil.estimators.stream_rounds import stream_asks, stream_factors
@@ -288,16 +288,15 @@ class StreamState:
         answers = {ask.name: found for ask, found in zip(self._asks, releases, strict=True)}
         public = rows if self.plan.adjacency == "replace-one" else None
         factors = stream_factors(self.plan, answers, public_centre=self._centre, public_rows=public)
-        features = self.plan.features
-        certificate = certificate_of(
+        return certified(
+            self._asked,
             self.plan,
             self._records,
             factors,
-            features=features,
+            features=self.plan.features,
             names=self.names,
             secure=self._secure,
         )
-        return Result(self._asked, self.plan, factors, features, self.names, certificate)
 
     def _empty(self, standing: Standing) -> None:
         """Close the stream, and keep nothing of any row."""
