@@ -24,12 +24,16 @@ _LARGEST_FACTOR = 2.0**31
 
 
 def marked_where_wrapped(factors: Any, records: Sequence[ReleaseRecord]) -> Any:
-    """The factors, of nothing usable where the released number of rows says that a sum wrapped."""
+    """The factors, of nothing usable where the released number of rows says that a sum wrapped.
+
+    A topic model releases no number of documents: nothing is known there.
+    """
     tightest = min(records, key=capacity)
-    if factors.rows <= capacity(tightest):
+    rows = getattr(factors, "rows", 0.0)
+    if rows <= capacity(tightest):
         return factors
     advice = (
-        f"The sites have about {factors.rows:.2g} rows, and the sum {tightest.name!r} of several "
+        f"The sites have about {rows:.2g} rows, and the sum {tightest.name!r} of several "
         f"sites surely holds {capacity(tightest):.2g}: it may have wrapped. Give fewer rows to a "
         "study, for instance a sample of each site's."
     )
