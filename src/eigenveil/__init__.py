@@ -5,42 +5,51 @@
 >>> many = FederatedPCA(n_components=10, epsilon=1.0, delta=1e-6)
 """
 
-import importlib
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from eigenveil.errors import (
-    BudgetExceeded,
-    DataError,
-    EigenveilError,
-    InvalidRowsWarning,
-    NoisyResultWarning,
-    OutputError,
-    PrivacyError,
-    ProtocolError,
-)
-from eigenveil.estimators.mixture import PrivateGaussianMixture
-from eigenveil.estimators.pca import PrivatePCA
-from eigenveil.estimators.private_streaming import PrivateStreamingPCA
-from eigenveil.estimators.streaming import StreamingPCA
-from eigenveil.estimators.topics import PrivateTopicModel
-from eigenveil.privacy.guarantee import Guarantee
-
 if TYPE_CHECKING:
+    from eigenveil.errors import (
+        BudgetExceeded,
+        DataError,
+        EigenveilError,
+        InvalidRowsWarning,
+        NoisyResultWarning,
+        OutputError,
+        PrivacyError,
+        ProtocolError,
+    )
+    from eigenveil.estimators.mixture import PrivateGaussianMixture
+    from eigenveil.estimators.pca import PrivatePCA
+    from eigenveil.estimators.private_streaming import PrivateStreamingPCA
+    from eigenveil.estimators.streaming import StreamingPCA
+    from eigenveil.estimators.topics import PrivateTopicModel
+    from eigenveil.privacy.guarantee import Guarantee
     from eigenveil.runtime.pca import FederatedPCA
     from eigenveil.runtime.tensors import FederatedGaussianMixture, FederatedTopicModel
 
-# Not imported with the package: their ledger's database library takes a third of a second.
+# Each is imported when it is first used: the command line's help needs none of the libraries.
 _MODULES = {
-    "FederatedPCA": "eigenveil.runtime.pca",
-    "FederatedGaussianMixture": "eigenveil.runtime.tensors",
-    "FederatedTopicModel": "eigenveil.runtime.tensors",
+    "FederatedGaussianMixture": "runtime.tensors",
+    "FederatedPCA": "runtime.pca",
+    "FederatedTopicModel": "runtime.tensors",
+    "Guarantee": "privacy.guarantee",
+    "PrivateGaussianMixture": "estimators.mixture",
+    "PrivatePCA": "estimators.pca",
+    "PrivateStreamingPCA": "estimators.private_streaming",
+    "PrivateTopicModel": "estimators.topics",
+    "StreamingPCA": "estimators.streaming",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(importlib.import_module(_MODULES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 __all__ = [

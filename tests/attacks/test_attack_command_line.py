@@ -13,10 +13,10 @@ import zipfile
 import numpy as np
 import pandas as pd
 import pytest
-import typer.main
 from typer.testing import CliRunner
 
 from eigenveil import PrivateGaussianMixture, PrivatePCA, PrivateTopicModel
+from eigenveil.cli import commands
 from eigenveil.cli.app import app
 from eigenveil.errors import EigenveilError
 
@@ -50,8 +50,8 @@ def home(tmp_path_factory):
 
 def options_of(words):
     """All options of a command that take a value."""
-    found = typer.main.get_command(app)
-    for word in words:
+    found = commands.COMMANDS[words[0]].load(words[0])
+    for word in words[1:]:
         found = found.commands[word]
     return [
         max(each.opts, key=len)

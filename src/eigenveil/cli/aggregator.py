@@ -16,6 +16,7 @@ from eigenveil.errors import OutputError
 aggregator_app = typer.Typer(
     help="The aggregator between organisations: it has no rows, and no key but its own.",
     no_args_is_help=True,
+    add_completion=False,
 )
 
 

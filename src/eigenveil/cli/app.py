@@ -10,27 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
-from eigenveil.cli import study_run
-from eigenveil.cli.aggregator import aggregator_app
-from eigenveil.cli.audit import audit
-from eigenveil.cli.certify import certify
-from eigenveil.cli.fit import fit
-from eigenveil.cli.flare import flare_app
-from eigenveil.cli.ledger import ledger_app
-from eigenveil.cli.plan import plan
-from eigenveil.cli.reproduce import reproduce
+from eigenveil.cli.commands import Commands
 from eigenveil.cli.screen import tell
-from eigenveil.cli.show import show
-from eigenveil.cli.simulate_tree import simulate_tree
-from eigenveil.cli.site import site_app
-from eigenveil.cli.study import study_app
-from eigenveil.cli.transform import transform
-from eigenveil.cli.watch import watch
 from eigenveil.errors import EigenveilError, InvalidRowsWarning, NoisyResultWarning, OutputError
-from eigenveil.privacy.spending import spent_of
 
 app = typer.Typer(
     name="eigenveil",
+    cls=Commands,
     help="Differentially private PCA, mixtures and topics of data that cannot be pooled. --debug "
     "anywhere on the line shows the traceback of an error.",
     no_args_is_help=True,
@@ -48,16 +34,6 @@ def _options(
         typer.echo(f"eigenveil {importlib.metadata.version('eigenveil')}")
         raise typer.Exit
 
-
-for _command in (fit, transform, show, certify, plan, watch, simulate_tree, reproduce, audit):
-    app.command()(_command)
-for _of_study in (study_run.run, study_run.status, study_run.abort, study_run.fetch):
-    study_app.command()(_of_study)
-app.add_typer(study_app, name="study")
-app.add_typer(site_app, name="site")
-app.add_typer(aggregator_app, name="aggregator")
-app.add_typer(ledger_app, name="ledger")
-app.add_typer(flare_app, name="flare")
 
 _INTERNAL = 70
 # The base of what typer raises for a wrong option: click's, or its own copy of it, by version.
@@ -93,7 +69,8 @@ def main(arguments: list[str] | None = None) -> None:
     except _WrongUsage as error:
         context = getattr(error, "ctx", None)
         path = "eigenveil" if context is None else context.command_path
-        _say(error.format_message(), f"'{path} --help' shows what there is.")
+        if said := error.format_message():  # nothing where the help itself was shown
+            _say(said, f"'{path} --help' shows what there is.")
         sys.exit(error.exit_code)
     except (OSError, MemoryError) as error:  # of the machine, not of the program
         if debug:
@@ -136,7 +113,7 @@ def _say(message: str, hint: str) -> None:
 def _say_spent(error: BaseException | None) -> None:
     """What had been released when it stopped, where that was anything."""
     while error is not None:  # an interrupt comes wrapped in typer's own
-        if spent := spent_of(error):
+        if spent := getattr(error, "spent", None):
             tell(f"spent: before this was known, a release that is {spent}")
             return
         error = error.__cause__ or error.__context__

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # loaded by the commands: cryptography takes a while
 flare_app = typer.Typer(
     help="Kits for studies between organisations: each party's key, certificate and policy.",
     no_args_is_help=True,
+    add_completion=False,
 )
 
 StudyFile = Annotated[Path, typer.Argument(help="The study, as 'eigenveil study new' writes it.")]

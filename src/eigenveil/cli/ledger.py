@@ -20,7 +20,9 @@ if TYPE_CHECKING:  # the database library takes long to load, and only these com
     from eigenveil.privacy.guarantee import Adjacency
 
 ledger_app = typer.Typer(
-    help="A site's ledger: what may be lost about its rows, and what was.", no_args_is_help=True
+    help="A site's ledger: what may be lost about its rows, and what was.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 Place = Annotated[

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from eigenveil.runtime.flare.kit import Kit
 
 site_app = typer.Typer(
-    help="A site between organisations: its owner's rows, ledger and say.", no_args_is_help=True
+    help="A site between organisations: its owner's rows, ledger and say.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 KitFolder = Annotated[

@@ -42,6 +42,7 @@ from eigenveil.moments.source import RowSource
 study_app = typer.Typer(
     help="What several sites agree on: one file, checked before any row is touched.",
     no_args_is_help=True,
+    add_completion=False,
 )
 
 StudyFile = Annotated[Path, typer.Argument(help="A study, as 'eigenveil study new' writes it.")]

@@ -19,7 +19,7 @@ from eigenveil.cli.fit import print_written
 from eigenveil.cli.report import as_json, print_model
 from eigenveil.cli.results import check_free, new_folder, write_result
 from eigenveil.cli.screen import Screen, tell
-from eigenveil.cli.study import StudyFile
+from eigenveil.cli.study import StudyFile, study_app
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.choosing import choose_protocol
 from eigenveil.federation.study import Study
@@ -349,3 +349,7 @@ def _as_json(found: StudyStatus) -> dict[str, Any]:
             "spent": None if error.spent is None else error.spent.as_dict(),
         },
     }
+
+
+for _of_study in (run, status, abort, fetch):
+    study_app.command()(_of_study)
