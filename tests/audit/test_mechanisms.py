@@ -76,7 +76,7 @@ def test_halved_noise_is_caught(name):
     if attack.kind != "gaussian":
         # a claim of 2 keeps the weaker tests of pure mechanisms above the claim when it doubles
         attack = Attack(attack.make, attack.kind, attack.adjacency, attack.rows, attack.other, 2.0)
-    n = 6_000 if attack.kind == "gaussian" else 40_000
+    n = 3_000 if attack.kind == "gaussian" else 40_000
     assert bound(attack, n=n, record=halved(attack)) > attack.loss
 
 
@@ -101,6 +101,7 @@ def test_rows_that_are_not_clipped_are_caught(monkeypatch):
     assert bound(ATTACKS["second-moment-gaussian-add-remove"]) > 1.0
 
 
+@pytest.mark.thorough
 def test_noise_that_is_not_symmetric_is_caught(monkeypatch):
     def both_triangles(size, *, sigma, grid, source):
         noise = draws.gaussian((size, size), sigma=sigma / math.sqrt(2), grid=grid, source=source)
