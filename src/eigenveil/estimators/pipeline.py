@@ -47,6 +47,8 @@ from eigenveil.privacy.releases import Sharing
 # Explained variances are of rows shortened at the highest of these quantiles at which the noise of
 # their sum is below this part of it; lower ones understate the variance of few rows a little.
 _ENERGY_QUANTILES, _ENERGY_NOISE = (0.99, 0.95, 0.9, 0.8), 0.15
+# Where the centre's error may be this part of the rows' energy, nothing can be told from it.
+_ALL = 0.9
 # Rows this much shorter than the point they are taken about are its rounding.
 _ROUNDING = {"single": 2.0**-20, "double": 2.0**-48}
 
@@ -356,7 +358,7 @@ def _variances(
         variance = descending(along, energies)
         stands = found.strengths > floor
         nominal = min(1.0, floor / (state.rows * kept)) * total
-    if not known or _is_rounding(state, scale):
+    if not known or offset > _ALL or _is_rounding(state, scale):
         stands = np.zeros(k, dtype=np.bool_)
     total = max(total, float(np.sum(variance)))
     noise_floor = consistent_floor(variance, stands, nominal)

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.estimators.explained import squared_length
 from eigenveil.estimators.plans import (
     CENTRE,
     NEAR_SCALE,
@@ -221,7 +222,12 @@ def find_centre(
     # both know the same mean, with independent noise: weighted by precision
     part = error / (error + second_error)
     state.centre = np.asarray(first + part * step)
-    state.centre_error = part * second_error
+    # where the first noise came out large, the second one is larger for it and weighs too little
+    gaussian = plan.kind("centre") == "gaussian"
+    first_error = squared_length(error, plan.features, gaussian=gaussian)
+    if near.found:
+        first_error = min(first_error, near.mean_square())
+    state.centre_error = (1.0 - part) ** 2 * first_error + part**2 * second_error
     return near if near.found else scale
 
 
