@@ -6,6 +6,7 @@ import sqlite3
 import pytest
 
 from eigenveil.federation.ledger import Budget, Ledger, SessionKey
+from eigenveil.federation.ledger_heads import HeadsFile
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import Noise, ReleaseRecord
 
@@ -140,9 +141,9 @@ def test_verify_against_the_heads_in_a_file(used, tmp_path, run):
     heads = tmp_path / "heads"
     status, _, err = run("verify", used, "--heads", heads)
     assert (status, str(heads) in err) == (7, True)
-    Ledger(used, heads=heads).end_study(STUDY)
+    Ledger(used, heads=HeadsFile(heads)).end_study(STUDY)
     status, out, _ = run("verify", used, "--heads", heads)
-    assert (status, "All 1 heads" in out) == (0, True)
+    assert (status, "All 2 heads" in out) == (0, True)
     heads.write_text(heads.read_text().replace(": 7", ": 8"))
     status, out, _ = run("verify", used, "--heads", heads)
     assert (status, "Entry 8, noted elsewhere, is missing" in out) == (8, True)
