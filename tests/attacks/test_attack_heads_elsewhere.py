@@ -289,6 +289,28 @@ def test_what_was_charged_when_it_failed_stays_and_is_answered_later(ledger, pat
     assert again.verify().holds
 
 
+def test_an_authority_that_is_gone_holds_back_one_charge(path, authority, tmp_path):
+    """It is not asked before a charge, so one is made; its answer waits, and no more are made."""
+    place = Place("stamped", tmp_path, authority)
+    ledger, made = started(path, place.open()), []
+
+    def gone(request):
+        raise OSError
+
+    authority.trouble = gone
+    try:
+        for step in ("round 1", "round 1", "round 2"):
+            assert code_of(answer, ledger, step, made) == "no-timestamp"
+        assert made == ["round 1"]
+        assert len(list(ledger.entries())) == 3
+    finally:
+        authority.trouble = None
+    for step in ("round 2", "round 1"):
+        assert answer(ledger, step, made) == step.encode()
+    assert made == ["round 1", "round 2"]
+    assert "All 4 heads" in ledger.verify().explanation
+
+
 # -- timestamps
 
 

@@ -90,7 +90,7 @@ def start(
 
     opened = open_kit(kit)
     if opened.role == "helper":
-        _no_rows_here(data, ledger)
+        _no_rows_here(data, ledger, heads)
         need_flare()
         return _start(opened, None, approve="all", quiet=quiet)
     opened = open_kit(kit, role="site")
@@ -190,11 +190,11 @@ def _needed(name: str, value: Any) -> Any:
     return value
 
 
-def _no_rows_here(data: list[str] | None, ledger: str | None) -> None:
-    if data or ledger is not None:
+def _no_rows_here(data: list[str] | None, ledger: str | None, heads: str | None) -> None:
+    if data or ledger is not None or heads is not None:
         raise options.WrongOption(
             "This kit is a noise helper's, which must not have rows or a ledger.",
-            hint="Leave --data and --ledger out.",
+            hint="Leave --data, --ledger and --heads out.",
         )
 
 

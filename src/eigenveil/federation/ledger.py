@@ -372,8 +372,9 @@ class Ledger:
         DataError, OutputError
             When what was noted there is not of this ledger; when that place cannot be written.
         """
-        with self._writing():
-            pass
+        if self._heads is not None:
+            with self._writing():
+                pass
 
     def _page_after(self, number: int) -> list[Entry]:
         with self._store.reading() as connection:

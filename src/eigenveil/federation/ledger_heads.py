@@ -102,6 +102,8 @@ class HeadsFile:
     def note(self, head: Head, *, last: bool = False) -> None:
         """Add a head, as of :meth:`Heads.note`."""
         with self._open("ab+", create=True) as file:
+            if not (head.count or last):
+                return
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(max(0, file.seek(0, os.SEEK_END) - _LINE))
@@ -140,14 +142,7 @@ class HeadsFile:
         try:
             found = json.loads(line)
             if found.keys() >= HeadsFile.keys and found.keys() != self.keys:
-                raise DataError(
-                    f"{self._path}: its heads have "
-                    f"{'no timestamps' if 'timestamp' in self.keys else 'timestamps'}.",
-                    hint="Heads with and without timestamps are kept in files of their own: give "
-                    "the other options (--authority; where they are noted --timestamps, too) or "
-                    "another file.",
-                    code="other-heads",
-                )
+                raise self._other(stamped="timestamp" in found)
             kinds = {name: type(value) for name, value in found.items()}
             if kinds == {**dict.fromkeys(self.keys, str), "number": int}:
                 return dict(found)
@@ -158,6 +153,16 @@ class HeadsFile:
             f"{self._path}: a line holds no head of a ledger.",
             hint="It was changed by something else than eigenveil; go back to a copy of it.",
             code="heads-damaged",
+        )
+
+    def _other(self, *, stamped: bool) -> DataError:
+        hint = "Give the authority's root certificate (--authority), and where heads are noted its "
+        hint += "URL (--timestamps)."
+        none = "Leave --authority and --timestamps out, or give heads with timestamps a new file."
+        return DataError(
+            f"{self._path}: its heads have {'timestamps' if stamped else 'no timestamps'}.",
+            hint=hint if stamped else none,
+            code="other-heads",
         )
 
     @contextmanager

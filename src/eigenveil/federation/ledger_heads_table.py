@@ -27,7 +27,7 @@ from sqlalchemy.sql.expression import FunctionElement
 
 from eigenveil.errors import DataError, OutputError
 from eigenveil.federation.ledger_heads import Noted, is_there
-from eigenveil.federation.ledger_store import PATIENCE, Store, advisory_lock, parsed_url
+from eigenveil.federation.ledger_store import Store, advisory_lock, parsed_url
 from eigenveil.federation.ledger_tables import LONGEST_NAME, Head, only_added
 
 
@@ -81,8 +81,6 @@ class HeadsTable:
                 code="bad-url",
             )
         url = url.difference_update_query(["ledger"])
-        if url.get_backend_name() == "postgresql" and "connect_timeout" not in url.query:
-            url = url.update_query_dict({"connect_timeout": str(PATIENCE)})
         self._ledger, self._made = name, False
         self._store = Store(url.render_as_string(hide_password=False))
 
@@ -91,6 +89,8 @@ class HeadsTable:
         if not self._made:
             self._store.make_where_absent(HEADS, HEADS.create)
             self._made = True
+        if not (head.count or last):
+            return
         later = select(HEADS.c.number, HEADS.c.hash).where(
             HEADS.c.ledger == self._ledger, HEADS.c.number >= head.count
         )

@@ -26,7 +26,7 @@ from eigenveil.federation.ledger_tables import HEAD, Writer, make_tables, read_h
 from eigenveil.federation.ledger_troubles import RESTORE, said
 
 BUSY_SECONDS = 30.0
-PATIENCE = 10  # seconds to wait for a connection to a second place of heads
+_CONNECT_SECONDS = 10  # to a server
 _WRITES = "ledger_writes"
 _OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 # Of PostgreSQL's locks that an application names.
@@ -222,7 +222,10 @@ _OPENING: ContextVar[tuple[Path, bool]] = ContextVar("_OPENING")
 
 @lru_cache(maxsize=16)  # an engine is large; it holds no connection, so sharing it is free
 def _engine(url: str) -> Engine:
-    engine = create_engine(url, poolclass=NullPool)
+    parsed = make_url(url)
+    wait = parsed.get_backend_name() == "postgresql" and "connect_timeout" not in parsed.query
+    known = {"connect_timeout": _CONNECT_SECONDS} if wait else {}
+    engine = create_engine(parsed, poolclass=NullPool, connect_args=known)
     event.listen(engine, "begin", _begin_elsewhere)
     return engine
 
