@@ -58,13 +58,15 @@ class TestAuthority:
                 "nonce": asked["nonce"],
             }
         ).dump()
+        leaf = asn1_x509.Certificate.load(self._leaf.public_bytes(serialization.Encoding.DER))
+        named = {"certs": [{"cert_hash": hashlib.sha256(leaf.dump()).digest()}]}
         attributes = cms.CMSAttributes(
             [
                 {"type": "content_type", "values": ["tst_info"]},
                 {"type": "message_digest", "values": [hashlib.sha256(info).digest()]},
+                {"type": "signing_certificate_v2", "values": [tsp.SigningCertificateV2(named)]},
             ]
         )
-        leaf = asn1_x509.Certificate.load(self._leaf.public_bytes(serialization.Encoding.DER))
         signer = {
             "version": "v1",
             "sid": cms.SignerIdentifier(

@@ -13,6 +13,7 @@ import datetime
 import json
 import shutil
 import sqlite3
+import subprocess
 
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -373,6 +374,20 @@ def test_another_authority_and_another_use_of_its_certificates(known, tmp_path):
         its = Authority(other.pem(tmp_path / "other.pem"), others[1].url)
         assert code_of(its.stamp, HEAD) == "no-timestamp"  # signed, but not for timestamps
     assert [head.count for head in place.read()] == [7]
+
+
+def test_a_token_is_one_to_another_program_too(known, tmp_path):
+    """Nobody has to trust this package: OpenSSL checks the same bytes."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("the openssl program is not installed")
+    (tmp_path / "token").write_bytes(known.stamp(HEAD))
+    (tmp_path / "hash").write_text(HEAD.hash)
+    words = ["ts", "-verify", "-data", "hash", "-in", "token", "-CAfile", "known.pem"]
+    found = subprocess.run([openssl, *words], cwd=tmp_path, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    (tmp_path / "hash").write_text("cd" * 32)
+    assert subprocess.run([openssl, *words], cwd=tmp_path, capture_output=True).returncode
 
 
 def test_an_answer_that_was_recorded_before_is_not_taken(known, authority):

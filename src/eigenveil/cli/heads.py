@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from eigenveil.federation.ledger_heads import Heads
 
 HEADS_HELP = (
-    "The second place of the ledger's heads: a file elsewhere, or postgresql://...?ledger=NAME."
+    "The second place of the ledger's heads: a file elsewhere, or a PostgreSQL URL that ends with "
+    "?ledger=NAME."
 )
 AUTHORITY_HELP = "The root certificate of the timestamp authority (PEM)."
 

@@ -87,7 +87,7 @@ class Authority:
         try:
             self.check(token, head, nonce=asked.nonce)
         except NotItsTimestamp as error:
-            raise self._failed(str(error)) from error
+            raise self._failed(f"gave no timestamp that holds: {error}") from error
         return token
 
     def check(self, token: bytes, head: Head, *, nonce: int | None = None) -> datetime:
@@ -131,19 +131,19 @@ class Authority:
                     found: bytes = answer.read(_MOST + 1)
             except (OSError, ValueError, http.client.HTTPException) as error:
                 if not left:
-                    raise self._failed(_why(error)) from None
+                    raise self._failed(f"cannot be asked: {_why(error)}") from None
                 time.sleep(_PAUSE)
                 continue
             if len(found) > _MOST:
-                raise self._failed("what it sent is none, but longer")
+                raise self._failed("gave no timestamp, but something longer")
             return found
         raise AssertionError("unreachable")
 
     def _failed(self, why: str) -> OutputError:
         return OutputError(
-            f"The timestamp authority {self.name} gave no timestamp that holds: {why}.",
+            f"The timestamp authority {self.name} {why}.",
             hint="Check --timestamps, --authority and the network. What was charged stays; its "
-            "answer leaves when it is asked for again and the authority stamps the ledger's head.",
+            "answer waits until it is asked for again and its head is stamped.",
             code="no-timestamp",
         )
 

@@ -78,7 +78,9 @@ def check(
         return _wrong(head, None, trouble)
     said = "Every entry is as it was written."
     if noted:
-        said += f" All {len(noted)} heads that were noted elsewhere are in the chain."
+        one = "The one head that was noted elsewhere is"
+        several = f"All {len(noted)} heads that were noted elsewhere are"
+        said += f" {one if len(noted) == 1 else several} in the chain."
         said += _said_of_times(times, noted)
         if after := head.count - max(each.count for each in noted):
             said += f" What came after them is not noted there ({after} of {head.count} entries)."
