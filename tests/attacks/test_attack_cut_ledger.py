@@ -12,6 +12,7 @@ import pytest
 
 from eigenveil.errors import OutputError
 from eigenveil.federation.ledger import Budget, Ledger, SessionKey
+from eigenveil.federation.ledger_heads import HeadsFile
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import Noise, ReleaseRecord
 
@@ -37,7 +38,7 @@ def heads(tmp_path):
 @pytest.fixture
 def ledger(path, heads):
     """Two rounds are answered; what was before the second is kept in ``path.old``."""
-    made = Ledger(path, heads=heads)
+    made = Ledger(path, heads=HeadsFile(heads))
     made.set_budget(Budget("rows", "add-remove", 3.0, 1e-6))
     made.begin(
         KEY,
@@ -102,7 +103,7 @@ def test_a_cut_without_a_trace_is_found_by_a_hash_noted_elsewhere(ledger, path, 
     found = Ledger(path).verify(against=noted)
     assert not found.holds
     assert "No entry has the hash" in found.explanation
-    found = Ledger(path, heads=heads).verify()
+    found = Ledger(path, heads=HeadsFile(heads)).verify()
     assert not found.holds
     assert "Entry 5, noted elsewhere, is missing" in found.explanation
 
@@ -117,7 +118,7 @@ def test_an_old_copy_put_back_is_found_even_after_it_went_on(ledger, path, heads
     )
     assert again.verify().holds
     assert not again.verify(against=noted).holds
-    found = Ledger(path, heads=heads).verify()
+    found = Ledger(path, heads=HeadsFile(heads)).verify()
     assert not found.holds
     assert "Entry 5 is another one" in found.explanation
 
@@ -147,7 +148,7 @@ def test_what_is_beside_the_chain_cannot_be_changed(ledger, path, change):
 
 def test_every_head_is_elsewhere_before_the_answer_leaves(path, heads):
     """And an answer whose head could not be noted does not leave, nor when it is asked again."""
-    ledger = Ledger(path, heads=heads)
+    ledger = Ledger(path, heads=HeadsFile(heads))
     ledger.set_budget(Budget("rows", "add-remove", 3.0, 1e-6))
     reserve = Loss.total([Loss.of(RELEASE)] * 3)
     ledger.begin(KEY, data_set="rows", adjacency="add-remove", reserve=reserve, state=b"")

@@ -8,6 +8,8 @@ import pytest
 
 from eigenveil.errors import DataError, ProtocolError
 from eigenveil.federation.ledger import Budget, Ledger
+from eigenveil.federation.ledger_heads import HeadsFile
+from eigenveil.federation.ledger_tables import Head
 from eigenveil.federation.study import make_study
 from eigenveil.federation.study_file import write_toml
 from eigenveil.runtime.flare.kit import FILE, FORMAT
@@ -278,6 +280,39 @@ def test_site_start_wants_rows_a_ledger_and_a_budget(start, tmp_path, ledger):
     new = f"sqlite:///{tmp_path}/new"
     assert "has no budget" in start(*rows, "--ledger", new)[2]
     assert not (tmp_path / "new").exists()
+
+
+def test_site_start_tries_the_second_place_of_heads(start, tmp_path, ledger):
+    """Before any study can ask, and before a ledger is made."""
+    rows = ("--data", tmp_path / "rows.npy", "--budget-epsilon", 2, "--ledger")
+    gone = "postgresql://north:geheim@127.0.0.1:1/heads?ledger=north"
+    stamps, root = ("--timestamps", "http://127.0.0.1:1/tsr"), ("--authority", tmp_path / "none")
+    cases = (
+        (("--heads", tmp_path / "none" / "heads"), 7, "No such file"),
+        (("--heads", gone), 7, "127.0.0.1"),
+        (("--heads", tmp_path / "heads", *stamps), 2, "go together"),
+        (("--heads", tmp_path / "heads", *root), 2, "go together"),
+        (("--heads", tmp_path / "heads", *stamps, *root), 7, "No such file"),
+        (stamps, 2, "--heads is missing"),
+    )
+    for words, wanted, said in cases:
+        for place in (tmp_path / "new", ledger):
+            before = ledger.read_bytes()
+            status, _, err = start(*rows, place, *words)
+            assert (status, said in err, "geheim" in err) == (wanted, True, False), (words, err)
+            assert "hint:" in err
+            assert ledger.read_bytes() == before
+    assert not (tmp_path / "new").exists()
+    assert not (tmp_path / "heads").exists()
+
+
+def test_site_start_refuses_a_ledger_that_was_cut(start, tmp_path, ledger):
+    """It has fewer entries than were noted."""
+    heads = tmp_path / "heads"
+    HeadsFile(heads).note(Head(1000, "ab" * 32))
+    words = ("--data", tmp_path / "rows.npy", "--ledger", ledger, "--heads", heads)
+    status, _, err = start(*words)
+    assert (status, "entry 1000 was noted there" in err) == (3, True)
 
 
 def test_a_noise_helper_has_no_rows(run, tmp_path):

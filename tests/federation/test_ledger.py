@@ -854,6 +854,11 @@ def test_urls_that_name_no_ledger(url, code):
     assert "hush" not in text
 
 
+def test_postgresql_is_asked_through_the_driver_of_the_extra():
+    """Whatever the version of SQLAlchemy takes by itself."""
+    assert Ledger("postgresql://me:hush@host/x").name == "postgresql+psycopg://me:***@host/x"
+
+
 def test_a_server_that_does_not_answer(tmp_path):
     pytest.importorskip("psycopg")
     url = f"postgresql+psycopg://me:hush@/x?host={tmp_path}"

@@ -12,11 +12,13 @@ import typer
 from rich.table import Table
 
 from eigenveil.cli import options
+from eigenveil.cli.heads import AUTHORITY_HELP, HEADS_HELP, heads_of
 from eigenveil.cli.screen import Screen, bold
 from eigenveil.files import replacing
 
 if TYPE_CHECKING:  # the database library takes long to load, and only these commands need it
     from eigenveil.federation.ledger import Ledger, Session, Standing
+    from eigenveil.federation.ledger_heads import Heads
     from eigenveil.privacy.guarantee import Adjacency
 
 ledger_app = typer.Typer(
@@ -26,7 +28,7 @@ ledger_app = typer.Typer(
 )
 
 Place = Annotated[
-    str, typer.Argument(help="The ledger's file, or a URL such as postgresql+psycopg://host/name.")
+    str, typer.Argument(help="The ledger's file, or a URL such as postgresql://host/name.")
 ]
 
 _DOES_NOT_HOLD = 8
@@ -59,7 +61,11 @@ def verify(
         str | None, typer.Option(help="A last hash that was noted elsewhere; must be in the chain.")
     ] = None,
     heads: Annotated[
-        Path | None, typer.Option(help="The file of heads ('site start --heads'): likewise.")
+        str | None,
+        typer.Option(help=f"{HEADS_HELP} As 'site start' has it; all must be in the chain."),
+    ] = None,
+    authority: Annotated[
+        Path | None, typer.Option(help=f"{AUTHORITY_HELP} Checks the timestamps in --heads.")
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -70,7 +76,7 @@ def verify(
             "--against is no hash of an entry.",
             hint="Give the 64 hexadecimal digits that 'ledger verify' printed as the last hash.",
         )
-    found = _open(place, heads).verify(against=against)
+    found = _open(place, heads_of(heads, authority, notes=False)).verify(against=against)
     if json:
         options.print_json(asdict(found))
     else:
@@ -145,7 +151,7 @@ def end(
     )
 
 
-def _open(place: str, heads: Path | None = None) -> Ledger:
+def _open(place: str, heads: Heads | None = None) -> Ledger:
     from eigenveil.federation.ledger import Ledger
 
     return Ledger(place, heads=heads)

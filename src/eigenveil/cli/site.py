@@ -12,6 +12,7 @@ import typer
 from eigenveil.cli import options
 from eigenveil.cli.asked import Owner, owner_of
 from eigenveil.cli.columns import WantedColumns, read_columns
+from eigenveil.cli.heads import AUTHORITY_HELP, HEADS_HELP, heads_of
 from eigenveil.cli.screen import Screen
 from eigenveil.cli.site_approve import LEDGER_HELP, approve, print_studies, waiting_of
 from eigenveil.cli.site_books import BudgetWish, check_budget
@@ -19,6 +20,7 @@ from eigenveil.errors import OutputError
 from eigenveil.federation.study import Study
 
 if TYPE_CHECKING:
+    from eigenveil.federation.ledger_heads import Heads
     from eigenveil.moments.source import RowSource
     from eigenveil.runtime.flare.kit import Kit
 
@@ -60,8 +62,13 @@ def start(
     ] = 0.0,
     heads: Annotated[
         str | None,
-        typer.Option(help="A file elsewhere to which every new head of the ledger is added."),
+        typer.Option(help=f"{HEADS_HELP} Every new head is noted before the answer leaves."),
     ] = None,
+    timestamps: Annotated[
+        str | None,
+        typer.Option(help="URL of a timestamp authority (RFC 3161) that stamps heads in a file."),
+    ] = None,
+    authority: Annotated[Path | None, typer.Option(help=AUTHORITY_HELP)] = None,
     adjacency: options.Adjacency = "add-remove",
     approve: Annotated[
         str,
@@ -85,7 +92,7 @@ def start(
 
     opened = open_kit(kit)
     if opened.role == "helper":
-        _no_rows_here(data, ledger)
+        _no_rows_here(data, ledger, heads)
         need_flare()
         return _start(opened, None, approve="all", quiet=quiet)
     opened = open_kit(kit, role="site")
@@ -95,7 +102,7 @@ def start(
     rows.check()
     place = _absolute(str(_needed("ledger", ledger)))
     budget = BudgetWish(data_set, adjacency, budget_epsilon, budget_delta, budget_pure_epsilon)
-    noted = None if heads is None else str(Path(heads).absolute())
+    noted = heads_of(heads, authority, timestamps)
     check_budget(place, budget, Screen(quiet=quiet), heads=noted)
     need_flare()
     Owner(place, data_set).keep(opened.local)
@@ -185,11 +192,11 @@ def _needed(name: str, value: Any) -> Any:
     return value
 
 
-def _no_rows_here(data: list[str] | None, ledger: str | None) -> None:
-    if data or ledger is not None:
+def _no_rows_here(data: list[str] | None, ledger: str | None, heads: str | None) -> None:
+    if data or ledger is not None or heads is not None:
         raise options.WrongOption(
             "This kit is a noise helper's, which must not have rows or a ledger.",
-            hint="Leave --data and --ledger out.",
+            hint="Leave --data, --ledger and --heads out.",
         )
 
 
@@ -209,7 +216,7 @@ class _Own:
     rows: _Rows
     ledger: str
     data_set: str
-    heads: str | None
+    heads: Heads | None
 
 
 def _start(kit: Kit, own: _Own | None, *, approve: str, quiet: bool) -> int:

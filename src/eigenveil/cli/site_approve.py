@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from eigenveil.federation.ledger import Ledger
     from eigenveil.runtime.flare.kit import Kit
 
-LEDGER_HELP = "The site's ledger: a file, or a URL such as postgresql+psycopg://host/name."
+LEDGER_HELP = "The site's ledger: a file, or a URL such as postgresql://host/name."
 
 
 def approve(

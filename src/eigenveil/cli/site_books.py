@@ -11,6 +11,7 @@ from eigenveil.errors import DataError, OutputError
 
 if TYPE_CHECKING:
     from eigenveil.federation.ledger import Budget
+    from eigenveil.federation.ledger_heads import Heads
     from eigenveil.privacy.guarantee import Adjacency
 
 _USUAL_DELTA = 1e-6
@@ -27,15 +28,20 @@ class BudgetWish:
     pure_epsilon: float = 0.0
 
 
-def check_budget(place: str, wish: BudgetWish, screen: Screen, *, heads: str | None = None) -> None:
+def check_budget(
+    place: str, wish: BudgetWish, screen: Screen, *, heads: Heads | None = None
+) -> None:
     """See to it that the ledger has a budget: one from before, or this one.
 
-    ``heads`` is the second place of the ledger's heads.
+    ``heads`` is the second place of the ledger's heads; that it can be used is known after this.
 
     Raises
     ------
     DataError
-        When there is none and none is given; when there is one and another is given.
+        When there is none and none is given; when there is one and another is given; when what was
+        noted in ``heads`` is not of this ledger.
+    OutputError
+        When ``heads`` cannot be reached or written.
     """
     from eigenveil.federation.ledger import Budget, Ledger
 
@@ -52,6 +58,8 @@ def check_budget(place: str, wish: BudgetWish, screen: Screen, *, heads: str | N
         if error.code != "no-ledger":
             raise
         before = None
+    if before is not None:
+        ledger.note_head()
     if wish.epsilon is None:
         if before is None:
             raise DataError(

@@ -14,6 +14,7 @@ from typing import NoReturn
 from eigenveil.cli.screen import say as print_line
 from eigenveil.federation.ledger import Ledger, SessionKey
 from eigenveil.federation.ledger_books import epsilon_or_infinity
+from eigenveil.federation.ledger_heads import Heads
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import ReleaseRecord
 
@@ -59,7 +60,7 @@ class TellingLedger(Ledger):
 
     Parameters
     ----------
-    place, heads : path or str
+    place, heads
         As of :class:`Ledger`.
     data_set : str
         At the delta of its budget costs are told.
@@ -72,7 +73,7 @@ class TellingLedger(Ledger):
         data_set: str,
         say: Say,
         *,
-        heads: str | os.PathLike[str] | None = None,
+        heads: Heads | None = None,
     ) -> None:
         super().__init__(place, heads=heads)
         self._data_set, self._say = data_set, say

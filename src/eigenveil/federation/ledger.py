@@ -24,7 +24,7 @@ from eigenveil.federation.ledger_bodies import (
     SessionKey,
 )
 from eigenveil.federation.ledger_books import Books, Session, Standing
-from eigenveil.federation.ledger_chain import Entry
+from eigenveil.federation.ledger_chain import FIRST, Entry
 from eigenveil.federation.ledger_heads import Heads
 from eigenveil.federation.ledger_placing import Wanted, opened, place
 from eigenveil.federation.ledger_refusals import (
@@ -52,6 +52,7 @@ from eigenveil.federation.ledger_tables import (
     ENTRIES,
     REPLIES,
     STATES,
+    Head,
     Writer,
     read_entries,
 )
@@ -80,9 +81,12 @@ class Ledger:
         ``postgresql+psycopg://user@host/database``.
     durable : bool, default=True
         False only for a simulation's ledger, which is thrown away: a power failure may lose it.
-    heads : path, optional
-        A file elsewhere: whatever a method returns, the ledger's head (number and hash of the last
-        entry) has been added to it before, so that ``verify`` finds entries that were taken away.
+    heads : Heads, optional
+        A second place: whatever a method returns, the ledger's head (number and hash of the last
+        entry) has been noted there before, so that ``verify`` finds entries that were taken away.
+        Before anything is written the head so far is noted, if it is missing: where that fails,
+        or the ledger was cut since, nothing is charged. When the place fails after that, what was
+        charged stays, and its answer waits until it is asked for again and the head is noted.
     """
 
     def __init__(
@@ -90,10 +94,10 @@ class Ledger:
         place: str | os.PathLike[str],
         *,
         durable: bool = True,
-        heads: str | os.PathLike[str] | None = None,
+        heads: Heads | None = None,
     ) -> None:
         self._store = Store(place, durable=durable)
-        self._heads = None if heads is None else Heads(heads)
+        self._heads = heads
 
     @property
     def name(self) -> str:
@@ -354,11 +358,23 @@ class Ledger:
         Raises
         ------
         DataError, OutputError
-            When the file of heads is damaged or cannot be read.
+            When the second place holds something else than heads, or cannot be read.
         """
-        noted = [] if self._heads is None else self._heads.read()
+        noted = None if self._heads is None else self._heads.read()
         with self._store.reading() as connection:
             return check(connection, against=against, noted=noted)
+
+    def note_head(self) -> None:
+        """Note the head in the second place, where it is missing; nothing else changes.
+
+        Raises
+        ------
+        DataError, OutputError
+            When what was noted there is not of this ledger; when that place cannot be written.
+        """
+        if self._heads is not None:
+            with self._writing():
+                pass
 
     def _page_after(self, number: int) -> list[Entry]:
         with self._store.reading() as connection:
@@ -370,8 +386,13 @@ class Ledger:
 
     @contextmanager
     def _writing(self, *, make: bool = False) -> Iterator[Writer]:
-        """A transaction of the store; when it is durable, its head is noted."""
+        """A transaction of the store, the heads before and after it noted."""
+        heads = self._heads
+        if make and heads is not None:
+            heads.note(Head(0, FIRST))  # no ledger is made where its heads cannot be kept
         with self._store.writing(make=make) as writer:
+            if heads is not None:
+                heads.note(writer.head, last=True)
             yield writer
-        if self._heads is not None:
-            self._heads.note(writer.head)
+        if heads is not None:
+            heads.note(writer.head)

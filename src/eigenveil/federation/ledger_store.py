@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, lru_cache
 from pathlib import Path
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy import Connection, Engine, Table, create_engine, event, inspect, make_url, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
@@ -26,10 +26,11 @@ from eigenveil.federation.ledger_tables import HEAD, Writer, make_tables, read_h
 from eigenveil.federation.ledger_troubles import RESTORE, said
 
 BUSY_SECONDS = 30.0
+_CONNECT_SECONDS = 10  # to a server
 _WRITES = "ledger_writes"
 _OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
-# Of PostgreSQL's locks that an application names: held while the tables are made.
-_MAKING = 0x65767665696C
+# Of PostgreSQL's locks that an application names.
+_TURNS = 0x65767665696C
 
 
 class Store:
@@ -51,8 +52,8 @@ class Store:
     def __init__(self, place: str | os.PathLike[str], *, durable: bool = True) -> None:
         self._durable = durable
         name = os.fspath(place)
-        url = _url(name) if "://" in name else None
-        self.name = name if url is None else url.render_as_string(hide_password=True)
+        url = parsed_url(name, what="The ledger's place") if "://" in name else None
+        self.name = name if url is None else _shown(url)
         self.path: Path | None = None
         if url is None:
             self.path = Path(name).absolute()  # a later change of folder does not move the ledger
@@ -70,7 +71,7 @@ class Store:
             When there is no ledger, it is none, or it cannot be read.
         """
         self._check_exists()
-        with self._transaction(writes=False) as connection:
+        with self.transaction(writes=False) as connection:
             self._check_is_ledger(connection)
             read_head(connection)
             yield connection
@@ -82,15 +83,16 @@ class Store:
         With ``make``, the ledger is made where there is none.
         """
         if make:
-            self._make_where_absent()
+            self.make_where_absent(HEAD, make_tables)
         else:
             self._check_exists()
-        with self._transaction(writes=True) as connection:
+        with self.transaction(writes=True) as connection:
             self._check_is_ledger(connection)
             yield Writer(connection)
 
     @contextmanager
-    def _transaction(self, *, writes: bool) -> Iterator[Connection]:
+    def transaction(self, *, writes: bool) -> Iterator[Connection]:
+        """A transaction of the database, whatever tables it has."""
         try:
             with self._connection() as connection:
                 connection.execution_options(**{_WRITES: writes})
@@ -127,8 +129,8 @@ class Store:
         except (NoSuchModuleError, ImportError) as error:
             raise OutputError(
                 f"{self.name}: no driver for such a database ({error}).",
-                hint="Install it; for PostgreSQL: pip install 'psycopg[binary]', and a URL that "
-                "begins with postgresql+psycopg://.",
+                hint="Install it; for PostgreSQL: pip install 'eigenveil[postgres]', and a URL "
+                "that begins with postgresql://.",
                 code="no-driver",
             ) from None
 
@@ -183,18 +185,18 @@ class Store:
             code="no-ledger",
         )
 
-    def _make_where_absent(self) -> None:
+    def make_where_absent(self, first: Table, make: Callable[[Connection], None]) -> None:
+        """Make tables, of which ``first`` is one, where it is absent; never in others' files."""
         if self.path is not None:
             self._make_file(self.path)
             self._check_exists()
-        with self._transaction(writes=True) as connection:
-            if connection.dialect.name == "postgresql":  # its tables have no lock before they exist
-                connection.execute(text(f"SELECT pg_advisory_xact_lock({_MAKING})"))
+        with self.transaction(writes=True) as connection:
+            advisory_lock(connection)  # tables have no lock before they exist
             tables = inspect(connection)
-            if not tables.has_table(HEAD.name) and (
+            if not tables.has_table(first.name) and (
                 self.path is None or not tables.get_table_names()
             ):
-                make_tables(connection)
+                make(connection)
 
     def _make_file(self, path: Path) -> None:
         try:
@@ -208,13 +210,22 @@ class Store:
             raise _unusable(self.name, error) from None
 
 
+def advisory_lock(connection: Connection) -> None:
+    """Take turns with others who say this, until the transaction ends; in SQLite writers do."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"SELECT pg_advisory_xact_lock({_TURNS})"))
+
+
 # The file that the shared SQLite engine opens next, and whether it must survive a power failure.
 _OPENING: ContextVar[tuple[Path, bool]] = ContextVar("_OPENING")
 
 
 @lru_cache(maxsize=16)  # an engine is large; it holds no connection, so sharing it is free
 def _engine(url: str) -> Engine:
-    engine = create_engine(url, poolclass=NullPool)
+    parsed = make_url(url)
+    wait = parsed.get_backend_name() == "postgresql" and "connect_timeout" not in parsed.query
+    known = {"connect_timeout": _CONNECT_SECONDS} if wait else {}
+    engine = create_engine(parsed, poolclass=NullPool, connect_args=known)
     event.listen(engine, "begin", _begin_elsewhere)
     return engine
 
@@ -260,15 +271,29 @@ def _begin_elsewhere(connection: Connection) -> None:
         connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
 
 
-def _url(name: str) -> URL:
+def parsed_url(name: str, *, what: str) -> URL:
+    """A database's URL; PostgreSQL's driver is psycopg.
+
+    Raises
+    ------
+    OutputError
+        ``bad-url``; ``what`` was given.
+    """
     try:
-        return make_url(name)
+        url = make_url(name)
     except (ArgumentError, ValueError):  # its text may hold a password: not shown
         raise OutputError(
-            "The ledger's place has '://' but is not a database URL.",
-            hint="Give a path, or a URL such as postgresql+psycopg://user@host/database.",
+            f"{what} has '://' but is not a database URL.",
+            hint="Give a path, or a URL such as postgresql://user@host/database.",
             code="bad-url",
         ) from None
+    return url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url
+
+
+def _shown(url: URL) -> str:
+    """The URL without a password, wherever it stands."""
+    hidden = {key: "***" for key in url.query if "password" in key.lower()}
+    return url.update_query_dict(hidden).render_as_string(hide_password=True)
 
 
 def _path(url: URL, name: str) -> Path:

@@ -112,27 +112,34 @@ REPLIES = Table(
     Column("reply", Bytes),
 )
 
-_NEVER = "entries of a ledger are never changed"
-_REFUSALS = {
-    "sqlite": [
-        f"CREATE TRIGGER ledger_entries_no_{verb} BEFORE {verb} ON ledger_entries "
-        f"BEGIN SELECT RAISE(ABORT, '{_NEVER}'); END"
-        for verb in ("UPDATE", "DELETE")
-    ],
-    "postgresql": [
-        "CREATE OR REPLACE FUNCTION ledger_entries_refuse() RETURNS trigger LANGUAGE plpgsql "
-        f"AS $$ BEGIN RAISE EXCEPTION '{_NEVER}'; END $$",
-        "CREATE TRIGGER ledger_entries_no_change BEFORE UPDATE OR DELETE OR TRUNCATE "
-        "ON ledger_entries FOR EACH STATEMENT EXECUTE FUNCTION ledger_entries_refuse()",
-    ],
-}
-for _dialect, _statements in _REFUSALS.items():
-    for _statement in _statements:
-        event.listen(
-            ENTRIES,
-            "after_create",
-            DDL(_statement).execute_if(dialect=_dialect),  # type: ignore[no-untyped-call]
-        )
+
+def only_added(table: Table) -> None:
+    """Have the database itself refuse to change the table's rows, from when the table is made."""
+    name = table.name
+    never = f"{name.rpartition('_')[2]} of a ledger are never changed"
+    refusals = {
+        "sqlite": [
+            f"CREATE TRIGGER {name}_no_{verb} BEFORE {verb} ON {name} "
+            f"BEGIN SELECT RAISE(ABORT, '{never}'); END"
+            for verb in ("UPDATE", "DELETE")
+        ],
+        "postgresql": [
+            f"CREATE OR REPLACE FUNCTION {name}_refuse() RETURNS trigger LANGUAGE plpgsql "
+            f"AS $$ BEGIN RAISE EXCEPTION '{never}'; END $$",
+            f"CREATE TRIGGER {name}_no_change BEFORE UPDATE OR DELETE OR TRUNCATE "
+            f"ON {name} FOR EACH STATEMENT EXECUTE FUNCTION {name}_refuse()",
+        ],
+    }
+    for dialect, statements in refusals.items():
+        for statement in statements:
+            event.listen(
+                table,
+                "after_create",
+                DDL(statement).execute_if(dialect=dialect),  # type: ignore[no-untyped-call]
+            )
+
+
+only_added(ENTRIES)
 
 
 @dataclass(frozen=True)
