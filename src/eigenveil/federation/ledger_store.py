@@ -14,16 +14,19 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, Table, create_engine, event, inspect, make_url, text
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from eigenveil.errors import DataError, OutputError
 from eigenveil.federation.ledger_tables import HEAD, Writer, make_tables, read_head
 from eigenveil.federation.ledger_troubles import RESTORE, said
+
+_T = TypeVar("_T")
 
 BUSY_SECONDS = 30.0
 _CONNECT_SECONDS = 10  # to a server
@@ -72,8 +75,7 @@ class Store:
         """
         self._check_exists()
         with self.transaction(writes=False) as connection:
-            self._check_is_ledger(connection)
-            read_head(connection)
+            self._first_step(read_head, connection)
             yield connection
 
     @contextmanager
@@ -87,8 +89,7 @@ class Store:
         else:
             self._check_exists()
         with self.transaction(writes=True) as connection:
-            self._check_is_ledger(connection)
-            yield Writer(connection)
+            yield self._first_step(Writer, connection)
 
     @contextmanager
     def transaction(self, *, writes: bool) -> Iterator[Connection]:
@@ -164,6 +165,17 @@ class Store:
                 path.chmod(stat.S_IMODE(found.st_mode) & ~_OF_OTHERS)
             except OSError as error:
                 raise _unusable(self.name, error) from None
+
+    def _first_step(self, step: Callable[[Connection], _T], connection: Connection) -> _T:
+        """A first step in a ledger; where it fails, whether this is one is what is said."""
+        if self.path is None:  # a server's transaction is over once a step fails
+            self._check_is_ledger(connection)
+            return step(connection)
+        try:
+            return step(connection)
+        except OperationalError:
+            self._check_is_ledger(connection)
+            raise
 
     def _check_is_ledger(self, connection: Connection) -> None:
         tables = inspect(connection)
