@@ -162,6 +162,7 @@ def private_mixture(
     total = None if place.offset is None else place.offset * state.rows
     release = answers["triple moment"]
     triple = release.values * clip**3
+    triple_noise = deviation(release.record.noise, third.shape[0]) * clip**3
     found = recover(pair, triple, rows=state.rows, total=total)
     seen, weights = polished_means(
         pair.core,
@@ -169,13 +170,13 @@ def private_mixture(
         found.seen,
         found.counts,
         core_noise=pair.deviation,
-        triple_noise=deviation(release.record.noise, third.shape[0]) * clip**3,
+        triple_noise=triple_noise,
         noise_variance=variance,
         rows=state.rows,
     )
     order = np.argsort(-weights, kind="stable")
     unit = place.bound**2 / state.rows
-    can_be_used = usable(pair, found)[order]
+    can_be_used = usable(pair, found, triple_noise=triple_noise)[order]
     return MixtureFactors(
         means=place.origin + place.bound * (seen[order] @ pair.basis.T),
         weights=weights[order],

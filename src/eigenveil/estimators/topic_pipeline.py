@@ -109,14 +109,15 @@ def private_topics(
     triple = _Moment(answers["triple moment"], triples.unit)
     found = recover(pair, triple.values, rows=state.rows)
     topics, weights, order = _as_probabilities(found, pair, sparse=plan.pair == "sketch")
-    can_be_used = usable(pair, found)[order]
+    triple_noise = deviation(triple.noise, found.counts.size)
+    can_be_used = usable(pair, found, triple_noise=triple_noise)[order]
     if plan.pair == "full":
         moments = TopicMoments(
             pair=pairs.values,
             basis=pair.basis,
             triple=triple.values,
             pair_noise=deviation(pairs.noise, plan.features),
-            triple_noise=deviation(triple.noise, topics.shape[0]),
+            triple_noise=triple_noise,
             # every document's pairs add up to 1
             rows=state.rows or max(1.0, float(np.sum(pairs.values))),
             words=_words(pairs.square),

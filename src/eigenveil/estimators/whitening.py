@@ -10,7 +10,8 @@ algorithms 2 and 4; Anandkumar et al. 2014, JMLR 15). Everything works in K dime
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import permutations
 
 import numpy as np
 import scipy.linalg
@@ -31,6 +32,8 @@ _ON_AVERAGE, _CLEARLY = -1.2, 2.0
 _MOST_APART = 4.0
 # Rounds in which the bulk of a sketch and the components above it settle.
 _SETTLING = 4
+# Draws of the noise, and the part of them that must show a usable component again.
+_REPEATS, _AGAIN = 50, 0.98
 
 
 @dataclass(frozen=True)
@@ -305,13 +308,55 @@ def standing(pair: PairMoment) -> int:
     return min(count, _leading(pair.strengths > pair.typical))
 
 
-def usable(pair: PairMoment, found: Recovered) -> NDArray[np.bool_]:
+def usable(pair: PairMoment, found: Recovered, *, triple_noise: float) -> NDArray[np.bool_]:
     """Which components can be told from the others in spite of the noise, shape (K,).
 
     A component's part of the pair moment off the plane of all others is between the smallest and
     the largest of the moment's eigenvalues. It must be larger than those that noise could have
-    made.
+    made. And noise that is drawn anew, on both moments of the components that were found, must let
+    the component be found again: :func:`_found_again`.
+
+    Parameters
+    ----------
+    triple_noise : float
+        Deviation of the triple moment's noise, in isometric coordinates.
     """
+    return _off_the_others(pair, found) & _found_again(pair, found, triple_noise)
+
+
+def _found_again(pair: PairMoment, found: Recovered, triple_noise: float) -> NDArray[np.bool_]:
+    """Which components the moments of all of them show again, in nearly all draws of the noise.
+
+    Again is nearer than half of the way to the next component. Only released numbers and public
+    noise go in.
+    """
+    count = found.counts.size
+    a = found.seen
+    core = (a.T * found.counts) @ a
+    triple = np.einsum("k,ki,kj,kl->ijl", found.counts, a, a, a)
+    apart = np.linalg.norm(a[:, None] - a[None], axis=2)
+    np.fill_diagonal(apart, np.inf)
+    # of a single component, from its own length
+    near = 0.5 * np.minimum(apart.min(axis=1), np.linalg.norm(a, axis=1))
+    rng = np.random.default_rng(count)
+    again = np.zeros(count)
+    for _ in range(_REPEATS):
+        noisy = core + _symmetric(rng.standard_normal((count, count))) * pair.deviation
+        moment = replace(pair, core=_positive(noisy, pair.deviation))
+        drawn = _symmetric(rng.standard_normal((count, count, count))) * triple_noise
+        seen = recover(moment, triple + drawn, rows=None).seen
+        again += np.linalg.norm(a[:, None] - seen[None], axis=2).min(axis=1) < near
+    return np.asarray(again >= _AGAIN * _REPEATS)
+
+
+def _symmetric(noise: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The part of a noise tensor that no permutation of its indices changes."""
+    orders = list(permutations(range(noise.ndim)))
+    return np.asarray(sum(noise.transpose(order) for order in orders) / len(orders))
+
+
+def _off_the_others(pair: PairMoment, found: Recovered) -> NDArray[np.bool_]:
+    """Which components have a part of their own that noise could not have made."""
     count = found.counts.size
     if pair.above >= count:
         return np.ones(count, dtype=bool)
