@@ -72,6 +72,11 @@ class Identity:
         return cls(private, _certificate(certificate), _certificate(root))
 
     @property
+    def name(self) -> str:
+        """Whom the certificate names."""
+        return str(self.certificate.subject.get_attributes_for_oid(_NAME)[0].value)
+
+    @property
     def pem(self) -> str:
         """The text of the party's own certificate."""
         return self.certificate.public_bytes(Encoding.PEM).decode()
@@ -93,11 +98,8 @@ class Identity:
         ProtocolError
             ``bad-identity``, saying what is wrong.
         """
-        public = self._trusted(pem, role=role, name=name)
-        try:
-            public.verify(signature, text, _PADDING, SHA256())
-        except InvalidSignature:
-            raise _refused(name, "the signature does not hold") from None
+        now = datetime.datetime.now(datetime.UTC)
+        check_signature(text, signature, pem, root=self.root, role=role, name=name, now=now)
 
     def signed(self, keys: bodies.PublicKeys, context: Context, name: str) -> bodies.PublicKeys:
         """The same keys with a proof that they are this party's in this session."""
@@ -131,24 +133,51 @@ class Identity:
         text, signature = _text(keys, context, name), bytes.fromhex(proof.signature)
         self.verify(text, signature, proof.certificate, role=role, name=name)
 
-    def _trusted(self, pem: str, *, role: str, name: str) -> rsa.RSAPublicKey:
-        """The key of a certificate of this federation, if it is this party's in this role."""
-        try:
-            shown = _issued(pem, self.root)
-        except (ValueError, TypeError, InvalidSignature):
-            raise _refused(name, "its certificate is not the registrar's") from None
-        now = datetime.datetime.now(datetime.UTC)
-        if not shown.not_valid_before_utc <= now <= shown.not_valid_after_utc:
-            raise _refused(name, "its certificate is not valid at this time")
-        called = [str(each.value) for each in shown.subject.get_attributes_for_oid(_NAME)]
-        if called != [name]:
-            raise _refused(name, "the certificate is another party's")
-        if certified_role(shown) != role:
-            raise _refused(name, f"its certificate is not of {_A[role]}")
-        public = shown.public_key()
-        if not isinstance(public, rsa.RSAPublicKey):
-            raise _refused(name, "its certificate has another kind of key")
-        return public
+
+def check_signature(
+    text: bytes,
+    signature: bytes,
+    pem: str,
+    *,
+    root: x509.Certificate | None,
+    role: str,
+    name: str,
+    now: datetime.datetime | None,
+) -> None:
+    """Raise where a text is not signed by the party of this role and name.
+
+    Parameters
+    ----------
+    pem : str
+        The certificate that came with the signature.
+    root : x509.Certificate or None
+        Whose certificates count; without one anybody can have made them.
+    now : datetime or None
+        When the certificate must be valid; ``None`` of what may be older than any certificate.
+
+    Raises
+    ------
+    ProtocolError
+        ``bad-identity``, saying what is wrong.
+    """
+    try:
+        shown = _issued(pem, root)
+    except (ValueError, TypeError, InvalidSignature):
+        raise _refused(name, "its certificate is not the registrar's") from None
+    if now is not None and not shown.not_valid_before_utc <= now <= shown.not_valid_after_utc:
+        raise _refused(name, "its certificate is not valid at this time")
+    called = [str(each.value) for each in shown.subject.get_attributes_for_oid(_NAME)]
+    if called != [name]:
+        raise _refused(name, "the certificate is another party's")
+    if certified_role(shown) != role:
+        raise _refused(name, f"its certificate is not of {_A[role]}")
+    public = shown.public_key()
+    if not isinstance(public, rsa.RSAPublicKey):
+        raise _refused(name, "its certificate has another kind of key")
+    try:
+        public.verify(signature, text, _PADDING, SHA256())
+    except InvalidSignature:
+        raise _refused(name, "the signature does not hold") from None
 
 
 def role_extension(role: CertifiedRole) -> x509.UnrecognizedExtension:
@@ -173,10 +202,11 @@ def certified_role(certificate: x509.Certificate) -> CertifiedRole | None:
 
 
 @lru_cache(maxsize=2048)
-def _issued(pem: str, root: x509.Certificate) -> x509.Certificate:
+def _issued(pem: str, root: x509.Certificate | None) -> x509.Certificate:
     """A certificate from its text, if this root issued it: looked at once a certificate."""
     shown = x509.load_pem_x509_certificate(pem.encode())
-    shown.verify_directly_issued_by(root)
+    if root is not None:
+        shown.verify_directly_issued_by(root)
     return shown
 
 
