@@ -1,6 +1,10 @@
 """Keys are taken only from the parties that the study names, whoever passes them on."""
 
+import base64
+from contextlib import suppress
+
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from identity_tools import DAY, NOW, Known, Registrar
@@ -8,7 +12,7 @@ from roles_tools import run_study, study_of
 
 from eigenveil.errors import OutputError, ProtocolError
 from eigenveil.federation import bodies
-from eigenveil.federation.identity import Identity, certified_role
+from eigenveil.federation.identity import Identity, certified_role, check_signature
 from eigenveil.federation.keys import Context, SiteKeys
 from eigenveil.federation.messages import AGGREGATOR, HELPER, Message, decode, encode
 
@@ -229,3 +233,23 @@ def test_files_of_a_kit(tmp_path, registrar):
         assert str(paths[name]) in str(caught.value)
         assert caught.value.code == "bad-kit"
         paths[name].write_bytes(before)
+
+
+@pytest.mark.filterwarnings("ignore:Parsed a serial number")
+def test_a_certificate_that_is_damaged_anywhere_is_refused(registrar):
+    """Each bit of it, with an authority and without: some make parts that nothing can read."""
+    signer = registrar.identity("north")
+    der = signer.certificate.public_bytes(Encoding.DER)
+    known = {"role": "site", "name": "north", "now": NOW}
+    signature = signer.sign(b"text")
+    for place in range(8 * len(der)):
+        damaged = bytearray(der)
+        damaged[place // 8] ^= 1 << place % 8
+        body = base64.encodebytes(damaged).decode()
+        shown = f"-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n"
+        for root in (None, signer.root):
+            with suppress(ProtocolError):
+                check_signature(b"text", signature, shown, root=root, **known)
+                if root is not None:  # beside what the registrar has signed
+                    found = x509.load_pem_x509_certificate(shown.encode())
+                    assert found.tbs_certificate_bytes == signer.certificate.tbs_certificate_bytes

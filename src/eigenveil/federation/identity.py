@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
@@ -35,6 +35,16 @@ CertifiedRole = Literal["site", "helper", "aggregator", "lead"]
 ROLES: tuple[CertifiedRole, ...] = get_args(CertifiedRole)
 # An object identifier made from a random UUID (ITU-T X.667): nobody else's. Its value is the role.
 ROLE = x509.ObjectIdentifier("2.25.264834102739515923475630281157964071327")
+# What a certificate that is none may raise: some of its parts are read when they are asked for.
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    InvalidSignature,
+    UnsupportedAlgorithm,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
 _PADDING = padding.PSS(mgf=padding.MGF1(SHA256()), salt_length=padding.PSS.DIGEST_LENGTH)
 
 
@@ -162,16 +172,18 @@ def check_signature(
     """
     try:
         shown = _issued(pem, root)
-    except (ValueError, TypeError, InvalidSignature):
+        start, end = shown.not_valid_before_utc, shown.not_valid_after_utc
+        called = [str(each.value) for each in shown.subject.get_attributes_for_oid(_NAME)]
+        found = certified_role(shown)
+        public = shown.public_key()
+    except UNREADABLE:
         raise _refused(name, "its certificate is not the registrar's") from None
-    if now is not None and not shown.not_valid_before_utc <= now <= shown.not_valid_after_utc:
+    if now is not None and not start <= now <= end:
         raise _refused(name, "its certificate is not valid at this time")
-    called = [str(each.value) for each in shown.subject.get_attributes_for_oid(_NAME)]
     if called != [name]:
         raise _refused(name, "the certificate is another party's")
-    if certified_role(shown) != role:
+    if found != role:
         raise _refused(name, f"its certificate is not of {_A[role]}")
-    public = shown.public_key()
     if not isinstance(public, rsa.RSAPublicKey):
         raise _refused(name, "its certificate has another kind of key")
     try:
@@ -248,7 +260,7 @@ def _bytes(path: Path) -> bytes:
 def _certificate(path: Path) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(_bytes(path))
-    except ValueError as error:
+    except UNREADABLE as error:
         raise _not_readable(path, error) from None
 
 
