@@ -28,6 +28,7 @@ PHASES = (
         for turn in range(1, ROUNDS + 1)
         for step in ("round", "survivors", "unmask")
     ),
+    "sign",
     "finish",
 )
 

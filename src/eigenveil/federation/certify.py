@@ -55,6 +55,8 @@ def check(certificate: Certificate, *, root: x509.Certificate | None = None) -> 
         signed = who_signed(certificate, root)
     except PrivacyError as error:
         return Verdict(False, NOT_TRUE, None, error.message)
+    except ArithmeticError:
+        return Verdict(False, NOT_TRUE, None, "It has numbers that no release can have.")
     word, explanation = _compared(guarantee, certificate.wish)
     explanation = how_far(certificate, plan) + explanation
     return Verdict(word == "HOLDS", word, guarantee, explanation, views, signed)
