@@ -487,7 +487,7 @@ class Aggregator:
 
         body, before = bodies.SignRequest(certificate=certificate), dict(self._calls.missing)
         request = self._calls.same("sign", body)
-        yield from self._calls.ask("sign", self._know.members, request, take, SMALL, 1)
+        yield from self._calls.ask("sign", self._know.members, request, take, SMALL)
         unsigned = {
             name: f"it did not sign the certificate: {why}"
             for name, why in self._calls.missing.items()
