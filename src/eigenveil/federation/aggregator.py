@@ -24,7 +24,7 @@ from eigenveil.estimators.tasks import rounds_of
 from eigenveil.federation import bodies, masks
 from eigenveil.federation.allowed import check_distinct
 from eigenveil.federation.asking import SMALL, TRIES, Asking, Calls
-from eigenveil.federation.closing import certificate_of
+from eigenveil.federation.closing import certificate_of, signed_by_all
 from eigenveil.federation.consistency import bitmap
 from eigenveil.federation.graph import neighbours
 from eigenveil.federation.identity import Identity
@@ -37,13 +37,12 @@ from eigenveil.federation.messages import (
     encode,
     fingerprint,
 )
-from eigenveil.federation.signatures import own_signature, text_of
 from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms, active_sites, fewest_sites, first_difference
 from eigenveil.federation.totals import RoundTotals
 from eigenveil.federation.transport import Call, Replies
 from eigenveil.moments.describe import describe
-from eigenveil.privacy.certificate import SEEDED, Certificate, Signature, Signatures
+from eigenveil.privacy.certificate import SEEDED, Certificate
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.spending import tell_spent
 from eigenveil.privacy.views import guarantees
@@ -202,7 +201,9 @@ class Aggregator:
                 dependent=dependent,
             )
             if self._identity is not None:
-                certificate = yield from self._signed(certificate, self._identity)
+                certificate = yield from signed_by_all(
+                    certificate, self._identity, self._calls, know.members
+                )
         except EigenveilError as error:
             how = "stopped" if isinstance(error, PrivacyError) else "failed"
             yield from self._finish(f"{how}: {error.code}")
@@ -471,31 +472,6 @@ class Aggregator:
                 f"In step {step!r} {left} of the {fewest} sites are left that the study's noise is "
                 "made for"
             )
-
-    def _signed(
-        self, certificate: Certificate, identity: Identity
-    ) -> Generator[Call, Replies, Certificate]:
-        """The certificate, signed here and by every site that is there and agrees with it."""
-        found = {"": own_signature(identity, certificate, self.session, aggregator=True)}
-
-        def take(name: str, reply: Message) -> None:
-            proof = reply.read(bodies.SignReply).proof
-            text = text_of(certificate, self.session, "site", name)
-            signature = bytes.fromhex(proof.signature)
-            identity.verify(text, signature, proof.certificate, role="site", name=name)
-            found[name] = Signature(role="site", name=name, **proof.fields())
-
-        body, before = bodies.SignRequest(certificate=certificate), dict(self._calls.missing)
-        request = self._calls.same("sign", body)
-        yield from self._calls.ask("sign", self._know.members, request, take, SMALL)
-        unsigned = {
-            name: f"it did not sign the certificate: {why}"
-            for name, why in self._calls.missing.items()
-        }
-        self._calls.missing = unsigned | before
-        by = tuple(found[name] for name in ("", *self.study.names) if name in found)
-        signatures = Signatures(session=self.session, by=by)
-        return certificate.model_copy(update={"signatures": signatures})
 
     def _finish(self, outcome: str) -> Calls:
         """Tell everybody that it is over; who does not hear it finds out from the next session."""

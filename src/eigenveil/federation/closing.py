@@ -1,8 +1,8 @@
-"""The end of a study: its certificate, and a site's own look at it before it signs."""
+"""The end of a study: its certificate, who signs it, and what a site looks at before it does."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -10,10 +10,22 @@ from typing import Any
 from eigenveil.errors import ProtocolError
 from eigenveil.estimators.plans import BasePlan
 from eigenveil.estimators.result import model_digest
+from eigenveil.federation import bodies
+from eigenveil.federation.asking import SMALL, Asking
 from eigenveil.federation.certify import NOT_TRUE, check
+from eigenveil.federation.identity import Identity
+from eigenveil.federation.messages import Message
+from eigenveil.federation.signatures import own_signature, text_of
 from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms
-from eigenveil.privacy.certificate import Certificate, Claim, make_certificate
+from eigenveil.federation.transport import Call, Replies
+from eigenveil.privacy.certificate import (
+    Certificate,
+    Claim,
+    Signature,
+    Signatures,
+    make_certificate,
+)
 from eigenveil.privacy.releases import ReleaseRecord
 
 
@@ -48,6 +60,35 @@ def certificate_of(
         study=study.model_dump(mode="json"),
         study_hash=study.hash,
     )
+
+
+def signed_by_all(
+    certificate: Certificate, identity: Identity, calls: Asking, names: Sequence[str]
+) -> Generator[Call, Replies, Certificate]:
+    """The certificate, signed by the aggregator and by every site that is there and agrees with it.
+
+    Who does not sign is missing from the calls' answers, and the study goes on without it.
+    """
+    session, found = calls.context.session, dict[str, Signature]()
+
+    def take(name: str, reply: Message) -> None:
+        proof = reply.read(bodies.SignReply).proof
+        text = text_of(certificate, session, "site", name)
+        signature = bytes.fromhex(proof.signature)
+        identity.verify(text, signature, proof.certificate, role="site", name=name)
+        found[name] = Signature(role="site", name=name, **proof.fields())
+
+    before = dict(calls.missing)
+    request = calls.same("sign", bodies.SignRequest(certificate=certificate))
+    yield from calls.ask("sign", names, request, take, SMALL)
+    unsigned = {
+        name: f"it did not sign the certificate: {why}" for name, why in calls.missing.items()
+    }
+    calls.missing = unsigned | before
+    own = own_signature(identity, certificate, session, aggregator=True)
+    by = (own, *(found[name] for name in names if name in found))
+    signatures = Signatures(session=session, by=by)
+    return certificate.model_copy(update={"signatures": signatures})
 
 
 @dataclass(frozen=True)
