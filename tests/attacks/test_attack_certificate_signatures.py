@@ -6,6 +6,7 @@ session, study, role, party or authority, a site that signs what did not happen 
 that answers one more round after it signed a certificate without it.
 """
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,9 @@ from eigenveil.federation.messages import AGGREGATOR, REFUSED, decode
 from eigenveil.federation.signatures import own_signature, text_of, who_signed
 from eigenveil.noise.source import SeededSource
 from eigenveil.privacy.certificate import Signatures, plan_hash
+from eigenveil.runtime.flare.kit import FILE, FORMAT
+from eigenveil.runtime.flare.results import write_result_files
+from eigenveil.runtime.running import finished_study
 
 SITES = ("s0", "s1", "s2")
 HOST = "aggregator.example.org"
@@ -177,6 +181,14 @@ def test_a_sites_signature_by_the_aggregator(signed, identities, registrar):
     refused(with_one(signed, "s1", mine), registrar.root, "not of a site")
 
 
+def test_a_sites_signature_by_another_site(signed, identities, registrar):
+    """Of the text that s1 would have signed."""
+    signature = identities["s2"].sign(text_of(signed, "a1", "site", "s1")).hex()
+    said = {"certificate": identities["s2"].pem, "signature": signature}
+    forged = by(signed, "s1").model_copy(update=said)
+    refused(with_one(signed, "s1", forged), registrar.root, "another party's")
+
+
 def test_roles_swapped(signed, identities, registrar):
     site = own_signature(identities["s1"], signed, "a1", aggregator=True)
     forged = [each for each in signed.signatures.by if each.name not in (HOST, "s1")]
@@ -278,7 +290,7 @@ def lies(true):
     record = true.releases[-1]
     less = record.noise.model_copy(update={"scale": record.noise.scale * 2.0})
     first, last = true.releases[:-1], record.model_copy(update={"noise": less})
-    other = study_of(3, epsilon=10.0)
+    other = study_of(3, name="another")  # of the same plan
     plan = true.plan | {"rows": 5}
     return {
         "fewer releases": {"releases": true.releases[:1], "stopped": "it was enough"},
@@ -308,11 +320,14 @@ def test_a_site_does_not_sign_what_did_not_happen(lie, played, registrar):
     assert consortium.account("s1", found.session).outcome == "finished"
 
 
-def test_a_site_does_not_sign_for_a_site_that_was_lost(played):
+@pytest.mark.parametrize("lost", [("keys", "shares"), ("round 2",)])
+def test_a_site_does_not_sign_for_a_site_that_was_lost(lost, played):
     """More sites than there were: each adversary would face more of the noise."""
+    gone = set()
 
     def fate(name, step, request, party):
-        if name == "s2" and step != "join":
+        gone.update(each for each in lost if each == step)
+        if name == "s2" and gone:
             return None
         lying = shown(lambda true: true.model_copy(update={"federation": all_of(true)}))
         return lying(name, step, request, party)
@@ -324,6 +339,19 @@ def test_a_site_does_not_sign_for_a_site_that_was_lost(played):
     found, _ = played(study_of(3, dropouts=1), fate)
     assert found.wire.refusals()["s1", "sign"][0] == "other-certificate"
     assert who_signed(found.outcome.certificate, None).unsigned == ("s1", "s2")
+
+
+def test_a_site_does_not_sign_another_number_of_rows(played):
+    """It is public under replace-one, and the sites have been told it."""
+
+    def one_more(true):
+        plan = true.plan | {"rows": true.plan["rows"] + 1}
+        forged = true.model_copy(update={"plan": plan, "plan_hash": plan_hash(plan)})
+        assert check(forged).holds
+        return forged
+
+    found, _ = played(study_of(3, adjacency="replace-one"), shown(one_more))
+    assert found.wire.refusals()["s1", "sign"][0] == "other-certificate"
 
 
 @pytest.mark.parametrize("of", ["noise", "processor"])
@@ -437,3 +465,56 @@ def test_asking_for_signatures_has_a_time(identities, tmp_path):
     carry(aggregator.run(), Timed(consortium.parties))
     assert ("sign", 7.0) in calls
     assert at(consortium, "finish").method == "finish"  # without an identity nobody is asked
+
+
+# -- the lead
+
+
+def lead_kit(folder, root):
+    """Whole enough to be opened, with an authority."""
+    (folder / "startup").mkdir(parents=True)
+    for file in ("client.crt", "client.key", "rootCA.pem", "fed_admin.json"):
+        (folder / "startup" / file).write_text("")
+    (folder / "startup" / "rootCA.pem").write_bytes(root.public_bytes(Encoding.PEM))
+    fields = {"role": "lead", "name": "lead@example.org", "org": "o", "project": "registrar"}
+    fields |= {"format": FORMAT, "host": HOST, "port": 1}
+    (folder / FILE).write_text(json.dumps(fields))
+    return folder
+
+
+def test_a_lead_fetches_only_what_is_signed(played, registrar, run, tmp_path, monkeypatch):
+    """The aggregator sends a result whose certificate nobody, or another federation, signed."""
+    found, consortium = played()
+    outcome = found.outcome
+
+    class Session:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def fetch(self, job, folder):
+            made = finished_study(
+                consortium.study, replace(outcome, certificate=sent[0]), traffic={}
+            )
+            write_result_files(made, folder, session="s", seconds=1.0, seconds_by_step={})
+
+    monkeypatch.setattr("eigenveil.cli.study_run._open_session", lambda kit: Session())
+    words = ("study", "fetch", "a-job", "--kit", lead_kit(tmp_path / "lead", registrar.root))
+    true = outcome.certificate
+    sent = [true]
+    status, _, err = run(*words, "--out", tmp_path / "good", "--no-plots")
+    assert (status, f"signed by the aggregator ({HOST}) and 3 of 3 sites" in err) == (0, True)
+    assert run("certify", tmp_path / "good", "--root", tmp_path / "lead")[0] == 0
+    other = Registrar().identity(HOST, role="aggregator")
+    forged = own_signature(other, true, true.signatures.session, aggregator=True)
+    for lie, said in (
+        (true.model_copy(update={"signatures": None}), "Nobody has signed it"),
+        (with_one(true, HOST, forged), "not the registrar's"),
+    ):
+        sent[0] = lie
+        status, _, err = run(*words, "--out", tmp_path / "bad", "--no-plots")
+        assert status != 0
+        assert said in err
+        assert not (tmp_path / "bad").exists()

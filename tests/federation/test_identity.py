@@ -10,11 +10,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from identity_tools import DAY, NOW, Known, Registrar
 from roles_tools import run_study, study_of
 
-from eigenveil.errors import OutputError, ProtocolError
+from eigenveil.errors import DataError, OutputError, ProtocolError
 from eigenveil.federation import bodies
 from eigenveil.federation.identity import Identity, certified_role, check_signature
 from eigenveil.federation.keys import Context, SiteKeys
 from eigenveil.federation.messages import AGGREGATOR, HELPER, Message, decode, encode
+from eigenveil.runtime.flare.certificates import parse_certificate
 
 LIMIT = 1 << 24
 
@@ -247,6 +248,8 @@ def test_a_certificate_that_is_damaged_anywhere_is_refused(registrar):
         damaged[place // 8] ^= 1 << place % 8
         body = base64.encodebytes(damaged).decode()
         shown = f"-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n"
+        with suppress(DataError):
+            parse_certificate(shown.encode(), "rootCA.pem")
         for root in (None, signer.root):
             with suppress(ProtocolError):
                 check_signature(b"text", signature, shown, root=root, **known)
