@@ -349,3 +349,18 @@ def test_a_run_that_ended_early_says_so_and_what_it_spent():
     assert verdict.holds
     assert "The fit ended after 7 of 8 releases: nothing was found." in verdict.explanation
     assert verdict.guarantee.epsilon < 4.0
+
+
+@pytest.mark.parametrize("name", ["sites", "topics", "continual"])
+def test_a_number_that_nothing_can_have_is_no_other_error(name):
+    value = json.loads(made(name).model_dump_json())
+    found = [path for path in places(value["releases"]) if type(at(value["releases"], path)) is int]
+    assert any(path[-1] == "grid" for path in found)
+    for path in found:
+        for number in (10**400, -(10**6)):
+            forged = edited(value, ("releases", *path), number)
+            try:
+                certificate = Certificate.model_validate(forged)
+            except ValidationError:  # read_certificate makes a DataError of it
+                continue
+            assert check(certificate).word == "DOES NOT HOLD", (path, number)

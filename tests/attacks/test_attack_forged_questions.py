@@ -30,6 +30,7 @@ from eigenveil.federation.envelope import Correspondent, open_sealed, seal
 from eigenveil.federation.identity import Identity, role_extension
 from eigenveil.federation.ledger import Budget, Ledger
 from eigenveil.federation.messages import AGGREGATOR, decode
+from eigenveil.federation.signatures import who_signed
 from eigenveil.federation.study import make_study
 from eigenveil.moments.source import ArrayRows
 from eigenveil.noise.source import SeededSource
@@ -169,7 +170,9 @@ class Consortium:
             limit=LIMIT,
         )
         transport = FlareTransport(wire, SITES, lambda: False)
-        aggregator = Aggregator(self.study, session=session, timeout=60.0)
+        aggregator = Aggregator(
+            self.study, session=session, timeout=60.0, identity=self.known["aggregator"]
+        )
         outcome = carry_to_the_end(aggregator.run(), transport)
         transport.bye()
         if self.network.wrong:
@@ -282,6 +285,8 @@ def test_a_study_over_a_hostile_network_is_the_same(tmp_path, known):
     consortium = Consortium(tmp_path / "hostile", known, study_of(), Hostile)
     outcome = consortium.run()
     assert not outcome.missing
+    signed = who_signed(outcome.certificate, known["north"].root)
+    assert (signed.aggregator, signed.sites) == (HOST, SITES)
     np.testing.assert_array_equal(outcome.factors.components, wanted.factors.components)
     np.testing.assert_array_equal(outcome.factors.components, old.factors.components)
     assert consortium.network.tried > 20 * MANY

@@ -239,7 +239,7 @@ def test_a_study_over_flare_tells_the_lead_what_was_spent(stop, tmp_path, monkey
     monkeypatch.setattr(conduct, "PASSING", ())
     logging.getLogger("eigenveil.runtime.flare.conduct").addHandler(logging.NullHandler())
     order = make_order(study, "00" * 12, 60.0)
-    trouble = Conductor(order, None, list(rows), lambda: False, tmp_path).run()
+    trouble = Conductor(order, None, list(rows), lambda: False, tmp_path, None).run()
     told(trouble)
     fields = read_progress(tmp_path)["error"]
     assert (tmp_path / STATUS).exists()

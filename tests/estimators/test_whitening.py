@@ -17,6 +17,7 @@ from eigenveil.estimators.whitening import (
     Bulk,
     PairMoment,
     Recovered,
+    _off_the_others,
     full_pair,
     recover,
     sketched_pair,
@@ -426,21 +427,33 @@ def test_those_that_stand_are_counted_up_to_the_first_that_does_not(strengths, c
     assert standing(moment(strengths, [7.0, 6.5, 6.0], [12.0, 11.0, 10.0])) == count
 
 
-def test_a_component_is_usable_when_it_stands_off_the_plane_of_the_others():
+def test_a_component_must_stand_off_the_plane_of_the_others():
     """The first two are along their own axes and strong, the third adds what noise could have."""
     pair = moment([90.0, 40.0, 8.0], [7.0, 6.5, 6.0], [12.0, 11.0, 10.0])
     pair = replace(pair, core=np.diag([90.0, 40.0, 8.0]))
     assert pair.above == 2
     apart = Recovered(np.diag(np.sqrt([0.9, 0.4, 0.08])), np.full(3, 100.0), converged=True)
-    assert usable(pair, apart).tolist() == [True, True, False]
+    assert _off_the_others(pair, apart).tolist() == [True, True, False]
     # two that differ only in what noise could have made cannot be told apart
     twins = np.sqrt(0.4) * np.array([[1.0, 0.0, 0.1], [1.0, 0.0, -0.1], [0.0, 1.0, 0.0]])
     near = Recovered(twins, np.full(3, 100.0), converged=True)
-    assert usable(pair, near).tolist() == [False, False, True]
+    assert _off_the_others(pair, near).tolist() == [False, False, True]
     clear = moment([90.0, 40.0, 30.0], [7.0, 6.5, 6.0], [12.0, 11.0, 10.0])
-    assert usable(clear, near).all()
+    assert _off_the_others(clear, near).all()
     noise = moment([9.0, 8.0, 7.5], [7.0, 6.5, 6.0], [12.0, 11.0, 10.0])
-    assert not usable(noise, apart).any()
+    assert not _off_the_others(noise, apart).any()
+
+
+def test_a_component_is_usable_when_noise_drawn_anew_shows_it_again():
+    pair = moment([90.0, 40.0, 30.0], [7.0, 6.5, 6.0], [12.0, 11.0, 10.0])
+    pair = replace(pair, deviation=1e-3)
+    found = Recovered(np.diag(np.sqrt([0.9, 0.4, 0.3])), np.full(3, 100.0), converged=True)
+    assert usable(pair, found, triple_noise=1e-3).all()
+    assert not usable(pair, found, triple_noise=1e3).any()
+    assert not usable(replace(pair, deviation=1e3), found, triple_noise=1e-3).any()
+    # the same answer every time: its noise is public
+    middling = [usable(pair, found, triple_noise=4.0).tolist() for _ in range(3)]
+    assert middling[0] == middling[1] == middling[2]
 
 
 def test_the_edge_is_that_of_the_recorded_noise():

@@ -191,10 +191,10 @@ class Finished:
     session: str
 
 
-def run_study(consortium, *, fate=None, session=None):
+def run_study(consortium, *, fate=None, session=None, identity=None):
     """The whole study over the wire."""
     wire = Wire(consortium.parties, fate)
-    aggregator = Aggregator(consortium.study, session=session)
+    aggregator = Aggregator(consortium.study, session=session, identity=identity)
     with sums_seen() as rounds:
         outcome = carry(aggregator.run(), wire)
     return Finished(outcome, wire, rounds, aggregator.session)

@@ -1,58 +1,23 @@
 """Keys are taken only from the parties that the study names, whoever passes them on."""
 
-import datetime
+import base64
+from contextlib import suppress
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from roles_tools import Consortium, run_study, study_of
+from identity_tools import DAY, NOW, Known, Registrar
+from roles_tools import run_study, study_of
 
-from eigenveil.errors import OutputError, ProtocolError
+from eigenveil.errors import DataError, OutputError, ProtocolError
 from eigenveil.federation import bodies
-from eigenveil.federation.identity import Identity, certified_role, role_extension
+from eigenveil.federation.identity import Identity, certified_role, check_signature
 from eigenveil.federation.keys import Context, SiteKeys
 from eigenveil.federation.messages import AGGREGATOR, HELPER, Message, decode, encode
+from eigenveil.runtime.flare.certificates import parse_certificate
 
-NOW = datetime.datetime.now(datetime.UTC)
-DAY = datetime.timedelta(days=1)
 LIMIT = 1 << 24
-
-
-class Registrar:
-    """An independent party with a root key."""
-
-    def __init__(self):
-        self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        self.root = self._certificate("registrar", self.key, NOW - DAY, NOW + DAY, authority=True)
-
-    def identity(self, name, *, role=None, start=NOW - DAY, end=NOW + DAY, trusted=None, **more):
-        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        usual = {HELPER: "helper", AGGREGATOR: "aggregator"}.get(name, "site")
-        made = self._certificate(name, key, start, end, role=role or usual, **more)
-        return Identity(key, made, trusted or self.root)
-
-    def _certificate(self, name, key, start, end, *, authority=False, role="", serves=None):
-        named = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "registrar")])
-        usage = [ExtendedKeyUsageOID.CLIENT_AUTH]
-        if (role == "aggregator") if serves is None else serves:
-            usage.append(ExtendedKeyUsageOID.SERVER_AUTH)
-        return (
-            x509.CertificateBuilder()
-            .subject_name(named)
-            .issuer_name(issuer)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(start)
-            .not_valid_after(end)
-            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            .add_extension(x509.ExtendedKeyUsage(usage), critical=False)
-            .add_extension(role_extension(role), critical=False)
-            .sign(self.key, SHA256())
-        )
 
 
 @pytest.fixture(scope="module")
@@ -63,21 +28,6 @@ def registrar():
 @pytest.fixture(scope="module")
 def identities(registrar):
     return {name: registrar.identity(name) for name in ("s0", "s1", "s2", HELPER)}
-
-
-class Known(Consortium):
-    """A consortium whose parties have identities."""
-
-    def __init__(self, study, folder, identities):
-        self.identities = identities
-        super().__init__(study, folder)
-        if HELPER in self.parties:
-            self.parties[HELPER]._identity = identities[HELPER]
-
-    def site(self, name):
-        made = super().site(name)
-        made._identity = self.identities[name]
-        return made
 
 
 CONTEXT = Context("study", "session")
@@ -284,3 +234,25 @@ def test_files_of_a_kit(tmp_path, registrar):
         assert str(paths[name]) in str(caught.value)
         assert caught.value.code == "bad-kit"
         paths[name].write_bytes(before)
+
+
+@pytest.mark.filterwarnings("ignore:Parsed a serial number")
+def test_a_certificate_that_is_damaged_anywhere_is_refused(registrar):
+    """Each bit of it, with an authority and without: some make parts that nothing can read."""
+    signer = registrar.identity("north")
+    der = signer.certificate.public_bytes(Encoding.DER)
+    known = {"role": "site", "name": "north", "now": NOW}
+    signature = signer.sign(b"text")
+    for place in range(8 * len(der)):
+        damaged = bytearray(der)
+        damaged[place // 8] ^= 1 << place % 8
+        body = base64.encodebytes(damaged).decode()
+        shown = f"-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n"
+        with suppress(DataError):
+            parse_certificate(shown.encode(), "rootCA.pem")
+        for root in (None, signer.root):
+            with suppress(ProtocolError):
+                check_signature(b"text", signature, shown, root=root, **known)
+                if root is not None:  # beside what the registrar has signed
+                    found = x509.load_pem_x509_certificate(shown.encode())
+                    assert found.tbs_certificate_bytes == signer.certificate.tbs_certificate_bytes

@@ -243,5 +243,5 @@ def in_process(study: Study, rows: dict[str, np.ndarray], federation: Federation
     if HELPER in parties_of(study):
         parties[HELPER] = Helper(study, identity=identity(HELPER))
     transport = InProcess(parties)
-    outcome = carry(Aggregator(study).run(), transport)
+    outcome = carry(Aggregator(study, identity=identity("aggregator")).run(), transport)
     return fitted_of(finished_study(study, outcome, traffic=transport.traffic))

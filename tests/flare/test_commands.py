@@ -187,7 +187,17 @@ def test_a_study_waits_for_every_owner_and_then_runs(place):
     result = place.folder / "first-result"
     found = {each.name for each in result.iterdir()}
     assert {"model.npz", "certificate.json", "components.csv", "scree.png", "study.toml"} <= found
-    assert "HOLDS" in place.ok("certify", "first-result")
+    everybody = "signed by the aggregator (localhost) and 3 of 3 sites (north, south, west)"
+    assert everybody in said
+    checked = place.ok("certify", "first-result", "--root", "kits/lead")
+    assert checked.startswith("HOLDS")
+    assert f"signatures: {everybody}, all under the root certificate SHA256:" in checked
+    assert "not checked against an authority" in place.ok("certify", "first-result")
+    place.ok("flare", "provision", file, "--out", "strangers")
+    status, out, _ = place.run("certify", "first-result", "--root", "strangers/lead")
+    assert (status, out.startswith("DOES NOT HOLD")) == (8, True)
+    place.ok("study", "fetch", job, "--kit", "kits/lead", "--out", "fetched", "--no-plots")
+    assert place.ok("certify", "fetched", "--root", "kits/lead") == checked
     assert "first" in place.ok("study", "check", "first-result/study.toml")
     sessions = json.loads(place.ok("ledger", "show", "north.ledger", "--json"))["sessions"]
     assert [each["outcome"] for each in sessions] == ["finished"]

@@ -28,6 +28,7 @@ PHASES = (
         for turn in range(1, ROUNDS + 1)
         for step in ("round", "survivors", "unmask")
     ),
+    "sign",
     "finish",
 )
 
@@ -120,7 +121,7 @@ def test_a_study_that_is_lost_frees_what_it_had_reserved(federation):
 def test_what_a_site_does_not_answer(federation, dropouts):
     """After all rounds an aggregator asks again, otherwise, earlier, later, and for more."""
     study = pca_study(f"greedy-{dropouts}", dropouts=dropouts)
-    federation.tell("aggregator", step="finish", site="north", attack="late")
+    federation.tell("aggregator", step="sign", site="north", attack="late")
     status = federation.run(study)
     assert status.state == "finished", status.error
     found = attack(federation, status.job, "late")

@@ -1,5 +1,6 @@
 """Kits between organisations, without NVIDIA FLARE: what parties may do, and folders."""
 
+import base64
 import json
 import multiprocessing
 import shutil
@@ -8,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from eigenveil.errors import DataError, EigenveilError, OutputError
@@ -18,7 +20,7 @@ from eigenveil.runtime.flare.enrolment import begin, package, request
 from eigenveil.runtime.flare.folders import new_folder
 from eigenveil.runtime.flare.installed import need_flare
 from eigenveil.runtime.flare.kit import FILE, Kit, describe, furnish, lock, open_kit, prepare
-from eigenveil.runtime.flare.papers import read_request
+from eigenveil.runtime.flare.papers import REQUEST_FORMAT, read_request
 from eigenveil.runtime.flare.policies import FLARE_ROLES, policies
 from eigenveil.runtime.flare.registrar import parties
 from eigenveil.runtime.flare.roles import check_host, check_port, check_site, check_user
@@ -538,3 +540,19 @@ def test_without_flare_it_is_said_how_to_get_it(monkeypatch):
     with pytest.raises(OutputError, match="not installed") as caught:
         need_flare()
     assert caught.value.hint == "pip install 'eigenveil[flare]'"
+
+
+def test_a_request_that_is_damaged_anywhere_is_refused(tmp_path):
+    """Each bit of its first bytes, which say what it is: some make a version that there is not."""
+    asked = certificates.new_request(certificates.new_key(2048), "north", "org")
+    der = x509.load_pem_x509_csr(asked.encode()).public_bytes(Encoding.DER)
+    fields = {"format": REQUEST_FORMAT, "project": "p", "role": "site", "name": "north"}
+    file = tmp_path / "request.json"
+    for place in range(8 * 32):
+        damaged = bytearray(der)
+        damaged[place // 8] ^= 1 << place % 8
+        body = base64.encodebytes(damaged).decode()
+        text = f"-----BEGIN CERTIFICATE REQUEST-----\n{body}-----END CERTIFICATE REQUEST-----\n"
+        file.write_text(json.dumps(fields | {"org": "org", "csr": text}))
+        with pytest.raises(DataError, match="not a whole request"):
+            read_request(file)

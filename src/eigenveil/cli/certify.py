@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
 import typer
+from cryptography import x509
 
 from eigenveil.cli import options
 from eigenveil.cli.report import print_views
@@ -12,28 +15,41 @@ from eigenveil.cli.results import CERTIFICATE, MODEL
 from eigenveil.cli.screen import Screen, bold
 from eigenveil.cli.tasks import load_model
 from eigenveil.errors import EigenveilError, short_name
-from eigenveil.federation.certify import Verdict, check
+from eigenveil.federation.certify import NOT_TRUE, Verdict, check
+from eigenveil.federation.signatures import WHAT_SITES_SIGN
 from eigenveil.privacy.certificate import WHAT_IT_CANNOT_SHOW, Certificate, read_certificate
+from eigenveil.runtime.flare.certificates import read_certificate as read_root
+from eigenveil.runtime.flare.kit import read_kit_file
 
 _DOES_NOT_HOLD = 8
 
 
 def certify(
-    result: options.ResultFolder, json: options.Json = False, quiet: options.Quiet = False
+    result: options.ResultFolder,
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            help="The authority that signatures must be under: a federation's root certificate "
+            "(rootCA.pem), or a kit. There must then be signatures."
+        ),
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Recompute the guarantee of a result and say whether it holds (status 8 if not).
 
     It holds for the model that the certificate was made for: the model beside it must be that.
+    Between organisations the aggregator and the sites have signed it: who has is said.
     """
     path: Path = result / CERTIFICATE if result.is_dir() or not result.suffix else result
     certificate = read_certificate(path)
-    verdict = check(certificate)
+    verdict = check(certificate, root=_authority(root))
     beside = path.parent / MODEL
     # a played tree writes no model
     if beside.exists() or (result.is_dir() and certificate.tree is None):
         trouble = _other_model(beside, certificate)
         if trouble is not None:
-            verdict = Verdict(False, "DOES NOT HOLD", None, trouble)
+            verdict = Verdict(False, NOT_TRUE, None, trouble)
     if json:
         options.print_json(
             {
@@ -42,6 +58,7 @@ def certify(
                 "guarantee": None if verdict.guarantee is None else verdict.guarantee.as_dict(),
                 "views": {name: view.as_dict() for name, view in verdict.views.items()},
                 "proofs": list(certificate.proofs),
+                "signed": None if verdict.signed is None else asdict(verdict.signed),
             }
         )
     else:
@@ -54,10 +71,20 @@ def certify(
             print_views(verdict.views, screen)
         screen.print(f"releases: {', '.join(short_name(r.name) for r in certificate.releases)}")
         screen.print(f"proofs: {', '.join('docs/proofs/' + name for name in certificate.proofs)}")
+        if verdict.signed is not None:
+            screen.print(f"signatures: {verdict.signed}.", soft_wrap=True)
+            screen.print(f"note: {WHAT_SITES_SIGN}.")
         screen.print(f"note: {WHAT_IT_CANNOT_SHOW}.")
     if not verdict.holds:
         raise typer.Exit(_DOES_NOT_HOLD)
     return 0
+
+
+def _authority(root: Path | None) -> x509.Certificate | None:
+    """The root certificate in a file, or of a kit."""
+    if root is None:
+        return None
+    return read_root(read_kit_file(root).root_certificate if root.is_dir() else root)
 
 
 def _other_model(model: Path, certificate: Certificate) -> str | None:

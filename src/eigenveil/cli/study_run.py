@@ -7,7 +7,7 @@ import logging
 import tempfile
 import time
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +27,7 @@ from eigenveil.federation.study_file import read_study, write_toml
 from eigenveil.io.stopping import Stop
 
 if TYPE_CHECKING:
+    from eigenveil.federation.signatures import Signed
     from eigenveil.runtime.flare.session import StudySession, StudyStatus
 
 LeadKit = Annotated[Path, typer.Option("--kit", help="The kit of the study's lead.")]
@@ -90,16 +91,17 @@ def run(
             except KeyboardInterrupt:  # the second one
                 watch.say(f"left running; it is followed by: eigenveil study status {job}")
                 raise typer.Exit(_STOPPED) from None
-        model = _fetched(session, job, agreed, choice)
+        model, signed = _fetched(session, job, kit, agreed, choice)
         written = write_result(model, folder, figures=plots)
         write_toml(model.study_, folder / "study.toml")
         written.append(("study.toml", "what was run, for 'eigenveil study check'"))
     if json:
         found = as_json(model) | federation_as_json(model)
-        options.print_json({**found, "job": job, "out": str(out)})
+        options.print_json({**found, "signed": asdict(signed), "job": job, "out": str(out)})
         return
     print_model(model, screen)
     print_federation(model, screen)
+    screen.print(f"certificate: {signed}", soft_wrap=True)
     print_written(screen, out, written)
 
 
@@ -156,10 +158,10 @@ def fetch(
     """Fetch the result of a study that has finished, and write it as 'study run' does."""
     check_free(out, overwrite=overwrite)
     with new_folder(out) as folder, _open_session(kit) as session:
-        model = _fetched(session, job, None)
+        model, signed = _fetched(session, job, kit)
         write_result(model, folder, figures=plots)
         write_toml(model.study_, folder / "study.toml")
-    _Teller(quiet=quiet)(f"fetched: the result of study {model.study_.hash} is in {out}")
+    _Teller(quiet=quiet)(f"fetched: the result of study {model.study_.hash} is in {out}, {signed}")
 
 
 # -- following a study
@@ -265,8 +267,16 @@ def _open_session(kit: Path) -> StudySession:
         return StudySession(opened)
 
 
-def _fetched(session: StudySession, job: str, agreed: Study | None, choice: str = "") -> Any:
-    """The fitted model of a finished study, checked to be of the study that was agreed on."""
+def _fetched(
+    session: StudySession, job: str, kit: Path, agreed: Study | None = None, choice: str = ""
+) -> tuple[Any, Signed]:
+    """The fitted model of a finished study, and who signed its certificate.
+
+    Checked to be of the study that was agreed on, and signed by the federation's parties.
+    """
+    from eigenveil.federation.signatures import who_signed
+    from eigenveil.runtime.flare.certificates import read_certificate
+    from eigenveil.runtime.flare.kit import open_kit
     from eigenveil.runtime.flare.results import read_result_files
 
     with tempfile.TemporaryDirectory(prefix="eigenveil-") as place:
@@ -287,7 +297,10 @@ def _fetched(session: StudySession, job: str, agreed: Study | None, choice: str 
             hint="It is not written; ask the aggregator's owner.",
             code="other-study",
         )
-    return model
+    root = read_certificate(open_kit(kit).root_certificate)
+    signed = who_signed(model.certificate_, root)
+    assert signed is not None  # with a root there are signatures, or an error
+    return model, signed
 
 
 def _silent(job: str, error: ProtocolError) -> ProtocolError:

@@ -24,8 +24,10 @@ from eigenveil.estimators.tasks import rounds_of
 from eigenveil.federation import bodies, masks
 from eigenveil.federation.allowed import check_distinct
 from eigenveil.federation.asking import SMALL, TRIES, Asking, Calls
+from eigenveil.federation.closing import certificate_of, signed_by_all
 from eigenveil.federation.consistency import bitmap
 from eigenveil.federation.graph import neighbours
+from eigenveil.federation.identity import Identity
 from eigenveil.federation.keys import RoundFacts
 from eigenveil.federation.mending import Mending
 from eigenveil.federation.messages import (
@@ -40,7 +42,7 @@ from eigenveil.federation.sums import Terms, active_sites, fewest_sites, first_d
 from eigenveil.federation.totals import RoundTotals, marked_where_wrapped
 from eigenveil.federation.transport import Call, Replies
 from eigenveil.moments.describe import describe
-from eigenveil.privacy.certificate import SEEDED
+from eigenveil.privacy.certificate import SEEDED, Certificate
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.spending import tell_spent
 from eigenveil.privacy.views import guarantees
@@ -75,6 +77,8 @@ class Outcome:
         Whether every site says that its noise comes from the operating system.
     dependent : bool
         Whether some site says that on its processor a row's rounding depends on its neighbours.
+    certificate : Certificate
+        With signatures where the aggregator has an identity.
     """
 
     factors: Any
@@ -85,6 +89,7 @@ class Outcome:
     missing: Mapping[str, str]
     secure: bool
     dependent: bool
+    certificate: Certificate
 
 
 @dataclass
@@ -121,6 +126,8 @@ class Aggregator:
         Seconds that a site has for one answer.
     progress : callable, optional
         Told ``(what, sites)`` after every answer.
+    identity : Identity, optional
+        Signs the certificate, and has sites sign it that agree with it.
     """
 
     def __init__(
@@ -130,8 +137,9 @@ class Aggregator:
         session: str | None = None,
         timeout: float = 600.0,
         progress: Callable[[str, int], None] | None = None,
+        identity: Identity | None = None,
     ) -> None:
-        self.study = study
+        self.study, self._identity = study, identity
         self.session = session or os.urandom(12).hex()
         self._hash = study.hash
         self._calls = Asking(self._hash, self.session, timeout, progress)
@@ -180,21 +188,37 @@ class Aggregator:
             terms = self._terms()
             yield from self._agree_on_keys(terms)
             factors = marked_where_wrapped((yield from self._rounds(terms)), know.records)
+            secure, dependent = self._secure, any(site.dependent for site in know.joined.values())
+            plan = terms.plan.drawn_from(secure=secure)
+            certificate = certificate_of(
+                self.study,
+                plan,
+                factors,
+                know.records,
+                columns=know.columns,
+                taking_part=know.fewest,
+                secure=secure,
+                dependent=dependent,
+            )
+            if self._identity is not None:
+                certificate = yield from signed_by_all(
+                    certificate, self._identity, self._calls, know.members
+                )
         except EigenveilError as error:
             how = "stopped" if isinstance(error, PrivacyError) else "failed"
             yield from self._finish(f"{how}: {error.code}")
             raise
         yield from self._finish("finished")
-        secure = not any(site.seeded for site in know.joined.values())
         return Outcome(
             factors,
-            terms.plan.drawn_from(secure=secure),
+            plan,
             tuple(know.records),
             know.columns,
             know.fewest,
             dict(self._calls.missing),
             secure=secure,
-            dependent=any(site.dependent for site in know.joined.values()),
+            dependent=dependent,
+            certificate=certificate,
         )
 
     # -- setting up

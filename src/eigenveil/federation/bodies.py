@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from eigenveil.moments.accumulators import Layout
 from eigenveil.moments.describe import Description
+from eigenveil.privacy.certificate import Certificate
 
 # Rounds that a session has keys for; a fit has at most six, that of a mixture.
 MOST_ROUNDS = 8
@@ -199,6 +200,18 @@ class HelperKey(_Body):
 
     channel: Key
     proof: Proof | None = None
+
+
+class SignRequest(_Body):
+    """The certificate of the study, to be signed by those who agree with it."""
+
+    certificate: Certificate
+
+
+class SignReply(_Body):
+    """The site's signature of it: :mod:`eigenveil.federation.signatures`."""
+
+    proof: Proof
 
 
 class FinishRequest(_Body):

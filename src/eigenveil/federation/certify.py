@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cryptography import x509
 from pydantic import BaseModel
 
 from eigenveil.errors import EigenveilError, PrivacyError
 from eigenveil.estimators.certify import check_against_plan, how_far, plan_of
 from eigenveil.estimators.plans import BasePlan
 from eigenveil.estimators.stream_plan import StreamPlan
+from eigenveil.federation.signatures import Signed, who_signed
 from eigenveil.federation.study import parse_study
 from eigenveil.federation.sums import Terms
 from eigenveil.privacy.certificate import Certificate, Claim
@@ -19,24 +21,28 @@ from eigenveil.privacy.releases import Sharing
 from eigenveil.privacy.tree_views import TreeRun
 from eigenveil.privacy.views import Federation, with_shares
 
+NOT_TRUE = "DOES NOT HOLD"
+
 
 @dataclass(frozen=True)
 class Verdict:
-    """Outcome of checking a certificate."""
+    """Outcome of checking a certificate; ``signed`` where it has signatures."""
 
     holds: bool
     word: str
     guarantee: Guarantee | None
     explanation: str
     views: Mapping[str, Guarantee] = field(default_factory=dict)
+    signed: Signed | None = None
 
 
-def check(certificate: Certificate) -> Verdict:
+def check(certificate: Certificate, *, root: x509.Certificate | None = None) -> Verdict:
     """Compare a certificate with what its plan must release, and recompute its guarantee.
 
     The plan, and a federation's study, are rebuilt and must be such that can be run. The releases
     must be those of the plan's schedule, each with the noise and the cost that the plan gives it;
-    a run that ended early has the first of them.
+    a run that ended early has the first of them. Signatures must hold, and be under ``root``, the
+    authority of a federation, where one is given: then there must be some.
 
     What no certificate can show by itself: that the recorded noise was drawn, and that its plan,
     hash and records were not all made anew together.
@@ -46,11 +52,14 @@ def check(certificate: Certificate) -> Verdict:
         _check_run(certificate, plan)
         views = certificate.guarantees()
         guarantee = certificate.guarantee()
+        signed = who_signed(certificate, root)
     except PrivacyError as error:
-        return Verdict(False, "DOES NOT HOLD", None, error.message)
+        return Verdict(False, NOT_TRUE, None, error.message)
+    except ArithmeticError:
+        return Verdict(False, NOT_TRUE, None, "It has numbers that no release can have.")
     word, explanation = _compared(guarantee, certificate.wish)
     explanation = how_far(certificate, plan) + explanation
-    return Verdict(word == "HOLDS", word, guarantee, explanation, views)
+    return Verdict(word == "HOLDS", word, guarantee, explanation, views, signed)
 
 
 def _check_run(certificate: Certificate, plan: BasePlan) -> None:
@@ -132,7 +141,7 @@ def _compared(guarantee: Guarantee, wish: Claim) -> tuple[str, str]:
         f"wished epsilon = {wish.epsilon:.9g} at delta = {wish.delta:.3g}"
     )
     if guarantee.epsilon > wish.epsilon or guarantee.delta > wish.delta:
-        return "DOES NOT HOLD", f"The recorded noise does not give the claim: {numbers}."
+        return NOT_TRUE, f"The recorded noise does not give the claim: {numbers}."
     if not guarantee.certified:
         why = "; ".join(guarantee.caveats)
         return (

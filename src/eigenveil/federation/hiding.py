@@ -30,6 +30,8 @@ class State(BaseModel):
         Bitmaps of the sites among which neighbours were chosen, and of those that have shared.
     signers : str
         SHA-256, in hex, of all signing keys, where signatures will be checked.
+    fewest : int
+        The fewest sites that can be in the sum of each round so far, as this site was told.
     turn : int
         The last round that was answered, and ``about``, its request's fingerprint.
     survivors : str
@@ -47,6 +49,7 @@ class State(BaseModel):
     helper: str | None = None
     held: dict[str, str] = {}
     ready: bool = False
+    fewest: int = 0
     turn: int = 0
     about: str = ""
     survivors: str = ""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
@@ -35,6 +35,16 @@ CertifiedRole = Literal["site", "helper", "aggregator", "lead"]
 ROLES: tuple[CertifiedRole, ...] = get_args(CertifiedRole)
 # An object identifier made from a random UUID (ITU-T X.667): nobody else's. Its value is the role.
 ROLE = x509.ObjectIdentifier("2.25.264834102739515923475630281157964071327")
+# What a certificate that is none may raise: some of its parts are read when they are asked for.
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    InvalidSignature,
+    UnsupportedAlgorithm,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
 _PADDING = padding.PSS(mgf=padding.MGF1(SHA256()), salt_length=padding.PSS.DIGEST_LENGTH)
 
 
@@ -72,6 +82,11 @@ class Identity:
         return cls(private, _certificate(certificate), _certificate(root))
 
     @property
+    def name(self) -> str:
+        """Whom the certificate names."""
+        return str(self.certificate.subject.get_attributes_for_oid(_NAME)[0].value)
+
+    @property
     def pem(self) -> str:
         """The text of the party's own certificate."""
         return self.certificate.public_bytes(Encoding.PEM).decode()
@@ -93,11 +108,8 @@ class Identity:
         ProtocolError
             ``bad-identity``, saying what is wrong.
         """
-        public = self._trusted(pem, role=role, name=name)
-        try:
-            public.verify(signature, text, _PADDING, SHA256())
-        except InvalidSignature:
-            raise _refused(name, "the signature does not hold") from None
+        now = datetime.datetime.now(datetime.UTC)
+        check_signature(text, signature, pem, root=self.root, role=role, name=name, now=now)
 
     def signed(self, keys: bodies.PublicKeys, context: Context, name: str) -> bodies.PublicKeys:
         """The same keys with a proof that they are this party's in this session."""
@@ -131,24 +143,53 @@ class Identity:
         text, signature = _text(keys, context, name), bytes.fromhex(proof.signature)
         self.verify(text, signature, proof.certificate, role=role, name=name)
 
-    def _trusted(self, pem: str, *, role: str, name: str) -> rsa.RSAPublicKey:
-        """The key of a certificate of this federation, if it is this party's in this role."""
-        try:
-            shown = _issued(pem, self.root)
-        except (ValueError, TypeError, InvalidSignature):
-            raise _refused(name, "its certificate is not the registrar's") from None
-        now = datetime.datetime.now(datetime.UTC)
-        if not shown.not_valid_before_utc <= now <= shown.not_valid_after_utc:
-            raise _refused(name, "its certificate is not valid at this time")
+
+def check_signature(
+    text: bytes,
+    signature: bytes,
+    pem: str,
+    *,
+    root: x509.Certificate | None,
+    role: str,
+    name: str,
+    now: datetime.datetime | None,
+) -> None:
+    """Raise where a text is not signed by the party of this role and name.
+
+    Parameters
+    ----------
+    pem : str
+        The certificate that came with the signature.
+    root : x509.Certificate or None
+        Whose certificates count; without one anybody can have made them.
+    now : datetime or None
+        When the certificate must be valid; ``None`` of what may be older than any certificate.
+
+    Raises
+    ------
+    ProtocolError
+        ``bad-identity``, saying what is wrong.
+    """
+    try:
+        shown = _issued(pem, root)
+        start, end = shown.not_valid_before_utc, shown.not_valid_after_utc
         called = [str(each.value) for each in shown.subject.get_attributes_for_oid(_NAME)]
-        if called != [name]:
-            raise _refused(name, "the certificate is another party's")
-        if certified_role(shown) != role:
-            raise _refused(name, f"its certificate is not of {_A[role]}")
+        found = certified_role(shown)
         public = shown.public_key()
-        if not isinstance(public, rsa.RSAPublicKey):
-            raise _refused(name, "its certificate has another kind of key")
-        return public
+    except UNREADABLE:
+        raise _refused(name, "its certificate is not the registrar's") from None
+    if now is not None and not start <= now <= end:
+        raise _refused(name, "its certificate is not valid at this time")
+    if called != [name]:
+        raise _refused(name, "the certificate is another party's")
+    if found != role:
+        raise _refused(name, f"its certificate is not of {_A[role]}")
+    if not isinstance(public, rsa.RSAPublicKey):
+        raise _refused(name, "its certificate has another kind of key")
+    try:
+        public.verify(signature, text, _PADDING, SHA256())
+    except InvalidSignature:
+        raise _refused(name, "the signature does not hold") from None
 
 
 def role_extension(role: CertifiedRole) -> x509.UnrecognizedExtension:
@@ -173,10 +214,11 @@ def certified_role(certificate: x509.Certificate) -> CertifiedRole | None:
 
 
 @lru_cache(maxsize=2048)
-def _issued(pem: str, root: x509.Certificate) -> x509.Certificate:
+def _issued(pem: str, root: x509.Certificate | None) -> x509.Certificate:
     """A certificate from its text, if this root issued it: looked at once a certificate."""
     shown = x509.load_pem_x509_certificate(pem.encode())
-    shown.verify_directly_issued_by(root)
+    if root is not None:
+        shown.verify_directly_issued_by(root)
     return shown
 
 
@@ -218,7 +260,7 @@ def _bytes(path: Path) -> bytes:
 def _certificate(path: Path) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(_bytes(path))
-    except ValueError as error:
+    except UNREADABLE as error:
         raise _not_readable(path, error) from None
 
 

@@ -25,6 +25,7 @@ from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyE
 from eigenveil.estimators.inputs import public_rows
 from eigenveil.estimators.tasks import rows_for
 from eigenveil.federation import allowed, bodies, masks
+from eigenveil.federation.closing import Part, check_part
 from eigenveil.federation.consistency import bitmap, check_signatures, members_of
 from eigenveil.federation.hiding import Hiding, State
 from eigenveil.federation.identity import Identity
@@ -40,6 +41,7 @@ from eigenveil.federation.messages import (
     expect,
     fingerprint,
 )
+from eigenveil.federation.signatures import own_signature
 from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms, first_difference
 from eigenveil.headers import check_names
@@ -79,7 +81,8 @@ class Site:
     source : RandomSource, optional
         Of its noise; operating-system entropy by default.
     identity : Identity, optional
-        Signs its keys; keys of other parties are then taken only with their signatures.
+        Signs its keys and the certificate; keys of other parties are then taken only with their
+        signatures.
 
     Attributes
     ----------
@@ -154,6 +157,7 @@ class Site:
             "round": self._round,
             "survivors": self._survivors,
             "unmask": self._unmask,
+            "sign": self._sign,
             "finish": self._finish,
         }
 
@@ -223,6 +227,7 @@ class Site:
                     "helper": body.helper,
                     "rows": body.rows,
                     "ready": not terms.mends,
+                    "fewest": len(joined),
                 }
             )
             sealed: dict[str, str] = {}
@@ -242,12 +247,14 @@ class Site:
             held = {**state.held, **self._hiding(message, state).opened(body.sealed)}
             # who did not share could not be made up for later: no masks are made with it
             kept = {name: keys for name, keys in state.neighbours.items() if name in held}
+            shared = members_of(self._terms(state.rows).names, body.members)
             changed = state.model_copy(
                 update={
                     "held": held,
                     "neighbours": kept,
                     "members": body.members,
                     "ready": True,
+                    "fewest": min(state.fewest, len(shared)),
                 }
             )
             return self._reply(message, bodies.Done()), changed.stored()
@@ -260,6 +267,11 @@ class Site:
             return self._commit(message, request, _never)
         state = self._state(message)
         allowed.check_turn(message.step, body, state)
+        if self.ledger.answered(self._key(message), "sign"):
+            raise ProtocolError(
+                "A round came after the certificate, which would not tell of it, was signed.",
+                code="out-of-order",
+            )
         terms = self._terms(state.rows)
         sums = [self._sum(message, index, ask, terms) for index, ask in enumerate(body.asks)]
         allowed.check_within(terms, self.name, [each.record for each in sums])
@@ -292,9 +304,11 @@ class Site:
 
         def make() -> tuple[bytes, bytes]:
             state = self._state(message)
-            allowed.check_survivors(self._terms(state.rows), self.name, message.step, body, state)
+            terms = self._terms(state.rows)
+            allowed.check_survivors(terms, self.name, message.step, body, state)
             signature = self._hiding(message, state).signature(body.survivors)
-            changed = state.model_copy(update={"survivors": body.survivors})
+            fewest = min(state.fewest, len(members_of(terms.names, body.survivors)))
+            changed = state.model_copy(update={"survivors": body.survivors, "fewest": fewest})
             reply = bodies.SurvivorsReply(signature=signature)
             return self._reply(message, reply), changed.stored()
 
@@ -315,6 +329,31 @@ class Site:
             own={name: hiding.revealed(name, body.turn, own=True) for name in sorted(own)},
             pair={name: hiding.revealed(name, body.turn, own=False) for name in sorted(pair)},
         )
+        return self._commit(message, request, lambda: (self._reply(message, reply), None))
+
+    def _sign(self, message: Message, request: bytes) -> bytes:
+        """Sign one certificate a session, if it says what this site knows; no round follows."""
+        certificate = message.read(bodies.SignRequest).certificate
+        if self._identity is None:
+            raise ProtocolError("It has nothing to sign with.", code="no-identity")
+        key = self._key(message)
+        if self.ledger.answered(key, message.step):
+            return self._commit(message, request, _never)
+        state = self._state(message)
+        terms = self._terms(state.rows)
+        (session,) = (each for each in self.ledger.sessions() if each.key == key)
+        part = Part(
+            terms=terms,
+            weight=terms.weight(self.name),
+            releases=session.releases(),
+            most=state.fewest,
+            secure=self._source.secure,
+            dependent=dependence(),
+        )
+        check_part(certificate, part)
+        signature = own_signature(self._identity, certificate, key.session, aggregator=False)
+        proof = bodies.Proof(certificate=signature.certificate, signature=signature.signature)
+        reply = bodies.SignReply(proof=proof)
         return self._commit(message, request, lambda: (self._reply(message, reply), None))
 
     def _finish(self, message: Message, request: bytes) -> bytes:

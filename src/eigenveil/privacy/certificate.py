@@ -59,6 +59,26 @@ class Claim(BaseModel):
     view: str = "outsider"
 
 
+class Signature(BaseModel):
+    """Who signed a certificate: the party's own certificate, and a signature by its key."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    role: Literal["aggregator", "site"]
+    name: str = Field(min_length=1, max_length=128)
+    certificate: str = Field(max_length=1 << 14)
+    signature: str = Field(pattern="^([0-9a-f]{2})+$", max_length=4096)
+
+
+class Signatures(BaseModel):
+    """All that signed it, in one session of its study (``federation/signatures.py``)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    session: str = Field(pattern="^[a-z0-9-]{1,64}$")
+    by: tuple[Signature, ...]
+
+
 class Certificate(BaseModel):
     """Everything from which the guarantee of a run can be computed again; no value of any row.
 
@@ -66,7 +86,8 @@ class Certificate(BaseModel):
     ``estimators/result.py``): the certificate is that model's and no other's. ``wish`` is what was
     asked for; ``stopped`` says why a run ended before it had released all that its plan lists.
     Where the noise came from is said by the certificate, the plan and every release. ``dependent``:
-    on some party's processor a row's rounding depended on its neighbours.
+    on some party's processor a row's rounding depended on its neighbours. ``signatures`` are there
+    between organisations.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -86,6 +107,12 @@ class Certificate(BaseModel):
     study: dict[str, Any] | None = None
     study_hash: str | None = None
     tree: TreeRun | None = None
+    signatures: Signatures | None = None
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON of all but the signatures, which are of it."""
+        return plan_hash(self.model_dump(mode="json", exclude={"signatures"}))
 
     def guarantee(self) -> Guarantee:
         """The guarantee against the adversary of the wish, recomputed from the records alone.

@@ -85,7 +85,7 @@ class Noise(BaseModel):
 
     kind: NoiseKind
     scale: float = Field(gt=0, allow_inf_nan=False)
-    size: int = Field(gt=0, description="number of independent coordinates")
+    size: int = Field(gt=0, le=2**60, description="number of independent coordinates")
     grid: int | None = Field(default=None, description="exponent of the release grid")
     shares: int = Field(
         default=1,

@@ -6,7 +6,6 @@ import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import _get_feature_names, check_array
 
 from eigenveil.errors import BudgetExceeded, DataError, EigenveilError
-from eigenveil.estimators.result import model_digest
 from eigenveil.federation.aggregator import Aggregator, Outcome
 from eigenveil.federation.choosing import choose_protocol
 from eigenveil.federation.helper import Helper
@@ -30,7 +28,7 @@ from eigenveil.moments.engine import InvalidRows, check_rows
 from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.moments.sparse import SparseRows
 from eigenveil.noise.source import RandomSource
-from eigenveil.privacy.certificate import Certificate, Claim, make_certificate
+from eigenveil.privacy.certificate import Certificate
 from eigenveil.privacy.spending import same_spent
 from eigenveil.runtime.inprocess import InProcess, Party, Traffic, carry
 
@@ -147,7 +145,7 @@ def finished_study(
         study=study,
         choice=choice,
         outcome=outcome,
-        certificate=_certificate(study, outcome),
+        certificate=outcome.certificate,
         traffic=traffic,
     )
 
@@ -277,25 +275,3 @@ def _for_the_owner(error: EigenveilError, sites: Mapping[str, Site]) -> Eigenvei
             same_spent(error, told)
             return told
     return error
-
-
-def _certificate(study: Study, outcome: Outcome) -> Certificate:
-    federation = Terms(study, study.plan(study.width, None)).federation(outcome.taking_part)
-    return make_certificate(
-        software=f"eigenveil {version('eigenveil')}",
-        plan=outcome.plan.model_dump(mode="json"),
-        model=model_digest(outcome.factors, features=study.width, names=outcome.columns),
-        secure=outcome.secure,
-        wish=Claim(
-            epsilon=study.epsilon,
-            delta=study.delta,
-            adjacency=study.adjacency,
-            view=federation.wished_view,
-        ),
-        releases=outcome.records,
-        stopped=getattr(outcome.factors, "stopped", None) or None,
-        dependent=outcome.dependent,
-        federation=federation,
-        study=study.model_dump(mode="json"),
-        study_hash=study.hash,
-    )

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import (
@@ -20,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from eigenveil.errors import DataError, OutputError
-from eigenveil.federation.identity import certified_role
+from eigenveil.federation.identity import UNREADABLE, certified_role
 
 PARTY_BITS = 2048  # of a key that lasts a year
 ROOT_BITS = 3072  # of one that lasts ten
@@ -75,7 +74,7 @@ def parse_certificate(text: bytes, origin: str) -> x509.Certificate:
     """
     try:
         return x509.load_pem_x509_certificate(text)
-    except ValueError:
+    except UNREADABLE:
         raise DataError(
             f"{origin} is not a certificate.",
             hint="Take a whole copy of what the registrar sent.",
@@ -118,7 +117,7 @@ def check_certificate(
     """
     try:
         certificate.verify_directly_issued_by(root)
-    except (InvalidSignature, ValueError, TypeError):
+    except UNREADABLE:
         raise DataError(
             f"{origin}: the certificate is not from this federation's registrar.",
             hint="Ask the registrar of the federation to approve your request.",

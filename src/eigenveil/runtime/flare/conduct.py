@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.aggregator import Aggregator
+from eigenveil.federation.identity import Identity
 from eigenveil.federation.sums import active_sites
 from eigenveil.federation.transport import Call, Replies
 from eigenveil.privacy.spending import same_spent
@@ -40,6 +41,8 @@ class Conductor:
         Whether the study is to stop.
     folder : Path
         Of the result; it exists.
+    identity : Identity
+        Signs the certificate.
     patience : float
         Seconds until all must have said that they are ready.
     """
@@ -49,6 +52,7 @@ class Conductor:
     present: Sequence[str]
     aborted: Callable[[], bool]
     folder: Path
+    identity: Identity
     patience: float = 60.0
 
     def run(self) -> EigenveilError | None:
@@ -86,7 +90,11 @@ class Conductor:
         progress.state = "running"
         progress.write()
         aggregator = Aggregator(
-            study, session=self.order.session, timeout=self.order.timeout, progress=progress.tell
+            study,
+            session=self.order.session,
+            timeout=self.order.timeout,
+            progress=progress.tell,
+            identity=self.identity,
         )
         try:
             outcome = carry_to_the_end(aggregator.run(), transport)

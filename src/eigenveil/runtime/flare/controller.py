@@ -61,11 +61,12 @@ class StudyController(Controller):  # type: ignore[misc]
             order = make_order(parse_study(self._fields), self._session, self._timeout)
             limit = largest_message(order.study)
             _limit = MOST_BESIDE + limit
+            identity = identity_of(kit)
             trouble = Conductor(
                 order=order,
                 wire=SignedWire(
                     CellCarrier(engine.get_cell()),
-                    identity_of(kit),
+                    identity,
                     study=order.study.hash,
                     session=order.session,
                     limit=limit,
@@ -73,6 +74,7 @@ class StudyController(Controller):  # type: ignore[misc]
                 present=[client.name for client in engine.get_clients()],
                 aborted=lambda: bool(abort_signal.triggered),
                 folder=folder,
+                identity=identity,
             ).run()
         except EigenveilError as error:
             trouble = error

@@ -12,6 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from eigenveil.errors import DataError, OutputError
+from eigenveil.federation.identity import UNREADABLE
 from eigenveil.files import replacing
 from eigenveil.runtime.flare import certificates
 from eigenveil.runtime.flare.roles import Role
@@ -51,7 +52,7 @@ def read_request(path: str | Path) -> Request:
         asked = x509.load_pem_x509_csr(fields["csr"].encode("ascii"))
         found = Request(fields["project"], fields["role"], fields["name"], fields["org"], asked)
         whole = asked.is_signature_valid and isinstance(asked.public_key(), rsa.RSAPublicKey)
-    except (KeyError, AttributeError, ValueError):
+    except (KeyError, AttributeError, *UNREADABLE):
         whole = False
     if (
         not whole
