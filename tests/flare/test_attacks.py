@@ -28,10 +28,12 @@ from federation_tools import SITES
 from nvflare.private.defs import CellMessageHeaderKeys, JobFailureMsgKey, RequestHeader
 
 import eigenveil
+from eigenveil.errors import ProtocolError
 from eigenveil.federation.envelope import Correspondent, Envelope, open_sealed, seal
 from eigenveil.federation.ledger import Ledger
 from eigenveil.federation.messages import AGGREGATOR, REFUSED, Message, decode, encode
-from eigenveil.runtime.flare.channel import BYE, CHANNEL, TOPIC
+from eigenveil.runtime.flare.abort import signed_abort
+from eigenveil.runtime.flare.channel import ABORT, BYE, CHANNEL, TOPIC
 from eigenveil.runtime.flare.signed import identity_of, party_called
 
 MANY = max(1, round(10 * float(os.environ.get("EIGENVEIL_SOAK", "1"))))
@@ -240,6 +242,54 @@ def test_with_the_aggregators_kit(federation, halted):
         assert answer["content"] not in ("None", "")
     for answer in answers:
         assert answer["code"] != "ok" or answer["content"] in ("", "None"), answer
+
+
+ENDING = ("abort_job", "delete_job", "shutdown server", "restart server", "remove_client north")
+
+
+def test_a_login_of_the_leads_ends_nothing(federation, halted):
+    """Its session without its key: FLARE's commands are gone, other words are not the lead's."""
+    study, job = halted
+    name, lead = federation.kit("lead").name, identity_of(federation.kit("lead"))
+    run = json.loads(federation.kit("north").session_file.read_text())["now"]
+    mine = {"study": run["study"], "session": run["session"]}
+    assert mine["study"] == study.hash
+    words = [b"", b"x" * 100]
+    for who in ("helper", "aggregator", "north"):
+        words.append(signed_abort(identity_of(federation.kit(who)), name, **mine))
+    words.append(signed_abort(lead, name, **(mine | {"session": "0" * 24})))
+    words.append(signed_abort(lead, name, **(mine | {"study": "0" * 64})))
+    word = Envelope(**mine, step=ABORT, sender="lead", recipient=AGGREGATOR)
+    for changes in ({"step": BYE}, {"recipient": "north"}, {"sender": AGGREGATOR}):
+        words.append(seal(replace(word, **changes), lead)[0])
+    true = bytearray(signed_abort(lead, name, **mine))
+    for _ in range(MANY):  # one bit of what the lead would say
+        false = bytearray(true)
+        false[random.randrange(len(false))] ^= 1 << random.randrange(8)
+        words.append(bytes(false))
+    with federation.session() as session:
+        for command in ENDING:
+            text = f"{command} {job}" if command.endswith("job") else command
+            said = session._flare.api.server_execute(text)
+            assert said["meta"]["status"] == "error", (command, said)
+            assert "Unknown command" in said["meta"]["info"]
+        for each in words:
+            with pytest.raises(ProtocolError) as error:
+                session._command(f"eigenveil_abort {job} {each.hex()}")
+            assert error.value.code == "not-allowed"
+        assert session.status(job).state == "running"
+
+
+def test_what_flare_stops_goes_on(federation, halted):
+    """Its job runner, for whatever reason, stops the job at the aggregator and tells all sites."""
+    _, job = halted
+    kit, process = federation.kits["aggregator"], federation.job_process()
+    (kit / "stop").write_text(job)
+    until((kit / "stopped").exists)
+    time.sleep(11.0)  # FLARE waits 10 s before it kills a job that was told to stop
+    assert process.is_running()
+    with federation.session() as session:
+        assert session.status(job).state == "running"
 
 
 def test_without_a_kit(federation, halted):
