@@ -13,9 +13,10 @@ from eigenveil.federation.envelope import MOST_BESIDE
 from eigenveil.runtime.flare.abort import Word
 from eigenveil.runtime.flare.bounds import largest_message
 from eigenveil.runtime.flare.conduct import Conductor
-from eigenveil.runtime.flare.job import read_order
-from eigenveil.runtime.flare.kit import open_kit
+from eigenveil.runtime.flare.job import Order, read_order
+from eigenveil.runtime.flare.kit import Kit, open_kit
 from eigenveil.runtime.flare.signed import SignedWire, identity_of
+from eigenveil.runtime.flare.status import STATUS, Progress, error_fields
 from eigenveil.runtime.flare.wire import CellCarrier
 
 # Of the study of this process; a job's process has one.
@@ -60,7 +61,7 @@ class StudyController(Controller):  # type: ignore[misc]
             job, identity = str(fl_ctx.get_job_id()), identity_of(kit)
             folder = kit.results / job
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            order = read_order(kit.runs / job / "app_server", kit.root_certificate)
+            order = _signed_order(kit, job)
             limit = largest_message(order.study)
             _limit = MOST_BESIDE + limit
             trouble = Conductor(
@@ -81,3 +82,19 @@ class StudyController(Controller):  # type: ignore[misc]
         if trouble is not None:
             # without it FLARE would call the job completed
             self.system_panic(f"the study ended without a result: {trouble.code}", fl_ctx)
+
+
+def _signed_order(kit: Kit, job: str) -> Order:
+    """What the lead has signed; that there is nothing of the kind is said where it is looked for.
+
+    Raises
+    ------
+    ProtocolError
+    """
+    try:
+        return read_order(kit.runs / job / "app_server", kit.root_certificate)
+    except EigenveilError as error:
+        status = Progress(kit.results / job / STATUS, study="", study_hash="", session="")
+        status.state, status.error = "failed", error_fields(error)
+        status.write()
+        raise
