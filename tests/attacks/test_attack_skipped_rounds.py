@@ -12,6 +12,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "federation"))
@@ -229,3 +230,38 @@ def test_a_site_that_stays_away_is_asked_nothing_new(tmp_path):
     assert set(asked) == {"round 2"}
     assert len(consortium.charged("s2", SESSION)) == 1
     assert set(finished.outcome.missing) == {"s2"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"center": False},
+        {"center": [0.5, -1.0, 2.0]},
+        {"center": [0.5, -1.0, 2.0], "row_bound": None},
+    ],
+    ids=str,
+)
+def test_what_the_study_itself_says_is_not_asked_otherwise(fields, tmp_path):
+    """Bounds and centres that are public; those that releases give are the aggregator's word."""
+    STUDIES["public"] = lambda: study_of(3, **({"budget_split": None} | fields))
+
+    def lie(turn, known):
+        for place, each in enumerate(asks_of(known[turn])):
+            said = each["description"]
+            for changes in ({"bound": said["bound"] * 0.5 + 1.0}, {"centred": not said["centred"]}):
+                asks = asks_of(known[turn])
+                asks[place] = each | {"description": said | changes}
+                moved = {f"centre {place}": np.ones(3)}
+                yield changed(known[turn], body={"asks": asks}, arrays=moved), ("not-in-plan",)
+
+    def lie_about_what_is_public(turn, known):
+        private = fields.get("center", True) is True
+        found = [*lie(turn, known)]
+        if private:  # the first round of the centre; later ones are about what it released
+            found = [each for each in found if turn == 1]
+        elif "row_bound" in fields:  # bounds are released
+            found = found[1::2]
+        return found
+
+    assert lied_to("public", tmp_path, lie_about_what_is_public)

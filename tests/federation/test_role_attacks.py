@@ -279,11 +279,11 @@ def test_masks_of_sites_that_were_asked_different_things_do_not_cancel(kind, fie
 
     False alarm: 2**-30 an entry at most.
     """
-    consortium = Consortium(study_of(4, masks=kind), tmp_path, times=3.0)
+    consortium = Consortium(study_of(4, masks=kind, row_bound=None), tmp_path, times=3.0)
     with silence():
         sums = []
-        for session in ("s", "t", "u"):
-            payloads = dict(at(consortium, "round 1", session).payloads)
+        for session in ("s", "t", "u"):  # the centre, of rows shortened where their norms say it
+            payloads = dict(at(consortium, "round 2", session).payloads)
             if session == "u":
                 (first,) = body_of(payloads["s0"])["asks"]
                 longer = {"bound": math.nextafter(first["description"]["bound"], math.inf)}

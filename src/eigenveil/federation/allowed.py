@@ -9,9 +9,12 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from eigenveil.errors import PrivacyError, ProtocolError
 from eigenveil.estimators.certify import check_record
-from eigenveil.estimators.plans import BasePlan, Planned
+from eigenveil.estimators.plans import CENTRE, SCALE, BasePlan, Planned
+from eigenveil.estimators.settings import ENERGIES, MEAN_LEFT, Plan
 from eigenveil.estimators.tensor_settings import TopicPlan
 from eigenveil.federation import bodies
 from eigenveil.federation.consistency import KEY_BYTES, SIGNATURE_BYTES, Table, members_of
@@ -184,6 +187,39 @@ def check_planned(terms: Terms, planned: Planned, asked: Accumulator, scale: flo
             planned,
             f"noise of scale {scale:.9g} was asked for, and the plan has {wanted.noise.scale:.9g}.",
         )
+
+
+def check_public(
+    study: Study, plan: BasePlan, planned: Planned, asked: Description, message: Message, index: int
+) -> None:
+    """Where rows are taken from, and where they are shortened, as far as the study itself says it.
+
+    Elsewhere both were chosen by what earlier rounds released, which a site does not see.
+    """
+    right = True
+    if plan.centred == "no" or planned.name in (SCALE, CENTRE):
+        right = not asked.centred
+    elif plan.centred == "public" and isinstance(plan, Plan):
+        centre, wanted = message.arrays.get(f"centre {index}"), study.public_centre
+        right = centre is not None and wanted is not None and np.array_equal(centre, wanted)
+    bound = _public_bound(plan, planned)
+    if not right or (bound is not None and asked.bound != bound):
+        raise _not_planned(planned, "it is not about the centre, or the bound, that the study has.")
+
+
+def _public_bound(plan: BasePlan, planned: Planned) -> float | None:
+    """The length at which rows are shortened; ``None`` where releases say it."""
+    if planned.name == CENTRE:
+        return plan.row_bound
+    if not isinstance(plan, Plan):
+        return None
+    if planned.name == ENERGIES:
+        return plan.row_bound
+    if planned.step == "moment" or planned.name == MEAN_LEFT:
+        if plan.row_norm == "unit":
+            return 0.0
+        return None if isinstance(plan.row_norm, str) else float(plan.row_norm)
+    return None
 
 
 def _not_planned(planned: Planned, why: str) -> ProtocolError:

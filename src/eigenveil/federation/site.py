@@ -352,6 +352,7 @@ class Site:
         if not math.isfinite(record.sampling_error().log_ratio):
             raise ProtocolError(f"{ask.name}: its grid is too coarse.", code="bad-ask")
         allowed.check_planned(terms, planned, accumulator, ask.scale)
+        allowed.check_public(self.study, terms.plan, planned, ask.description, message, index)
         return _Sum(accumulator, record, terms.is_open(terms.step_of(accumulator.statistic)))
 
     def _noisy(self, sums: Sequence[_Sum], terms: Terms) -> dict[str, NDArray[Any]]:
