@@ -1,4 +1,4 @@
-# make demo | demo-flare | test | test-flare | bench | figures | lint: each makes what it needs on a fresh machine.
+# make demo | demo-flare | test | test-flare | soak | bench | figures | lint: each makes what it needs on a fresh machine.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 FLARE := $(VENV)/.flare
 
-.PHONY: demo demo-flare test test-all test-flare bench figures lint format clean
+.PHONY: demo demo-flare test test-all test-flare soak bench figures lint format clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/python:
@@ -47,6 +47,12 @@ test-all: $(DEV) lint  ## the same, with the slow tests that wrong noise is reje
 
 test-flare: $(DEV) $(FLARE)  ## what needs NVIDIA FLARE: real processes on this machine, and faults
 	$(BIN)/python -m pytest tests/flare -n 2 --dist loadfile
+
+soak: $(DEV) $(FLARE)  ## all forgeries and kills in full, ten times those of make test; EIGENVEIL_SOAK=0.1: as there
+	EIGENVEIL_SOAK=$${EIGENVEIL_SOAK:-1} EIGENVEIL_SOAK_TABLE=docs/soak.md $(BIN)/python -m pytest \
+		tests/attacks/test_attack_forged_questions.py tests/federation/test_killed_sites.py \
+		tests/federation/test_ledger_processes.py tests/flare/test_attacks.py \
+		tests/flare/test_faults_aggregator.py tests/flare/test_faults_sites.py
 
 lint: $(DEV)
 	$(BIN)/ruff format --check .

@@ -6,13 +6,16 @@ import json
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from socket import socket
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -20,6 +23,7 @@ from benchmarks.report import Report
 
 SITES = ("north", "south", "west")
 SECTION = "between organisations: three sites, private PCA over NVIDIA FLARE"
+SIGNING = "between organisations: ten sites of 6000 rows, 784 features, cape, without a network"
 # Name, features, rows a site, and what the study says.
 _STUDIES = (
     ("784 features, cape", 784, 2000, ("--protocol", "cape", "--components", "10")),
@@ -38,6 +42,7 @@ def run(report: Report) -> None:
     if find_spec("nvflare") is None:
         report.note(SECTION, "all", "skipped: NVIDIA FLARE is not installed ('.[flare]')")
         return
+    _signing(report)
     for name, features, rows, words in _STUDIES:
         with tempfile.TemporaryDirectory(prefix="eigenveil-") as place:
             summary = _measured(Path(place), features, rows, words)
@@ -45,6 +50,112 @@ def run(report: Report) -> None:
         longest = max(taken for step, taken in steps.items() if step.startswith("round"))
         report.add(SECTION, f"{name}: longest round, s", longest, _MOST, at_most=True)
         report.note(SECTION, f"{name}: all rounds, s", f"{summary['seconds']:.2f}")
+
+
+class _Spent:
+    """Processor seconds that calls of some functions take, in all threads."""
+
+    def __init__(self) -> None:
+        self.seconds, self.calls, self._guard = 0.0, 0, threading.Lock()
+
+    def of(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function, watched."""
+
+        def watched(*rest: Any, **named: Any) -> Any:
+            begun = time.thread_time()
+            try:
+                return call(*rest, **named)
+            finally:
+                with self._guard:
+                    self.seconds += time.thread_time() - begun
+                    self.calls += 1
+
+        return watched
+
+
+def _signing(report: Report) -> None:
+    """What envelopes and proofs of keys cost: all parties in one process, no network in between."""
+    from eigenveil.federation import identity
+    from eigenveil.federation.aggregator import Aggregator
+    from eigenveil.federation.ledger import Budget, Ledger
+    from eigenveil.federation.study import make_study
+    from eigenveil.moments.source import ArrayRows
+    from eigenveil.runtime.flare import parties, signed
+    from eigenveil.runtime.flare.conduct import carry_to_the_end
+    from eigenveil.runtime.flare.job import make_order
+    from eigenveil.runtime.flare.kit import open_kit
+    from eigenveil.runtime.flare.provision import provision
+    from eigenveil.runtime.flare.transport import FlareTransport
+
+    names = [f"site{number}" for number in range(10)]
+    study = make_study(
+        name="signed",
+        features=784,
+        components=10,
+        epsilon=2.0,
+        delta=1e-6,
+        protocol="cape",
+        sites=[{"name": name} for name in names],
+    )
+    spent, rng = _Spent(), np.random.default_rng(0)
+    with tempfile.TemporaryDirectory(prefix="eigenveil-") as place, ExitStack() as undo:
+        folder = Path(place)
+        kits = provision(study, folder / "kits", host="localhost", port=1)
+        for module, name in (
+            (parties, "open_sealed"),
+            (parties, "seal"),
+            (signed, "open_sealed"),
+            (signed, "seal"),
+            (identity.Identity, "signed"),
+            (identity.Identity, "check"),
+        ):
+            undo.enter_context(mock.patch.object(module, name, spent.of(getattr(module, name))))
+        order, there = make_order(study, "a1" * 12, 600.0), {}
+        for number, name in enumerate(names):
+            ledger = Ledger(folder / f"{name}.ledger")
+            ledger.set_budget(Budget("default", study.adjacency, 2.0, 1e-6))
+            rows = ArrayRows(rng.normal(size=(6000, 784)), names=None, origin=name)
+            party = parties.SiteParty(
+                open_kit(kits[name]),
+                lambda _, rows=rows: rows,  # type: ignore[misc]
+                ledger,
+                approve="all",
+                say=lambda _: None,
+            )
+            party.admit(f"0f0f0f0f-0000-4000-8000-0f0f0f0f0f{number:02x}", order, lambda: None)
+            there[name] = party
+        begun, wall = time.process_time(), time.monotonic()
+        wire = signed.SignedWire(
+            _Direct(there),
+            signed.identity_of(open_kit(kits["aggregator"])),
+            study=study.hash,
+            session=order.session,
+            limit=1 << 30,
+        )
+        transport = FlareTransport(wire, names, lambda: False)
+        carry_to_the_end(Aggregator(study, session=order.session).run(), transport)
+        transport.bye()
+        taken, wall = time.process_time() - begun, time.monotonic() - wall
+    report.note(SIGNING, "envelopes and proofs made and checked", str(spent.calls))
+    report.note(SIGNING, "all of the study, processor seconds", f"{taken:.2f}")
+    report.note(SIGNING, "all of the study, seconds", f"{wall:.2f}")
+    report.note(SIGNING, "signing and checking, processor seconds", f"{spent.seconds:.2f}")
+    report.note(SIGNING, "its share of the processor seconds", f"{spent.seconds / taken:.3f}")
+    share = spent.seconds / wall
+    report.add(SIGNING, "its share of the study's seconds", share, 0.05, at_most=True)
+
+
+class _Direct:
+    """Carries envelopes to parties of this process."""
+
+    def __init__(self, there: Mapping[str, Any]) -> None:
+        self._there = there
+
+    def carry(self, name: str, data: bytes, timeout: float, stop: object) -> bytes | str:
+        """The party's answer."""
+        del timeout, stop
+        answer = self._there[name].answer(data)
+        return bytes(answer.result() if isinstance(answer, Future) else answer)
 
 
 def _measured(folder: Path, features: int, rows: int, words: tuple[str, ...]) -> dict[str, Any]:

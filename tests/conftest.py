@@ -1,10 +1,13 @@
 """Lets the tests import :mod:`statistics_tools`, which lies beside this file."""
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
+
+import soak_tools
 
 settings.register_profile(
     "eigenveil",
@@ -36,3 +39,19 @@ def run(capsys):
         return ended.value.code, out, err
 
     return call
+
+
+def pytest_sessionfinish(session, exitstatus):
+    """Write what a soak tried, or tell it to the process that does."""
+    place = os.environ.get("EIGENVEIL_SOAK_TABLE")
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["soak"] = soak_tools.taken()
+    elif place:
+        soak_tools.write(Path(place), passed=exitstatus == 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    """A worker has ended: its counts."""
+    del error
+    soak_tools.add(getattr(node, "workeroutput", {}).get("soak", []))

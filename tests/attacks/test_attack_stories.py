@@ -80,10 +80,10 @@ def shaped(shape):
 
 
 @cache
-def first_round(shape):
-    """What an honest aggregator asks in the first round of such a study."""
+def round_of(shape, turn):
+    """What an honest aggregator asks in a round of such a study."""
     with tempfile.TemporaryDirectory() as folder:
-        call = at(Quick(shaped(shape), Path(folder)), "round 1", SESSION)
+        call = at(Quick(shaped(shape), Path(folder)), f"round {turn}", SESSION)
         return call.payloads["s0"]
 
 
@@ -125,7 +125,7 @@ class Adversary:
             self.sealed[name] = answer.read(bodies.KeysReply).sealed
         if kind == "round":
             asks = decode(request, sender=AGGREGATOR, limit=LIMIT).body["asks"]
-            self.about[int(turn), name] = asks[0]["name"]
+            self.about[int(turn), name] = asks[0]["scale"]
         if kind == "survivors":
             signature = bytes.fromhex(answer.read(bodies.SurvivorsReply).signature)
             said = decode(request, sender=AGGREGATOR, limit=LIMIT).read(bodies.SurvivorsRequest)
@@ -156,11 +156,12 @@ class Adversary:
         body = bodies.SharesRequest(members=bitmap(self.names, members), sealed=sealed)
         return self.tell(name, "shares", body)
 
-    def tell_round(self, name, turn, asked="centre"):
-        request = first_round(self.shape)
-        (first,) = decode(request, sender=AGGREGATOR, limit=LIMIT).body["asks"]
-        body = {"turn": turn, "asks": [first | {"name": asked}]}
-        return self.send(name, changed(request, step=f"round {turn}", body=body))
+    def tell_round(self, name, turn, *, another=False):
+        """The question of a round, or one that differs by less than a site can check."""
+        request = round_of(self.shape, turn)
+        first, *others = decode(request, sender=AGGREGATOR, limit=LIMIT).body["asks"]
+        first = first | {"scale": first["scale"] * (1.0 + 1e-12 * another)}
+        return self.send(name, changed(request, body={"asks": [first, *others]}))
 
     def tell_survivors(self, name, turn, survivors):
         body = bodies.SurvivorsRequest(turn=turn, survivors=bitmap(self.names, survivors))
@@ -297,11 +298,10 @@ class Stories(RuleBasedStateMachine):
     def ask(self, data, turn):
         """Some are asked something else, or nothing."""
         apart = self.names_drawn(data, data.draw(st.sampled_from([0, 0, 1, 3])))
-        asked = data.draw(st.sampled_from(["another", None]))
+        another = data.draw(st.booleans())
         for name in self.adversary.names:
-            what = asked if name in apart else "centre"
-            if what is not None:
-                self.adversary.tell_round(name, turn, what)
+            if another or name not in apart:
+                self.adversary.tell_round(name, turn, another=name in apart)
 
     @rule(data=st.data(), turn=st.sampled_from(TURNS), groups=st.sampled_from([1, 3, 3]))
     def tell_of_survivors(self, data, turn, groups):

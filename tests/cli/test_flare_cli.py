@@ -477,6 +477,30 @@ def test_study_run_gives_up_an_aggregator_that_says_nothing(ask, monkeypatch):
     assert session.aborted == []  # nobody said that it should
 
 
+def test_study_run_gives_up_a_study_that_stands_still(ask, monkeypatch):
+    """Its process at the aggregator is stopped, and the aggregator answers all the same."""
+    from eigenveil.cli import study_run
+
+    monkeypatch.setattr(study_run, "_STALLED", 0.05)
+    waiting, running = status_of("waiting"), status_of("running", step="round 2", answered=1)
+    words = ("--timeout", 0.01)
+    status, _, err, session = ask(*[waiting] * 20, running, words=words)
+    assert status == 6
+    assert "has made no progress for 0.08 s" in err
+    assert "eigenveil study fetch a-job --out FOLDER" in err
+    assert session.aborted == []
+
+
+def test_study_run_waits_for_a_study_that_goes_on(ask, monkeypatch):
+    from eigenveil.cli import study_run
+
+    monkeypatch.setattr(study_run, "_STALLED", 0.5)
+    steps = [status_of("running", step="round 2", answered=n) for n in range(100)]
+    failed = status_of("failed", error=ProtocolError("It failed.", code="x"))
+    status, _, err, _ = ask(*steps, failed, words=("--timeout", 0.01))
+    assert (status, "It failed." in err) == (6, True)
+
+
 def test_study_run_goes_on_after_a_moment_of_silence(ask):
     class Hesitant(Session):
         asked = 0

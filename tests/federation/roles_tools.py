@@ -1,6 +1,7 @@
 """Small studies whose every message a test can see, drop, repeat and change."""
 
 import json
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from unittest import mock
@@ -9,6 +10,7 @@ import numpy as np
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.aggregator import Aggregator
+from eigenveil.federation.asking import TRIES
 from eigenveil.federation.helper import Helper
 from eigenveil.federation.ledger import Budget, Ledger, SessionKey
 from eigenveil.federation.messages import AGGREGATOR, HELPER, REFUSED, Message, decode, encode
@@ -148,6 +150,17 @@ class Wire:
             for name, step, _, answer in self.carried
             if (told := decode(answer, sender=name, limit=LIMIT)).step == REFUSED
         }
+
+
+def lost_at(*where):
+    """A fate: these (site, step) are not reached when they are asked, and are when asked later."""
+    asked = Counter()
+
+    def fate(name, step, request, party):
+        asked[name, step] += 1
+        return None if (name, step) in where and asked[name, step] <= TRIES else ...
+
+    return fate
 
 
 def carry(run, wire):

@@ -28,6 +28,7 @@ from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.certificate import Claim, make_certificate
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.runtime.inprocess import InProcess, carry
+from soak_tools import count, times
 
 NAMES = ("a", "b", "c")
 DATA_SET = "default"
@@ -330,6 +331,7 @@ def dropouts(request):
 def tally(house):
     """Deaths by stage; printed for whoever wants to know (pytest -s)."""
     found = Counter(death.stage for death in house.log.deaths)
+    count("killed", "a site over its ledger", found.total())
     print(f"{found.total()} deaths:", {stage.name: found[stage] for stage in Stage})
     return found
 
@@ -337,22 +339,26 @@ def tally(house):
 GOLDEN = (math.sqrt(5) - 1) / 2
 
 
-def test_sites_die_between_any_two_steps(house):
+def test_sites_die_between_any_two_steps(folder, dropouts):
     """At events spread evenly over a whole life, several times in each study."""
-    total = min(lives(house)[0].values())
     spread = (turn * GOLDEN % 1 for turn in itertools.count(1))
-    for _ in range(6):
-        fates = {
-            name: [Fatal(round(part * total * next(spread))) for part in (1.0, 0.7, 0.5, 0.5, 0.5)]
-            for name in NAMES
-        }
-        house.set_budgets(house.reserve)
-        house.run(fates)
-    house.check_a_new_session()
-    found = tally(house)
-    assert found.total() >= 40
-    busy = (Stage.READING, Stage.BEGINNING, Stage.COMMITTING, Stage.ANSWERING, Stage.WRITING)
-    assert all(found[stage] for stage in busy)
+    for number in range(times(10)):
+        house = House(folder / f"house-{number}", dropouts)
+        total = min(lives(house)[0].values())
+        for _ in range(6):
+            fates = {
+                name: [
+                    Fatal(round(part * total * next(spread))) for part in (1.0, 0.7, 0.5, 0.5, 0.5)
+                ]
+                for name in NAMES
+            }
+            house.set_budgets(house.reserve)
+            house.run(fates)
+        house.check_a_new_session()
+        found = tally(house)
+        assert found.total() >= 40
+        busy = (Stage.READING, Stage.BEGINNING, Stage.COMMITTING, Stage.ANSWERING, Stage.WRITING)
+        assert all(found[stage] for stage in busy)
 
 
 # Where a site dies in one step, one life after the other; it may do so twice and still answer.
@@ -416,9 +422,13 @@ def test_sites_die_at_every_stage_of_every_step(house):
 
 def test_sites_die_inside_the_databases_commit(tmp_path, dropouts):
     """On a disk: some after a part of the time that it takes, some after a part of the pages."""
-    house = House(tmp_path / "house", dropouts)
-    _, seconds = lives(house)
     turns = itertools.count(1)
+    for number in range(times(10)):
+        die_inside_the_commit(House(tmp_path / f"house-{number}", dropouts), turns)
+
+
+def die_inside_the_commit(house, turns):
+    dropouts, (_, seconds) = house.study.dropouts, lives(house)
 
     def fatal(step):
         turn = next(turns)

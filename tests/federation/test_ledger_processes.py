@@ -24,6 +24,7 @@ from sqlalchemy import event
 
 from eigenveil.federation.ledger import Ledger
 from eigenveil.privacy.accountant import Loss
+from soak_tools import count, times
 
 SMALL = release(0.01)
 ROOM = Loss.total([loss_of(SMALL)] * 2000)
@@ -177,7 +178,7 @@ def test_a_step_is_there_wholly_or_not_at_all(ledger, death, is_there):
 def test_killed_at_any_moment_every_answer_that_left_is_charged(ledger):
     """What was told is there; of the step that ran, all or nothing; nobody is locked out."""
     done = 0
-    for delay in (0.01, 0.02, 0.03, 0.05, 0.08, 0.13):
+    for delay in (0.01, 0.02, 0.03, 0.05, 0.08, 0.13) * times(10):
         told, tell = os.pipe()
 
         def work(first=done, tell=tell):
@@ -203,6 +204,7 @@ def test_killed_at_any_moment_every_answer_that_left_is_charged(ledger):
         assert commit(ledger, key_of(), f"round {done - 1}", reply=b"never") == state
         (account,) = ledger.sessions()
         assert [charge.step for _, charge in account.charges] == [f"round {n}" for n in range(done)]
+        count("killed", "a process that writes a ledger", 1)
     assert ledger.standings()[0].spent == Loss.total([loss_of(SMALL)] * done)
 
 

@@ -14,6 +14,7 @@ from roles_tools import (
     carry,
     changed,
     exact,
+    lost_at,
     refusal,
     run_study,
     silence,
@@ -203,11 +204,8 @@ def test_a_site_that_is_lost_leaves_the_sum_of_the_others(task, turn, tmp_path):
     consortium = consortium_of(study, tmp_path)
     step = f"round {turn % (len(ROUNDS[task]) + 1)}"
 
-    def fate(name, called, request, party):
-        return None if name == "s2" and called == step else ...
-
     with silence():
-        finished = run_study(consortium, fate=fate)
+        finished = run_study(consortium, fate=lost_at(("s2", step)))
     assert list(finished.outcome.missing) == ["s2"]
     assert finished.outcome.taking_part == 3
     for number, (asks, sums) in enumerate(finished.rounds, start=1):
@@ -390,7 +388,7 @@ def test_a_tensor_that_is_claimed_to_cost_less_costs_what_it_costs(tmp_path):
     (ask,) = message.body["asks"]
     body = {"asks": [{**ask, "description": {**ask["description"], "variance": 1.0}}]}
     request = changed(call.payloads["s0"], body=body)
-    assert refusal(consortium.parties["s0"], "s0", request) == "budget"
+    assert refusal(consortium.parties["s0"], "s0", request) == "not-in-plan"
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -3,7 +3,8 @@
 Beside what party_process.py knows, ``mischief.json`` in a site's kit has {"step", "die": "during"}
 (while its noise is drawn, in the middle of the ledger's transaction) and {"step", "full"}: the
 ledger has no room from then on, or a folder is filled until the disk is full. A file ``careless``
-in the aggregator's kit makes it bring jobs without asking sites whether they are allowed.
+in the aggregator's kit makes it bring jobs without asking sites whether they are allowed, and a
+file ``stop`` with a job's name makes FLARE stop it there.
 
 What a site computed and must not be known is written beside its rows, for tests to search for.
 """
@@ -12,6 +13,8 @@ import json
 import os
 import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -130,11 +133,33 @@ def careless(kit):
     JobRunner._make_deploy_message = staticmethod(lambda *rest: strip(deploy(*rest)))
 
 
+def stopping(kit):
+    """FLARE's own job runner stops the job that a file ``stop`` names, for whatever reason."""
+    from nvflare.private.fed.server.server_engine import ServerEngine
+
+    begin = ServerEngine.__init__
+
+    def watched(engine, *rest, **named):
+        begin(engine, *rest, **named)
+        threading.Thread(target=watch, args=(engine,), daemon=True).start()
+
+    def watch(engine):
+        while True:
+            time.sleep(0.2)
+            if (kit / "stop").exists():
+                with engine.new_context() as fl_ctx:
+                    engine.job_runner.stop_run((kit / "stop").read_text(), fl_ctx)
+                (kit / "stop").rename(kit / "stopped")
+
+    ServerEngine.__init__ = watched
+
+
 def main(folder, *rest):
     kit = Path(folder)
     role = json.loads((kit / "eigenveil-kit.json").read_text())["role"]
     if role == "aggregator":
         careless(kit)
+        stopping(kit)
     if role == "site":
         no_room(kit)
         secrets = kit.parents[1] / "secrets"

@@ -3,7 +3,7 @@
 It would have found a site that answers, charges, deletes or ends anything for somebody else than
 the aggregator, a study that somebody without its lead's kit ends, and a way to keep newcomers out.
 
-Ten replays of a kind in every run; EIGENVEIL_SOAK is a factor (10 for a soak).
+Ten messages of a kind of each attacker in every run, a hundred in a soak (soak_tools.py).
 """
 
 import json
@@ -28,13 +28,15 @@ from federation_tools import SITES
 from nvflare.private.defs import CellMessageHeaderKeys, JobFailureMsgKey, RequestHeader
 
 import eigenveil
+from eigenveil.errors import ProtocolError
 from eigenveil.federation.envelope import Correspondent, Envelope, open_sealed, seal
 from eigenveil.federation.ledger import Ledger
 from eigenveil.federation.messages import AGGREGATOR, REFUSED, Message, decode, encode
-from eigenveil.runtime.flare.channel import BYE, CHANNEL, TOPIC
+from eigenveil.runtime.flare.abort import signed_abort
+from eigenveil.runtime.flare.channel import ABORT, BYE, CHANNEL, TOPIC
 from eigenveil.runtime.flare.signed import identity_of, party_called
+from soak_tools import MANY, count
 
-MANY = max(1, round(10 * float(os.environ.get("EIGENVEIL_SOAK", "1"))))
 ATTACKER = Path(__file__).with_name("attacker_process.py")
 LIMIT = 1 << 24
 
@@ -173,11 +175,36 @@ def forgeries(federation, identity, job, origins, *, replays=2):
     return found
 
 
-def said_nothing(answers):
+def volley(federation, name):
+    """By kind, many questions: of bits that nobody signed, one again and again, and in disorder."""
+    known = questions(federation, name)
+    return {
+        "forged": [damaged(random.choice(known)) for _ in range(MANY)],
+        "replayed": [random.choice(known)] * MANY,
+        "reordered": random.choices(known, k=MANY),
+    }
+
+
+def damaged(data):
+    changed = bytearray(data)
+    changed[random.randrange(len(data))] ^= 1 << random.randrange(8)
+    return bytes(changed)
+
+
+def tell(who, messages, accepted):
+    """Count them: all of one kind are accepted or none."""
+    for kind, each in messages.items():
+        count(kind, f"the network, with {who}", len(each), len(each) if accepted else 0)
+
+
+def is_silence(answer):
     """Nobody has answered, or only to say no."""
-    for each in answers:
-        assert each["content"] in ("None", "", "{}"), each
-        assert each["code"] != "ok" or each["content"] == "", each
+    none = answer["content"] in ("None", "", "{}")
+    return none and (answer["code"] != "ok" or answer["content"] == "")
+
+
+def said_nothing(answers):
+    assert all(map(is_silence, answers)), [each for each in answers if not is_silence(each)]
 
 
 @pytest.mark.parametrize("who", ["helper", "lead"])
@@ -186,11 +213,19 @@ def test_with_another_partys_kit(federation, halted, who):
     _, job = halted
     kit = federation.kit(who)
     endpoint = f"_admin_{uuid.uuid4()}" if who == "lead" else who
-    orders = forgeries(
-        federation, identity_of(kit), job, ("server", f"server.{job}", endpoint, "south")
-    )
+    origins, before = ("server", f"server.{job}", endpoint, "south"), facts(federation, "north")
+    messages = volley(federation, "north")
+    messages["forged"] += [
+        seal(genuine(federation, "north", "round 2"), identity_of(kit))[0] for _ in range(MANY)
+    ]
+    orders = forgeries(federation, identity_of(kit), job, origins)
+    orders += [
+        ask(random.choice(origins), "north", each) for many in messages.values() for each in many
+    ]
     token, answers = attack(federation, kit.folder, endpoint, orders)
     assert token["__token__"] == "server"  # FLARE gives it away: it must be worth nothing
+    silent = all(map(is_silence, answers)) and facts(federation, "north") == before
+    tell(f"the kit of a {who}", messages, accepted=not silent)
     said_nothing(answers)
 
 
@@ -208,11 +243,13 @@ def test_with_the_aggregators_kit(federation, halted):
         replace(spend, step="round 2"),
     ]
     sealed = [seal(each, identity) for each in signed]
-    replayed = random.choices(questions(federation, "north"), k=MANY)
+    messages, before = volley(federation, "north"), facts(federation, "north")
+    replayed = messages["replayed"] + messages["reordered"]
     orders = [
         *(ask(endpoint, "north", data) for data, _ in sealed),
         *(ask(endpoint, "north", data) for data in replayed),
         *(ask(endpoint, "south", data) for data in replayed),
+        *(ask(endpoint, "north", data) for data in messages["forged"]),
         *forgeries(federation, identity_of(federation.kit("helper")), job, (endpoint,), replays=0),
     ]
     _, answers = attack(federation, kit.folder, endpoint, orders)
@@ -234,12 +271,62 @@ def test_with_the_aggregators_kit(federation, halted):
         else:
             codes.append(reply.code)
     assert codes == ["step-asked-differently", *4 * ["not-admitted"], "bad-request"]
-    same, other, answers = answers[:MANY], answers[MANY : 2 * MANY], answers[2 * MANY :]
-    assert {answer["content"] for answer in other} == {""}
+    size = len(replayed)
+    same, other, answers = answers[:size], answers[size : 2 * size], answers[2 * size :]
+    false, answers = answers[:MANY], answers[MANY:]
+    tell("the aggregator's kit", messages, accepted=facts(federation, "north") != before)
+    assert {answer["content"] for answer in (*other, *false)} == {""}
     for answer in same:  # the stored answer, or a refusal: nothing is computed anew
         assert answer["content"] not in ("None", "")
     for answer in answers:
         assert answer["code"] != "ok" or answer["content"] in ("", "None"), answer
+
+
+ENDING = ("abort_job", "delete_job", "shutdown server", "restart server", "remove_client north")
+
+
+def test_a_login_of_the_leads_ends_nothing(federation, halted):
+    """Its session without its key: FLARE's commands are gone, other words are not the lead's."""
+    study, job = halted
+    name, lead = federation.kit("lead").name, identity_of(federation.kit("lead"))
+    run = json.loads(federation.kit("north").session_file.read_text())["now"]
+    mine = {"study": run["study"], "session": run["session"]}
+    assert mine["study"] == study.hash
+    words = [b"", b"x" * 100]
+    for who in ("helper", "aggregator", "north"):
+        words.append(signed_abort(identity_of(federation.kit(who)), name, **mine))
+    words.append(signed_abort(lead, name, **(mine | {"session": "0" * 24})))
+    words.append(signed_abort(lead, name, **(mine | {"study": "0" * 64})))
+    word = Envelope(**mine, step=ABORT, sender="lead", recipient=AGGREGATOR)
+    for changes in ({"step": BYE}, {"recipient": "north"}, {"sender": AGGREGATOR}):
+        words.append(seal(replace(word, **changes), lead)[0])
+    true = signed_abort(lead, name, **mine)
+    words += [damaged(true) for _ in range(MANY)]
+    with federation.session() as session:
+        for command in ENDING:
+            text = f"{command} {job}" if command.endswith("job") else command
+            said = session._flare.api.server_execute(text)
+            assert said["meta"]["status"] == "error", (command, said)
+            assert "Unknown command" in said["meta"]["info"]
+        for each in words:
+            with pytest.raises(ProtocolError) as error:
+                session._command(f"eigenveil_abort {job} {each.hex()}")
+            assert error.value.code == "not-allowed"
+        running = session.status(job).state == "running"
+        tell("a login of the lead's, to end it", {"forged": words}, accepted=not running)
+        assert running
+
+
+def test_what_flare_stops_goes_on(federation, halted):
+    """Its job runner, for whatever reason, stops the job at the aggregator and tells all sites."""
+    _, job = halted
+    kit, process = federation.kits["aggregator"], federation.job_process()
+    (kit / "stop").write_text(job)
+    until((kit / "stopped").exists)
+    time.sleep(11.0)  # FLARE waits 10 s before it kills a job that was told to stop
+    assert process.is_running()
+    with federation.session() as session:
+        assert session.status(job).state == "running"
 
 
 def test_without_a_kit(federation, halted):
@@ -259,14 +346,22 @@ def test_without_a_kit(federation, halted):
     for port in ports:
         assert not answers(port.port, lambda plain: plain)
         assert not answers(port.port, context.wrap_socket)
+    messages = volley(federation, "north")
+    heard = [
+        answers(federation.port, context.wrap_socket, each)
+        for many in messages.values()
+        for each in many
+    ]
+    tell("no kit", messages, accepted=any(heard))
+    assert not any(heard)
 
 
-def answers(port, wrap):
+def answers(port, wrap, said=b""):
     """Whether anything of HTTP comes back."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=30) as plain:
             connection = wrap(plain)
-            connection.sendall(b"GET /f3 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            connection.sendall(b"GET /f3 HTTP/1.1\r\nHost: localhost\r\n\r\n" + said)
             return b"HTTP" in connection.recv(1000)
     except OSError:  # ssl.SSLError is one
         return False

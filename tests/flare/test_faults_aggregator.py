@@ -17,6 +17,7 @@ from eigenveil.runtime.flare import session as session_module
 from eigenveil.runtime.flare.approvals import approve, waiting_studies
 from eigenveil.runtime.flare.kit import furnish, open_kit
 from eigenveil.runtime.flare.session import StudySession
+from soak_tools import count, times
 
 ROUNDS = 6  # of the study below: norms, centre, both again, second moment, variances
 PHASES = (
@@ -65,12 +66,13 @@ def test_the_jobs_process_is_killed_in_each_phase(federation, when):
     study = pca_study(f"cut-off-{when}", dropouts=1)
     pids = {name: federation.processes[name].pid for name in federation.processes}
     # half of the phases before a question to north, the others after its answer
-    for phase in PHASES[when == "after" :: 2]:
+    for phase in PHASES[when == "after" :: 2] * times(3):
         federation.tell("aggregator", step=phase, site="north", die="job", when=when)
         status = federation.run(study)
         assert status.state == "lost", (phase, status)
         assert status.error.code == "killed"
         federation.check_books(all_free=False)
+        count("killed", "a study's process at the aggregator", 1)
     federation.behave("aggregator")
     check_a_new_run(federation, study)
     assert pids == {name: process.pid for name, process in federation.processes.items()}
@@ -80,11 +82,12 @@ def test_the_whole_aggregator_is_killed(federation):
     """The server and its job together; started again, it says what became of the study."""
     study = pca_study("felled", dropouts=1)
     pids = {name: federation.processes[name].pid for name in SITES}
-    for phase in ("join", "shares", "round 2", "unmask 3", "finish"):
+    for phase in ("join", "shares", "round 2", "unmask 3", "finish") * times(3):
         federation.tell("aggregator", step=phase, site="north", die="tree", when="after")
         job = federation.run(study, wait=False)
         assert federation.processes["aggregator"].wait(PATIENCE) == -9
         federation.check_books(all_free=False)
+        count("killed", "an aggregator", 1)
         if phase == "join":
             with pytest.raises(ProtocolError) as error:
                 federation.state(job)
@@ -140,9 +143,9 @@ def test_what_a_site_does_not_answer(federation, dropouts):
         "same round, less noise": "step-asked-differently",
         "earlier round again": "already-settled",
         "earlier round, less noise": "step-asked-differently",
-        "one round more": "budget",
-        "one round more, little noise": "budget",
-        "much later round": "budget",
+        "one round more": "not-in-plan",
+        "one round more, little noise": "not-in-plan",
+        "much later round": "other-round",
         "other study": "other-study",
         "other session": "other-session",
         "join in another session": "other-session",

@@ -15,6 +15,7 @@ from fault_tools import PATIENCE, SITES, FaultyFederation, pca_study, until
 from federation_tools import Federation
 
 from eigenveil.federation.ledger import Budget, Ledger
+from soak_tools import count
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,7 @@ def test_a_site_is_killed_and_there_are_enough_others(federation, moment):
     assert set(found.missing_) == {"south"}
     assert found.certificate_.federation.taking_part == 2
     federation.check_books(all_free=False)
+    count("killed", "a site on the network", 1)
     federation.start_again("south")
     until(federation.all_free)  # FLARE tells it that the job is over
     federation.check_books()
@@ -62,6 +64,7 @@ def test_a_site_is_killed_and_all_are_needed(federation, moment):
     assert "site south: it" in status.error.message
     assert status.error.message.count("site ") == 1  # nobody else is blamed
     federation.check_books(all_free=False)
+    count("killed", "a site on the network", 1)
     federation.start_again("south")
     until(federation.all_free)
     federation.check_books()

@@ -21,6 +21,7 @@ from eigenveil.cli.results import check_free, new_folder, write_result
 from eigenveil.cli.screen import Screen, tell
 from eigenveil.cli.study import StudyFile, study_app
 from eigenveil.errors import EigenveilError, ProtocolError
+from eigenveil.federation.asking import TRIES
 from eigenveil.federation.choosing import choose_protocol
 from eigenveil.federation.study import Study
 from eigenveil.federation.study_file import read_study, write_toml
@@ -38,6 +39,9 @@ _STOPPED = 130
 _BELIEVED = 5.0
 # Seconds without any answer of the aggregator, which may be stopped, or away for a moment.
 _SILENT = 120.0
+# Seconds beyond all tries of a step without a new answer: the study's process may be stopped, while
+# the aggregator answers. Factors of the largest sums take minutes.
+_STALLED = 600.0
 
 
 def settled(study: Study) -> tuple[Study, str]:
@@ -85,7 +89,7 @@ def run(
             job = session.submit(agreed, timeout=timeout)
             screen.print(f"study {agreed.name}, hash {agreed.hash}", soft_wrap=True)
             screen.print(f"job {job}; to follow it: eigenveil study status {job}", soft_wrap=True)
-            watch = _Watch(session, job, wait_for_sites, _Teller(quiet=quiet or json))
+            watch = _Watch(session, job, wait_for_sites, timeout, _Teller(quiet=quiet or json))
             try:
                 watch.until_finished(stop)
             except KeyboardInterrupt:  # the second one
@@ -187,6 +191,7 @@ class _Watch:
     session: StudySession
     job: str
     patience: float
+    timeout: float
     say: _Teller
 
     def until_finished(self, stop: Stop) -> None:
@@ -195,9 +200,10 @@ class _Watch:
         Raises
         ------
         EigenveilError
-            Why the study failed; when sites are not ready in time.
+            Why the study failed; when sites are not ready in time, or nothing comes of it.
         """
-        begun = heard = time.monotonic()
+        begun = heard = moved = time.monotonic()
+        last: object = None
         while True:
             if stop.requested:
                 self._abort("stopped")
@@ -218,6 +224,12 @@ class _Watch:
             if found.is_over:
                 raise _why_over(found)
             self.say(_sentence(found))
+            told = (found.state, found.step, found.answered)
+            if told != last:
+                last, moved = told, heard
+            still = TRIES * self.timeout + _STALLED
+            if found.state == "running" and heard - moved > still:
+                raise _left(self.job, f"The study has made no progress for {still:g} s.", "stalled")
             if found.state == "waiting" and time.monotonic() - begun > self.patience:
                 self.session.abort(self.job)
                 raise ProtocolError(
@@ -304,11 +316,18 @@ def _fetched(
 
 
 def _silent(job: str, error: ProtocolError) -> ProtocolError:
+    return _left(
+        job, f"The aggregator has not answered for {_SILENT:g} s: {error.message}", "no-answer"
+    )
+
+
+def _left(job: str, what: str, code: str) -> ProtocolError:
+    """Why nobody waits for a study any more; it is not ended."""
     return ProtocolError(
-        f"The aggregator has not answered for {_SILENT:g} s: {error.message}",
+        what,
         hint=f"The study may go on. How far it is: eigenveil study status {job}; its result, once "
         f"it has finished: eigenveil study fetch {job} --out FOLDER.",
-        code="no-answer",
+        code=code,
     )
 
 

@@ -108,10 +108,8 @@ def check_against_plan(
     _check_names(certificate, plan)
     given = certificate.releases if records is None else records
     pairs = list(zip(given, plan.schedule, strict=False))
-    counted = plan.rows is not None
     for record, planned in pairs:
-        _check_record(record, planned, plan, sharing(planned.step), counted=counted)
-        counted |= planned.name in ("scale", "centre")
+        check_record(record, planned, plan, sharing(planned.step))
     budgets = _budgets(plan)
     for record, planned in pairs:
         _check_loss(record, budgets[planned.step].scaled(planned.share))
@@ -254,10 +252,14 @@ def _check_names(certificate: Certificate, plan: BasePlan) -> None:
         )
 
 
-def _check_record(
-    record: ReleaseRecord, planned: Planned, plan: BasePlan, sharing: Sharing, *, counted: bool
-) -> None:
-    """One release has what its plan gives it; ``counted``: the number of rows was known before."""
+def check_record(record: ReleaseRecord, planned: Planned, plan: BasePlan, sharing: Sharing) -> None:
+    """Raise where a release has anything but what its plan gives it.
+
+    Raises
+    ------
+    PrivacyError
+        Naming the release and the field.
+    """
     noise = record.noise
     fixed = {
         "statistic": (record.statistic, planned.statistic),
@@ -275,7 +277,7 @@ def _check_record(
             raise _refused(
                 f"Release {record.name!r} has {name} = {found!r}, where the plan has {wanted!r}."
             )
-    for name, (least, most) in _ranges(planned, plan, counted=counted).items():
+    for name, (least, most) in _ranges(planned, plan).items():
         if not least <= (value := getattr(record, name)) <= most:
             raise _refused(
                 f"Release {record.name!r} has {name} = {value!r}, where the plan can have "
@@ -291,8 +293,9 @@ def _check_record(
         raise _refused(f"Release {record.name!r} has no grid: nothing is proved of its sampler.")
 
 
-def _ranges(planned: Planned, plan: BasePlan, *, counted: bool) -> dict[str, tuple[float, float]]:
+def _ranges(planned: Planned, plan: BasePlan) -> dict[str, tuple[float, float]]:
     """Between which numbers a release's further parameters can be."""
+    counted = plan.is_counted_before(planned.name)
     found = {"clip": (1.0, 1.0), "gain": (1.0, 1.0)}
     found |= {"count_weight": (0.0, 0.0), "variance": (0.0, 0.0)}
     match planned.statistic:

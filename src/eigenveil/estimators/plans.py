@@ -142,6 +142,20 @@ class BasePlan(BaseModel):
         budget from one to another.
         """
 
+    @property
+    def rounds(self) -> tuple[tuple[Planned, ...], ...]:
+        """The schedule by rounds: what is released together, in order."""
+        found: list[tuple[Planned, ...]] = []
+        for release in self.schedule:
+            found[-1:] = [(*found[-1], release)] if release.beside else [*found[-1:], (release,)]
+        return tuple(found)
+
+    def is_counted_before(self, name: str) -> bool:
+        """Whether the number of rows is known before the release of this name."""
+        names = [release.name for release in self.schedule]
+        earlier = names[: names.index(name)]
+        return self.rows is not None or not {SCALE, CENTRE}.isdisjoint(earlier)
+
     def planned(self, name: str) -> Planned:
         """The release of the schedule that has this name."""
         for release in self.schedule:

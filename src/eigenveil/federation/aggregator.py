@@ -111,6 +111,10 @@ class _Session:
     helper_proof: bodies.Proof | None = None
     fewest: int = 0
     records: list[ReleaseRecord] = field(default_factory=list)
+    asked: list[tuple[bytes, int]] = field(default_factory=list)
+    """What was asked in each round, and the most bytes of an answer."""
+    answered: dict[str, int] = field(default_factory=dict)
+    """The last round that each site has answered."""
 
 
 class Aggregator:
@@ -399,14 +403,16 @@ class Aggregator:
         def take(name: str, reply: Message) -> None:
             totals.add(reply)
             arrived.append(name)
+            know.answered[name] = turn
 
+        yield from self._catch_up()
         know.records.extend(ask.record for ask in asks)  # from the first request on
-        for batch in _batches(know.members, totals.message_bytes):
+        limit = totals.message_bytes + _HEADER_ROOM
+        know.asked.append((common, limit))
+        for batch in _batches(self._at(turn), totals.message_bytes):
             if terms.mask_kind == "helper" and totals.parts:
                 sealed = yield from self._helpers_masks(turn, about, batch, totals.parts)
-            yield from self._calls.ask(
-                step, batch, request, take, totals.message_bytes + _HEADER_ROOM
-            )
+            yield from self._calls.ask(step, batch, request, take, limit)
         self._check_left(step, len(arrived))
         know.fewest = min(know.fewest, len(arrived))
         if totals.parts and know.mending is not None:
@@ -416,6 +422,26 @@ class Aggregator:
             )
             totals.subtract(leftover)
         return totals.releases(len(arrived))
+
+    def _catch_up(self) -> Calls:
+        """Ask sites that missed rounds for these: a site answers no round before the one before.
+
+        What they answer is in no sum: its masks were taken off as those of a site that was lost.
+        """
+        know = self._know
+
+        def take(name: str, reply: Message) -> None:
+            know.answered[name] = int(reply.step.removeprefix("round "))
+
+        for turn, (asked, limit) in enumerate(know.asked, start=1):
+            for batch in _batches(self._at(turn), limit):
+                request = dict.fromkeys(batch, asked).__getitem__
+                yield from self._calls.ask(f"round {turn}", batch, request, take, limit)
+
+    def _at(self, turn: int) -> list[str]:
+        """Sites that have answered all rounds before this one, and not this one."""
+        know = self._know
+        return [name for name in know.members if know.answered.get(name, 0) == turn - 1]
 
     def _helpers_masks(
         self, turn: int, about: str, batch: Sequence[str], parts: Sequence[masks.Part]

@@ -6,10 +6,15 @@ Every function raises the package's error when something is not allowed, and ret
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 
-from eigenveil.errors import BudgetExceeded, ProtocolError
-from eigenveil.estimators.plans import BasePlan
+import numpy as np
+
+from eigenveil.errors import PrivacyError, ProtocolError
+from eigenveil.estimators.certify import check_record
+from eigenveil.estimators.plans import CENTRE, SCALE, BasePlan, Planned
+from eigenveil.estimators.settings import ENERGIES, MEAN_LEFT, Plan
 from eigenveil.estimators.tensor_settings import TopicPlan
 from eigenveil.federation import bodies
 from eigenveil.federation.consistency import KEY_BYTES, SIGNATURE_BYTES, Table, members_of
@@ -19,9 +24,13 @@ from eigenveil.federation.keys import point_of
 from eigenveil.federation.messages import Message
 from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms, active_sites, fewest_sites
+from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.describe import Description
-from eigenveil.privacy.accountant import Loss
-from eigenveil.privacy.releases import TENSORS, ReleaseRecord
+from eigenveil.moments.release import calibrated_record
+from eigenveil.privacy.releases import TENSORS
+
+# Noise is worked out from the same numbers everywhere: it agrees to rounding.
+_AGREE = 1e-9
 
 
 def check_neighbours(
@@ -123,27 +132,102 @@ def check_asked(plan: BasePlan, asked: Description) -> None:
         )
 
 
-def check_within(terms: Terms, name: str, records: Sequence[ReleaseRecord]) -> None:
-    """Nothing about rows may show in why too much is refused: so before they are read."""
-    asked = Loss.total(Loss.of(record) for record in records)
-    if not terms.reservation(name).covers(asked):
-        raise BudgetExceeded(
-            f"site {name}: a round asks for less noise than the study has.",
-            hint="It was refused; check that all parties have the same study file.",
-            code="beyond-reservation",
-        )
+def check_turn(
+    plan: BasePlan, step: str, body: bodies.RoundRequest, state: State
+) -> tuple[Planned, ...]:
+    """The next round of the plan's schedule, after the keys, and no other.
 
-
-def check_turn(step: str, body: bodies.RoundRequest, state: State) -> None:
-    """A round that comes after the last one, and after the keys."""
-    if step != f"round {body.turn}" or body.turn <= state.turn:
-        raise ProtocolError(
-            f"Round {body.turn} was asked for after round {state.turn}.",
-            hint="Rounds go forward; no round is answered twice.",
-            code="other-round",
-        )
+    Returns
+    -------
+    tuple of Planned
+        The releases that it is for, one an ask.
+    """
     if not state.ready:
         raise ProtocolError("A round came before the keys were agreed.", code="out-of-order")
+    if step != f"round {body.turn}" or body.turn != state.turn + 1:
+        raise ProtocolError(
+            f"Round {body.turn} was asked for after round {state.turn}.",
+            hint="Rounds come in order: none is left out, and none is answered twice.",
+            code="other-round",
+        )
+    planned = plan.rounds[state.turn] if state.turn < len(plan.rounds) else ()
+    if tuple(ask.name for ask in body.asks) != tuple(each.name for each in planned):
+        wanted = " and ".join(repr(each.name) for each in planned) or "nothing"
+        raise ProtocolError(
+            f"Round {body.turn} is for {wanted} by the study's plan, and something else was asked.",
+            hint="It is refused; check that all parties have the same study file.",
+            code="not-in-plan",
+        )
+    return planned
+
+
+def check_planned(terms: Terms, planned: Planned, asked: Accumulator, scale: float) -> None:
+    """A sum is what the plan releases, and its noise is what the plan makes of its budget.
+
+    So every round costs what the plan has divided over the rounds, whatever the asker has learnt
+    from earlier ones. Nothing about rows can show in a refusal: it is before they are read.
+    """
+    plan, step = terms.plan, planned.step
+    sharing = terms.sharing(step)
+    try:
+        wanted = calibrated_record(
+            asked,
+            name=planned.name,
+            adjacency=plan.adjacency,
+            kind=plan.kind(step),
+            budget=plan.budgets()[step].scaled(planned.share),
+            draws_count=planned.draws,
+            sharing=sharing,
+        )
+        check_record(wanted, planned, plan, sharing)
+    except (PrivacyError, ValueError) as error:  # a record that no proof covers is a ValueError
+        raise _not_planned(planned, str(error)) from None
+    if not math.isclose(scale, wanted.noise.scale, rel_tol=_AGREE):
+        raise _not_planned(
+            planned,
+            f"noise of scale {scale:.9g} was asked for, and the plan has {wanted.noise.scale:.9g}.",
+        )
+
+
+def check_public(
+    study: Study, plan: BasePlan, planned: Planned, asked: Description, message: Message, index: int
+) -> None:
+    """Where rows are taken from, and where they are shortened, as far as the study itself says it.
+
+    Elsewhere both were chosen by what earlier rounds released, which a site does not see.
+    """
+    right = True
+    if plan.centred == "no" or planned.name in (SCALE, CENTRE):
+        right = not asked.centred
+    elif plan.centred == "public" and isinstance(plan, Plan):
+        centre, wanted = message.arrays.get(f"centre {index}"), study.public_centre
+        right = centre is not None and wanted is not None and np.array_equal(centre, wanted)
+    bound = _public_bound(plan, planned)
+    if not right or (bound is not None and asked.bound != bound):
+        raise _not_planned(planned, "it is not about the centre, or the bound, that the study has.")
+
+
+def _public_bound(plan: BasePlan, planned: Planned) -> float | None:
+    """The length at which rows are shortened; ``None`` where releases say it."""
+    if planned.name == CENTRE:
+        return plan.row_bound
+    if not isinstance(plan, Plan):
+        return None
+    if planned.name == ENERGIES:
+        return plan.row_bound
+    if planned.step == "moment" or planned.name == MEAN_LEFT:
+        if plan.row_norm == "unit":
+            return 0.0
+        return None if isinstance(plan.row_norm, str) else float(plan.row_norm)
+    return None
+
+
+def _not_planned(planned: Planned, why: str) -> ProtocolError:
+    return ProtocolError(
+        f"Release {planned.name!r}: {why}",
+        hint="It is refused; check that all parties have the same study file.",
+        code="not-in-plan",
+    )
 
 
 def check_shared(terms: Terms, name: str, body: bodies.SharesRequest, state: State) -> None:

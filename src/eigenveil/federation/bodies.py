@@ -14,7 +14,7 @@ from eigenveil.moments.accumulators import Layout
 from eigenveil.moments.describe import Description
 from eigenveil.privacy.certificate import Certificate
 
-# Rounds that a session has keys for; a fit has at most six, that of a mixture.
+# Rounds that a session has keys for: as many as the longest fit has, that of a mixture.
 MOST_ROUNDS = 8
 # Sums of a round.
 MOST_ASKS = 3

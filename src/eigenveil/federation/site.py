@@ -23,6 +23,7 @@ from pydantic import BaseModel
 
 from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyError, ProtocolError
 from eigenveil.estimators.inputs import public_rows
+from eigenveil.estimators.plans import Planned
 from eigenveil.estimators.tasks import rows_for
 from eigenveil.federation import allowed, bodies, masks
 from eigenveil.federation.closing import Part, check_part
@@ -266,15 +267,17 @@ class Site:
         if self.ledger.answered(self._key(message), message.step):
             return self._commit(message, request, _never)
         state = self._state(message)
-        allowed.check_turn(message.step, body, state)
         if self.ledger.answered(self._key(message), "sign"):
             raise ProtocolError(
                 "A round came after the certificate, which would not tell of it, was signed.",
                 code="out-of-order",
             )
         terms = self._terms(state.rows)
-        sums = [self._sum(message, index, ask, terms) for index, ask in enumerate(body.asks)]
-        allowed.check_within(terms, self.name, [each.record for each in sums])
+        planned = allowed.check_turn(terms.plan, message.step, body, state)
+        sums = [
+            self._sum(message, index, ask, each, terms)
+            for index, (ask, each) in enumerate(zip(body.asks, planned, strict=True))
+        ]
         with small_matrix_threads(self.rows.features):
             self.invalid = accumulate(self.rows, [each.accumulator for each in sums]).invalid
 
@@ -368,7 +371,9 @@ class Site:
 
     # -- sums
 
-    def _sum(self, message: Message, index: int, ask: bodies.AskBody, terms: Terms) -> _Sum:
+    def _sum(
+        self, message: Message, index: int, ask: bodies.AskBody, planned: Planned, terms: Terms
+    ) -> _Sum:
         if ask.description.features != self.rows.features:
             raise ProtocolError(
                 f"A sum over {ask.description.features} features was asked for.", code="bad-ask"
@@ -385,6 +390,8 @@ class Site:
         record = terms.record(ask.name, accumulator, scale=ask.scale, grid=ask.grid, weight=weight)
         if not math.isfinite(record.sampling_error().log_ratio):
             raise ProtocolError(f"{ask.name}: its grid is too coarse.", code="bad-ask")
+        allowed.check_planned(terms, planned, accumulator, ask.scale)
+        allowed.check_public(self.study, terms.plan, planned, ask.description, message, index)
         return _Sum(accumulator, record, terms.is_open(terms.step_of(accumulator.statistic)))
 
     def _noisy(self, sums: Sequence[_Sum], terms: Terms) -> dict[str, NDArray[Any]]:

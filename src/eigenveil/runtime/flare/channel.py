@@ -14,8 +14,8 @@ CHANNEL = "eigenveil"
 # "ask": a question of a job's process to a party. "whereabouts": of a party to the aggregator.
 TOPIC, WHEREABOUTS = "ask", "whereabouts"
 # Beside the steps of the protocol. "hello": are you there, and was this run admitted?
-# "bye": the run is over.
-HELLO, BYE = "hello", "bye"
+# "bye": the run is over. "abort": its lead wants it to end.
+HELLO, BYE, ABORT = "hello", "bye", "abort"
 
 NO_ANSWER, UNREACHABLE, ABORTED, RESTARTED = "no-answer", "unreachable", "aborted", "restarted"
 NOT_ADMITTED, NOT_APPROVED, TROUBLE, DATA = "not-admitted", "not-approved", "trouble", "data"

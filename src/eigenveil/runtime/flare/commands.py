@@ -1,8 +1,9 @@
-"""What a lead can ask the aggregator beyond FLARE's own commands: how far a study is, its result.
+"""What a lead asks the aggregator beyond FLARE's own commands: a study's state, result and end.
 
 FLARE gives a job's result away only once it calls the job finished, which is late, or never after
-a crash. These two commands read the aggregator's own files at any time, for the lead who submitted
-the job and nobody else.
+a crash. Two of these commands read the aggregator's own files at any time, for the lead who
+submitted the job and nobody else. The third ends a study, by what that lead has signed; a session
+with FLARE, whoever has it, does not.
 """
 
 from __future__ import annotations
@@ -18,19 +19,24 @@ from nvflare.fuel.hci.proto import MetaStatusValue, make_meta
 from nvflare.fuel.hci.reg import CommandModule, CommandModuleSpec, CommandSpec
 from nvflare.fuel.hci.server.authz import PreAuthzReturnCode
 from nvflare.fuel.hci.server.constants import ConnProps
+from nvflare.private.fed.server.job_cmds import JobCommandModule
 
-from eigenveil.runtime.flare.job import is_job
+from eigenveil.errors import EigenveilError
+from eigenveil.runtime.flare.abort import Word
+from eigenveil.runtime.flare.job import is_job, read_proposal, read_session
 from eigenveil.runtime.flare.kit import Kit
 from eigenveil.runtime.flare.results import FILES
+from eigenveil.runtime.flare.signed import identity_of
 from eigenveil.runtime.flare.status import read_progress
 
 STATUS_COMMAND, RESULT_COMMAND = "eigenveil_status", "eigenveil_result"
+ABORT_COMMAND = "eigenveil_abort"
 # Bytes of a file that travel at once.
 PIECE = 1 << 21
 
 
 class StudyCommands(CommandModule):  # type: ignore[misc]
-    """The two commands."""
+    """The three commands."""
 
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
@@ -50,6 +56,13 @@ class StudyCommands(CommandModule):  # type: ignore[misc]
                 description="a piece of a file of a study's result",
                 usage=f"{RESULT_COMMAND} job file offset",
                 handler_func=self._result,
+                authz_func=self._check,
+            ),
+            CommandSpec(
+                name=ABORT_COMMAND,
+                description="end a study",
+                usage=f"{ABORT_COMMAND} job word",
+                handler_func=self._abort,
                 authz_func=self._check,
             ),
         ]
@@ -93,6 +106,31 @@ class StudyCommands(CommandModule):  # type: ignore[misc]
             _refuse(conn, MetaStatusValue.ERROR, "no result")
             return
         conn.append_dict(_piece(content, int(offset)), meta=make_meta(MetaStatusValue.OK))
+
+    def _abort(self, conn: Connection, args: list[str]) -> None:
+        _, job, data = [*args, ""][:3]
+        try:
+            word = word_about(self._kit, conn.app_ctx, job)
+            if word is None:
+                _refuse(conn, MetaStatusValue.INVALID_JOB_ID, "no such job")
+                return
+            word.keep(bytes.fromhex(data))
+        except (EigenveilError, ValueError):
+            _refuse(conn, MetaStatusValue.NOT_AUTHORIZED, "not signed by the job's lead")
+            return
+        conn.set_prop(JobCommandModule.JOB_ID, job)
+        JobCommandModule().abort_job(conn, args)
+
+
+def word_about(kit: Kit, engine: Any, job: str) -> Word | None:
+    """What the lead of a job may have said about its end; none where there is no such job."""
+    with engine.new_context() as fl_ctx:
+        found = engine.job_def_manager.get_job(job, fl_ctx) if is_job(job) else None
+    study = None if found is None else read_proposal(found.meta)
+    if found is None or study is None:
+        return None
+    lead, session = str(found.meta.get("submitter_name", "")), read_session(found.meta)
+    return Word(kit.results / job, identity_of(kit), lead, study.hash, session)
 
 
 def is_alive(engine: Any, job: str) -> bool:

@@ -10,12 +10,13 @@ from nvflare.apis.signal import Signal
 
 from eigenveil.errors import EigenveilError
 from eigenveil.federation.envelope import MOST_BESIDE
-from eigenveil.federation.study import parse_study
+from eigenveil.runtime.flare.abort import Word
 from eigenveil.runtime.flare.bounds import largest_message
 from eigenveil.runtime.flare.conduct import Conductor
-from eigenveil.runtime.flare.job import make_order
-from eigenveil.runtime.flare.kit import open_kit
+from eigenveil.runtime.flare.job import Order, read_order
+from eigenveil.runtime.flare.kit import Kit, open_kit
 from eigenveil.runtime.flare.signed import SignedWire, identity_of
+from eigenveil.runtime.flare.status import STATUS, Progress, error_fields
 from eigenveil.runtime.flare.wire import CellCarrier
 
 # Of the study of this process; a job's process has one.
@@ -42,7 +43,7 @@ class StudyController(Controller):  # type: ignore[misc]
 
     def __init__(self, study: dict[str, Any], session: str, timeout: float) -> None:
         super().__init__()
-        self._fields, self._session, self._timeout = study, session, timeout
+        del study, session, timeout  # FLARE's copies; the signed ones are read when it begins
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Nothing."""
@@ -51,14 +52,16 @@ class StudyController(Controller):  # type: ignore[misc]
         """Nothing."""
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        """The study."""
+        """The study; that FLARE says it is to stop ends nothing, only what its lead has signed."""
         global _limit
+        del abort_signal
         engine = fl_ctx.get_engine()
         try:
             kit = open_kit(engine.get_workspace().get_root_dir(), role="aggregator")
-            folder = kit.results / str(fl_ctx.get_job_id())
+            job, identity = str(fl_ctx.get_job_id()), identity_of(kit)
+            folder = kit.results / job
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            order = make_order(parse_study(self._fields), self._session, self._timeout)
+            order = _signed_order(kit, job)
             limit = largest_message(order.study)
             _limit = MOST_BESIDE + limit
             identity = identity_of(kit)
@@ -72,7 +75,7 @@ class StudyController(Controller):  # type: ignore[misc]
                     limit=limit,
                 ),
                 present=[client.name for client in engine.get_clients()],
-                aborted=lambda: bool(abort_signal.triggered),
+                aborted=Word(folder, identity, order.lead, order.study.hash, order.session).is_said,
                 folder=folder,
                 identity=identity,
             ).run()
@@ -81,3 +84,19 @@ class StudyController(Controller):  # type: ignore[misc]
         if trouble is not None:
             # without it FLARE would call the job completed
             self.system_panic(f"the study ended without a result: {trouble.code}", fl_ctx)
+
+
+def _signed_order(kit: Kit, job: str) -> Order:
+    """What the lead has signed; that there is nothing of the kind is said where it is looked for.
+
+    Raises
+    ------
+    ProtocolError
+    """
+    try:
+        return read_order(kit.runs / job / "app_server", kit.root_certificate)
+    except EigenveilError as error:
+        status = Progress(kit.results / job / STATUS, study="", study_hash="", session="")
+        status.state, status.error = "failed", error_fields(error)
+        status.write()
+        raise

@@ -9,6 +9,7 @@ their own, agents that answer anybody are gone, and every cell has a guard
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from eigenveil.runtime.flare.guard import AggregatorGuard, Guard, JobGuard, Limi
 from eigenveil.runtime.flare.job import is_job
 from eigenveil.runtime.flare.kit import RUNS, Kit
 
+_log = logging.getLogger(__name__)
 # What a site answers of FLARE's own requests; everything else is unknown there.
 SITE_REQUESTS = (
     "AbortAppProcessor",
@@ -39,8 +41,8 @@ SITE_REQUESTS = (
     "ScopeInfoProcessor",
     "StartJobProcessor",
 )
-# What a lead's session can ask of FLARE's own commands.
-SERVER_COMMANDS = ("JobCommandModule", "TrainingCommandModule", "StudyCommandModule")
+# What a lead's session can ask of FLARE's own commands: to submit, and to look. None ends a job.
+SERVER_COMMANDS = ("submit_job", "list_jobs", "get_job_meta", "check_status")
 
 
 class NoAgent:
@@ -51,6 +53,19 @@ class NoAgent:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+class FewCommands(CommandModule):  # type: ignore[misc]
+    """A module of FLARE's, with those of its commands that a lead needs."""
+
+    def __init__(self, inner: CommandModule) -> None:
+        self._inner = inner
+
+    def get_spec(self) -> CommandModuleSpec:
+        """Their names."""
+        spec = self._inner.get_spec()
+        spec.cmd_specs = [each for each in spec.cmd_specs if each.name in SERVER_COMMANDS]
+        return spec
 
 
 class NoCommands(CommandModule):  # type: ignore[misc]
@@ -99,13 +114,13 @@ def harden_aggregator(kit: Kit, listen: str) -> None:
     """
     from nvflare.private.fed.server import admin, fed_server
     from nvflare.private.fed.server.server_cmd_modules import ServerCommandModules
+    from nvflare.private.fed.server.server_engine import ServerEngine
 
-    from eigenveil.runtime.flare.commands import StudyCommands
+    from eigenveil.runtime.flare.commands import StudyCommands, word_about
 
     _everywhere()
     known = ServerCommandModules.cmd_modules
-    known[:] = [each for each in known if type(each).__name__ in SERVER_COMMANDS]
-    known.append(StudyCommands(kit))
+    known[:] = [*map(FewCommands, known), StudyCommands(kit)]
     admin.NetAgent, admin.NetManager = NoAgent, NoCommands
     hear = fed_server.FederatedServer.process_job_failure
 
@@ -116,6 +131,17 @@ def harden_aggregator(kit: Kit, listen: str) -> None:
         return hear(server, request)
 
     fed_server.FederatedServer.process_job_failure = without_failing
+    stop = ServerEngine.abort_app_on_server
+
+    def if_signed(engine: Any, job_id: str, *rest: Any, **named: Any) -> Any:
+        """Whatever in FLARE wants a job to stop: it stops if its lead has said so."""
+        word = word_about(kit, engine, job_id)
+        if word is None or not word.is_said():
+            _log.warning("job %s goes on: its lead has not signed that it is to end", job_id)
+            return ""
+        return stop(engine, job_id, *rest, **named)
+
+    ServerEngine.abort_app_on_server = if_signed
     guard = AggregatorGuard(kit.name, lambda: _MOST_FORWARDED)
     _guarded(fed_server, guard, listen=listen)
 

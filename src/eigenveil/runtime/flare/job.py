@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,18 @@ from eigenveil.errors import DataError, EigenveilError, ProtocolError
 from eigenveil.federation.messages import HELPER
 from eigenveil.federation.study import Study, parse_study
 from eigenveil.federation.sums import Terms, active_sites
-from eigenveil.runtime.flare.certificates import check_certificate, read_certificate
+from eigenveil.runtime.flare.certificates import (
+    check_certificate,
+    common_name,
+    read_certificate,
+)
 from eigenveil.runtime.flare.policies import CONTROLLER, EXECUTOR
 from eigenveil.runtime.flare.roles import check_site
 
 APP = "app"
 SERVER_CONFIG, CLIENT_CONFIG = "config_fed_server.json", "config_fed_client.json"
-# The study in the job's meta data, for the owner to read before anything is deployed.
-STUDY_PROPERTY = "eigenveil_study"
+# The study in the job's meta data, for the owner to read before anything is deployed; and the run.
+STUDY_PROPERTY, SESSION_PROPERTY = "eigenveil_study", "eigenveil_session"
 LONGEST_TIMEOUT = 7 * 86400.0
 _SESSION = re.compile(r"[0-9a-f]{24}")
 _JOB = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -42,11 +47,14 @@ class Order:
         Names the run, 24 hexadecimal digits.
     timeout : float
         Seconds that a site has for an answer.
+    lead : str
+        Who signed it; empty where nobody has yet.
     """
 
     study: Study
     session: str
     timeout: float
+    lead: str = ""
 
 
 def parties_of(study: Study) -> tuple[str, ...]:
@@ -113,7 +121,10 @@ def write_job(order: Order, folder: Path) -> None:
             "deploy_map": {APP: ["server", *names]},
             "min_clients": fewest_parties(order.study),
             "mandatory_clients": [name for name in names if name == HELPER],
-            "custom_props": {STUDY_PROPERTY: order.study.model_dump(mode="json")},
+            "custom_props": {
+                STUDY_PROPERTY: order.study.model_dump(mode="json"),
+                SESSION_PROPERTY: order.session,
+            },
         },
     )
     _write(config / SERVER_CONFIG, server_config(order))
@@ -160,11 +171,16 @@ def read_order(app: Path, root_certificate: Path) -> Order:
     if any(role != "lead" for _, _, role in signers):
         raise _refused("its signer is not a lead")
     root = read_certificate(root_certificate)
+    leads = set()
     for file in app.rglob(NVFLARE_SUBMITTER_CRT_FILE):
+        shown = read_certificate(file)
         try:  # FLARE looks at neither the role's extension nor the dates
-            check_certificate(read_certificate(file), root, origin="its signer", role="lead")
+            check_certificate(shown, root, origin="its signer", role="lead")
         except EigenveilError as trouble:
             raise _refused(trouble.message.rstrip(".")) from None
+        leads.add(common_name(shown))
+    if len(leads) != 1:
+        raise _refused("it has more signers than one")
     config = app / "config"
     marks = {NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE}
     found = {file.relative_to(app).as_posix() for file in app.rglob("*") if not file.is_dir()}
@@ -186,7 +202,7 @@ def read_order(app: Path, root_certificate: Path) -> Order:
         raise _refused(why.rstrip(".")) from None
     if said != server_config(order):
         raise _refused("it asks for something that is not eigenveil's")
-    return order
+    return replace(order, lead=leads.pop())
 
 
 def read_proposal(meta: object) -> Study | None:
@@ -196,6 +212,12 @@ def read_proposal(meta: object) -> Study | None:
     except (KeyError, TypeError, ValueError):
         return None
     return None if study.protocol == "auto" else study
+
+
+def read_session(meta: Mapping[str, Any]) -> str:
+    """The run's name in a job's meta data; empty where there is none."""
+    session = (meta.get("custom_props") or {}).get(SESSION_PROPERTY, "")
+    return session if isinstance(session, str) and is_session(session) else ""
 
 
 def _write(file: Path, content: dict[str, Any]) -> None:

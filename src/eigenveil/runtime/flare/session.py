@@ -20,15 +20,18 @@ from typing import Any, Self
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.study import Study
 from eigenveil.files import replacing
+from eigenveil.runtime.flare.abort import signed_abort
 from eigenveil.runtime.flare.job import (
     STUDY_PROPERTY,
     make_order,
     parties_of,
     read_proposal,
+    read_session,
     write_job,
 )
 from eigenveil.runtime.flare.kit import Kit, prepare
 from eigenveil.runtime.flare.results import FILES
+from eigenveil.runtime.flare.signed import identity_of
 from eigenveil.runtime.flare.status import State, error_from
 
 # Seconds to wait for the aggregator: for a connection, and for one answer.
@@ -36,6 +39,7 @@ CONNECT = 10.0
 ANSWER = 30.0
 _CLOSE = 3.0
 _STATUS_COMMAND, _RESULT_COMMAND = "eigenveil_status", "eigenveil_result"
+_ABORT_COMMAND = "eigenveil_abort"
 _TRIES = 3
 
 
@@ -175,8 +179,21 @@ class StudySession:
         return found
 
     def abort(self, job: str) -> None:
-        """Stop a study; what its sites have answered stays charged."""
-        self._ask(lambda: self._flare.abort_job(job))
+        """Stop a study, with a signature; what its sites have answered stays charged.
+
+        Raises
+        ------
+        ProtocolError
+            ``no-such-job``, or ``not-allowed`` where it is another lead's.
+        """
+        meta = self._ask(lambda: self._flare.get_job_meta(job))
+        study = read_proposal(meta)
+        if study is None:
+            raise _strange("what it knows of the job")
+        word = signed_abort(
+            identity_of(self._kit), self._kit.name, study=study.hash, session=read_session(meta)
+        )
+        self._command(f"{_ABORT_COMMAND} {job} {word.hex()}")
 
     def fetch(self, job: str, folder: Path) -> tuple[Path, ...]:
         """Bring the result's files (model, certificate, summary) into a folder that exists.

@@ -42,6 +42,11 @@ def aggregator_at(host: str) -> Correspondent:
     return Correspondent(AGGREGATOR, "aggregator", host)
 
 
+def lead_called(name: str) -> Correspondent:
+    """A lead, as its certificate calls it."""
+    return Correspondent("lead", "lead", name)
+
+
 class SignedWire:
     """Asks parties in one run of one study.
 
