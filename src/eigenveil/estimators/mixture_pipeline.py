@@ -28,6 +28,7 @@ from eigenveil.estimators.shapes import LARGEST_VARIANCE
 from eigenveil.estimators.shortfall import NO_COMPONENT, leading_part, shortfall
 from eigenveil.estimators.tensor_settings import MixturePlan
 from eigenveil.estimators.whitening import (
+    REPEATS,
     Bulk,
     PairMoment,
     full_pair,
@@ -176,7 +177,9 @@ def private_mixture(
     )
     order = np.argsort(-weights, kind="stable")
     unit = place.bound**2 / state.rows
-    can_be_used = usable(pair, found, triple_noise=triple_noise)[order]
+    can_be_used = usable(
+        pair, found, triple_noise=triple_noise, repeats=0 if keep_all else REPEATS
+    )[order]
     return MixtureFactors(
         means=place.origin + place.bound * (seen[order] @ pair.basis.T),
         weights=weights[order],

@@ -24,6 +24,7 @@ from eigenveil.estimators.shapes import SMALLEST_CLIP
 from eigenveil.estimators.shortfall import NO_COMPONENT, leading_part, shortfall
 from eigenveil.estimators.tensor_settings import TopicPlan
 from eigenveil.estimators.whitening import (
+    REPEATS,
     Bulk,
     PairMoment,
     Recovered,
@@ -110,7 +111,9 @@ def private_topics(
     found = recover(pair, triple.values, rows=state.rows)
     topics, weights, order = _as_probabilities(found, pair, sparse=plan.pair == "sketch")
     triple_noise = deviation(triple.noise, found.counts.size)
-    can_be_used = usable(pair, found, triple_noise=triple_noise)[order]
+    can_be_used = usable(
+        pair, found, triple_noise=triple_noise, repeats=0 if keep_all else REPEATS
+    )[order]
     if plan.pair == "full":
         moments = TopicMoments(
             pair=pairs.values,

@@ -33,7 +33,7 @@ _MOST_APART = 4.0
 # Rounds in which the bulk of a sketch and the components above it settle.
 _SETTLING = 4
 # Draws of the noise, and the part of them that must show a usable component again.
-_REPEATS, _AGAIN = 50, 0.98
+REPEATS, _AGAIN = 50, 0.98
 
 
 @dataclass(frozen=True)
@@ -308,7 +308,9 @@ def standing(pair: PairMoment) -> int:
     return min(count, _leading(pair.strengths > pair.typical))
 
 
-def usable(pair: PairMoment, found: Recovered, *, triple_noise: float) -> NDArray[np.bool_]:
+def usable(
+    pair: PairMoment, found: Recovered, *, triple_noise: float, repeats: int = REPEATS
+) -> NDArray[np.bool_]:
     """Which components can be told from the others in spite of the noise, shape (K,).
 
     A component's part of the pair moment off the plane of all others is between the smallest and
@@ -320,11 +322,15 @@ def usable(pair: PairMoment, found: Recovered, *, triple_noise: float) -> NDArra
     ----------
     triple_noise : float
         Deviation of the triple moment's noise, in isometric coordinates.
+    repeats : int
+        Draws of the noise; with 0 only the pair moment counts.
     """
-    return _off_the_others(pair, found) & _found_again(pair, found, triple_noise)
+    return _off_the_others(pair, found) & _found_again(pair, found, triple_noise, repeats)
 
 
-def _found_again(pair: PairMoment, found: Recovered, triple_noise: float) -> NDArray[np.bool_]:
+def _found_again(
+    pair: PairMoment, found: Recovered, triple_noise: float, repeats: int
+) -> NDArray[np.bool_]:
     """Which components the moments of all of them show again, in nearly all draws of the noise.
 
     Again is nearer than half of the way to the next component. Only released numbers and public
@@ -340,13 +346,13 @@ def _found_again(pair: PairMoment, found: Recovered, triple_noise: float) -> NDA
     near = 0.5 * np.minimum(apart.min(axis=1), np.linalg.norm(a, axis=1))
     rng = np.random.default_rng(count)
     again = np.zeros(count)
-    for _ in range(_REPEATS):
+    for _ in range(repeats):
         noisy = core + _symmetric(rng.standard_normal((count, count))) * pair.deviation
         moment = replace(pair, core=_positive(noisy, pair.deviation))
         drawn = _symmetric(rng.standard_normal((count, count, count))) * triple_noise
         seen = recover(moment, triple + drawn, rows=None).seen
         again += np.linalg.norm(a[:, None] - seen[None], axis=2).min(axis=1) < near
-    return np.asarray(again >= _AGAIN * _REPEATS)
+    return np.asarray(again >= _AGAIN * repeats)
 
 
 def _symmetric(noise: NDArray[np.float64]) -> NDArray[np.float64]:

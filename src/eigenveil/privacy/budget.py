@@ -77,7 +77,8 @@ def split_budget(
     pure = {step: part for step, part in parts.items() if step in pure_steps}
     if pure:
         spent = math.sqrt(math.fsum(b.mu * b.mu for b in budgets.values() if b.mu is not None))
-        rest = pure_epsilon_beside(spent, epsilon=epsilon, delta=usable) * _MARGIN
+        # beside the whole, so that both kinds keep their hair of the budget
+        rest = pure_epsilon_beside(spent / _MARGIN, epsilon=epsilon, delta=usable) * _MARGIN
         whole = math.fsum(pure.values())
         budgets |= {s: StepBudget(epsilon=rest * part / whole) for s, part in pure.items()}
     return budgets
