@@ -48,7 +48,16 @@ def bound(attack, *, n=8_000, record=None):
     return epsilon_lower_bound(*samples, delta=0.0)
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+def _slow(name):
+    """Of the third moments, whose noise takes long to draw, only one is quick enough."""
+    third = name.startswith(("third-moment", "document-triples"))
+    return pytest.param(name, marks=pytest.mark.thorough) if third else name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name == "third-moment-gaussian-add-remove" else _slow(name) for name in ATTACKS],
+)
 def test_sound_mechanisms_stay_under_their_claim(name):
     attack = ATTACKS[name]
     n = 1_000 if attack.kind == "bingham" else 8_000
@@ -64,7 +73,7 @@ def halved(attack):
 
 _QUICK = ("gaussian", "laplace")
 _HALVED = [
-    name if attack.kind in _QUICK else pytest.param(name, marks=pytest.mark.thorough)
+    _slow(name) if attack.kind in _QUICK else pytest.param(name, marks=pytest.mark.thorough)
     for name, attack in ATTACKS.items()
     if attack.kind != "bingham"  # its test says nothing close enough
 ]

@@ -496,6 +496,7 @@ def test_the_planned_distance_is_about_right():
         assert all_found(model, count) == seen
 
 
+@pytest.mark.thorough
 def test_the_planned_words_are_about_right():
     features, count, rows, length = 600, 4, 2000, 15
     plan = topic_plan(features, count, rows)

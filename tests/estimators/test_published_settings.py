@@ -58,7 +58,14 @@ def topic_error(size, count, rows, epsilon, rng):
     [
         (mixture_error, "MOG_vs_epsilon_K_5_D_10_N_100k", 10, 5, 0.1),
         (mixture_error, "MOG_vs_epsilon_K_5_D_10_N_100k", 10, 5, 1.0),
-        (mixture_error, "MOG_vs_epsilon_K_10_D_50_N_100k", 50, 10, 1.0),
+        pytest.param(
+            mixture_error,
+            "MOG_vs_epsilon_K_10_D_50_N_100k",
+            50,
+            10,
+            1.0,
+            marks=pytest.mark.thorough,
+        ),
         (topic_error, "STM_vs_epsilon_K_10_D_50_N_100k", 50, 10, 1.0),
     ],
 )

@@ -93,7 +93,13 @@ def test_a_data_set_is_made_once_for_all_its_panels(scale):
     assert len(set(sets)) == len(sets)
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name == "fig5" else pytest.param(name, marks=pytest.mark.thorough)
+        for name in FIGURES
+    ],
+)
 def test_every_method_is_in_every_panel(name):
     numbers = measured(name)
     for panel in numbers.panels:

@@ -220,7 +220,9 @@ def alive(pid):
     return not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
-@pytest.mark.parametrize(("how", "jobs"), [("SIGKILL", 2), ("SIGINT", 2)])
+@pytest.mark.parametrize(
+    ("how", "jobs"), [("SIGKILL", 2), pytest.param("SIGINT", 2, marks=pytest.mark.thorough)]
+)
 def test_a_run_that_was_killed_midway_goes_on_to_the_same_numbers(tmp_path, how, jobs):
     out = tmp_path / "out"
     process = started(tmp_path, out, jobs)

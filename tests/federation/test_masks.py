@@ -183,6 +183,7 @@ def test_gaussian_masks_of_a_tensor_are_isometric():
     assert isotropic(tensor_masks(3, 4000), 1.0) > FALSE_ALARM
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("old", "new"),
     [

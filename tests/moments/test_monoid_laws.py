@@ -93,7 +93,7 @@ def test_reading_and_settling_change_nothing(kind, data):
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 @every_precision
-@settings(max_examples=10)
+@settings(max_examples=4)
 @given(seed=SEEDS, rows_a_block=st.integers(1, 200))
 def test_any_number_of_threads_gives_the_same_integers(threads, precision, seed, rows_a_block):
     rows = nasty_rows(500, D, seed, precision)

@@ -60,12 +60,14 @@ def test_directions_on_the_sphere():
     assert sphere((0.0, 1.0, 2.0), 10_000) > FALSE_ALARM
 
 
+@pytest.mark.thorough
 def test_mutants_are_rejected():
     assert circle((0.0, 2.0), 6000, divides) < REJECTED
     assert sphere((0.0, 1.0, 2.0), 10_000, divides) < REJECTED
     assert circle((0.0, 2.0), 12_000, no_rejection) < REJECTED
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("factor", [0.7, 1.3])
 def test_another_exponent_is_rejected(factor):
     def draw(energies, source):

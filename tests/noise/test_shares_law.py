@@ -71,6 +71,7 @@ def test_gaussian_shares_add_up_to_the_noise(shares):
     assert isotropic(plain, 1.0) > FALSE_ALARM
 
 
+@pytest.mark.thorough
 @every_sharing
 @pytest.mark.parametrize("wrong", ["scale / shares", "scale"])
 def test_gaussian_shares_of_another_size_are_rejected(shares, wrong, monkeypatch):
@@ -95,6 +96,7 @@ def test_wishart_shares_bring_all_columns(shares):
     assert wishart_sums(shares) > FALSE_ALARM
 
 
+@pytest.mark.thorough
 @every_sharing
 def test_too_few_columns_are_rejected(shares, monkeypatch):
     wrong = mutant(draws.wishart_difference, "-(-(size + 1) // shares)", "(size + 1) // shares")
@@ -154,6 +156,7 @@ def test_laplace_shares_add_up_to_the_noise(shares):
         assert kolmogorov(factor * drawn, stats.laplace.cdf) < REJECTED
 
 
+@pytest.mark.thorough
 @every_sharing
 @pytest.mark.parametrize(
     ("old", "new"),

@@ -104,11 +104,13 @@ def test_coordinates_are_isotropic_in_any_basis():
     assert isotropic(isometric(noise), 1.0) > FALSE_ALARM
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("factor", OFF_BY_30_PERCENT)
 def test_another_scale_is_rejected(factor):
     assert isotropic(isometric(tensors(4000, 4, sigma=factor)), 1.0) < REJECTED
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -190,11 +192,13 @@ def test_vector_noise_has_the_radius_and_direction_of_its_dimension():
     assert vector_law(vector_tensors(6000)) > FALSE_ALARM
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shares", [2, 5])
 def test_shares_of_vector_noise_add_up_to_it(shares):
     assert vector_law(vector_tensors(2000, shares=shares)) > FALSE_ALARM
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -61,6 +61,7 @@ def test_another_scale_is_rejected(factor):
     assert law(vectors(5000, 3, scale=factor)) < REJECTED
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("draw", "size"), [(draws.vector, 3), (draws.vector_symmetric, 2)])
 @pytest.mark.parametrize("more", [-1, 1])
 def test_another_number_of_degrees_is_rejected(draw, size, more, monkeypatch):
@@ -110,6 +111,7 @@ def same_everywhere(size, *, scale, grid, source):
     return draws.symmetric_from_triangle(z[:size].copy(), z[size:].copy())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("wrong", "size"), [(gaussian, 3), (cube, 6), (same_everywhere, 2)])
 def test_mutants_are_rejected(wrong, size):
     assert law(vectors(20_000, size, draw=wrong)) < REJECTED

@@ -72,6 +72,7 @@ def test_entries_follow_their_law_which_is_symmetric_about_zero(size, count):
     assert law(one_sided(count // 2, size)) < REJECTED
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("factor", OFF_BY_30_PERCENT)
 def test_another_scale_is_rejected(factor):
     assert law(differences(8000, 3, scale=factor)) < REJECTED
@@ -116,6 +117,7 @@ def proven_loss(first, second):
     return best
 
 
+@pytest.mark.thorough
 def test_a_row_more_is_hidden_by_the_difference_but_not_by_the_one_sided_noise():
     """Two dimensions, epsilon = 1, a row of norm 1 more: the witness of the proof."""
     row = np.outer([1.0, 0.0], [1.0, 0.0])

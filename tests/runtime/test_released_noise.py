@@ -79,6 +79,7 @@ def record_of_one(options):
     return FederatedPCA(1, epsilon=8.0, **wish).fit([rows]).certificate_.releases[0]
 
 
+@pytest.mark.thorough
 def test_shared_laplace_noise_is_laplace(released):
     noise, record = noise_of(released, runs=40, delta=0.0)
     # 1/2048 of the variance is the smoothing's; Massart's bound does not see it at this size
