@@ -11,8 +11,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from sqlalchemy import insert, select, update
-
 from eigenveil.errors import PrivacyError
 from eigenveil.federation.ledger_bodies import (
     UNIT,
@@ -37,9 +35,11 @@ from eigenveil.federation.ledger_refusals import (
     printable,
 )
 from eigenveil.federation.ledger_rows import (
+    begin_state,
+    change_state,
     end_session,
     find_session,
-    rows_of,
+    is_answered,
     settle,
     sha256,
     store_reply,
@@ -50,10 +50,9 @@ from eigenveil.federation.ledger_rows import (
 from eigenveil.federation.ledger_store import Store
 from eigenveil.federation.ledger_tables import (
     ENTRIES,
-    REPLIES,
-    STATES,
     Head,
     Writer,
+    entries_where,
     read_entries,
 )
 from eigenveil.federation.ledger_verify import Verification, check
@@ -64,6 +63,7 @@ from eigenveil.privacy.releases import ReleaseRecord
 __all__ = ["Budget", "Entry", "Ledger", "Session", "SessionKey", "Standing", "Verification"]
 
 _PAGE = 500
+_BUDGETS = entries_where(ENTRIES.c.kind == "budget")
 
 
 class Ledger:
@@ -125,7 +125,7 @@ class Ledger:
     def budget(self, data_set: str) -> Budget | None:
         """The budget that counts, or ``None`` when none was ever set."""
         with self._store.reading() as connection:
-            books = Books.of(read_entries(connection, ENTRIES.c.kind == "budget"))
+            books = Books.of(read_entries(connection, _BUDGETS))
         account = books.accounts.get(data_set)
         return None if account is None else account.budget
 
@@ -229,9 +229,7 @@ class Ledger:
                     note=printable(note),
                 )
             )
-            writer.connection.execute(
-                insert(STATES).values(study=key.study, session=key.session, state=state)
-            )
+            begin_state(writer.connection, key, state)
             return state
 
     def state(self, key: SessionKey) -> bytes:
@@ -304,16 +302,13 @@ class Ledger:
             settle(writer.connection, key, settles)
             store_reply(writer.connection, key, step, digest, reply)
             if state is not None:
-                writer.connection.execute(
-                    update(STATES).where(rows_of(STATES, key)).values(state=state)
-                )
+                change_state(writer.connection, key, state)
         return reply
 
     def answered(self, key: SessionKey, step: str) -> bool:
         """Whether a step has an answer, be it settled, or of a session that has ended."""
-        query = select(REPLIES.c.step).where(rows_of(REPLIES, key), REPLIES.c.step == step)
         with self._store.reading() as connection:
-            return connection.execute(query).first() is not None
+            return is_answered(connection, key, step)
 
     def end(self, key: SessionKey, outcome: str) -> None:
         """End a session: its charges stay; reservation, state and answers go. Again: nothing.
@@ -331,7 +326,9 @@ class Ledger:
     def end_study(self, study: str, outcome: str = "ended by the owner") -> int:
         """End all open sessions of a study; how many there were."""
         with self._writing() as writer:
-            books = Books.of(read_entries(writer.connection, ENTRIES.c.study == study))
+            books = Books.of(
+                read_entries(writer.connection, entries_where(ENTRIES.c.study == study))
+            )
             ending = [session.key for session in books.sessions.values() if session.is_open]
             for key in ending:
                 end_session(writer, key, outcome)
@@ -378,7 +375,9 @@ class Ledger:
 
     def _page_after(self, number: int) -> list[Entry]:
         with self._store.reading() as connection:
-            return list(read_entries(connection, ENTRIES.c.number > number, limit=_PAGE))
+            return list(
+                read_entries(connection, entries_where(ENTRIES.c.number > number).limit(_PAGE))
+            )
 
     def _books(self) -> Books:
         with self._store.reading() as connection:

@@ -5,7 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, delete, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    insert,
+    select,
+    update,
+)
 
 from eigenveil.errors import DataError, ProtocolError
 from eigenveil.federation.ledger_bodies import EndBody, SessionKey
@@ -16,9 +26,44 @@ from eigenveil.federation.ledger_tables import (
     REPLIES,
     STATES,
     Writer,
+    entries_where,
     read_entries,
     read_head,
 )
+
+
+def of_session(table: Table) -> ColumnElement[bool]:
+    """The condition that a row is a session's, of which :func:`named` gives the values."""
+    return and_(
+        table.c.study == bindparam("its_study"), table.c.session == bindparam("its_session")
+    )
+
+
+def named(key: SessionKey) -> dict[str, str]:
+    """The values by which :func:`of_session` finds rows."""
+    return {"its_study": key.study, "its_session": key.session}
+
+
+_ENTRIES = entries_where(of_session(ENTRIES))
+_STATE = select(STATES.c.state).where(of_session(STATES))
+_NEW_STATE = insert(STATES)
+_NEXT_STATE = update(STATES).where(of_session(STATES)).values(state=bindparam("its_state"))
+_NO_STATE = delete(STATES).where(of_session(STATES))
+_REPLY = select(REPLIES).where(of_session(REPLIES), REPLIES.c.step == bindparam("its_step"))
+_ANSWERED = select(REPLIES.c.step).where(
+    of_session(REPLIES), REPLIES.c.step == bindparam("its_step")
+)
+_NEW_REPLY = insert(REPLIES)
+_SETTLED = (
+    update(REPLIES)
+    .where(
+        of_session(REPLIES),
+        REPLIES.c.step.in_(bindparam("its_steps", expanding=True)),
+        REPLIES.c.reply.is_not(None),
+    )
+    .values(reply=None)
+)
+_ALL_SETTLED = update(REPLIES).where(of_session(REPLIES)).values(reply=None)
 
 
 def whole_books(connection: Connection) -> Books:
@@ -29,7 +74,7 @@ def whole_books(connection: Connection) -> Books:
 
 def find_session(connection: Connection, key: SessionKey) -> Session:
     """A session by its own entries; ProtocolError ``unknown-session``."""
-    books = Books.of(read_entries(connection, rows_of(ENTRIES, key)))
+    books = Books.of(read_entries(connection, _ENTRIES, **named(key)))
     if key not in books.sessions:
         raise ProtocolError(
             f"Session {key.session!r} was never begun here.",
@@ -41,16 +86,29 @@ def find_session(connection: Connection, key: SessionKey) -> Session:
 
 def end_session(writer: Writer, key: SessionKey, outcome: str) -> Entry:
     """End a session: its state (which is secret) and its answers' bytes go."""
-    writer.connection.execute(delete(STATES).where(rows_of(STATES, key)))
-    writer.connection.execute(update(REPLIES).where(rows_of(REPLIES, key)).values(reply=None))
+    writer.connection.execute(_NO_STATE, named(key))
+    writer.connection.execute(_ALL_SETTLED, named(key))
     return writer.append(EndBody(study=key.study, session=key.session, outcome=outcome))
+
+
+def begin_state(connection: Connection, key: SessionKey, state: bytes) -> None:
+    """Keep the first state of a session."""
+    connection.execute(_NEW_STATE, {"study": key.study, "session": key.session, "state": state})
+
+
+def change_state(connection: Connection, key: SessionKey, state: bytes) -> None:
+    """Keep the next state of a session."""
+    connection.execute(_NEXT_STATE, {**named(key), "its_state": state})
+
+
+def is_answered(connection: Connection, key: SessionKey, step: str) -> bool:
+    """Whether a step has an answer, be it settled or not."""
+    return connection.execute(_ANSWERED, {**named(key), "its_step": step}).first() is not None
 
 
 def stored_state(connection: Connection, key: SessionKey) -> bytes:
     """The state of an open session; DataError when it is lost."""
-    state = connection.execute(
-        select(STATES.c.state).where(rows_of(STATES, key))
-    ).scalar_one_or_none()
+    state = connection.execute(_STATE, named(key)).scalar_one_or_none()
     if state is None:
         raise DataError(
             f"The ledger has lost the state of session {key.session!r}.",
@@ -70,8 +128,7 @@ def stored_reply(
     ProtocolError
         ``step-asked-differently`` or ``already-settled``.
     """
-    query = select(REPLIES).where(rows_of(REPLIES, key), REPLIES.c.step == step)
-    row = connection.execute(query).one_or_none()
+    row = connection.execute(_REPLY, {**named(key), "its_step": step}).one_or_none()
     if row is None:
         return None
     if row.request_hash != request_hash:
@@ -94,27 +151,22 @@ def store_reply(
 ) -> None:
     """Keep an answer, to be given again."""
     connection.execute(
-        insert(REPLIES).values(
-            study=key.study,
-            session=key.session,
-            step=step,
-            request_hash=request_hash,
-            reply_hash=sha256(reply),
-            reply=reply,
-        )
+        _NEW_REPLY,
+        {
+            "study": key.study,
+            "session": key.session,
+            "step": step,
+            "request_hash": request_hash,
+            "reply_hash": sha256(reply),
+            "reply": reply,
+        },
     )
 
 
 def settle(connection: Connection, key: SessionKey, steps: Sequence[str]) -> None:
     """Drop the bytes of answers that will not be asked for again."""
     if steps:
-        which = (rows_of(REPLIES, key), REPLIES.c.step.in_(steps), REPLIES.c.reply.is_not(None))
-        connection.execute(update(REPLIES).where(*which).values(reply=None))
-
-
-def rows_of(table: Table, key: SessionKey) -> ColumnElement[bool]:
-    """The condition that a row is the session's."""
-    return and_(table.c.study == key.study, table.c.session == key.session)
+        connection.execute(_SETTLED, {**named(key), "its_steps": list(steps)})
 
 
 def sha256(data: bytes) -> str:

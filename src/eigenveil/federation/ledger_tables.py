@@ -21,6 +21,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Select,
     String,
     Table,
     Text,
@@ -150,6 +151,16 @@ class Head:
     hash: str
 
 
+# Statements are built once: building one costs as much as running it.
+_HEAD = select(HEAD.c.format, HEAD.c.count, HEAD.c.hash).where(HEAD.c.id == 1)
+_LOCKED_HEAD = _HEAD.with_for_update()
+_MOVE_HEAD = update(HEAD).where(HEAD.c.id == 1)
+_ADD = insert(ENTRIES)
+_IN_ORDER = select(
+    *(ENTRIES.c[name] for name in ("number", "time", "kind", "body", "previous", "hash"))
+).order_by(ENTRIES.c.number)
+
+
 def make_tables(connection: Connection) -> None:
     """Make an empty ledger."""
     metadata.create_all(connection)
@@ -164,8 +175,7 @@ def read_head(connection: Connection, *, lock: bool = False) -> Head:
     DataError
         When there is none, or it is of another format.
     """
-    query = select(HEAD.c.format, HEAD.c.count, HEAD.c.hash).where(HEAD.c.id == 1)
-    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+    row = connection.execute(_LOCKED_HEAD if lock else _HEAD).one_or_none()
     if row is None or not (isinstance(row.count, int) and 0 <= row.count < _MOST_ENTRIES):
         raise DataError(
             "The ledger has lost its head.",
@@ -181,14 +191,16 @@ def read_head(connection: Connection, *, lock: bool = False) -> Head:
     return Head(row.count, row.hash)
 
 
+def entries_where(*where: ColumnElement[bool]) -> Select[Any]:
+    """The query for the entries of which this is so, in order."""
+    return _IN_ORDER.where(*where)
+
+
 def read_entries(
-    connection: Connection, *where: ColumnElement[bool], limit: int | None = None
+    connection: Connection, query: Select[Any] = _IN_ORDER, **named: object
 ) -> Iterator[Entry]:
-    """Entries in order, as they are stored."""
-    c = ENTRIES.c
-    columns = (c.number, c.time, c.kind, c.body, c.previous, c.hash)
-    query = select(*columns).where(*where).order_by(c.number).limit(limit)
-    for row in connection.execute(query):
+    """Entries in order, as they are stored; all of them, or those of a query."""
+    for row in connection.execute(query, named):
         yield opened(*row)
 
 
@@ -204,11 +216,9 @@ class Writer:
         plain = body.plain()
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         entry = seal(self.head.count + 1, now, body.kind, plain, self.head.hash)
-        self.connection.execute(insert(ENTRIES).values(_row(entry)))
+        self.connection.execute(_ADD, _row(entry))
         self.head = Head(entry.number, entry.hash)
-        self.connection.execute(
-            update(HEAD).where(HEAD.c.id == 1).values(count=entry.number, hash=entry.hash)
-        )
+        self.connection.execute(_MOVE_HEAD, {"count": entry.number, "hash": entry.hash})
         return entry
 
 
