@@ -1,4 +1,4 @@
-"""Run every benchmark, or the named ones, and write docs/benchmarks.md."""
+"""Run every benchmark, or the named ones, and write their sections of docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -25,11 +25,7 @@ def main(names: list[str]) -> None:
     report = Report()
     for name in names or list(PARTS):
         PARTS[name](report)
-    if not names:
-        target = Path(__file__).parents[1] / "docs" / "benchmarks.md"
-        target.parent.mkdir(exist_ok=True)
-        target.write_text(report.markdown(), encoding="utf-8")
-        print(f"written to {target}")
+    report.write(Path(__file__).parents[1] / "docs" / "benchmarks.md", whole=not names)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass
@@ -26,10 +27,17 @@ class Report:
         self.sections.setdefault(section, []).append((what, text, "", ""))
         print(f"{section}: {what}: {text}", flush=True)
 
-    def markdown(self) -> str:
-        """All sections."""
-        parts = ["# Measured by `make bench`\n"]
+    def write(self, page: Path, *, whole: bool) -> None:
+        """The page of all sections, or that page with these sections in place of its own."""
+        texts: dict[str, str] = {}
+        if not whole and page.exists():
+            for text in page.read_text(encoding="utf-8").split("\n## ")[1:]:
+                texts[text.partition("\n")[0]] = text.strip()
         for section, lines in self.sections.items():
-            parts.append(f"\n## {section}\n\n| what | measured | wanted | met |\n|---|---|---|---|")
-            parts.extend(f"| {' | '.join(line)} |" for line in lines)
-        return "\n".join(parts) + "\n"
+            rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+            head = "| what | measured | wanted | met |\n|---|---|---|---|"
+            texts[section] = f"{section}\n\n{head}\n{rows}"
+        page.parent.mkdir(exist_ok=True)
+        said = "".join(f"\n## {text}\n" for text in texts.values())
+        page.write_text(f"# Measured by `make bench`\n{said}", encoding="utf-8")
+        print(f"written to {page}")
