@@ -3,7 +3,7 @@
 A usable component is false where its claimed variance is above four times its true one (v^T S v, S
 the table's exact covariance). Wanted of every table and budget: the mean over fits of the part of
 the usable ones that are false is at most 1 %; 300 fits without any show that at 95 %. A usable mean
-or topic is false where it is farther from every true one than half of what lies between two of them.
+or topic is false where it is farther from every true one than half of the way between two of them.
 """
 
 from __future__ import annotations
