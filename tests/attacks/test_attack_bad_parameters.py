@@ -1,7 +1,8 @@
 """Parameters that cannot be: refused in the plan, before anything is released.
 
 Before, ``PrivatePCA(mechanism="power", power_rounds=-1)`` released the scale and the centre, then
-died of an UnboundLocalError, without saying what was spent; others died of overflows.
+died of an UnboundLocalError, without saying what was spent; others died of overflows, and a
+thousand million rounds of all memory.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ FLAG = ["yes", 2, NAN, None]
 BAD = {
     "n_components": WHOLE,
     "sketch_size": WHOLE,
-    "power_rounds": WHOLE,
+    "power_rounds": [*WHOLE, 1001],
     "horizon": WHOLE,
     "neighbours": WHOLE,
     "epsilon": [each for each in POSITIVE if each != 1e-320] + [None],

@@ -201,3 +201,15 @@ def test_too_few_rows_give_a_result_that_shows_nothing_and_say_what_would_do(row
     status, out, _ = run("certify", tmp_path / "result")
     assert status == 0
     assert "The fit ended after 1 of 8 releases" in " ".join(out.split())
+
+
+def test_a_file_where_a_result_belongs(tmp_path, run):
+    """Neither a number of the system's nor numpy's advice to unpickle strangers' files is shown."""
+    rows = tmp_path / "rows.csv"
+    rows.write_text("a,b\n1,2\n")
+    for place, status, said in ((rows, 7, "does not exist"), (tmp_path, 3, "no .npz file")):
+        (tmp_path / "model.npz").write_text("a,b\n1,2\n")
+        found, _, err = run("show", place)
+        assert (found, said in err) == (status, True), err
+        assert "pickle" not in err
+        assert "Errno" not in err

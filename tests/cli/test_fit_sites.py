@@ -51,6 +51,16 @@ def test_the_whole_protocol_writes_a_certified_result(sites, tmp_path, run):
     assert FederatedPCA.load(out / "model.npz").guarantee_.certified
 
 
+def test_rows_of_two_sites_are_not_of_one_file(sites, tmp_path, run):
+    """They would count twice under one certificate; a link is the same file."""
+    (tmp_path / "link.parquet").symlink_to(tmp_path / "a.parquet")
+    for again in ("a.parquet", "link.parquet"):
+        words = ("--site", f"east={tmp_path / again}", "--out", tmp_path / "r")
+        status, _, err = run("fit", *sites, *words)
+        assert (status, "site north, too" in err, "count twice" in err) == (3, True, True)
+        assert not (tmp_path / "r").exists()
+
+
 def test_json_has_views_and_traffic(sites, tmp_path, run):
     status, said, _ = run("fit", *sites, "-k", 2, "--json", "--out", tmp_path / "r")
     found = json.loads(said)
@@ -87,7 +97,8 @@ def test_a_study_file_says_what_is_done(sites, tmp_path, run):
     status, _, error = run("fit", *sites, *words)
     assert status == 3
     assert "epsilon is for the study to say" in error
-    parquet = ["--site", f"west={sites[1].partition('=')[2]}"]
+    pq.write_table(pa.table(list(ROWS[1200:].T), names=NAMES), tmp_path / "c.parquet")
+    parquet = ["--site", f"west={tmp_path / 'c.parquet'}"]
     status, said, _ = run("fit", *sites[:4], *parquet, "--study", file, "--out", tmp_path / "r")
     assert status == 0
     assert "protocol sketch" in said

@@ -202,8 +202,9 @@ def test_places_of_heads_that_are_none(used, tmp_path, run, monkeypatch):
     for words, wanted, said in cases:
         status, _, err = run("verify", used, "--heads", *words)
         assert (status, said in err, "geheim" in err) == (wanted, True, False), (words, err)
+        assert "--timestamps" not in err  # which 'verify' does not have
     status, _, err = run("verify", used, "--authority", pem)
-    assert (status, "--heads is missing" in err) == (2, True)
+    assert (status, "--heads is missing" in err, "--timestamps" in err) == (2, True, False)
     monkeypatch.setitem(sys.modules, "rfc3161_client", None)
     status, _, err = run("verify", used, "--heads", "f", "--authority", pem)
     assert (status, "pip install 'eigenveil[timestamps]'" in err) == (7, True)
@@ -247,6 +248,12 @@ def test_export(used, tmp_path, run):
     assert out.splitlines() == [entry.line() for entry in Ledger(used).entries()]
     assert run("export", used, "--out", tmp_path / "entries.jsonl") == (0, "", "")
     assert (tmp_path / "entries.jsonl").read_text() == out
+    rows = tmp_path / "rows.csv"
+    rows.write_text("a,b\n1,2\n")
+    status, _, err = run("export", used, "--out", rows)
+    assert (status, rows.read_text(), "exists" in err) == (7, "a,b\n1,2\n", True)
+    assert run("export", used, "--out", rows, "--overwrite") == (0, "", "")
+    assert rows.read_text() == out
     status, _, err = run("export", used, "--out", tmp_path / "no" / "entries.jsonl")
     assert status == 7
     assert "hint:" in err

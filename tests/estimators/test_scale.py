@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from eigenveil.estimators.scale import read_scale
-from eigenveil.moments.accumulators import NormHistogram
+from eigenveil.estimators.scale import NormScale, read_scale
+from eigenveil.moments.accumulators import OCTAVE_PARTS, NormHistogram
 from eigenveil.moments.release import calibrated_record, release_sum
 from eigenveil.moments.rows import Block
 from eigenveil.noise.source import SecureSource
@@ -51,3 +51,18 @@ def test_far_away_noise_never_counts():
 def test_few_rows_are_not_found():
     found = sum(released(np.ones((3, 1)), mu=0.01).found for _ in range(200))
     assert found < 20  # about one in a hundred by chance; 20 or more below 1e-12
+
+
+def test_an_offset_from_rows_that_lie_on_the_centre():
+    """Their squared distance may be no number that anything can be divided by."""
+    centre = np.array([4.0])
+    for norms, bound, squared, wanted in (
+        ([4.0], 0.0, 9.0, 1.0),
+        ([4.0], 1e-160, 9.0, 1.0),
+        ([4.0], 0.0, 0.0, 0.0),
+        ([4.0, 5.0], 3.0, 1.8, 0.2),
+    ):
+        edges = np.array(norms) * 2 ** (0.5 / OCTAVE_PARTS)
+        scale = NormScale(2.0, edges, np.ones(edges.size))
+        with np.errstate(all="raise"):
+            assert scale.share_of_offset(squared, bound, centre) == pytest.approx(wanted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import gzip
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -156,6 +157,19 @@ def test_a_line_of_another_length_is_a_row_that_is_none(text, monkeypatch):
     found = accumulate(rows, [NormHistogram(None, precision="double", with_count=True)])
     assert (found.rows, found.invalid.count) == (44, 2)
     assert found.invalid.first == f"{path}: row 2, column 'a' is nan"
+
+
+@pytest.mark.parametrize("line", [b"\xff,3,4", b"\xff"])
+def test_nothing_is_printed_of_a_line_that_is_no_text(line, tmp_path, monkeypatch):
+    """pyarrow had a traceback printed, with the place of the byte."""
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a,b\n1,2\n" + line + b"\n3,4\n")
+    found = values(open_rows([path]))
+    np.testing.assert_array_equal(found, [[1, 2], [3, 4], [np.nan, np.nan]])
+    assert not told
+    assert sys.unraisablehook == told.append
 
 
 def test_a_line_of_other_bytes_is_a_row_that_is_none(tmp_path):

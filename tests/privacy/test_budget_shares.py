@@ -97,6 +97,12 @@ def test_a_delta_below_the_sampling_error_is_refused():
     assert caught.value.code == "delta-below-resolution"
 
 
+def test_an_epsilon_below_the_sampling_error_is_refused_as_one():
+    with pytest.raises(PrivacyError, match=r"epsilon = 1e-40 .* Give a larger epsilon") as caught:
+        split_budget({"a": 1.0}, epsilon=1e-40, delta=1e-6, error=ERROR)
+    assert caught.value.code == "epsilon-below-resolution"
+
+
 @given(st.floats(1e-3, 10), st.floats(1e-3, 1))
 def test_parts_of_a_step_compose_back_to_the_step(loss, share):
     mu, epsilon = StepBudget(mu=loss), StepBudget(epsilon=loss)

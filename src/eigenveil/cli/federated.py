@@ -19,6 +19,7 @@ from eigenveil.errors import DataError, OutputError, printable
 from eigenveil.federation.ledger import Ledger
 from eigenveil.federation.study import Study
 from eigenveil.federation.sums import active_sites
+from eigenveil.io.files import expand
 from eigenveil.moments.source import RowSource
 from eigenveil.runtime.running import wished_budget
 
@@ -50,9 +51,11 @@ def open_sites(files: dict[str, list[str]], wanted: WantedColumns) -> dict[str, 
     Raises
     ------
     DataError
-        Naming the site, its file and the column.
+        Naming the site, its file and the column; or a file that two sites are given: its rows would
+        count twice, and the guarantee speaks of rows that count once.
     """
     found: dict[str, RowSource] = {}
+    seen: dict[Path, str] = {}
     for name, paths in files.items():
         try:
             rows = wanted.open_like(paths)
@@ -60,6 +63,13 @@ def open_sites(files: dict[str, list[str]], wanted: WantedColumns) -> dict[str, 
             raise type(error)(
                 f"site {name}: {error.message}", hint=error.hint, code=error.code
             ) from None
+        for file in expand(paths):
+            if (first := seen.setdefault(file.resolve(), name)) != name:
+                raise DataError(
+                    f"site {name}: {file} is given to site {first}, too.",
+                    hint="Give each file once: rows that count twice break the privacy guarantee.",
+                    code="file-twice",
+                )
         if found and rows.features != next(iter(found.values())).features:
             first, other = next(iter(found.items()))
             raise DataError(
@@ -123,7 +133,7 @@ def protocol_progress(sites: int, *, quiet: bool) -> Iterator[Callable[[str, int
         def note(step: str, count: int) -> None:
             counts[step] = counts.get(step, 0) + count
             if counts[step] == sites:
-                tell(f"{step}: {sites} sites answered")
+                tell(f"{step}: {sites} site{'' if sites == 1 else 's'} answered")
 
         yield note
 

@@ -34,7 +34,9 @@ def heads_of(
     if place is None:
         if timestamps is not None or authority is not None:
             raise options.WrongOption(
-                "--timestamps and --authority are for heads, and --heads is missing.",
+                "--authority is for heads with timestamps, and --heads is missing."
+                if timestamps is None
+                else "--timestamps and --authority are for heads, and --heads is missing.",
                 hint="Give --heads FILE, too: the timestamps are kept there.",
             )
         return None
@@ -42,8 +44,10 @@ def heads_of(
         if timestamps is not None or authority is not None or place.startswith("http"):
             raise options.WrongOption(
                 "Timestamps are kept in a file, and --heads names none.",
-                hint="Give --heads FILE --timestamps URL --authority FILE, or a database's URL "
-                "alone.",
+                hint=(
+                    f"Give --heads FILE {'--timestamps URL ' if notes else ''}--authority FILE, or "
+                    "a database's URL alone."
+                ),
             )
         from eigenveil.federation.ledger_heads_table import HeadsTable
 

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from eigenveil.cli import options
 from eigenveil.cli.heads import AUTHORITY_HELP, HEADS_HELP, heads_of
+from eigenveil.cli.results import check_place
 from eigenveil.cli.screen import Screen, bold
 from eigenveil.files import replacing
 
@@ -102,8 +103,11 @@ def export(
     out: Annotated[
         Path | None, typer.Option(help="Write to this file; standard output by default.")
     ] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
 ) -> None:
     """Write all entries, one JSON object a line."""
+    if out is not None:
+        check_place(out, overwrite=overwrite)
     lines = (entry.line() for entry in _open(place).entries())
     if out is None:
         for line in lines:

@@ -66,7 +66,7 @@ class PrivatePCA(FittedPCA):
     sketch_size : int, default=None
         Columns of the sketch for ``mechanism="sketch"``; by default 4 times ``n_components``.
     power_rounds : int, default=None
-        Rounds of ``mechanism="power"``; 4 by default.
+        Rounds of ``mechanism="power"``, 1000 at most; 4 by default.
 
     Attributes
     ----------

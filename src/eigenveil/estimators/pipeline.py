@@ -438,7 +438,7 @@ def _advice(floor: float, variance: NDArray[np.float64]) -> str:
     """What would do where no component is usable."""
     first = float(variance[0])
     times = float(floor) / first if first > 0 else math.inf
-    more = f"about {max(1.5, times):.2g} times" if times < 100 else "far more than 100 times"
+    more = f"at least {max(1.5, times):.2g} times" if times < 100 else "far more than 100 times"
     return (
         f"No component stands above the noise: it takes {more} the rows or the epsilon. Fewer "
         "features, a public centre or a public row_bound help too; 'eigenveil plan' says what to "

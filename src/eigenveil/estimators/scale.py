@@ -91,7 +91,9 @@ class NormScale:
         The rows are taken about ``centre``, which has the offset: it is in their norms already.
         """
         about = np.maximum(self._middles**2 - self._away(centre), bound**2)
-        return self._average(np.minimum(1.0, squared / np.maximum(about, np.finfo(float).tiny)))
+        # 1 where the offset is longer: a quotient overflows where rows lie on the centre
+        shares = np.full(about.shape, float(squared > 0))
+        return self._average(np.divide(squared, about, out=shares, where=about > squared))
 
     def _away(self, centre: NDArray[np.float64] | None) -> float:
         """Squared distance of a centre from the point that the norms were taken about."""

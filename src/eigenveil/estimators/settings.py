@@ -51,6 +51,8 @@ _PURE_KINDS: dict[Mechanism, NoiseKind] = {
 }
 
 POWER_ROUNDS = 4
+# Each is a release of its own; long before so many, none shows anything above its noise.
+MOST_POWER_ROUNDS = 1000
 
 MEAN_LEFT = "mean of prepared rows"
 ENERGIES = "explained variance"
@@ -197,9 +199,10 @@ def make_plan(
     if mechanism == "bingham":
         check_feasible(features, n_components)
     centred = "public" if isinstance(center, np.ndarray) else "private" if center else "no"
-    for name, number in (("sketch_size", sketch_size), ("power_rounds", power_rounds)):
-        if number is not None:
-            check_whole(name, number)
+    if sketch_size is not None:
+        check_whole("sketch_size", sketch_size)
+    if power_rounds is not None:
+        check_whole("power_rounds", power_rounds, most=MOST_POWER_ROUNDS)
     if sketch_size is None:
         sketch_size = 4 * n_components
     elif sketch_size < n_components:

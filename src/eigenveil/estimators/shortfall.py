@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 from eigenveil.estimators.tensor_settings import TensorPlan
 from eigenveil.estimators.whitening import PairMoment, standing
 
-NO_COMPONENT = "Give more rows, a larger epsilon, or features in which the groups differ more."
+NO_COMPONENT = (
+    "No component stands above the noise. Give more rows, a larger epsilon, or features in which "
+    "the groups differ more."
+)
 # More than so many times the rows is no advice.
 _MOST = 1000.0
 
@@ -54,8 +57,10 @@ def shortfall(pair: PairMoment, plan: TensorPlan, usable: NDArray[np.bool_]) -> 
         rows = "many more"
     else:
         rows = f"about {times:.1f} times as many" if times >= 1.1 else "a few more"
-    fewer = max(1, int(np.count_nonzero(usable)))
+    above = int(np.count_nonzero(usable))
+    stand = "stands" if 1 in (above, wanted) else "stand"
+    fewer = f"; or ask for {above}" if 0 < above < wanted else ""
     return (
-        f"For {wanted} components give {rows} rows, or an epsilon larger by as much; or ask for "
-        f"{fewer}."
+        f"{above or 'None'} of {wanted} component{'' if wanted == 1 else 's'} {stand} above the "
+        f"noise. Give {rows} rows, or an epsilon larger by as much{fewer}."
     )

@@ -204,7 +204,7 @@ def _read(path: str | os.PathLike[str], kind: type[StoredModel]) -> Result:
             "names": None if header["names"] is None else tuple(map(str, header["names"])),
             "certificate": certificate,
         }
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise _absent(path) from None
     except NOT_A_MODEL as error:
         raise _not_a_model(path, error) from None
@@ -233,7 +233,7 @@ def estimator_of(path: str | os.PathLike[str]) -> str:
     try:
         with np.load(path, allow_pickle=False) as stored:
             return str(_header(stored)["estimator"])
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise _absent(path) from None
     except NOT_A_MODEL as error:
         raise _not_a_model(path, error) from None
@@ -246,8 +246,10 @@ def _absent(path: str | os.PathLike[str]) -> OutputError:
 
 
 def _not_a_model(path: str | os.PathLike[str], error: Exception) -> DataError:
+    # what numpy advises about pickles is no advice for strangers' files
+    why = "no .npz file" if "pickle" in str(error) else printable(error, most=200)
     return DataError(
-        f"{path} is not a saved eigenveil model of this kind ({printable(error, most=200)}).",
+        f"{path} is not a saved eigenveil model of this kind ({why}).",
         hint="Give a file that the same estimator's save wrote.",
     )
 

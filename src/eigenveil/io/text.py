@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,7 +90,7 @@ class TextTable(Table):
             column_types=dict.fromkeys(self._stored(names), pa.binary()),
         )
         with self._batch_reader(convert) as reader:
-            first = next(iter(reader), None)
+            first = _next_of(reader)
         if first is None:
             return set()
         columns = zip(names, first.columns, strict=True)
@@ -102,7 +103,7 @@ class TextTable(Table):
             self.malformed = []
             try:
                 with self._batch_reader(self._convert(columns), self.malformed) as reader:
-                    for batch in reader:
+                    while (batch := _next_of(reader)) is not None:
                         batch = batch.rename_columns(list(columns))
                         new = batch.slice(min(max(given - seen, 0), batch.num_rows))
                         seen += batch.num_rows
@@ -148,20 +149,22 @@ class TextTable(Table):
             return "skip"
 
         try:
-            with pa.csv.open_csv(
-                self._stream(),
-                # reading in steps has one thread anyway, and without more pyarrow tells the row
-                read_options=pa.csv.ReadOptions(
-                    block_size=self._read_bytes,
-                    use_threads=False,
-                    encoding="latin-1" if self._any_bytes else "utf8",
-                    column_names=self._given_names,
-                ),
-                parse_options=pa.csv.ParseOptions(
-                    delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=skip
-                ),
-                convert_options=convert,
-            ) as reader:
+            with _nothing_undecoded_printed():
+                reader = pa.csv.open_csv(
+                    self._stream(),
+                    # reading in steps has one thread anyway, and without more pyarrow tells the row
+                    read_options=pa.csv.ReadOptions(
+                        block_size=self._read_bytes,
+                        use_threads=False,
+                        encoding="latin-1" if self._any_bytes else "utf8",
+                        column_names=self._given_names,
+                    ),
+                    parse_options=pa.csv.ParseOptions(
+                        delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=skip
+                    ),
+                    convert_options=convert,
+                )
+            with reader:
                 yield reader
         except pa.ArrowInvalid as error:
             if _LONG_LINE.match(str(error)) and self._read_bytes < _MOST_READ_BYTES:
@@ -190,6 +193,31 @@ class TextTable(Table):
 
 class _AgainError(Exception):
     """The text is to be read again: more at a time, or a column cell by cell."""
+
+
+@contextmanager
+def _nothing_undecoded_printed() -> Iterator[None]:
+    """Keep pyarrow from printing a traceback where it cannot decode a line that it leaves out.
+
+    The text is then read again (``BAD_LINE``), so that nothing is wrong with it.
+    """
+    others = sys.unraisablehook
+
+    def hook(told: Any) -> None:
+        if not issubclass(told.exc_type, UnicodeDecodeError):
+            others(told)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = others
+
+
+def _next_of(reader: Any) -> Any:
+    """The next batch, or ``None`` after the last."""
+    with _nothing_undecoded_printed():
+        return next(iter(reader), None)
 
 
 def cells_of_first_line(text: Any, delimiter: str) -> int:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from eigenveil.errors import PrivacyError
 from eigenveil.privacy.accountant import delta_below_resolution, pure_epsilon_beside
 from eigenveil.privacy.gaussian import check_delta, check_epsilon, mu_of_epsilon
 from eigenveil.privacy.releases import SamplingError
@@ -65,7 +66,13 @@ def split_budget(
     if delta == 0:
         return {step: StepBudget(epsilon=epsilon * part * _MARGIN) for step, part in parts.items()}
     usable = (delta - error.cost(epsilon)) * math.exp(-2 * error.log_ratio)
-    if usable <= 0 or epsilon <= 2 * error.log_ratio:
+    if epsilon <= 2 * error.log_ratio:
+        raise PrivacyError(
+            f"epsilon = {epsilon:g} is below what the sampling error of the noise allows.",
+            hint="Give a larger epsilon; 0.1 to 4 are usual.",
+            code="epsilon-below-resolution",
+        )
+    if usable <= 0:
         raise delta_below_resolution(delta)
     epsilon -= 2 * error.log_ratio
     mu = mu_of_epsilon(epsilon, usable) * _MARGIN
