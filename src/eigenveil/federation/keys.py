@@ -114,6 +114,7 @@ class SiteKeys:
 
     def __init__(self, master: bytes, context: Context) -> None:
         self._master, self._context = master, context
+        self._pairs: dict[int, X25519PrivateKey] = {}
 
     @staticmethod
     def new_master() -> bytes:
@@ -146,7 +147,10 @@ class SiteKeys:
 
     def pair_key(self, other: bytes, facts: RoundFacts, names: tuple[str, str]) -> bytes:
         """The key shared with the holder of a round's public key ``other``."""
-        return pair_key(self.pair_seed(facts.turn), other, self._context, facts, names)
+        own = self._pairs.get(facts.turn)
+        if own is None:  # the same for all neighbours of a round
+            own = self._pairs[facts.turn] = _private(self.pair_seed(facts.turn), self._context)
+        return _pair_key(own, other, self._context, facts, names)
 
     def seal(self, text: bytes, *, to: bytes, label: str) -> bytes:
         """``text`` for the holder of channel key ``to`` alone; a label is used once a pair."""
@@ -192,7 +196,13 @@ def pair_key(
         The two sites', in any order: whatever keys another site presents, under its own name it
         has no key of this pair.
     """
-    shared = _agree(_private(pair_seed, context), other)
+    return _pair_key(_private(pair_seed, context), other, context, facts, names)
+
+
+def _pair_key(
+    own: X25519PrivateKey, other: bytes, context: Context, facts: RoundFacts, names: tuple[str, str]
+) -> bytes:
+    shared = _agree(own, other)
     told = facts.about, facts.joined, facts.members
     return derive(shared, context, "mask", facts.turn, *told, *sorted(names))
 

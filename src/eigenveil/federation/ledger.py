@@ -35,11 +35,11 @@ from eigenveil.federation.ledger_refusals import (
     printable,
 )
 from eigenveil.federation.ledger_rows import (
+    answered_of,
     begin_state,
     change_state,
     end_session,
     find_session,
-    is_answered,
     settle,
     sha256,
     store_reply,
@@ -305,10 +305,10 @@ class Ledger:
                 change_state(writer.connection, key, state)
         return reply
 
-    def answered(self, key: SessionKey, step: str) -> bool:
-        """Whether a step has an answer, be it settled, or of a session that has ended."""
+    def answered(self, key: SessionKey, *steps: str) -> set[str]:
+        """Those of the steps that have an answer, be it settled, or of a session that has ended."""
         with self._store.reading() as connection:
-            return is_answered(connection, key, step)
+            return answered_of(connection, key, steps)
 
     def end(self, key: SessionKey, outcome: str) -> None:
         """End a session: its charges stay; reservation, state and answers go. Again: nothing.

@@ -51,7 +51,7 @@ _NEXT_STATE = update(STATES).where(of_session(STATES)).values(state=bindparam("i
 _NO_STATE = delete(STATES).where(of_session(STATES))
 _REPLY = select(REPLIES).where(of_session(REPLIES), REPLIES.c.step == bindparam("its_step"))
 _ANSWERED = select(REPLIES.c.step).where(
-    of_session(REPLIES), REPLIES.c.step == bindparam("its_step")
+    of_session(REPLIES), REPLIES.c.step.in_(bindparam("its_steps", expanding=True))
 )
 _NEW_REPLY = insert(REPLIES)
 _SETTLED = (
@@ -101,9 +101,10 @@ def change_state(connection: Connection, key: SessionKey, state: bytes) -> None:
     connection.execute(_NEXT_STATE, {**named(key), "its_state": state})
 
 
-def is_answered(connection: Connection, key: SessionKey, step: str) -> bool:
-    """Whether a step has an answer, be it settled or not."""
-    return connection.execute(_ANSWERED, {**named(key), "its_step": step}).first() is not None
+def answered_of(connection: Connection, key: SessionKey, steps: Sequence[str]) -> set[str]:
+    """Those of the steps that have an answer, be it settled or not."""
+    found = connection.execute(_ANSWERED, {**named(key), "its_steps": list(steps)})
+    return set(found.scalars())
 
 
 def stored_state(connection: Connection, key: SessionKey) -> bytes:

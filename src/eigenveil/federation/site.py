@@ -264,10 +264,11 @@ class Site:
 
     def _round(self, message: Message, request: bytes) -> bytes:
         body = message.read(bodies.RoundRequest)
-        if self.ledger.answered(self._key(message), message.step):
+        answered = self.ledger.answered(self._key(message), message.step, "sign")
+        if message.step in answered:
             return self._commit(message, request, _never)
         state = self._state(message)
-        if self.ledger.answered(self._key(message), "sign"):
+        if "sign" in answered:
             raise ProtocolError(
                 "A round came after the certificate, which would not tell of it, was signed.",
                 code="out-of-order",
