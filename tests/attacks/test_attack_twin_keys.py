@@ -196,17 +196,17 @@ def test_keys_do_not_change_names(dropouts, tmp_path, identities):
 @contextmanager
 def every_key_taken(*, names):
     """Sites that take any key for a new one; ``names`` says whether they derive names too."""
-    pair_key = keys.pair_key
+    pair_key = keys._pair_key
 
-    def without_names(seed, other, context, facts, names):
-        return pair_key(seed, other, context, facts, ("", ""))
+    def without_names(own, other, context, facts, names):
+        return pair_key(own, other, context, facts, ("", ""))
 
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(allowed, "check_distinct", return_value=None))
         stack.enter_context(mock.patch.object(aggregator, "check_distinct", return_value=None))
         stack.enter_context(mock.patch.object(keys, "point_of", X25519PublicKey.from_public_bytes))
         if not names:
-            stack.enter_context(mock.patch.object(keys, "pair_key", without_names))
+            stack.enter_context(mock.patch.object(keys, "_pair_key", without_names))
         yield
 
 

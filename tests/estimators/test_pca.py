@@ -175,10 +175,15 @@ def test_components_under_the_noise_are_marked():
 
 
 def test_a_data_set_too_small_for_the_budget_ends_after_the_first_release():
-    """It has nothing usable, says what would do, and the rest of the budget is not spent."""
-    model = PrivatePCA(2, epsilon=0.1, delta=1e-6).fit(DIGITS[:50])
-    assert not model.usable_.any()
-    assert [record.name for record in model.certificate_.releases] == ["scale"]
+    """It has nothing usable, says what would do, and the rest of the budget is not spent.
+
+    In one fit of 200 the noise looks like rows; 5 of 9 do with chance 4e-10.
+    """
+    fits = [PrivatePCA(2, epsilon=0.1, delta=1e-6).fit(DIGITS[:50]) for _ in range(9)]
+    ended = [m for m in fits if [r.name for r in m.certificate_.releases] == ["scale"]]
+    assert len(ended) >= 5
+    model = ended[0]
+    assert not any(each.usable_.any() for each in fits)
     assert model.guarantee_.epsilon < 0.1
     assert model.components_.shape == (2, 64)
 
