@@ -70,7 +70,8 @@ def certify(
         if len(verdict.views) > 1:
             print_views(verdict.views, screen)
         screen.print(f"releases: {', '.join(short_name(r.name) for r in certificate.releases)}")
-        screen.print(f"proofs: {', '.join('docs/proofs/' + name for name in certificate.proofs)}")
+        names = ", ".join(name.removesuffix(".md") for name in certificate.proofs)
+        screen.print(f"proofs: {names} ('eigenveil proofs NAME' prints one)", soft_wrap=True)
         if verdict.signed is not None:
             screen.print(f"signatures: {verdict.signed}.", soft_wrap=True)
             screen.print(f"note: {WHAT_SITES_SIGN}.")

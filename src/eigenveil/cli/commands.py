@@ -57,6 +57,9 @@ COMMANDS = {
         "certify:certify",
         "Recompute the guarantee of a result and say whether it holds (status 8 if not).",
     ),
+    "proofs": Command(
+        "proofs:proofs", "Print a proof that a certificate cites, or the list of all proofs."
+    ),
     "plan": Command("plan:plan", "Predict what a fit would give, before any data is touched."),
     "watch": Command(
         "watch:watch",
