@@ -68,6 +68,7 @@ bench: $(DEV)  ## measured numbers: utility, time against the limit, memory
 	$(BIN)/python -m benchmarks
 
 figures: $(CORE)  ## everything in docs/ that is measured and drawn; make figures FAST=1: smaller
+	$(BIN)/python examples/error_page.py docs/errors.md
 	$(BIN)/python examples/figures.py docs $(if $(FAST),--fast)
 	$(BIN)/eigenveil reproduce all $(if $(FAST),--fast) --out docs/images/reproduction \
 		--page docs/reproduction.md

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
 import soak_tools
+from eigenveil.errors import EigenveilError, error_codes
 
 settings.register_profile(
     "eigenveil",
@@ -24,6 +25,20 @@ def _one_thread_each_where_workers_share_the_processors():
     """With ``pytest -n`` the libraries' idle threads would spin in each other's way."""
     limit = 1 if "PYTEST_XDIST_WORKER" in os.environ else None
     with threadpool_limits(limit):
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _every_code_is_declared():
+    """An error that is made with a code that error_codes.toml does not declare fails its test."""
+    made = EigenveilError.__init__
+
+    def checked(self, *told, **more):
+        made(self, *told, **more)
+        assert self.code in error_codes(), f"{self.code!r} is not in error_codes.toml"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EigenveilError, "__init__", checked)
         yield
 
 

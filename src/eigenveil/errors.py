@@ -1,12 +1,15 @@
 """The package's own errors: what is wrong, where, and the way out.
 
 Every error has a stable ``code`` (for programs), a message (what is wrong and where) and a ``hint``
-(what to do).  The command line prints the two sentences and exits with ``exit_status``; it never
-shows a traceback unless asked to.
+(what to do).  ``error_codes.toml`` beside this file declares all codes.  The command line prints
+the two sentences and exits with ``exit_status``; it never shows a traceback unless asked to.
 """
 
 from __future__ import annotations
 
+import functools
+import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -50,6 +53,21 @@ def short_name(name: object) -> str:
     return printable(name, most=LONGEST_NAME)
 
 
+@functools.cache
+def error_codes() -> dict[str, tuple[str, str]]:
+    """Every code there is: when it is raised, and what to do then.
+
+    An error that is raised without a code of its own has its class's name for one.
+    """
+    text = Path(__file__).with_name("error_codes.toml").read_text(encoding="utf-8")
+    return {code: (when, then) for code, (when, then) in tomllib.loads(text).items()}
+
+
+def received_code(code: str) -> str:
+    """A code that another party said; ``"trouble"`` where it is none that there is."""
+    return code if code in error_codes() else "trouble"
+
+
 class EigenveilError(Exception):
     """Base of the family.
 
@@ -60,7 +78,7 @@ class EigenveilError(Exception):
     hint : str
         What to do about it.
     code : str
-        Stable identifier, for programs.
+        Stable identifier, for programs; one of :func:`error_codes`, by default the class's name.
 
     Attributes
     ----------

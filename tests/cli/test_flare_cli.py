@@ -432,7 +432,7 @@ def test_study_run_waits_only_so_long_for_sites(ask):
 
 
 def test_a_lost_study_is_only_believed_when_it_stays_lost(ask):
-    error = ProtocolError("It failed.", code="x")
+    error = ProtocolError("It failed.", code="killed")
     status, _, err, _ = ask(status_of("lost"), status_of("failed", error=error))
     assert (status, "It failed." in err) == (6, True)
     status, _, err, _ = ask(status_of("lost"))
@@ -496,7 +496,7 @@ def test_study_run_waits_for_a_study_that_goes_on(ask, monkeypatch):
 
     monkeypatch.setattr(study_run, "_STALLED", 0.5)
     steps = [status_of("running", step="round 2", answered=n) for n in range(100)]
-    failed = status_of("failed", error=ProtocolError("It failed.", code="x"))
+    failed = status_of("failed", error=ProtocolError("It failed.", code="killed"))
     status, _, err, _ = ask(*steps, failed, words=("--timeout", 0.01))
     assert (status, "It failed." in err) == (6, True)
 
@@ -509,7 +509,7 @@ def test_study_run_goes_on_after_a_moment_of_silence(ask):
             self.asked += 1
             if self.asked < 3:
                 raise ProtocolError("It cannot be reached.", code="no-aggregator")
-            return status_of("failed", error=ProtocolError("It failed.", code="x"))
+            return status_of("failed", error=ProtocolError("It failed.", code="killed"))
 
     status, _, err, _ = ask(status_of("running"), kind=Hesitant)
     assert (status, "It failed." in err) == (6, True)

@@ -165,7 +165,11 @@ def test_an_error_of_the_package_passes_through(tmp_path, monkeypatch):
         run(tmp_path)
     sent = pickle.loads(pickle.dumps(raised.value))  # as it comes from another process
     for error in (raised.value, sent):
-        assert (error.message, error.hint, error.code) == ("Not so.", "Otherwise.", "toy")
+        assert (error.message, error.hint, error.code) == (
+            "Not so.",
+            "Otherwise.",
+            "hopeless-noise",
+        )
         assert "awkward" in error.__notes__[0]
 
 

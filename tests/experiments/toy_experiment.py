@@ -35,7 +35,7 @@ def awkward(rng, *, data):
     if trouble == "defect":
         raise ZeroDivisionError("of the toy")
     if trouble == "error":
-        raise PrivacyError("Not so.", hint="Otherwise.", code="toy")
+        raise PrivacyError("Not so.", hint="Otherwise.", code="hopeless-noise")
     if trouble == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     yield Point(data, "eigenveil", 1.0, 0.5)

@@ -99,13 +99,13 @@ def test_a_factor_with_impossible_numbers_is_refused(value, tmp_path):
 
 def test_what_a_site_says_of_itself_cannot_write_on_the_terminal(tmp_path):
     consortium = Consortium(study_of(4, dropouts=1), tmp_path)
-    refused = bodies.Refusal(code="x", text="\x1b[2J\x07gone\u202e").fields()
+    refused = bodies.Refusal(code="\x1b[2Kx", text="\x1b[2J\x07gone\u202e").fields()
 
     def say(message, answer):
         return encode(Message(**(vars(message) | {"step": REFUSED, "body": refused})))
 
     consortium.parties["s0"] = Liar(consortium.parties["s0"], "s0", "round 1", say)
-    assert run_study(consortium).outcome.missing == {"s0": "[2Jgone (x)"}
+    assert run_study(consortium).outcome.missing == {"s0": "[2Jgone (trouble)"}
 
 
 def test_keys_of_small_order_are_refused_by_every_neighbour(tmp_path):

@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from eigenveil.errors import EigenveilError, ProtocolError
+from eigenveil.errors import EigenveilError, ProtocolError, received_code
 from eigenveil.federation import bodies
 from eigenveil.federation.keys import Context
 from eigenveil.federation.messages import AGGREGATOR, REFUSED, Message, decode, encode, expect
@@ -127,7 +127,8 @@ class Asking:
         if message.step == REFUSED:
             refusal = message.read(bodies.Refusal)
             text = "".join(letter for letter in refusal.text if letter.isprintable())
-            raise _Refused(f"{text} ({refusal.code})", code=refusal.code)
+            code = received_code(refusal.code)
+            raise _Refused(f"{text} ({code})", code=code)
         return expect(message, step=step, study=self._study, session=self._session)
 
 

@@ -40,6 +40,7 @@ _SENTENCES = {
     DATA: "its rows cannot be used as they are; its owner finds the reason in the site's own log",
     TROUBLE: "it cannot answer; its owner finds the reason in the site's own log",
 }
+CODES = tuple(_SENTENCES)
 
 
 @dataclass(frozen=True)

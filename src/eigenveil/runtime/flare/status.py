@@ -16,6 +16,7 @@ from eigenveil.errors import (
     OutputError,
     PrivacyError,
     ProtocolError,
+    received_code,
 )
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.runtime.flare.kit import Kit, write_json
@@ -111,7 +112,7 @@ def error_from(fields: Mapping[str, Any]) -> EigenveilError:
     error = kind(
         str(fields.get("message", "The study failed.")),
         hint=str(fields.get("hint", "")),
-        code=str(fields.get("code", "")),
+        code=received_code(str(fields.get("code", ""))),
     )
     spent = fields.get("spent")
     if isinstance(spent, Mapping):

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from eigenveil.errors import EigenveilError, ProtocolError
+from eigenveil.errors import EigenveilError, ProtocolError, received_code
 from eigenveil.federation.transport import Replies
 from eigenveil.runtime.flare.channel import (
     ABORTED,
@@ -103,7 +103,9 @@ class FlareTransport:
             if answer.code in (NO_ANSWER, UNREACHABLE, RESTARTED):
                 self._silent.add(name)
             if answer.code:
-                failures[name] = ProtocolError(sentence(answer.code), code=answer.code)
+                failures[name] = ProtocolError(
+                    sentence(answer.code), code=received_code(answer.code)
+                )
                 continue
             self._silent.discard(name)
             replies[name] = answer.payload

@@ -1,0 +1,160 @@
+"""Write docs/errors.md: every error code, from its declaration and from the code that raises it."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import eigenveil
+from eigenveil.errors import (
+    BudgetExceeded,
+    DataError,
+    EigenveilError,
+    OutputError,
+    PrivacyError,
+    ProtocolError,
+    error_codes,
+)
+from eigenveil.runtime.flare import channel
+
+PACKAGE = Path(eigenveil.__file__).parent
+FAMILY = (EigenveilError, DataError, PrivacyError, BudgetExceeded, ProtocolError, OutputError)
+# What makes an error where its class is not named beside the code.
+_MAKERS = {"check_whole": "DataError", "_refuse": "ProtocolError", "_left": "ProtocolError"}
+_OWN_CODE = {"BrokenChain"}  # named where the class is defined
+# Of codes made up of parts, by what they begin with: the parts are in the table alone.
+_PARTS = {"other-": "ProtocolError", "study-": "ProtocolError"}
+_HEAD = """\
+# Error codes
+
+Every error of eigenveil has a code, for programs: `error.code` in Python. The command line says
+what is wrong and what to do, and ends with the exit status. A code can have several of these: the
+same thing may be wrong with rows and with a message.
+
+| exit status | is |
+|---|---|
+{statuses}
+| 2 | a wrong use of the command line |
+| 8 | `certify`: the guarantee does not hold; `audit`: a claim of this package is refuted |
+| 70 | a defect of eigenveil: run again with `--debug`, and report what it prints |
+| 130 | stopped from the keyboard |
+
+`python examples/error_page.py` makes this page from the code and `src/eigenveil/error_codes.toml`.
+
+| code | exit status | when | what to do |
+|---|---|---|---|
+"""
+
+
+@functools.cache
+def _trees() -> list[ast.Module]:
+    return [ast.parse(file.read_text(encoding="utf-8")) for file in sorted(PACKAGE.rglob("*.py"))]
+
+
+def uses() -> Iterator[tuple[str, str]]:
+    """Every code that the package raises, with the class that is raised."""
+    for tree in _trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                yield from _of_call(node)
+            elif isinstance(node, ast.Tuple):
+                yield from _of_row(node)
+            elif isinstance(node, ast.FunctionDef) and node.name == "_public_text":
+                for each in ast.walk(node):  # what a site says to the aggregator
+                    if isinstance(each, ast.Return) and isinstance(each.value, ast.Tuple):
+                        for code in _texts(each.value.elts[0]):
+                            yield code, "ProtocolError"
+    for code in channel.CODES:  # what parties say to the aggregator's job
+        yield code, "ProtocolError"
+
+
+def statuses() -> dict[str, list[int]]:
+    """Exit statuses by code, of all codes that are raised."""
+    classes = _classes()
+    found = {kind.__name__: {kind.exit_status} for kind in FAMILY}
+    for code, name in uses():
+        found.setdefault(code, set()).update({classes[name]} if name in classes else ())
+    for start, name in _PARTS.items():
+        for code in error_codes():
+            if code.startswith(start):
+                found.setdefault(code, {classes[name]})
+    return {code: sorted(each) for code, each in found.items()}
+
+
+def page() -> str:
+    """The page's text."""
+    own = "\n".join(
+        f"| {kind.exit_status} | `{kind.__name__}`: {' '.join((kind.__doc__ or '').split())} |"
+        if kind is not EigenveilError
+        else f"| {kind.exit_status} | `{kind.__name__}`: any other error |"
+        for kind in FAMILY
+    )
+    known = statuses()
+    lines = [
+        f"| `{code}` | {', '.join(map(str, known.get(code, [])))} | {when} | {then} |"
+        for code, (when, then) in error_codes().items()
+    ]
+    return _HEAD.format(statuses=own) + "\n".join(lines) + "\n"
+
+
+@functools.cache
+def _classes() -> dict[str, int]:
+    """Exit status of each class of errors, as its source says."""
+    bases: dict[str, list[str]] = {}
+    stated: dict[str, int] = {}
+    for tree in _trees():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ClassDef):
+                continue
+            bases[node.name] = [base.id for base in node.bases if isinstance(base, ast.Name)]
+            for line in node.body:
+                target = line.targets[0] if isinstance(line, ast.Assign) else None
+                if isinstance(target, ast.Name) and target.id == "exit_status":
+                    stated[node.name] = ast.literal_eval(line.value)  # type: ignore[attr-defined]
+    stated["EigenveilError"] = EigenveilError.exit_status
+
+    def of(name: str) -> int | None:
+        if name in stated:
+            return stated[name]
+        return next((s for base in bases.get(name, ()) if (s := of(base)) is not None), None)
+
+    return {name: status for name in bases if (status := of(name)) is not None}
+
+
+def _of_call(node: ast.Call) -> Iterator[tuple[str, str]]:
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    codes = [word.value for word in node.keywords if word.arg == "code"]
+    if name in ("_refuse", "_left"):  # FLARE's console has a _refuse of its own, with sentences
+        codes += [each for each in node.args[2:3] if not any(" " in text for text in _texts(each))]
+    if name == "__init__":  # of a class that names its own code
+        name = "DataError"
+    if not codes and name in _classes() and name not in _OWN_CODE:
+        yield name, name  # the class's name is its code then
+    for value in codes:
+        for code in _texts(value):
+            yield code, _MAKERS.get(name, name)
+
+
+def _of_row(node: ast.Tuple) -> Iterator[tuple[str, str]]:
+    """A row of a table of errors: class, sentence, hint, code."""
+    if len(node.elts) == 4 and isinstance(node.elts[0], ast.Name):
+        last = node.elts[3]
+        if node.elts[0].id in {kind.__name__ for kind in FAMILY} and isinstance(last, ast.Constant):
+            yield str(last.value), node.elts[0].id
+
+
+def _texts(value: ast.expr) -> list[str]:
+    """The texts that an expression can be, as far as they are in it."""
+    if isinstance(value, ast.Constant):
+        return [value.value] if isinstance(value.value, str) and value.value else []
+    if isinstance(value, ast.IfExp):
+        return [*_texts(value.body), *_texts(value.orelse)]
+    return []
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/errors.md")
+    target.write_text(page(), encoding="utf-8")

@@ -1,0 +1,74 @@
+"""Error codes are declared once: those that are raised, the table and its page agree."""
+
+import ast
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from eigenveil.errors import DataError, error_codes, received_code
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def tool():
+    spec = importlib.util.spec_from_file_location("error_page", ROOT / "examples/error_page.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_code_that_is_raised_is_declared_and_every_declared_one_is_raised(tool):
+    raised = set(tool.statuses())
+    assert len(raised) > 250  # the search finds them
+    assert raised - set(error_codes()) == set(), "declare these in error_codes.toml"
+    assert set(error_codes()) - raised == set(), "nothing raises these: take them out"
+
+
+def test_every_code_has_an_exit_status_and_two_short_sentences(tool):
+    known = tool.statuses()
+    for code, told in error_codes().items():
+        assert known[code], code
+        assert len(told) == 2, code
+        for sentence in told:
+            assert 5 < len(sentence) <= 100, (code, len(sentence))
+            assert "|" not in sentence, code
+        assert told[0].endswith("."), code
+    names = list(error_codes())
+    assert names == sorted(names, key=lambda code: (code.casefold(), code))
+
+
+def test_the_page_is_up_to_date(tool):
+    text = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
+    assert text == tool.page(), "run python examples/error_page.py"
+
+
+def test_exit_statuses_are_those_of_the_classes(tool):
+    found = tool.statuses()
+    assert found["DataError"] == [3]
+    assert found["over-budget"] == [5]
+    assert found["no-flare"] == [7]
+    assert found["WrongOption"] == found["rows-in-result"] == [2]
+    assert found["stopped"] == [130]
+    assert found["bad-key"] == [3, 6]
+    assert found["other-session"] == found["study-lost"] == found["trouble"] == [6]
+
+
+@pytest.mark.parametrize("source", ['DataError("m", code="made-up")', 'raise_it(code="made-up")'])
+def test_the_search_sees_a_code_wherever_it_is_given(tool, source):
+    call = ast.parse(source).body[0].value
+    assert [code for code, _ in tool._of_call(call)] == ["made-up"]
+
+
+def test_an_error_with_a_code_that_is_not_declared_fails_its_test():
+    with pytest.raises(AssertionError, match=re.escape("'made-up' is not in error_codes.toml")):
+        DataError("m", code="made-up")
+    assert DataError("m").code == "DataError"
+
+
+@pytest.mark.parametrize("code", ["", "made-up", "\x1b[2J", "over-budget "])
+def test_codes_that_other_parties_make_up_are_not_passed_on(code):
+    assert received_code(code) == "trouble"
+    assert received_code("over-budget") == "over-budget"
