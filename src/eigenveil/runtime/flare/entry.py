@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
+from eigenveil.runtime.flare.installed import need_flare
 from eigenveil.runtime.flare.kit import Kit, lock, prepare
 from eigenveil.runtime.flare.parties import Party, Say, set_party
 from eigenveil.runtime.flare.status import mark_lost
@@ -49,8 +50,10 @@ def run_site(kit: Kit, party: Party, *, say: Say = print) -> int:
     Raises
     ------
     OutputError
-        When the kit cannot be written, or another process runs from it.
+        When the kit cannot be written, another process runs from it, or FLARE is not there in a
+        version that was tested.
     """
+    need_flare()
     with lock(kit):
         _tidy(kit)
         prepare(kit)
@@ -83,8 +86,10 @@ def run_aggregator(kit: Kit, *, listen: str = LOOPBACK, say: Say = print) -> int
     Raises
     ------
     OutputError
-        When the kit cannot be written, or another process runs from it.
+        When the kit cannot be written, another process runs from it, or FLARE is not there in a
+        version that was tested.
     """
+    need_flare()
     with lock(kit):
         _tidy(kit)
         prepare(kit)

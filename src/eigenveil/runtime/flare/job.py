@@ -174,7 +174,7 @@ def read_order(app: Path, root_certificate: Path) -> Order:
     leads = set()
     for file in app.rglob(NVFLARE_SUBMITTER_CRT_FILE):
         shown = read_certificate(file)
-        try:  # FLARE looks at neither the role's extension nor the dates
+        try:  # FLARE does not look at the role's extension: an aggregator's certificate passes it
             check_certificate(shown, root, origin="its signer", role="lead")
         except EigenveilError as trouble:
             raise _refused(trouble.message.rstrip(".")) from None

@@ -21,6 +21,7 @@ from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.study import Study
 from eigenveil.files import replacing
 from eigenveil.runtime.flare.abort import signed_abort
+from eigenveil.runtime.flare.installed import need_flare
 from eigenveil.runtime.flare.job import (
     STUDY_PROPERTY,
     make_order,
@@ -93,11 +94,14 @@ class StudySession:
 
     Raises
     ------
+    OutputError
+        ``no-flare`` or ``other-flare`` when FLARE is not there in a version that was tested.
     ProtocolError
         ``no-aggregator`` when it cannot be reached, ``not-let-in`` when it does not know the lead.
     """
 
     def __init__(self, kit: Kit, *, timeout: float = CONNECT) -> None:
+        need_flare()
         self._kit, self._timeout = kit, timeout
         self._cells: list[Any] = []
         prepare(kit)
