@@ -238,7 +238,7 @@ def test_frames(kind, library, monkeypatch):
 def test_frames_of_sites(kind, monkeypatch):
     no_noise(monkeypatch)
     frame = pd.DataFrame(np.full((50, 5), 2.0), columns=SECRET)
-    refused(lambda: kind(n_components=2).fit({"a": frame, "b": frame}), whose="site a")
+    refused(lambda: kind(n_components=2).fit({"a": frame, "b": frame.copy()}), whose="site a")
 
 
 @pytest.mark.parametrize("kind", ESTIMATORS[:3])

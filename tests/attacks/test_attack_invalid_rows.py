@@ -201,7 +201,7 @@ def test_error_is_before_anything_is_released_or_charged():
     for dropouts in (0, 1):
         with pytest.raises(DataError, match=f"site b: row {BAD}"):
             FederatedPCA(2, **PCA, dropouts=dropouts, invalid="error").fit(
-                {"a": zeroed, "b": rows, "c": zeroed}
+                {"a": zeroed, "b": rows, "c": zeroed.copy()}
             )
 
 

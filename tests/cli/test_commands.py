@@ -78,6 +78,13 @@ def test_certify_sees_noise_that_was_made_smaller(result, run):
     assert "DOES NOT HOLD" in out
 
 
+def test_certify_asks_for_the_folder_of_a_model(result, run):
+    status, _, err = run("certify", result / "model.npz")
+    assert status == 3
+    assert "model.npz is a model" in err
+    assert f"Give the result's folder: eigenveil certify {result}" in " ".join(err.split())
+
+
 def test_certify_does_not_certify_seeded_noise(rows, tmp_path, run):
     run("fit", rows, "--out", tmp_path / "r", "--seed", 1, "--quiet")
     status, out, _ = run("certify", tmp_path / "r")

@@ -14,7 +14,7 @@ from eigenveil.cli.report import print_views
 from eigenveil.cli.results import CERTIFICATE, MODEL
 from eigenveil.cli.screen import Screen, bold
 from eigenveil.cli.tasks import load_model
-from eigenveil.errors import EigenveilError, short_name
+from eigenveil.errors import DataError, EigenveilError, short_name
 from eigenveil.federation.certify import NOT_TRUE, Verdict, check
 from eigenveil.federation.signatures import WHAT_SITES_SIGN
 from eigenveil.privacy.certificate import WHAT_IT_CANNOT_SHOW, Certificate, read_certificate
@@ -41,6 +41,12 @@ def certify(
     It holds for the model that the certificate was made for: the model beside it must be that.
     Between organisations the aggregator and the sites have signed it: who has is said.
     """
+    if result.suffix == ".npz":
+        raise DataError(
+            f"{result} is a model, and a certificate is compared with the model beside it.",
+            hint=f"Give the result's folder: eigenveil certify {result.parent}",
+            code="bad-certificate",
+        )
     path: Path = result / CERTIFICATE if result.is_dir() or not result.suffix else result
     certificate = read_certificate(path)
     verdict = check(certificate, root=_authority(root))

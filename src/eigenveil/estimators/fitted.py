@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import validate_data
 
 from eigenveil.errors import DataError
+from eigenveil.estimators.inputs import validated
 from eigenveil.estimators.pipeline import Factors
 from eigenveil.estimators.result import View, of_factors
 from eigenveil.estimators.settings import Plan
@@ -49,7 +49,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
         NaN for a row with NaN.
         """
         self._check_fitted()
-        array = validate_data(
+        array = validated(
             self,
             X,
             accept_sparse="csr",

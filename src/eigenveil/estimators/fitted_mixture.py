@@ -10,9 +10,10 @@ import scipy.sparse
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import DensityMixin
-from sklearn.utils.validation import check_random_state, validate_data
+from sklearn.utils.validation import check_random_state
 
 from eigenveil.errors import DataError
+from eigenveil.estimators.inputs import validated
 from eigenveil.estimators.mixture_pipeline import MixtureFactors
 from eigenveil.estimators.result import View, of_factors
 from eigenveil.estimators.stored import StoredModel
@@ -88,7 +89,7 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
     def _log_joint(self, X: ArrayLike) -> NDArray[np.float64]:
         """Logarithm of weight times density, shape (n_samples, n_components)."""
         self._check_fitted()
-        rows = validate_data(
+        rows = validated(
             self,
             X,
             accept_sparse="csr",

@@ -9,9 +9,9 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import validate_data
 
 from eigenveil.errors import DataError
+from eigenveil.estimators.inputs import validated
 from eigenveil.estimators.result import View, of_factors
 from eigenveil.estimators.stored import StoredModel
 from eigenveil.estimators.tensor_settings import TopicPlan
@@ -113,7 +113,7 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
     def _log_joint(self, X: ArrayLike) -> NDArray[np.float64]:
         """Logarithm of a topic's weight times the probability of the document's words."""
         self._check_fitted()
-        counts = validate_data(
+        counts = validated(
             self,
             X,
             accept_sparse="csr",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,25 @@ class _Columns:
         return self._estimator.__sklearn_tags__()
 
 
+@contextmanager
+def fits_floats() -> Iterator[None]:
+    """Turn numpy's complaint about a whole number that no float holds into the package's own."""
+    try:
+        yield
+    except OverflowError:
+        raise DataError(
+            "An entry is a number beyond what a float can hold.",
+            hint="Give numbers up to 1e308; divide the column by a public number where it is more.",
+            code="overflow",
+        ) from None
+
+
+def validated(estimator: Any, X: ArrayLike, /, **checks: Any) -> Any:
+    """scikit-learn's ``validate_data``; a number that no float holds is a DataError."""
+    with fits_floats():
+        return validate_data(estimator, X, **checks)
+
+
 def new_columns(
     estimator: Any, X: ArrayLike, **checks: Any
 ) -> tuple[NDArray[np.floating[Any]], list[str] | None]:
@@ -40,7 +61,7 @@ def new_columns(
         Where a name reads as a value: the frame's first row may have been taken for names.
     """
     columns = _Columns(estimator)
-    array = validate_data(
+    array = validated(
         columns,
         X,
         estimator=estimator,

@@ -8,11 +8,10 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import validate_data
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.fitted import FittedPCA
-from eigenveil.estimators.inputs import check_noise, new_columns, tell_owner
+from eigenveil.estimators.inputs import check_noise, new_columns, tell_owner, validated
 from eigenveil.estimators.result import Asked, Result
 from eigenveil.estimators.stored import noise_source, public_centre
 from eigenveil.estimators.stream_plan import make_stream_plan
@@ -331,7 +330,7 @@ def _next_block(
         if (rows.features, tuple(names)) != estimator._columns("n_features_in_"):
             raise _other_columns()
         return rows, count
-    array = validate_data(
+    array = validated(
         estimator,
         X,
         reset=False,

@@ -9,9 +9,10 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from eigenveil.errors import DataError
+from eigenveil.estimators.inputs import validated
 from eigenveil.estimators.stream_inputs import (
     FLOATS,
     check_alike,
@@ -193,7 +194,7 @@ class StreamingPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
         """Scores of the rows of ``X`` along the components, shape (n_samples, r)."""
         check_is_fitted(self)
-        array = validate_data(self, X, dtype=FLOATS, reset=False)
+        array = validated(self, X, dtype=FLOATS, reset=False)
         components = self.components_.astype(array.dtype, copy=False)
         offset = (self.mean_ @ self.components_.T).astype(array.dtype, copy=False)
         return np.asarray(array @ components.T - offset)
@@ -315,7 +316,9 @@ class StreamingPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 code="sparse-rows",
             )
         try:
-            rows = validate_data(self, X, dtype=FLOATS, reset=reset, ensure_all_finite=False)
+            rows = validated(self, X, dtype=FLOATS, reset=reset, ensure_all_finite=False)
+        except DataError:
+            raise
         except ValueError as error:
             raise DataError(str(error), hint="Give a block of rows, (rows, features).") from error
         if reset:

@@ -25,6 +25,9 @@ from eigenveil.moments.source import block_rows
 # Rows of a sparse block: their entries are few, and a product with them costs as much as the
 # matrix is wide.
 _SPARSE_ROWS = 1 << 13
+# What an entry of a text file was that is not a number, and one of a line that is no row.
+_TEXT_NAN = "nan (an empty cell, or text that is not a number)"
+_MALFORMED_NAN = "nan (its line has another number of cells)"
 
 
 def open_rows(
@@ -133,7 +136,12 @@ class FileRows:
             first_row = 0
             with reading(file.path):
                 for part in rechunk(self._parts(file, step), step):
-                    yield Block(self._dense(part), origin=str(file.path), first_row=first_row)
+                    yield Block(
+                        self._dense(part),
+                        origin=str(file.path),
+                        first_row=first_row,
+                        nan=_TEXT_NAN if isinstance(file, TextTable) else "nan",
+                    )
                     first_row += part.shape[0]
             yield from self._malformed(file)
 
@@ -154,7 +162,9 @@ class FileRows:
         for start in range(0, len(lines), step):
             part = lines[start : start + step]
             values = np.full((len(part), self.features), np.nan)
-            yield Block(self._dense(values), origin=str(file.path), first_row=part[0])
+            yield Block(
+                self._dense(values), origin=str(file.path), first_row=part[0], nan=_MALFORMED_NAN
+            )
 
     def _dense(self, part: NDArray[Any]) -> FloatArray:
         if self.single:

@@ -128,6 +128,8 @@ class Block:
         The file, for messages to the owner of the rows.
     first_row : int
         Number of the first row within ``origin``, from 0.
+    nan : str
+        What an entry that is not a number was, for the same messages.
 
     Attributes
     ----------
@@ -140,8 +142,11 @@ class Block:
         The first of them.
     """
 
-    def __init__(self, values: FloatArray, *, origin: str = "", first_row: int = 0) -> None:
+    def __init__(
+        self, values: FloatArray, *, origin: str = "", first_row: int = 0, nan: str = "nan"
+    ) -> None:
         self.values = values
+        self._nan = nan
         self.origin = origin
         self.first_row = first_row
         self.prepared: dict[tuple[Any, ...], tuple[FloatArray, FloatArray]] = {}
@@ -189,7 +194,9 @@ class Block:
         if self.invalid:
             first = int(np.argmin(valid))
             row, column = int(broken[first]), int(np.argmin(stored[first]))
-            self.first_invalid = InvalidPlace(row, column, f"is {self.values[row, column]}")
+            entry = self.values[row, column]
+            what = self._nan if np.isnan(entry) else entry
+            self.first_invalid = InvalidPlace(row, column, f"is {what}")
         return mended, norms
 
 

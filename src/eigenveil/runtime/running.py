@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import _get_feature_names, check_array
 
 from eigenveil.errors import BudgetExceeded, DataError, EigenveilError
+from eigenveil.estimators.inputs import fits_floats
 from eigenveil.federation.aggregator import Aggregator, Outcome
 from eigenveil.federation.choosing import choose_protocol
 from eigenveil.federation.helper import Helper
@@ -206,6 +207,7 @@ def site_rows(
         )
     else:
         named = {f"site{number}": array for number, array in enumerate(X, start=1)}
+    _check_twice(named)
     found: dict[str, RowSource] = {}
     wanted: list[str] | None = None
     for name, array in named.items():
@@ -220,13 +222,16 @@ def site_rows(
 
 def _source(name: str, array: Any, columns: list[str] | None) -> RowSource:
     try:
-        checked = check_array(
-            array,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=False,
-            ensure_min_samples=0,
-        )
+        with fits_floats():
+            checked = check_array(
+                array,
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                ensure_all_finite=False,
+                ensure_min_samples=0,
+            )
+    except DataError as error:
+        raise DataError(f"site {name}: {error.message}", hint=error.hint, code=error.code) from None
     except (ValueError, TypeError) as error:
         raise DataError(f"site {name}: {error}", hint="Mend that site's rows.") from None
     check_names(f"site {name}", columns)
@@ -235,7 +240,20 @@ def _source(name: str, array: Any, columns: list[str] | None) -> RowSource:
     return ArrayRows(checked, names=columns, origin=f"site {name}")
 
 
+def _check_twice(given: Mapping[str, object]) -> None:
+    """Refuse one object for two sites, as one file is: its rows would count twice."""
+    first: dict[int, str] = {}
+    for name, rows in given.items():
+        if (other := first.setdefault(id(rows), name)) != name:
+            raise DataError(
+                f"site {name}: its rows are those that site {other} has, the same object.",
+                hint="Give each site its own: rows that count twice break the privacy guarantee.",
+                code="rows-twice",
+            )
+
+
 def _check_rows(study: Study, rows: Mapping[str, RowSource]) -> None:
+    _check_twice(rows)
     names = {site.name for site in study.sites}
     if missing := names - set(rows):
         raise DataError(
