@@ -16,7 +16,6 @@ from eigenveil.estimators.explained import (
     descending,
     energy_floor,
     is_known,
-    squared_length,
     strength_floor,
     weighted,
     with_eigenvalues,
@@ -256,7 +255,7 @@ def _mean_left(state: _State, answers: Answers) -> MeanLeft | None:
     if state.rows is None:  # a scale that is read only now
         state.rows = max(1.0, float(answers[CENTRED_SCALE].values[-1]))
     error = deviation(release.record.noise, state.plan.features)
-    return MeanLeft(release.values, error, state.rows)
+    return MeanLeft(release.values, error, state.rows, release.record.mechanism)
 
 
 def _sketch(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, _Found]:
@@ -419,8 +418,7 @@ def _offset_left(
         return left.remaining() / state.rows
     if state.plan.centred != "private":
         return 0.0
-    gaussian = state.plan.kind("centre") == "gaussian"
-    squared = squared_length(state.centre_error, state.plan.features, gaussian=gaussian)
+    squared = state.longest_error(state.centre_error)
     if scale is not None:
         return scale.share_of_offset(squared, row_bound, state.centre)
     return 1.0 if squared >= total else squared / total

@@ -26,6 +26,7 @@ from eigenveil.moments.rows import FloatArray
 from eigenveil.moments.source import ArrayRows, block_rows
 from eigenveil.noise.source import RandomSource, SeededSource
 from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.mechanisms import MECHANISMS
 
 _MOST_ROWS = 20_000
 _MOST_FEATURES = 800
@@ -237,23 +238,23 @@ def _scaled_budgets(plan: Plan, more_rows: float, features: int) -> dict[Step, S
     """Budgets under which fewer rows and features meet noise of the same relative size."""
     budgets = {step: _times(b, more_rows) for step, b in plan.budgets().items()}
     fewer = features / plan.features
-    match plan.kind("moment"), plan.mechanism:
-        case "wishart", _:
-            growth = fewer
-        case "vector", ("sketch" | "power"):
-            growth = fewer
-        case "vector", _:
-            growth = fewer**1.5
-        case _, "sketch":
-            growth = (math.sqrt(features) + math.sqrt(plan.sketch_size)) / (
-                math.sqrt(plan.features) + math.sqrt(plan.sketch_size)
-            )
-        case _:
-            growth = math.sqrt(fewer)
+    noise = MECHANISMS[plan.kind("moment")]
+    growth = noise.growth(features, plan.features, _columns(plan))
     budgets["moment"] = _times(budgets["moment"], growth)
     if "centre" in budgets:
         budgets["centre"] = _times(budgets["centre"], math.sqrt(fewer) if not plan.pure else fewer)
     return budgets
+
+
+def _columns(plan: Plan) -> int | None:
+    """Columns of the released moment; ``None`` where it is square."""
+    match plan.mechanism:
+        case "sketch":
+            return plan.sketch_size
+        case "power":
+            return plan.n_components
+        case _:
+            return None
 
 
 def _times(budget: StepBudget, factor: float) -> StepBudget:

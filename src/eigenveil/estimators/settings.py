@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.checks import check_positive, check_whole, is_number
+from eigenveil.checks import check_positive, check_whole, is_number, one_of
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.plans import (
     CENTRED_SCALE,
@@ -20,15 +20,25 @@ from eigenveil.estimators.plans import (
     centre_schedule,
     check_choice,
     check_components,
+    check_pure,
     check_row_bound,
     check_split,
     check_wish,
 )
 from eigenveil.noise.bingham import check_feasible
-from eigenveil.privacy.releases import NoiseKind
+from eigenveil.privacy.mechanisms import NoiseKind
+from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
-Mechanism = Literal["gaussian", "wishart", "vector", "bingham", "power", "sketch"]
-MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
+# Of a whole second moment, and ways to release less of it.
+WAYS: tuple[str, ...] = ("power", "sketch")
+MECHANISMS: tuple[str, ...] = (
+    *(
+        mechanism.name
+        for statistic in ("second-moment", "bingham-vectors")
+        for mechanism in STATISTICS[statistic].mechanisms
+    ),
+    *WAYS,
+)
 STEPS: tuple[Step, ...] = ("scale", "centre", "moment", "variance")
 
 # Shares of mu squared (privacy.md, section 8; tables.md, section 2a), and of epsilon where all is
@@ -44,10 +54,11 @@ _SCALES_AUTO = (0.6, 0.2, 0.2)
 _CENTRES = (0.3, 0.35, 0.35)
 _PURE_CENTRES = (0.4, 0.6)
 
-_PURE_KINDS: dict[Mechanism, NoiseKind] = {
-    "wishart": "wishart",
-    "vector": "vector",
-    "bingham": "bingham",
+_STATISTICS: dict[Step, StatisticName] = {
+    "scale": "norm-histogram",
+    "centre": "row-sum",
+    "moment": "sketch",
+    "variance": "component-energy",
 }
 
 POWER_ROUNDS = 4
@@ -67,7 +78,7 @@ class Plan(BasePlan):
     one_pass: ClassVar[bool] = False
     """Whether everything is released in one round, so that rows are read once."""
 
-    mechanism: Mechanism
+    mechanism: Annotated[str, *one_of(MECHANISMS)]
     row_norm: Literal["unit", "auto", "max"] | float
     power_rounds: int
 
@@ -133,11 +144,9 @@ class Plan(BasePlan):
 
     def kind(self, step: Step) -> NoiseKind:
         """The noise of a step."""
-        if step == "moment" and self.mechanism in _PURE_KINDS:
-            return _PURE_KINDS[self.mechanism]
-        if not self.pure:
-            return "gaussian"
-        return "laplace" if step in ("scale", "variance") else "vector"
+        if step == "moment" and self.mechanism not in WAYS:
+            return self.mechanism
+        return STATISTICS[_STATISTICS[step]].usual(pure=self.pure).name
 
     def released_values(self) -> int:
         """Number of coordinates of all releases together, rounded up."""
@@ -178,13 +187,8 @@ def make_plan(
     check_wish(epsilon, delta, adjacency)
     check_choice("mechanism", mechanism, ("auto", *MECHANISMS))
     if mechanism == "auto":
-        mechanism = "wishart" if delta == 0 else "gaussian"
-    if mechanism == "gaussian" and delta == 0:
-        raise PrivacyError(
-            "mechanism='gaussian' cannot give delta = 0.",
-            hint="Use mechanism='wishart' (or 'auto') for pure epsilon, or a delta above 0.",
-            code="pure-needs-pure-mechanism",
-        )
+        mechanism = STATISTICS["second-moment"].usual(pure=delta == 0).name
+    check_pure("second-moment", mechanism, delta)
     if isinstance(row_norm, str):
         check_choice("row_norm", row_norm, ("unit", "auto", "max"))
     else:

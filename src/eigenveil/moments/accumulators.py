@@ -9,26 +9,26 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.moments.exact import ExactSum, Integers, appended, gram_parts, product_parts
+from eigenveil.moments.exponential import release_vectors
 from eigenveil.moments.norms import squared_norms, upper_norms
 from eigenveil.moments.release import Release, release_sum
 from eigenveil.moments.rows import DTYPE, Block, FloatArray, Precision, RowRule, integer_rows
 from eigenveil.noise.source import RandomSource
-from eigenveil.privacy.releases import ReleaseRecord, Statistic
-
-Layout = Literal["vector", "matrix", "symmetric", "tensor"]
+from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.privacy.statistics import Layout, StatisticName
 
 
 class Accumulator(ABC):
     """A mergeable sum over rows."""
 
-    statistic: Statistic
+    statistic: StatisticName
     """Its name in records."""
     layout: Layout
     """In which coordinates its noise is isometric."""
@@ -81,8 +81,12 @@ class Accumulator(ABC):
         """
 
     def release(self, record: ReleaseRecord, source: RandomSource) -> Release:
-        """The sum with the recorded noise. Each call draws anew: a release happens once."""
-        return release_sum(self, record, source)
+        """The sum with the recorded noise, or what its mechanism draws from it.
+
+        Each call draws anew: a release happens once.
+        """
+        draw = release_sum if record.mechanism.added else release_vectors
+        return draw(self, record, source)
 
 
 # Quarter octaves from 2**-40 to 2**40, with one bin below (zero rows too) and one above.
@@ -143,7 +147,7 @@ class NormHistogram(Accumulator):
         is 0 they are those of unit rows.
     """
 
-    statistic: Statistic = "norm-histogram"
+    statistic: StatisticName = "norm-histogram"
     layout: Layout = "vector"
     grid = 0  # counts
 
@@ -208,7 +212,7 @@ class NormHistogram(Accumulator):
 class RowSum(Accumulator):
     """Sum of prepared rows, in units of the bound; with ``count_weight`` also of the row count."""
 
-    statistic: Statistic = "row-sum"
+    statistic: StatisticName = "row-sum"
     layout: Layout = "vector"
 
     def __init__(self, rule: RowRule, *, features: int, count_weight: float) -> None:
@@ -274,7 +278,7 @@ _ROWS_A_PRODUCT = 4096
 class SecondMoment(Accumulator):
     """``X.T @ X`` of prepared rows."""
 
-    statistic: Statistic = "second-moment"
+    statistic: StatisticName = "second-moment"
     layout: Layout = "symmetric"
 
     def __init__(self, rule: RowRule, *, features: int) -> None:
@@ -364,7 +368,7 @@ class Sketch(Accumulator):
         by at most 1.
     """
 
-    statistic: Statistic = "sketch"
+    statistic: StatisticName = "sketch"
     layout: Layout = "matrix"
 
     def __init__(self, rule: RowRule, basis: NDArray[np.float64], *, clip: float) -> None:
@@ -420,7 +424,7 @@ class ComponentEnergy(Accumulator):
     L1 and L2 sensitivities of all K + 1 numbers together at that of a single one.
     """
 
-    statistic: Statistic = "component-energy"
+    statistic: StatisticName = "component-energy"
     layout: Layout = "vector"
     _BITS = 16  # of a projection; its square has 32
 

@@ -31,7 +31,7 @@ from eigenveil.moments.document_sums import (
 from eigenveil.moments.document_triples import DocumentTriples
 from eigenveil.moments.rows import DTYPE, Precision, RowRule
 from eigenveil.moments.tensors import ThirdMoment
-from eigenveil.privacy.releases import TENSORS, Statistic
+from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
 Arrays = Mapping[str, NDArray[np.float64]]
 Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -45,9 +45,6 @@ _SMALLEST_CLIP = 2.0**-20
 _LONGEST_COLUMN = 1.001
 # Of a tensor, whose entries are as many as the cube.
 _MOST_MODES = 256
-_WITH_BASIS: frozenset[Statistic] = frozenset(
-    {"sketch", "component-energy", "third-moment", "document-triples"}
-)
 
 
 class Description(BaseModel):
@@ -59,8 +56,8 @@ class Description(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: Statistic
-    of: Statistic | None = None
+    kind: StatisticName
+    of: StatisticName | None = None
     features: int = Field(gt=0)
     precision: Precision
     bound: Finite = 0.0
@@ -77,7 +74,7 @@ class Description(BaseModel):
     def with_basis(self) -> bool:
         """Whether an array of shape (features, columns) belongs to it."""
         kind = self.of or self.kind
-        return kind in _WITH_BASIS or (kind == "norm-histogram" and self.columns > 0)
+        return STATISTICS[kind].needs_basis or (kind == "norm-histogram" and self.columns > 0)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the arrays that belong to it."""
@@ -171,7 +168,7 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
     if centre is not None and not np.abs(centre).max() <= np.finfo(DTYPE[d.precision]).max / 4:
         raise ProtocolError(f"A {d.kind} about a centre far off was asked for.", code="bad-ask")
     basis = np.array(arrays["basis"]) if d.with_basis else None
-    most = min(d.features, _MOST_MODES) if d.kind in TENSORS else d.features
+    most = min(d.features, _MOST_MODES) if STATISTICS[d.kind].layout == "tensor" else d.features
     if (d.with_basis or d.kind == "document-sketch") and not 1 <= d.columns <= most:
         raise ProtocolError(
             f"A {d.kind} with {d.columns} columns was asked for, of {most} at the most.",
@@ -218,6 +215,7 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
             return ThirdMoment(rule, basis, clip=d.clip, variance=d.variance)
         case "document-triples":
             return DocumentTriples(basis, clip=d.clip)
+    raise AssertionError(f"nothing adds up {d.kind}: a defect")
 
 
 def _norms(description: Description, arrays: Arrays) -> DocumentNorms:

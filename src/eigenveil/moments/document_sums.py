@@ -20,11 +20,11 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from eigenveil.moments.accumulators import BINS, Accumulator, Layout, check_same_kind, norm_bins
+from eigenveil.moments.accumulators import BINS, Accumulator, check_same_kind, norm_bins
 from eigenveil.moments.documents import MOST_DOCUMENTS, DocumentBlock
 from eigenveil.moments.exact import ExactSum, Integers
 from eigenveil.moments.rows import Block
-from eigenveil.privacy.releases import Statistic
+from eigenveil.privacy.statistics import Layout, StatisticName
 
 # Entries of what waits for a product.
 _MOST_WAITING = 1 << 21
@@ -168,7 +168,7 @@ class DocumentPairs(ClippedSum):
         of :class:`RowRule`.
     """
 
-    statistic: Statistic = "document-pairs"
+    statistic: StatisticName = "document-pairs"
     layout: Layout = "symmetric"
 
     def __init__(
@@ -315,7 +315,7 @@ class DocumentSketch(ClippedSum):
         statistic is in units of it; 1 clips nothing.
     """
 
-    statistic: Statistic = "document-sketch"
+    statistic: StatisticName = "document-sketch"
     layout: Layout = "matrix"
     grid = -2 * _PAIR_BITS
 
@@ -488,7 +488,7 @@ class DocumentNorms(DocumentSum):
         Whether the last coordinate counts all documents.
     """
 
-    statistic: Statistic = "norm-histogram"
+    statistic: StatisticName = "norm-histogram"
     layout: Layout = "vector"
     grid = 0  # counts
 

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from eigenveil.moments.accumulators import (
     Accumulator,
-    Layout,
     basis_bits,
     check_same_kind,
     integer_basis,
@@ -20,7 +19,7 @@ from eigenveil.moments.exact import ExactSum, Integers
 from eigenveil.moments.release import coordinates, from_coordinates
 from eigenveil.moments.rows import Block, RowRule, integer_rows
 from eigenveil.noise.cube import tensor_size
-from eigenveil.privacy.releases import Statistic
+from eigenveil.privacy.statistics import Layout, StatisticName
 
 # Bits of a projected entry; a product of three has 36, as has the variance times an entry.
 _BITS = 12
@@ -48,7 +47,7 @@ class ThirdMoment(Accumulator):
         From 0 to 1, in units of ``(bound clip)**2``; rounded to a multiple of ``2**-24``.
     """
 
-    statistic: Statistic = "third-moment"
+    statistic: StatisticName = "third-moment"
     layout: Layout = "tensor"
     grid = -3 * _BITS
 

@@ -14,7 +14,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import _get_feature_names, check_array
 
-from eigenveil.errors import BudgetExceeded, DataError, EigenveilError
+from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, same_spent
 from eigenveil.federation.aggregator import Aggregator, Outcome
 from eigenveil.federation.choosing import choose_protocol
 from eigenveil.federation.helper import Helper
@@ -29,7 +29,6 @@ from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.moments.sparse import SparseRows
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.certificate import Certificate
-from eigenveil.privacy.spending import same_spent
 from eigenveil.runtime.inprocess import InProcess, Party, Traffic, carry
 
 DATA_SET = "default"
