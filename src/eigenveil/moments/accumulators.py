@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from eigenveil.moments.exponential import release_vectors
 from eigenveil.moments.norms import squared_norms, upper_norms
 from eigenveil.moments.release import Release, release_sum
 from eigenveil.moments.rows import DTYPE, Block, FloatArray, Precision, RowRule, integer_rows
+from eigenveil.moments.spec import Description, Parts, Spec, spec_of
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.statistics import Layout, StatisticName
@@ -32,6 +33,10 @@ class Accumulator(ABC):
     """Its name in records."""
     layout: Layout
     """In which coordinates its noise is isometric."""
+    prepares: ClassVar[bool] = True
+    """Whether a rule's bits say how fine the entries are that are added up."""
+    multiplies: ClassVar[bool] = True
+    """Whether entries are multiplied, so that they cannot be finer than the rule's usual."""
 
     @property
     @abstractmethod
@@ -60,6 +65,16 @@ class Accumulator(ABC):
     @abstractmethod
     def fresh(self) -> Self:
         """An empty accumulator of the same kind."""
+
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        raise AssertionError(f"{type(self).__name__} is in one process only: a defect")
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        del d, parts
+        raise AssertionError(f"{cls.__name__} is in one process only: a defect")
 
     @abstractmethod
     def update(self, block: Block) -> None:
@@ -149,6 +164,7 @@ class NormHistogram(Accumulator):
 
     statistic: StatisticName = "norm-histogram"
     layout: Layout = "vector"
+    prepares = False
     grid = 0  # counts
 
     def __init__(
@@ -185,6 +201,22 @@ class NormHistogram(Accumulator):
             bound=self.bound,
         )
 
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        said = {"precision": self.precision, "with_count": self.with_count, "bound": self.bound}
+        return Spec(said, centre=self.centre, basis=self.basis)
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        return cls(
+            parts.centre,
+            precision=d.precision,
+            with_count=d.with_count,
+            basis=parts.basis,
+            bound=d.bound,
+        )
+
     def update(self, block: Block) -> None:
         """Add a block of rows."""
         norms = self._norms(block)
@@ -214,6 +246,7 @@ class RowSum(Accumulator):
 
     statistic: StatisticName = "row-sum"
     layout: Layout = "vector"
+    multiplies = False
 
     def __init__(self, rule: RowRule, *, features: int, count_weight: float) -> None:
         self.rule, self.features, self.count_weight = rule, features, count_weight
@@ -247,6 +280,15 @@ class RowSum(Accumulator):
     def fresh(self) -> Self:
         """An empty sum of the same kind."""
         return type(self)(self.rule, features=self.features, count_weight=self.count_weight)
+
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        return spec_of(self.rule, count_weight=self.count_weight)
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        return cls(parts.rule, features=d.features, count_weight=d.count_weight)
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
@@ -309,6 +351,15 @@ class SecondMoment(Accumulator):
     def fresh(self) -> Self:
         """An empty moment of the same kind."""
         return type(self)(self.rule, features=self.features)
+
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        return spec_of(self.rule)
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        return cls(parts.rule, features=d.features)
 
     def update(self, block: Block) -> None:
         """Add a block of rows.
@@ -394,6 +445,15 @@ class Sketch(Accumulator):
         """An empty sketch with the same basis."""
         return type(self)(self.rule, self.basis, clip=self.clip)
 
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        return spec_of(self.rule, basis=self.basis, clip=self.clip)
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        return cls(parts.rule, parts.known_basis, clip=d.clip)
+
     def update(self, block: Block) -> None:
         """Add a block of rows."""
         rows, _ = self.rule(block)
@@ -468,6 +528,15 @@ class ComponentEnergy(Accumulator):
     def fresh(self) -> Self:
         """An empty accumulator with the same components."""
         return type(self)(self.rule, self.components, count_weight=self.count_weight)
+
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        return spec_of(self.rule, basis=self.components.T, count_weight=self.count_weight)
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        return cls(parts.rule, parts.known_basis.T, count_weight=d.count_weight)
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""

@@ -13,6 +13,7 @@ import hashlib
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -24,6 +25,7 @@ from eigenveil.moments.accumulators import BINS, Accumulator, check_same_kind, n
 from eigenveil.moments.documents import MOST_DOCUMENTS, DocumentBlock
 from eigenveil.moments.exact import ExactSum, Integers
 from eigenveil.moments.rows import Block
+from eigenveil.moments.spec import Description, Parts, Spec
 from eigenveil.privacy.statistics import Layout, StatisticName
 
 # Entries of what waits for a product.
@@ -210,6 +212,16 @@ class DocumentPairs(ClippedSum):
             self.features, clip=self.clip, nuclear=self.nuclear, extra_bits=self.extra_bits
         )
 
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        return Spec({"clip": self.clip, "nuclear": self.nuclear, "extra_bits": self.extra_bits})
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        del parts
+        return cls(d.features, clip=d.clip, nuclear=d.nuclear, extra_bits=d.extra_bits)
+
     def integers(self) -> Integers:
         """The matrix, shape (D, D)."""
         self.settle()
@@ -348,6 +360,16 @@ class DocumentSketch(ClippedSum):
         empty = type(self)(self.features, self.columns, clip=self.clip)
         empty.__dict__["signs"] = self.signs
         return empty
+
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        return Spec({"clip": self.clip, "columns": self.columns})
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        del parts
+        return cls(d.features, d.columns, clip=d.clip)
 
     def integers(self) -> Integers:
         """The sketch, shape (D, R)."""
@@ -509,6 +531,12 @@ class DocumentNorms(DocumentSum):
     def fresh(self) -> Self:
         """An empty histogram of the same kind."""
         return type(self)(self.of, with_count=self.with_count)
+
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        inner = self.of.spec()
+        said = {**inner.said, "of": self.of.statistic, "with_count": self.with_count}
+        return replace(inner, said=said)
 
     def integers(self) -> Integers:
         """The counts."""

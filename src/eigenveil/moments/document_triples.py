@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from eigenveil.moments.document_sums import ROUNDED_UP, ClippedSum, Documents
 from eigenveil.moments.exact import Integers, IntegerSum, sum_of
 from eigenveil.moments.rows import integer_rows
+from eigenveil.moments.spec import Description, Parts, Spec
 from eigenveil.moments.tensors import ROWS_A_PRODUCT, cube_sums
 from eigenveil.noise.cube import tensor_from_entries, tensor_indices, tensor_size
 from eigenveil.privacy.statistics import Layout, StatisticName
@@ -169,6 +170,15 @@ class DocumentTriples(ClippedSum):
     def fresh(self) -> Self:
         """An empty sum with the same basis."""
         return type(self)(self.basis, clip=self.clip)
+
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        return Spec({"clip": self.clip}, basis=self.basis)
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        return cls(parts.known_basis, clip=d.clip)
 
     def integers(self) -> Integers:
         """The tensor, shape (K, K, K)."""

@@ -18,6 +18,7 @@ from eigenveil.moments.accumulators import (
 from eigenveil.moments.exact import ExactSum, Integers
 from eigenveil.moments.release import coordinates, from_coordinates
 from eigenveil.moments.rows import Block, RowRule, integer_rows
+from eigenveil.moments.spec import Description, Parts, Spec, spec_of
 from eigenveil.noise.cube import tensor_size
 from eigenveil.privacy.statistics import Layout, StatisticName
 
@@ -90,6 +91,15 @@ class ThirdMoment(Accumulator):
     def fresh(self) -> Self:
         """An empty moment of the same kind."""
         return type(self)(self.rule, self.basis, clip=self.clip, variance=self.variance)
+
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        return spec_of(self.rule, basis=self.basis, clip=self.clip, variance=self.variance)
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        return cls(parts.rule, parts.known_basis, clip=d.clip, variance=d.variance)
 
     def update(self, block: Block) -> None:
         """Add a block of rows; what is seen of them waits until there is enough to multiply."""

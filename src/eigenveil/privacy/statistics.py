@@ -64,8 +64,8 @@ class Statistic:
         a changed row is one less and one more, and where the two cannot point apart, it is less.
     proof : str or None
         Page of docs/proofs of its sensitivity, where the proofs of the noise do not list it.
-    needs_basis : bool
-        Whether a public or released matrix belongs to it.
+    needs_basis, may_have_basis : bool
+        Whether a public or released matrix belongs to it, or may.
     of_documents : bool
     check : callable or None
         Raises ValueError for a record of it that no proof covers.
@@ -78,6 +78,7 @@ class Statistic:
     ratios: Mapping[Norm, float] = field(default_factory=dict)
     proof: str | None = None
     needs_basis: bool = False
+    may_have_basis: bool = False
     of_documents: bool = False
     check: Callable[[ReleaseRecord], None] | None = None
 
@@ -127,6 +128,7 @@ _ALL = (
         },
         pure=("l1",),
         ratios={"l2": 1.0, "l1": 1.0},
+        may_have_basis=True,
     ),
     Statistic(
         "row-sum",

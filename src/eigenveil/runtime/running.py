@@ -116,6 +116,10 @@ def run_study(
             outcome = carry(aggregator.run(), transport)
             reason = "" if choice is None else choice.reason
             run = finished_study(settled, outcome, traffic=transport.traffic, choice=reason)
+            invalid = {
+                name: site.invalid for name, site in sites.items() if site.invalid is not None
+            }
+            run = replace(run, invalid=invalid)
             if keep is not None:
                 keep(run)
         except EigenveilError as error:
@@ -124,8 +128,7 @@ def run_study(
         except BaseException as error:
             aggregator.tell_spent(error)
             raise
-    invalid = {name: site.invalid for name, site in sites.items() if site.invalid is not None}
-    return replace(run, invalid=invalid)
+    return run
 
 
 def finished_study(
