@@ -25,20 +25,18 @@ from eigenveil.estimators.plans import (
     check_split,
     check_wish,
 )
-from eigenveil.noise.bingham import check_feasible
+from eigenveil.estimators.ways import (
+    CHOICES,
+    DIRECTIONS,
+    SKETCH,
+    Way,
+    noise_of,
+    way_of,
+)
 from eigenveil.privacy.mechanisms import NoiseKind
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
-# Of a whole second moment, and ways to release less of it.
-WAYS: tuple[str, ...] = ("power", "sketch")
-MECHANISMS: tuple[str, ...] = (
-    *(
-        mechanism.name
-        for statistic in ("second-moment", "bingham-vectors")
-        for mechanism in STATISTICS[statistic].mechanisms
-    ),
-    *WAYS,
-)
+MECHANISMS = CHOICES
 STEPS: tuple[Step, ...] = ("scale", "centre", "moment", "variance")
 
 # Shares of mu squared (privacy.md, section 8; tables.md, section 2a), and of epsilon where all is
@@ -57,7 +55,6 @@ _PURE_CENTRES = (0.4, 0.6)
 _STATISTICS: dict[Step, StatisticName] = {
     "scale": "norm-histogram",
     "centre": "row-sum",
-    "moment": "sketch",
     "variance": "component-energy",
 }
 
@@ -83,20 +80,25 @@ class Plan(BasePlan):
     power_rounds: int
 
     @property
+    def way(self) -> Way:
+        """In which the second moment is released."""
+        return way_of(self.mechanism)
+
+    @property
     def sketched(self) -> bool:
         """Whether the second moment is released as a sketch that says so."""
-        return self.mechanism == "sketch"
+        return self.way is SKETCH
 
     @property
     def removes_mean(self) -> bool:
         """Whether the mean that is left in the prepared rows is released, and taken off."""
-        return self.centred == "private" and not self.pure and self.mechanism != "bingham"
+        return self.centred == "private" and not self.pure and self.way is not DIRECTIONS
 
     @property
     def schedule(self) -> tuple[Planned, ...]:
         """Norms and centre, norms about it, the second moment and mean, the variances."""
         before, beside = self._centred_scale()
-        first, *later = self._moments()
+        first, *later = self.way.schedule(self)
         found: list[Planned] = []
         if self.centred == "private":
             *stages, left = _CENTRES if self.removes_mean else (*_PURE_CENTRES, 0.0)
@@ -126,37 +128,16 @@ class Plan(BasePlan):
         planned = Planned(CENTRED_SCALE, step, "norm-histogram", share=share, beside=beside)
         return ([], [planned]) if beside else ([planned], [])
 
-    def _moments(self) -> list[Planned]:
-        match self.mechanism:
-            case "power":
-                share = 1.0 / self.power_rounds
-                return [
-                    Planned(f"power round {turn + 1}", "moment", "sketch", share=share)
-                    for turn in range(self.power_rounds)
-                ]
-            case "sketch":
-                return [Planned("sketch", "moment", "sketch")]
-            case "bingham":
-                draws = self.n_components
-                return [Planned("second moment", "moment", "bingham-vectors", draws=draws)]
-            case _:
-                return [Planned("second moment", "moment", "second-moment")]
-
     def kind(self, step: Step) -> NoiseKind:
         """The noise of a step."""
-        if step == "moment" and self.mechanism not in WAYS:
-            return self.mechanism
+        if step == "moment":
+            return noise_of(self.mechanism, pure=self.pure)
         return STATISTICS[_STATISTICS[step]].usual(pure=self.pure).name
 
     def released_values(self) -> int:
         """Number of coordinates of all releases together, rounded up."""
         d, k = self.features, self.n_components
-        moment = {
-            "sketch": d * self.sketch_size,
-            "power": d * k * self.power_rounds,
-            "bingham": d * k,
-        }.get(self.mechanism, d * (d + 1) // 2)
-        return moment + 3 * d + 3 * 330 + k + 4
+        return self.way.values(self) + 3 * d + 3 * 330 + k + 4
 
 
 def make_plan(
@@ -200,8 +181,7 @@ def make_plan(
     check_row_bound(row_bound)
     check_choice("invalid", invalid, INVALID)
     check_components(n_components, features)
-    if mechanism == "bingham":
-        check_feasible(features, n_components)
+    way_of(mechanism).check(features, n_components)
     centred = "public" if isinstance(center, np.ndarray) else "private" if center else "no"
     if sketch_size is not None:
         check_whole("sketch_size", sketch_size)
@@ -276,9 +256,9 @@ def _shares(plan: Plan, wished: dict[str, float] | None) -> dict[Step, float]:
             "row_norm='auto' chooses from the released norms, and row_bound skips releasing them.",
             hint="Give row_norm='unit' or a number with row_bound, or leave row_bound out.",
         )
-    if plan.mechanism == "bingham" and "variance" not in given:
+    if plan.way is DIRECTIONS and "variance" not in given:
         raise PrivacyError(
-            "mechanism='bingham' releases directions only.",
+            f"mechanism={plan.mechanism!r} releases directions only.",
             hint="Give 'variance' a share of the budget.",
         )
     total = math.fsum(given.values())

@@ -51,8 +51,9 @@ def sizes_of(plan: BasePlan, planned: Planned, *, count: bool) -> range:
         case "row-sum":
             size = d + count
         case "sketch" | "document-sketch":
-            power = isinstance(plan, Plan) and plan.mechanism == "power"
-            size = d * (k if power else plan.sketch_size)
+            columns = plan.way.columns(plan) if isinstance(plan, Plan) else plan.sketch_size
+            assert columns is not None
+            size = d * columns
         case "component-energy":
             size = k + 1 + count
         case "third-moment" | "document-triples":
