@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from eigenveil.audit.case import Case
+from eigenveil.audit.releases import Make, Rows
 from eigenveil.audit.sound import AXIS, U, V, energy, row_sum, second_moment
 from eigenveil.audit.views import StreamAttack, TreeAttack, ViewAttack
-from eigenveil.privacy.mechanisms import MECHANISMS
+from eigenveil.privacy.mechanisms import MECHANISMS, Norm
 from eigenveil.privacy.tree_views import TreeRun
 from eigenveil.privacy.views import Federation, MaskKind
 
@@ -25,6 +26,13 @@ def _of(view: str, masks: MaskKind, collusion: int = 0) -> ViewAttack:
     return ViewAttack(_federation(masks, collusion), view, row_sum, "gaussian", [U], [])
 
 
+# Of each norm, a sum and neighbours that move it as far as they can.
+_MOVED: dict[Norm, tuple[Make, Rows, Rows]] = {
+    "l1": (energy, [V, AXIS], [V]),
+    "l2": (row_sum, [U], []),
+    "nuclear": (second_moment, [U], []),
+}
+
 VIEWS: dict[str, ViewAttack] = {
     "federated-modular-outsider": _of("outsider", "modular"),
     "federated-modular-site": _of("site", "modular"),
@@ -34,15 +42,14 @@ VIEWS: dict[str, ViewAttack] = {
     "federated-helper-aggregator": _of("aggregator", "helper"),
     "federated-helper-aggregator-and-site": _of("aggregator with 1 sites", "helper", 1),
     "federated-helper-and-site": _of("helper with 1 sites", "helper", 1),
-    "federated-laplace-aggregator": ViewAttack(
-        _federation("modular"), "aggregator", energy, "laplace", [V, AXIS], [V]
-    ),
-    "federated-vector-aggregator": ViewAttack(
-        _federation("modular"), "aggregator", row_sum, "vector", [U], []
-    ),
-    "federated-wishart-aggregator": ViewAttack(
-        _federation("modular"), "aggregator", second_moment, "wishart", [U], []
-    ),
+    **{
+        f"federated-{name}-aggregator": ViewAttack(
+            _federation("modular"), "aggregator", make, name, rows, other
+        )
+        for name, mechanism in sorted(MECHANISMS.items())
+        if mechanism.pure and mechanism.adds_up
+        for make, rows, other in (_MOVED[mechanism.norm],)
+    },
 }
 _RUN = TreeRun(leaves=8, arrived=8, least=(1, 4, 8))
 TREES: dict[str, TreeAttack] = {
