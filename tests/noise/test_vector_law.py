@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from eigenveil.noise import draws, vector
+from eigenveil.noise import draws, laplace, vector
 from eigenveil.noise.source import SecureSource
 from statistics_tools import (
     FALSE_ALARM,
@@ -115,7 +115,7 @@ def cube(size, *, scale, grid, source):
 
 def same_everywhere(size, *, scale, grid, source):
     """Symmetric, but with one variance for all of the triangle."""
-    z = draws.vector(size * (size + 1) // 2, scale=scale, grid=grid, source=source)
+    z = flat(size * (size + 1) // 2, scale=scale, grid=grid, source=source)
     return draws.symmetric_from_triangle(z[:size].copy(), z[size:].copy())
 
 
@@ -127,7 +127,7 @@ def test_mutants_are_rejected(wrong, size):
 
 def test_laplace_coordinates_have_the_stated_scale():
     source = SecureSource()
-    z = np.ldexp(draws.laplace((40_000,), scale=0.4, grid=GRID, source=source), GRID)
+    z = np.ldexp(laplace.laplace((40_000,), scale=0.4, grid=GRID, source=source), GRID)
     assert kolmogorov(z, stats.laplace(scale=0.4).cdf) > FALSE_ALARM
     for factor in OFF_BY_30_PERCENT:
         assert kolmogorov(z * factor, stats.laplace(scale=0.4).cdf) < REJECTED
