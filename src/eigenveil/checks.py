@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from numbers import Integral, Real
+
+from pydantic import AfterValidator, WithJsonSchema
 
 from eigenveil.errors import DataError
 
@@ -83,3 +86,14 @@ def check_flag(name: str, value: object) -> None:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def one_of(names: Collection[str]) -> tuple[AfterValidator, WithJsonSchema]:
+    """What a model's field needs that is the name of something in a registry."""
+
+    def known(name: str) -> str:
+        if name not in names:
+            raise ValueError(f"{name!r} is none of {', '.join(names)}")
+        return name
+
+    return AfterValidator(known), WithJsonSchema({"enum": list(names), "type": "string"})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from eigenveil.privacy.guarantee import Guarantee
@@ -141,3 +141,20 @@ class InvalidRowsWarning(UserWarning):
 
 class NoisyResultWarning(UserWarning):
     """The result shows nothing above its noise."""
+
+
+def spent_of(error: BaseException) -> Guarantee | None:
+    """What an exception says was spent before it; ``None`` where nothing was."""
+    found: Guarantee | None = getattr(error, "spent", None)
+    return found
+
+
+def same_spent(error: BaseException, instead: BaseException) -> None:
+    """Let an exception that takes another's place say what that one said was spent."""
+    released = getattr(error, "released", ())
+    if not released or error is instead:
+        return
+    known: Any = instead
+    known.released, known.spent = released, spent_of(error)
+    for note in getattr(error, "__notes__", ()):
+        instead.add_note(note)

@@ -29,7 +29,9 @@ from eigenveil.federation.certify import check
 from eigenveil.federation.tree import MergeTree
 from eigenveil.federation.tree_private import make_tree_study
 from eigenveil.privacy.certificate import Certificate, plan_hash
-from eigenveil.privacy.releases import NoiseKind, NoiseSource, Statistic
+from eigenveil.privacy.mechanisms import MECHANISMS
+from eigenveil.privacy.releases import NoiseSource
+from eigenveil.privacy.statistics import STATISTICS
 from eigenveil.runtime.tree import simulate_tree
 
 D, ROWS = 5, 2000
@@ -124,9 +126,9 @@ RUNS = {
 }
 BROKEN = {"seeded", "largest norm"}
 LABELS = (
-    get_args(NoiseKind),
+    tuple(MECHANISMS),
     get_args(NoiseSource),
-    get_args(Statistic),
+    tuple(STATISTICS),
     ("add-remove", "replace-one"),
     ("unit", "auto", "max"),
     ("private", "public", "no"),

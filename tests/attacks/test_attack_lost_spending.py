@@ -27,12 +27,14 @@ from eigenveil.errors import (
     OutputError,
     PrivacyError,
     ProtocolError,
+    same_spent,
+    spent_of,
 )
 from eigenveil.estimators.stored import StoredModel
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.source import ArrayRows
 from eigenveil.privacy.accountant import compose
-from eigenveil.privacy.spending import same_spent, spent_of, tell_spent
+from eigenveil.privacy.spending import Spending
 from eigenveil.runtime.flare.conduct import Conductor
 from eigenveil.runtime.flare.job import make_order
 from eigenveil.runtime.flare.status import STATUS, error_fields, error_from, read_progress
@@ -265,7 +267,7 @@ def test_a_cost_that_cannot_be_computed_is_no_reason_to_hide_the_error():
     with pytest.raises(KeyboardInterrupt) as caught:
         PrivatePCA(1, epsilon=9.0).fit_rows(StopsLater(ROWS, KeyboardInterrupt, 1))
     records, error = caught.value.released, MemoryError()
-    tell_spent(error, records, delta=1e-6, adjacency="replace-one")
+    Spending(delta=1e-6, adjacency="replace-one", records=list(records)).tell(error)
     assert error.released == records
     assert "Its cost" in error.__notes__[0]
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import eigenveil.moments.accumulators as accumulators
-import eigenveil.moments.release as release_module
 import eigenveil.noise.bingham as bingham
 from eigenveil.audit import epsilon_lower_bound, mu_lower_bound
 from eigenveil.audit.case import Randomness
@@ -118,7 +117,7 @@ def test_noise_that_is_not_symmetric_is_caught(monkeypatch):
         return noise
 
     # averaging the two triangles of one release undoes part of its noise
-    monkeypatch.setattr(release_module.draws, "isometric_symmetric", both_triangles)
+    monkeypatch.setattr(draws, "isometric_symmetric", both_triangles)
     assert bound(ATTACKS["second-moment-gaussian-add-remove"], n=40_000) > 1.0
 
 

@@ -12,7 +12,7 @@ from eigenveil.audit.case import Case, Claim, Randomness, Samples, Witness
 from eigenveil.audit.report import BEGIN, END, put_table, summary, write_findings
 from eigenveil.audit.run import judge, trials_of
 from eigenveil.errors import DataError, OutputError, PrivacyError
-from eigenveil.privacy.releases import _NOISE_OF_STATISTIC
+from eigenveil.privacy.statistics import STATISTICS
 
 QUICK = ["row-sum-gaussian-add-remove", "federated-helper-aggregator", "cape-10-sites-8-colluding"]
 
@@ -37,7 +37,7 @@ def gaussian_case(mu, claimed, **more):
 
 
 def test_every_statistic_with_every_noise_has_a_sound_case():
-    wished = {f"{s}/{noise}" for s, kinds in _NOISE_OF_STATISTIC.items() for noise in kinds}
+    wished = {f"{s}/{noise.name}" for s, each in STATISTICS.items() for noise in each.mechanisms}
     covered = {pair for case in all_cases().values() for pair in case.covers if "/" in pair}
     assert covered == wished
 

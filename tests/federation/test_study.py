@@ -26,7 +26,7 @@ from eigenveil.federation.study_file import read_study, schema, template, write_
 from eigenveil.headers import reads_as_value
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.gaussian import mu_of_epsilon
-from eigenveil.privacy.releases import lattice_error
+from eigenveil.privacy.sampling import lattice_error
 
 WHOLE = 1 << WEIGHT_BITS
 

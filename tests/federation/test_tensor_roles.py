@@ -35,7 +35,7 @@ from eigenveil.federation.sums import active_sites
 from eigenveil.federation.totals import RoundTotals
 from eigenveil.moments.sparse import SparseRows
 from eigenveil.noise.cube import tensor_copies, tensor_size
-from eigenveil.privacy.releases import TENSORS
+from eigenveil.privacy.statistics import STATISTICS
 from statistics_tools import FALSE_ALARM, OFF_BY_30_PERCENT, REJECTED, gaussian_variance
 
 MIXTURE, TOPICS = "gaussian-mixture", "topic-model"
@@ -148,8 +148,8 @@ def test_every_study_adds_up_exactly(task, fields, tmp_path):
     check_records(consortium, finished)
     assert not finished.wire.refusals()
     names = [record.statistic for record in finished.outcome.records]
-    assert sum(name in TENSORS for name in names) == 1
-    assert names[-1] in TENSORS
+    assert sum(STATISTICS[name].layout == "tensor" for name in names) == 1
+    assert STATISTICS[names[-1]].layout == "tensor"
 
 
 ROUNDS = {
@@ -241,7 +241,7 @@ def noise_of_tensors(study, folder, runs):
 
     def noting(self, arrived):
         (ask,) = self._asks
-        if ask.accumulator.statistic not in TENSORS:
+        if ask.accumulator.layout != "tensor":
             return releases(self, arrived)
         own = (self._sums[0] - exact(study, ask, rows_of(study))).view(np.int64)
         noise = ask.record.noise

@@ -21,7 +21,7 @@ from eigenveil.federation.sums import Terms
 from eigenveil.federation.wishes import coarse_weights
 from eigenveil.noise.cube import tensor_size
 from eigenveil.privacy.accountant import Loss
-from eigenveil.privacy.releases import lattice_error
+from eigenveil.privacy.sampling import lattice_error
 
 WHOLE = 1 << WEIGHT_BITS
 TENSORS = ["gaussian-mixture", "topic-model"]

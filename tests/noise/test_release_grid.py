@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eigenveil.errors import PrivacyError
-from eigenveil.noise import draws
+from eigenveil.noise import draws, vector, wishart
 from eigenveil.noise.edges import spectral_edge
-from eigenveil.noise.grid import grid_exponent, spread, wishart_unit
+from eigenveil.noise.grid import grid_exponent
 from eigenveil.noise.source import SecureSource
+from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import Noise
 from statistics_tools import OFF_BY_30_PERCENT
 
@@ -39,15 +40,17 @@ def test_noise_of_more_rows_than_can_be_is_refused(own, noise):
 
 DRAWS = {
     "gaussian": lambda **k: draws.isometric_symmetric(30, sigma=k.pop("scale"), **k),
-    "wishart": lambda **k: draws.wishart_difference(30, **k),
-    "vector": lambda **k: draws.vector_symmetric(30, **k),
+    "wishart": lambda **k: wishart.wishart_difference(30, **k),
+    "vector": lambda **k: vector.vector("symmetric", (30, 30), **k),
 }
 
 
 @pytest.mark.parametrize("kind", DRAWS)
 def test_spread_is_the_size_of_an_entry(kind):
     """The root of the mean square off the diagonal, of 20 matrices, is within a third."""
-    claimed = spread(kind, 0.7, 30 * 31 // 2, 30) * (math.sqrt(0.5) if kind != "wishart" else 1.0)
+    claimed = MECHANISMS[kind].spread(0.7, 30 * 31 // 2, 30) * (
+        math.sqrt(0.5) if kind != "wishart" else 1.0
+    )
     off = np.tril_indices(30, -1)
     source = SecureSource()
     seen = [DRAWS[kind](scale=0.7, grid=-30, source=source)[off] * 2.0**-30 for _ in range(20)]
@@ -57,8 +60,8 @@ def test_spread_is_the_size_of_an_entry(kind):
 @pytest.mark.parametrize("kind", DRAWS)
 def test_the_largest_noise_stays_in_64_bits(kind):
     """At the finest grid of a statistic in double precision, 2**-36, or the noise's own."""
-    scale = LARGEST / spread(kind, 1.0, 30 * 31 // 2, 30)
-    grid = max(-36, wishart_unit(scale)) if kind == "wishart" else -36
+    scale = LARGEST / MECHANISMS[kind].spread(1.0, 30 * 31 // 2, 30)
+    grid = max(-36, MECHANISMS[kind].finest_grid(scale)) if kind == "wishart" else -36
     drawn = DRAWS[kind](scale=scale, grid=grid, source=SecureSource())
     assert np.abs(drawn.astype(float)).max() < 2.0**60
 
@@ -80,11 +83,11 @@ CASES = {
     ),
     "wishart": (
         (250, 250, 250 * 251 // 2, "wishart"),
-        lambda s: draws.wishart_difference(250, scale=1.0, grid=-30, source=s),
+        lambda s: wishart.wishart_difference(250, scale=1.0, grid=-30, source=s),
     ),
     "vector, symmetric": (
         (250, 250, 250 * 251 // 2, "vector"),
-        lambda s: draws.vector_symmetric(250, scale=1.0, grid=-30, source=s),
+        lambda s: vector.vector("symmetric", (250, 250), scale=1.0, grid=-30, source=s),
     ),
 }
 

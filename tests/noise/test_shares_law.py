@@ -12,11 +12,11 @@ from test_wishart_law import law as wishart_law
 from eigenveil.moments import release as release_module
 from eigenveil.moments.accumulators import NormHistogram, RowSum, SecondMoment
 from eigenveil.moments.rows import RowRule
-from eigenveil.noise import draws
+from eigenveil.noise import draws, gaussian, laplace, vector, wishart
 from eigenveil.noise import gamma as gamma_module
 from eigenveil.noise.gamma import exponential, gamma
 from eigenveil.noise.source import SecureSource, SeededSource
-from eigenveil.privacy import releases
+from eigenveil.privacy import sampling
 from eigenveil.privacy.accountant import NEGLIGIBLE
 from eigenveil.privacy.releases import Noise, ReleaseRecord
 from statistics_tools import (
@@ -73,11 +73,13 @@ def test_gaussian_shares_add_up_to_the_noise(shares):
 
 @pytest.mark.thorough
 @every_sharing
-@pytest.mark.parametrize("wrong", ["scale / shares", "scale"])
+@pytest.mark.parametrize(
+    "wrong",
+    [("math.sqrt(noise.shares)", "noise.shares"), (" / math.sqrt(noise.shares)", "")],
+)
 def test_gaussian_shares_of_another_size_are_rejected(shares, wrong, monkeypatch):
-    monkeypatch.setattr(release_module, "Accumulator", object, raising=False)  # for its types
-    changed = mutant(release_module.noise_integers, "scale / math.sqrt(shares)", wrong)
-    monkeypatch.setattr(release_module, "noise_integers", changed)
+    sampler = gaussian.GaussianSampler
+    monkeypatch.setattr(sampler, "noise", mutant(sampler.noise, *wrong))
     assert gaussian_sums(shares) < REJECTED
 
 
@@ -99,14 +101,14 @@ def test_wishart_shares_bring_all_columns(shares):
 @pytest.mark.thorough
 @every_sharing
 def test_too_few_columns_are_rejected(shares, monkeypatch):
-    wrong = mutant(draws.wishart_difference, "-(-(size + 1) // shares)", "(size + 1) // shares")
-    monkeypatch.setattr(draws, "wishart_difference", wrong)
+    wrong = mutant(wishart.wishart_difference, "-(-(size + 1) // shares)", "(size + 1) // shares")
+    monkeypatch.setattr(wishart, "wishart_difference", wrong)
     assert wishart_sums(shares) < REJECTED
 
 
 def test_wishart_shares_of_another_scale_are_rejected(monkeypatch):
-    wrong = mutant(draws.wishart_difference, "math.ldexp(scale,", "math.ldexp(scale / shares,")
-    monkeypatch.setattr(draws, "wishart_difference", wrong)
+    wrong = mutant(wishart.wishart_difference, "math.ldexp(scale,", "math.ldexp(scale / shares,")
+    monkeypatch.setattr(wishart, "wishart_difference", wrong)
     assert wishart_sums(3) < REJECTED
 
 
@@ -138,8 +140,8 @@ def test_another_shape_of_vector_shares_is_rejected(shares, count, wrong, monkey
 
     In one coordinate, where vector noise is Laplace noise.
     """
-    changed = mutant(draws._mixed_sigma, "(size + 1) / (2.0 * shares)", wrong)
-    monkeypatch.setattr(draws, "_mixed_sigma", changed)
+    changed = mutant(vector._mixed_sigma, "(size + 1) / (2.0 * shares)", wrong)
+    monkeypatch.setattr(vector, "_mixed_sigma", changed)
     assert kolmogorov(vector_sums(shares, count, 1).ravel(), stats.laplace.cdf) < REJECTED
 
 
@@ -168,7 +170,7 @@ def test_laplace_shares_add_up_to_the_noise(shares):
     ids=["another shape", "the whole from each", "one side"],
 )
 def test_other_laplace_shares_are_rejected(shares, old, new, monkeypatch):
-    monkeypatch.setattr(draws, "laplace", mutant(draws.laplace, old, new))
+    monkeypatch.setattr(laplace, "laplace", mutant(laplace.laplace, old, new))
     assert kolmogorov(laplace_sums(shares), stats.laplace.cdf) < REJECTED
 
 
@@ -181,8 +183,9 @@ def test_shares_without_smoothing_noise_cannot_be_drawn(kind, monkeypatch):
 
     That none of them has is less likely than 1e-30.
     """
-    monkeypatch.setattr(draws, "WISHART_SMOOTHING", 1e15)
-    monkeypatch.setattr(draws, "SHARE_SMOOTHING", 1e30)
+    monkeypatch.setattr(wishart, "SMOOTHING", 1e15)
+    for module in (laplace, vector):
+        monkeypatch.setattr(module, "SHARE_SMOOTHING", 1e30)
     accumulator = {
         "laplace": NormHistogram(None, precision="double", with_count=True),
         "wishart": SecondMoment(RULE, features=4),
@@ -224,12 +227,12 @@ def test_roundings_leave_the_mean_as_it_is(fraction, below):
     """An exact binomial test of both kinds of rounding; rounding down always is rejected."""
     n, chance = 400, fraction / 256
     matrix = np.full((n, n), 256 * below + fraction)
-    rounded = draws._shifted_at_random(matrix.copy(), 8, SecureSource())
+    rounded = wishart._shifted_at_random(matrix.copy(), 8, SecureSource())
     assert np.array_equal(rounded, rounded.T)
     count = n * (n + 1) // 2
     tries = [
         (ups(rounded[np.tril_indices(n)], below), count),
-        (ups(draws._rounded_at_random(matrix.ravel() / 256, SecureSource()), below), n * n),
+        (ups(laplace._rounded_at_random(matrix.ravel() / 256, SecureSource()), below), n * n),
     ]
     for up, of in tries:
         assert stats.binomtest(up, of, chance).pvalue > FALSE_ALARM
@@ -238,9 +241,9 @@ def test_roundings_leave_the_mean_as_it_is(fraction, below):
 
 def test_what_needs_no_rounding_is_not_rounded():
     values = np.array([0.0, -5.0, 2.0**52 + 1, -(2.0**60)])
-    assert np.array_equal(draws._rounded_at_random(values, SecureSource()), values)
+    assert np.array_equal(laplace._rounded_at_random(values, SecureSource()), values)
     matrix = np.array([[2**62, -7], [-7, 0]])
-    assert np.array_equal(draws._shifted_at_random(matrix.copy(), 0, SecureSource()), matrix)
+    assert np.array_equal(wishart._shifted_at_random(matrix.copy(), 0, SecureSource()), matrix)
 
 
 @pytest.mark.parametrize("shares", [1, *SHARES])
@@ -248,7 +251,7 @@ def test_what_needs_no_rounding_is_not_rounded():
 def test_a_wishart_share_is_exact_in_integers(shares, scale, grid):
     """Made again from the same words with Python's own integers."""
     size, source = 5, SeededSource(11)
-    drawn = draws.wishart_difference(
+    drawn = wishart.wishart_difference(
         size, scale=scale, grid=grid, source=SeededSource(11), shares=shares
     )
     unit = math.floor(math.log2(scale)) - 46
@@ -256,7 +259,7 @@ def test_a_wishart_share_is_exact_in_integers(shares, scale, grid):
     noise = draws.isometric_symmetric(size, sigma=sigma, grid=grid, source=source)
     shape = (size, math.ceil((size + 1) / shares))
     deviation = math.sqrt(scale * 2.0 ** (54 - unit))
-    g, h = (draws._exact_gram(shape, deviation, source).astype(object) for _ in range(2))
+    g, h = (wishart._exact_gram(shape, deviation, source).astype(object) for _ in range(2))
     words = [int(w) % 2 ** (grid - unit) for w in source.words(size * (size + 1) // 2)]
     on, below = iter(words[:size]), iter(words[size:])
     for i in range(size):
@@ -317,7 +320,7 @@ def test_rounding_at_random_costs_what_is_stated(fractions):
 @pytest.mark.parametrize("size", [1, 6, 323, 307_720])
 def test_tails_are_below_their_stated_chances(size):
     """Of the squares of all coordinates, and of all Gamma variables of Laplace shares."""
-    assert stats.chi2.logsf(releases._longest(size), size) < -91
+    assert stats.chi2.logsf(sampling._longest(size), size) < -91
     total = 2 * size + math.sqrt(364 * size) + 91
     assert stats.gamma.logsf(total, 2 * size) < -91
 
@@ -539,11 +542,11 @@ def test_too_few_steps_in_a_share_are_not_proved(kind, size, shares, grid):
 def test_one_share_is_the_noise_itself():
     """Errors are those of the lattice, and draws are those of the whole."""
     assert Noise(kind="laplace", scale=1.0, size=6, grid=-26).shares == 1
-    assert error("gaussian", 6, 1) == releases.lattice_error(6, steps_a_scale=2.0**26)
-    assert error("laplace", 6, 1) == releases.lattice_error(6, steps_a_scale=2.0**26)
-    assert error("vector", 6, 1) == releases.lattice_error(13, steps_a_scale=math.inf)
+    assert error("gaussian", 6, 1) == sampling.lattice_error(6, steps_a_scale=2.0**26)
+    assert error("laplace", 6, 1) == sampling.lattice_error(6, steps_a_scale=2.0**26)
+    assert error("vector", 6, 1) == sampling.lattice_error(13, steps_a_scale=math.inf)
     whole, one = (
-        draws.laplace((6,), scale=1.0, grid=-26, source=SeededSource(1), **more)
+        laplace.laplace((6,), scale=1.0, grid=-26, source=SeededSource(1), **more)
         for more in ({}, {"shares": 1})
     )
     assert np.array_equal(whole, one)
@@ -553,8 +556,8 @@ def test_a_total_of_misplaced_noise_is_below_its_bound():
     """Claim 2 for all coordinates together, at outcomes as far out as they come."""
     rng = np.random.default_rng()
     size, shares, deviation, off = 400, 5, 2048.0, 0.01
-    bound = releases._hidden_error(size, off=off, smoothing=deviation, shares=shares)
-    for length in (0.0, math.sqrt(size), math.sqrt(releases._longest(size))):
+    bound = sampling.hidden_error(size, off=off, smoothing=deviation, shares=shares)
+    for length in (0.0, math.sqrt(size), math.sqrt(sampling._longest(size))):
         x = rng.standard_normal(size)
         x *= length * deviation / np.linalg.norm(x)
         rounding = [rounding_log_ratio(rng.random(shares), at[None], deviation)[0] for at in x]

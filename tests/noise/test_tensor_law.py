@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from test_vector_law import law as vector_law
 
-from eigenveil.noise import draws
+from eigenveil.noise import draws, vector
 from eigenveil.noise.cube import tensor_copies, tensor_from_entries, tensor_indices
 from eigenveil.noise.source import SecureSource
-from eigenveil.privacy.releases import Noise, ReleaseRecord, lattice_error, tensor_size
+from eigenveil.privacy.releases import Noise, ReleaseRecord
+from eigenveil.privacy.sampling import lattice_error
+from eigenveil.privacy.statistics import tensor_size
 from statistics_tools import (
     FALSE_ALARM,
     OFF_BY_30_PERCENT,
@@ -178,7 +180,11 @@ def test_a_large_tensor_is_exactly_symmetric_with_the_right_variances():
 # Vector noise
 
 
-def vector_tensors(count, *, draw=draws.vector_tensor, shares=1):
+def vector_tensor(size, **options):
+    return vector.vector("tensor", (size,) * 3, **options)
+
+
+def vector_tensors(count, *, draw=vector_tensor, shares=1):
     """Isometric coordinates of sums of as many shares as make the noise, two rows, unit scale."""
     source = SecureSource()
     whole = [
@@ -202,31 +208,31 @@ def test_shares_of_vector_noise_add_up_to_it(shares):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("tensor_size(size)", "tensor_size(size) - 1"),
-        ("isometric_tensor(size, sigma=sigma", "isometric_tensor(size, sigma=1.3 * sigma"),
-        ("isometric_tensor(size", "published(size"),
+        ("_mixed_sigma(size,", "_mixed_sigma(size - 1,"),
+        ("sigma=sigma,", "sigma=1.3 * sigma,"),
+        ("draws.isometric(layout, shape,", "published(shape[0],"),
     ],
     ids=["degrees", "scale", "i.i.d."],
 )
 def test_other_vector_noise_is_rejected(old, new, monkeypatch):
-    monkeypatch.setattr(draws, "published", published, raising=False)
-    wrong = mutant(draws.vector_tensor, old, new)
-    assert vector_law(vector_tensors(4000, draw=wrong)) < REJECTED
+    monkeypatch.setattr(vector, "published", published, raising=False)
+    monkeypatch.setattr(vector, "vector", mutant(vector.vector, old, new))
+    assert vector_law(vector_tensors(4000)) < REJECTED
 
 
-def drawn_at(steps, draw=draws.vector_tensor):
+def drawn_at(steps):
     """Vector noise of three rows, often, at so few grid steps in its scale."""
     source = SecureSource()
     for _ in range(1500):
-        draw(3, scale=float(steps), grid=0, source=source)
+        vector_tensor(3, scale=float(steps), grid=0, source=source)
 
 
-def test_a_scale_too_small_for_any_entry_is_drawn_again():
+def test_a_scale_too_small_for_any_entry_is_drawn_again(monkeypatch):
     """At some 4000 steps in the usual scale; 1 in 40 scales is too small for the entries ijk."""
     drawn_at(1200)
-    wrong = mutant(draws.vector_tensor, "_COARSEST_TENSOR", "_COARSEST")
+    monkeypatch.setattr(vector, "_COARSEST_TENSOR", vector._COARSEST)
     with pytest.raises(ValueError, match="lattice units"):
-        drawn_at(1200, wrong)
+        drawn_at(1200)
 
 
 # What is recorded

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from eigenveil.noise import draws
+from eigenveil.noise import draws, laplace, vector
 from eigenveil.noise.source import SecureSource
 from statistics_tools import (
     FALSE_ALARM,
@@ -20,7 +20,15 @@ from statistics_tools import (
 GRID = -30
 
 
-def vectors(count, size, *, scale=1.0, draw=draws.vector):
+def flat(size, **options):
+    return vector.vector("vector", (size,), **options)
+
+
+def symmetric(size, **options):
+    return vector.vector("symmetric", (size, size), **options)
+
+
+def vectors(count, size, *, scale=1.0, draw=flat):
     source = SecureSource()
     drawn = [draw(size, scale=scale, grid=GRID, source=source) for _ in range(count)]
     z = np.ldexp(np.array(drawn).astype(float), GRID)
@@ -53,7 +61,7 @@ def test_radius_has_the_gamma_law_of_the_dimension():
 
 def test_radius_and_direction_follow_their_laws():
     assert law(vectors(10_000, 3)) > FALSE_ALARM
-    assert law(vectors(10_000, 2, draw=draws.vector_symmetric)) > FALSE_ALARM
+    assert law(vectors(10_000, 2, draw=symmetric)) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("factor", OFF_BY_30_PERCENT)
@@ -62,7 +70,7 @@ def test_another_scale_is_rejected(factor):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("draw", "size"), [(draws.vector, 3), (draws.vector_symmetric, 2)])
+@pytest.mark.parametrize(("draw", "size"), [(flat, 3), (symmetric, 2)])
 @pytest.mark.parametrize("more", [-1, 1])
 def test_another_number_of_degrees_is_rejected(draw, size, more, monkeypatch):
     """The normals behind the random scale, one fewer or one more."""
@@ -107,7 +115,7 @@ def cube(size, *, scale, grid, source):
 
 def same_everywhere(size, *, scale, grid, source):
     """Symmetric, but with one variance for all of the triangle."""
-    z = draws.vector(size * (size + 1) // 2, scale=scale, grid=grid, source=source)
+    z = flat(size * (size + 1) // 2, scale=scale, grid=grid, source=source)
     return draws.symmetric_from_triangle(z[:size].copy(), z[size:].copy())
 
 
@@ -119,7 +127,7 @@ def test_mutants_are_rejected(wrong, size):
 
 def test_laplace_coordinates_have_the_stated_scale():
     source = SecureSource()
-    z = np.ldexp(draws.laplace((40_000,), scale=0.4, grid=GRID, source=source), GRID)
+    z = np.ldexp(laplace.laplace((40_000,), scale=0.4, grid=GRID, source=source), GRID)
     assert kolmogorov(z, stats.laplace(scale=0.4).cdf) > FALSE_ALARM
     for factor in OFF_BY_30_PERCENT:
         assert kolmogorov(z * factor, stats.laplace(scale=0.4).cdf) < REJECTED

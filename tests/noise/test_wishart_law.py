@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from eigenveil.noise import draws
+from eigenveil.noise import draws, laplace, wishart
 from eigenveil.noise.lattice import lattice_noise
 from eigenveil.noise.source import SecureSource, SeededSource
 from statistics_tools import (
@@ -25,7 +25,8 @@ GRID = -30
 def differences(count, size, *, scale=1.0):
     source = SecureSource()
     drawn = [
-        draws.wishart_difference(size, scale=scale, grid=GRID, source=source) for _ in range(count)
+        wishart.wishart_difference(size, scale=scale, grid=GRID, source=source)
+        for _ in range(count)
     ]
     return np.ldexp(np.array(drawn).astype(float), GRID)
 
@@ -127,7 +128,7 @@ def test_a_row_more_is_hidden_by_the_difference_but_not_by_the_one_sided_noise()
     one = proven_loss(one_sided(n, 2, scale=scale), one_sided(n, 2, scale=scale) + row)
     assert one > 3
     # noise 30% too small, at one dimension, where the loss is largest and the noise is Laplace
-    small = draws.laplace((2, 40_000, 1, 1), scale=0.7, grid=GRID, source=SecureSource())
+    small = laplace.laplace((2, 40_000, 1, 1), scale=0.7, grid=GRID, source=SecureSource())
     one, two = np.pad(np.ldexp(small, GRID), ((0, 0), (0, 0), (0, 1), (0, 1)))
     assert proven_loss(one, two + row) > 1.1
 
@@ -136,7 +137,7 @@ def test_a_row_more_is_hidden_by_the_difference_but_not_by_the_one_sided_noise()
 @pytest.mark.parametrize("deviation", [2.0**50, 2.0**50.49])
 def test_gram_of_integers_is_exact(shape, deviation):
     """Against Python's own integers: rounded down to multiples of 2**54, nothing lost."""
-    product = draws._exact_gram(shape, deviation, SeededSource(5))
+    product = wishart._exact_gram(shape, deviation, SeededSource(5))
     g = lattice_noise(math.prod(shape), scale=deviation, power=2, source=SeededSource(5))
     g = g.astype(object).reshape(shape)
     # the one product of limbs that is left out is below 2**-17 of the unit
@@ -146,7 +147,7 @@ def test_gram_of_integers_is_exact(shape, deviation):
 def test_gram_of_many_rows_is_exact_in_every_limb():
     """300 rows, compared with Python's own integers on a corner."""
     size = 300
-    product = draws._exact_gram((size, size + 1), 2.0**50, SeededSource(6))
+    product = wishart._exact_gram((size, size + 1), 2.0**50, SeededSource(6))
     g = lattice_noise(size * (size + 1), scale=2.0**50, power=2, source=SeededSource(6))
     g = g.astype(object).reshape(size, size + 1)
     exact = (g[:20] @ g[:20].T) >> 54
@@ -155,7 +156,7 @@ def test_gram_of_many_rows_is_exact_in_every_limb():
 
 def test_no_grid_is_finer_than_the_noise():
     with pytest.raises(ValueError, match="finer"):
-        draws.wishart_difference(2, scale=1.0, grid=-47, source=SecureSource())
+        wishart.wishart_difference(2, scale=1.0, grid=-47, source=SecureSource())
 
 
 @pytest.mark.parametrize("size", [1, 3, 40])
@@ -166,7 +167,7 @@ def test_low_bits_of_a_release_are_uniform(size):
     entries = np.tril_indices(size)
     bits = np.concatenate(
         [
-            draws.wishart_difference(size, scale=0.7, grid=-46, source=source)[entries] & 7
+            wishart.wishart_difference(size, scale=0.7, grid=-46, source=source)[entries] & 7
             for _ in range(draws_needed)
         ]
     )

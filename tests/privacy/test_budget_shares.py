@@ -10,7 +10,7 @@ from releases_tools import release
 from eigenveil.errors import PrivacyError
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.budget import LARGEST_EPSILON, StepBudget, split_budget
-from eigenveil.privacy.releases import lattice_error
+from eigenveil.privacy.sampling import lattice_error
 
 EPSILONS = st.floats(math.log(0.01), math.log(30)).map(math.exp)
 SHARES = st.dictionaries(

@@ -3,7 +3,6 @@
 import math
 from itertools import product
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -12,16 +11,9 @@ from pydantic import ValidationError
 from releases_tools import release
 
 from eigenveil.privacy.guarantee import ADJACENCIES
-from eigenveil.privacy.releases import (
-    PROOFS,
-    PROOFS_OF_STATISTIC,
-    Noise,
-    NoiseKind,
-    ReleaseRecord,
-    Statistic,
-    tensor_rows,
-    tensor_size,
-)
+from eigenveil.privacy.mechanisms import MECHANISMS
+from eigenveil.privacy.releases import Noise, ReleaseRecord
+from eigenveil.privacy.statistics import STATISTICS, tensor_rows, tensor_size
 
 PROOF_FILES = Path(__file__).parents[2] / "docs" / "proofs"
 PROVED = {
@@ -56,7 +48,7 @@ def record(**changes):
 
 
 @pytest.mark.parametrize(
-    ("statistic", "kind"), list(product(get_args(Statistic), get_args(NoiseKind)))
+    ("statistic", "kind"), list(product(sorted(STATISTICS), sorted(MECHANISMS)))
 )
 def test_only_proved_pairs_can_be_recorded(statistic, kind):
     if (statistic, kind) in PROVED:
@@ -122,7 +114,7 @@ def test_records_cannot_be_changed():
         record().noise = Noise(kind="gaussian", scale=9.0, size=1)
 
 
-@pytest.mark.parametrize("kind", get_args(NoiseKind))
+@pytest.mark.parametrize("kind", sorted(MECHANISMS))
 def test_the_loss_falls_with_the_scale_and_is_larger_when_a_row_is_replaced(kind):
     losses = {}
     for adjacency, loss in product(ADJACENCIES, (0.5, 1.0)):
@@ -140,16 +132,16 @@ def test_every_draw_of_the_exponential_mechanism_is_paid():
     assert one.model_copy(update={"draws": 7}).epsilon() == pytest.approx(7 * one.epsilon())
 
 
-@pytest.mark.parametrize("kind", get_args(NoiseKind))
+@pytest.mark.parametrize("kind", sorted(MECHANISMS))
 def test_every_kind_of_noise_has_a_proof(kind):
-    proof = PROOF_FILES / PROOFS[kind]
+    proof = PROOF_FILES / MECHANISMS[kind].proof
     assert proof.is_file()
     assert "proof" in proof.read_text(encoding="utf-8").lower()
 
 
-@pytest.mark.parametrize("statistic", PROOFS_OF_STATISTIC)
+@pytest.mark.parametrize("statistic", [s.name for s in STATISTICS.values() if s.proof])
 def test_every_sensitivity_with_a_proof_of_its_own_has_it(statistic):
-    text = (PROOF_FILES / PROOFS_OF_STATISTIC[statistic]).read_text(encoding="utf-8")
+    text = (PROOF_FILES / STATISTICS[statistic].proof).read_text(encoding="utf-8")
     assert f"`{statistic.replace('-', '_')}`" in text
 
 

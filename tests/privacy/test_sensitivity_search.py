@@ -10,7 +10,8 @@ from scipy.optimize import minimize
 from eigenveil.moments.documents import FEWEST_WORDS
 from eigenveil.privacy import sensitivity
 from eigenveil.privacy.guarantee import ADJACENCIES
-from eigenveil.privacy.releases import Noise, ReleaseRecord, tensor_size
+from eigenveil.privacy.releases import Noise, ReleaseRecord
+from eigenveil.privacy.statistics import tensor_size
 from statistics_tools import mutant
 
 D = 3

@@ -130,7 +130,7 @@ def test_factors_outside_the_proof_are_refused(wrong):
 
 def test_only_gaussian_noise_is_proved_for_streams():
     noise = Noise(kind="wishart", scale=1.0, size=6, grid=-36)
-    with pytest.raises(ValidationError, match="gaussian noise only"):
+    with pytest.raises(ValidationError, match="of a stream's prefixes"):
         ReleaseRecord(
             name="a",
             statistic="second-moment",

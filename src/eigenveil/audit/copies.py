@@ -7,8 +7,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.moments.accumulators import Accumulator, Layout
+from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.rows import Block
+from eigenveil.privacy.statistics import Layout
 
 
 class Copies(Accumulator):

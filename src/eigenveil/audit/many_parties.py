@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from eigenveil.audit.case import Case
+from eigenveil.audit.releases import Make, Rows
 from eigenveil.audit.sound import AXIS, U, V, energy, row_sum, second_moment
 from eigenveil.audit.views import StreamAttack, TreeAttack, ViewAttack
+from eigenveil.privacy.mechanisms import MECHANISMS, Norm
 from eigenveil.privacy.tree_views import TreeRun
 from eigenveil.privacy.views import Federation, MaskKind
 
@@ -24,6 +26,13 @@ def _of(view: str, masks: MaskKind, collusion: int = 0) -> ViewAttack:
     return ViewAttack(_federation(masks, collusion), view, row_sum, "gaussian", [U], [])
 
 
+# Of each norm, a sum and neighbours that move it as far as they can.
+_MOVED: dict[Norm, tuple[Make, Rows, Rows]] = {
+    "l1": (energy, [V, AXIS], [V]),
+    "l2": (row_sum, [U], []),
+    "nuclear": (second_moment, [U], []),
+}
+
 VIEWS: dict[str, ViewAttack] = {
     "federated-modular-outsider": _of("outsider", "modular"),
     "federated-modular-site": _of("site", "modular"),
@@ -33,17 +42,15 @@ VIEWS: dict[str, ViewAttack] = {
     "federated-helper-aggregator": _of("aggregator", "helper"),
     "federated-helper-aggregator-and-site": _of("aggregator with 1 sites", "helper", 1),
     "federated-helper-and-site": _of("helper with 1 sites", "helper", 1),
-    "federated-laplace-aggregator": ViewAttack(
-        _federation("modular"), "aggregator", energy, "laplace", [V, AXIS], [V]
-    ),
-    "federated-vector-aggregator": ViewAttack(
-        _federation("modular"), "aggregator", row_sum, "vector", [U], []
-    ),
-    "federated-wishart-aggregator": ViewAttack(
-        _federation("modular"), "aggregator", second_moment, "wishart", [U], []
-    ),
+    **{
+        f"federated-{name}-aggregator": ViewAttack(
+            _federation("modular"), "aggregator", make, name, rows, other
+        )
+        for name, mechanism in sorted(MECHANISMS.items())
+        if mechanism.pure and mechanism.adds_up
+        for make, rows, other in (_MOVED[mechanism.norm],)
+    },
 }
-_SLOW = ("vector", "wishart")
 _RUN = TreeRun(leaves=8, arrived=8, least=(1, 4, 8))
 TREES: dict[str, TreeAttack] = {
     "tree-outsider": TreeAttack(_RUN, 6, "outsider", row_sum, [U], []),
@@ -92,13 +99,8 @@ def many_party_cases() -> list[Case]:
 
 
 def _view_case(name: str, attack: ViewAttack) -> Case:
-    masks, gaussian = attack.federation.masks, attack.kind == "gaussian"
-    weighed = gaussian and masks != "modular" and attack.view.startswith("aggregator")
-    pure = {
-        "laplace": "difference of the sum's L1 distances from the two exact sums",
-        "vector": "difference of the sum's distances from the two exact sums",
-        "wishart": "smallest eigenvalue of the sum less the larger exact sum",
-    }
+    masks, mechanism = attack.federation.masks, MECHANISMS[attack.kind]
+    weighed = not mechanism.pure and masks != "modular" and attack.view.startswith("aggregator")
     view = attack.view.replace("1 sites", "1 site")
     return Case(
         name=name,
@@ -107,9 +109,9 @@ def _view_case(name: str, attack: ViewAttack) -> Case:
         group="sound",
         adjacency="add-remove",
         view=attack.view,
-        test=_WEIGHED if weighed else _SUM if gaussian else pure[attack.kind],
+        test=_WEIGHED if weighed else mechanism.test if mechanism.pure else _SUM,
         sampling=_PROTOCOL,
         claim=attack.claim(),
         sample=attack.sample,
-        share=0.1 if attack.kind in _SLOW else 1.0,
+        share=1.0 if mechanism.audited == 1.0 else 0.1,
     )

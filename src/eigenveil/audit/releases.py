@@ -23,7 +23,8 @@ from eigenveil.moments.rows import Block
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.gaussian import epsilon_of_mu
 from eigenveil.privacy.guarantee import Adjacency
-from eigenveil.privacy.releases import NoiseKind, ReleaseRecord
+from eigenveil.privacy.mechanisms import MECHANISMS, Mechanism, NoiseKind
+from eigenveil.privacy.releases import ReleaseRecord
 
 Rows = Sequence[FloatArray]
 Make = Callable[[], Accumulator]
@@ -31,17 +32,6 @@ Make = Callable[[], Accumulator]
 DELTA = 0.01
 # Values that one call draws, at most.
 _MOST_VALUES = 1 << 20
-
-TESTS: dict[str, str] = {
-    "gaussian": "the output along the direction in which the neighbours differ (likelihood ratio)",
-    "laplace": "difference of the output's L1 distances from the two sums (likelihood ratio)",
-    "vector": "difference of the output's distances from the two sums (likelihood ratio)",
-    "wishart": "smallest eigenvalue of the output less the larger sum: where it is positive the "
-    "ratio of likelihoods is exp(epsilon)",
-    "wishart-linear": "the output along the direction in which the neighbours differ",
-    "bingham": "squared part of the released directions along the row that differs (likelihood "
-    "ratio)",
-}
 
 
 def summed(rows: Rows, make: Make) -> Accumulator:
@@ -72,7 +62,7 @@ class Attack:
     loss : float
         Mu or epsilon that the noise is calibrated to.
     draws : int
-        Directions of the bingham mechanism.
+        Directions, where they are drawn.
     """
 
     make: Make
@@ -84,10 +74,19 @@ class Attack:
     draws: int = 1
 
     @property
+    def mechanism(self) -> Mechanism:
+        """That draws the noise."""
+        return MECHANISMS[self.kind]
+
+    @property
     def test(self) -> str:
         """The adversary's statistic, in words."""
-        linear = self.kind == "wishart" and self._larger() is None
-        return TESTS["wishart-linear" if linear else self.kind]
+        return self.mechanism.test_of(*self._exact())
+
+    @property
+    def at_once(self) -> bool:
+        """Whether many releases can be drawn in one call."""
+        return self.mechanism.entrywise and self.make().layout in ("vector", "matrix")
 
     def record(self) -> ReleaseRecord:
         """Of the release: the same for both data sets, or this is no mechanism of this package."""
@@ -97,13 +96,12 @@ class Attack:
         return found[0]
 
     def _record(self, rows: Rows) -> ReleaseRecord:
-        gaussian = self.kind == "gaussian"
         return calibrated_record(
             summed(rows, self.make),
             name="audited",
             adjacency=self.adjacency,
             kind=self.kind,
-            budget=StepBudget(mu=self.loss) if gaussian else StepBudget(epsilon=self.loss),
+            budget=budget_of(self.kind, self.loss),
             draws_count=self.draws,
         )
 
@@ -117,10 +115,10 @@ class Attack:
         """Statistics of releases; another ``record`` than the calibrated one is for tests."""
         record = self.record() if record is None else record
         totals = summed(self.rows, self.make), summed(self.other, self.make)
-        if self.kind == "bingham":
+        if not self.mechanism.added:
             first, second = (self._directions(t, trials, record, randomness) for t in totals)
             return Samples(first, second)
-        if totals[0].layout in ("vector", "matrix") and self.kind in ("gaussian", "laplace"):
+        if self.at_once:
             return self._at_once(totals, trials, record, randomness)
         return self._one_by_one(totals, trials, record, randomness)
 
@@ -174,45 +172,22 @@ class Attack:
     def _moved(self) -> FloatArray:
         return exact(summed(self.rows, self.make)) - exact(summed(self.other, self.make))
 
-    def _larger(self) -> FloatArray | None:
-        """The sum that exceeds the other by a positive semi-definite matrix, if one does."""
-        moved = self._moved()
-        side = math.isqrt(moved.size)
-        values = np.linalg.eigvalsh(moved.reshape(side, side))
-        if values[0] > -1e-6:
-            return exact(summed(self.rows, self.make))
-        return exact(summed(self.other, self.make)) if values[-1] < 1e-6 else None
+    def _exact(self) -> tuple[FloatArray, FloatArray]:
+        return exact(summed(self.rows, self.make)), exact(summed(self.other, self.make))
 
     def _statistic(self, values: FloatArray) -> FloatArray:
         """What the adversary computes of outputs, shape (n, size)."""
-        one, two = (exact(summed(rows, self.make)) for rows in (self.rows, self.other))
-        return statistic(self.kind, values, one, two)
+        return self.mechanism.distinguished(values, *self._exact())
 
 
-def statistic(kind: NoiseKind, values: FloatArray, one: FloatArray, two: FloatArray) -> FloatArray:
-    """The best known statistic of outputs (n, size) that are one of two sums (size,) plus noise."""
-    match kind:
-        case "laplace":
-            return np.asarray(np.abs(values - two).sum(axis=1) - np.abs(values - one).sum(axis=1))
-        case "vector":  # the whole array's norm is the isometric one
-            return np.asarray(
-                np.linalg.norm(values - two, axis=1) - np.linalg.norm(values - one, axis=1)
-            )
-        case "wishart":
-            side = math.isqrt(one.size)
-            spectrum = np.linalg.eigvalsh((one - two).reshape(side, side))
-            if spectrum[0] > -1e-6 or spectrum[-1] < 1e-6:
-                larger = one if spectrum[0] > -1e-6 else two
-                seen = (values - larger).reshape(-1, side, side)
-                return np.asarray(np.linalg.eigvalsh(seen)[:, 0], dtype=np.float64)
-    return np.asarray(values @ (one - two))
+def budget_of(kind: NoiseKind, loss: float) -> StepBudget:
+    """So much of mu or of epsilon, whichever is the mechanism's."""
+    return StepBudget(epsilon=loss) if MECHANISMS[kind].pure else StepBudget(mu=loss)
 
 
 def release_claim(record: ReleaseRecord, whence: str) -> Claim:
     """What a record proves."""
-    if record.noise.kind == "gaussian":
-        mu = record.mu()
-        return Claim(
-            epsilon=epsilon_of_mu(mu, DELTA), delta=DELTA, mu=mu, exact=True, whence=whence
-        )
-    return Claim(epsilon=record.epsilon(), delta=0.0, whence=whence)
+    if record.pure:
+        return Claim(epsilon=record.epsilon(), delta=0.0, whence=whence)
+    mu = record.mu()
+    return Claim(epsilon=epsilon_of_mu(mu, DELTA), delta=DELTA, mu=mu, exact=True, whence=whence)

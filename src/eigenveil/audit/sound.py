@@ -23,7 +23,7 @@ from eigenveil.moments.document_triples import DocumentTriples
 from eigenveil.moments.rows import RowRule
 from eigenveil.moments.tensors import ThirdMoment
 from eigenveil.privacy.guarantee import Adjacency
-from eigenveil.privacy.releases import NoiseKind
+from eigenveil.privacy.mechanisms import NoiseKind
 
 FEATURES = 2
 RULE = RowRule(bound=1.0)
@@ -105,8 +105,6 @@ def norms_of_documents() -> Accumulator:
     return DocumentNorms(DocumentPairs(FEATURES), with_count=True)
 
 
-# Part of the trials for noise that is slow to draw.
-_SHARES: dict[NoiseKind, float] = {"wishart": 0.5, "vector": 0.5, "bingham": 0.25}
 _ADD: Adjacency = "add-remove"
 _REPLACE: Adjacency = "replace-one"
 _WITH_U, _WITHOUT, _V_AGAIN = [V, U], [V], [V, V]
@@ -171,7 +169,6 @@ def sound_cases() -> list[Case]:
 
 def _case(line: _Line, attack: Attack) -> Case:
     mechanism, which, _, kind, adjacency, _, _ = line
-    at_once = kind in ("gaussian", "laplace")
     record = attack.record()
     return Case(
         name=_name(line),
@@ -181,11 +178,10 @@ def _case(line: _Line, attack: Attack) -> Case:
         adjacency=adjacency,
         test=attack.test,
         sampling="release_vectors on each data set"
-        if kind == "bingham"
-        else "release_sum on the grid"
-        + ("" if at_once and attack.make().layout in ("vector", "matrix") else ", one by one"),
+        if not attack.mechanism.added
+        else "release_sum on the grid" + ("" if attack.at_once else ", one by one"),
         claim=attack.claim(),
         sample=attack.sample,
-        share=_SHARES.get(kind, 1.0),
+        share=attack.mechanism.audited,
         covers=(f"{record.statistic}/{kind}",),
     )

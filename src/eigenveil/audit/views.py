@@ -22,9 +22,9 @@ from eigenveil.audit.releases import (
     DELTA,
     Make,
     Rows,
+    budget_of,
     exact,
     release_claim,
-    statistic,
     summed,
 )
 from eigenveil.federation import masks
@@ -34,7 +34,8 @@ from eigenveil.moments.rows import Block
 from eigenveil.moments.stream_sums import PrefixSum
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.guarantee import Guarantee
-from eigenveil.privacy.releases import NoiseKind, ReleaseRecord, Sharing
+from eigenveil.privacy.mechanisms import NoiseKind
+from eigenveil.privacy.releases import ReleaseRecord, Sharing
 from eigenveil.privacy.streams import best_factor
 from eigenveil.privacy.tree_views import TreeRun, tree_guarantees
 from eigenveil.privacy.views import (
@@ -86,13 +87,12 @@ class ViewAttack:
     @cached_property
     def record(self) -> ReleaseRecord:
         """Of the sum, its noise in as many shares as the federation counts on."""
-        gaussian = self.kind == "gaussian"
         return calibrated_record(
             self.make(),
             name="audited",
             adjacency="add-remove",
             kind=self.kind,
-            budget=StepBudget(mu=self.loss) if gaussian else StepBudget(epsilon=self.loss),
+            budget=budget_of(self.kind, self.loss),
             sharing=self.federation.sharing(),
         )
 
@@ -101,7 +101,7 @@ class ViewAttack:
         found = guarantees(
             [self.record],
             self.federation,
-            delta=DELTA if self.kind == "gaussian" else 0.0,
+            delta=0.0 if self.record.pure else DELTA,
             adjacency="add-remove",
         )
         return guaranteed(found[self.view], "privacy.views.guarantees (docs/proofs/views.md)")
@@ -112,12 +112,13 @@ class ViewAttack:
         """Statistics of what the adversary sees; another ``record`` is for tests."""
         record = self.record if record is None else record
         sums = [exact(summed(rows, self.make)) for rows in (self.rows, self.other)]
+        test = record.mechanism.distinguished
         most = max(1, _MOST_VALUES // sums[0].size)
         found = []
         for start in range(0, trials, most):
             count = min(most, trials - start)
             seen = (self._seen(rows, count, record, randomness) for rows in (self.rows, self.other))
-            found.append(Samples(*(statistic(self.kind, values, *sums) for values in seen)))
+            found.append(Samples(*(test(values, *sums) for values in seen)))
         return joined(found)
 
     def _seen(
@@ -214,7 +215,7 @@ def _noisy(
     total: Accumulator, count: int, record: ReleaseRecord, randomness: Randomness
 ) -> masks.Integers:
     """What a site sends before it is masked, in ``count`` sessions; all entries, one by one."""
-    if record.noise.kind in ("gaussian", "laplace"):
+    if record.mechanism.entrywise:
         copies = Copies(total, count)
         return noisy_integers(copies, record, randomness.source).view(np.uint64)
     integers = total.integers()
@@ -284,7 +285,7 @@ class TreeAttack:
                 total = total + noisy_integers(copies, self.record, randomness.source)
             sums.append(np.ldexp(total.astype(float), grid).reshape(trials, -1))
         moved = exact(summed(self.rows, self.make)), exact(summed(self.other, self.make))
-        return Samples(*(statistic("gaussian", values, *moved) for values in sums))
+        return Samples(*(self.record.mechanism.distinguished(values, *moved) for values in sums))
 
 
 @dataclass(frozen=True)

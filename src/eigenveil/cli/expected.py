@@ -17,8 +17,9 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from eigenveil.errors import PrivacyError
+from eigenveil.estimators.driver import drive
 from eigenveil.estimators.plans import Step
-from eigenveil.estimators.rounds import Ask
+from eigenveil.estimators.rounds import Answers, Ask, Round
 from eigenveil.estimators.shapes import COUNT_WEIGHT
 from eigenveil.estimators.tasks import rounds_of
 from eigenveil.estimators.tensor_settings import MixturePlan, TensorPlan
@@ -242,26 +243,24 @@ def _drive(
     rounds = rounds_of(
         plan, stored_single=False, public_centre=centre, sharing=parties.sharing, keep_all=True
     )
-    asked = []
-    try:
-        with small_matrix_threads(plan.features):
-            asks = next(rounds)
-            while True:
-                asked.append(tuple(ask.record for ask in asks))
-                asks = rounds.send(
-                    {
-                        ask.name: Release(_as_drawn(ask.record, plan, parties), data.values(ask))
-                        for ask in asks
-                    }
-                )
-    except StopIteration as end:
-        if end.value.stopped is not None:
-            raise PrivacyError(
-                f"So many rows are too few: {end.value.stopped}.",
-                hint=end.value.advice,
-                code="too-few-rows",
-            ) from None
-        return tuple(asked), end.value
+    asked: list[tuple[ReleaseRecord, ...]] = []
+
+    def answer(asks: Round) -> Answers:
+        asked.append(tuple(ask.record for ask in asks))
+        return {
+            ask.name: Release(_as_drawn(ask.record, plan, parties), data.values(ask))
+            for ask in asks
+        }
+
+    with small_matrix_threads(plan.features):
+        found = drive(rounds, answer)
+    if found.stopped is not None:
+        raise PrivacyError(
+            f"So many rows are too few: {found.stopped}.",
+            hint=found.advice,
+            code="too-few-rows",
+        )
+    return tuple(asked), found
 
 
 def _as_drawn(record: ReleaseRecord, plan: TensorPlan, parties: Parties) -> ReleaseRecord:

@@ -49,28 +49,26 @@ def print_releases(
     for name in ("release", "values", "sensitivity", "noise", "loss"):
         table.add_column(name, justify="left" if name in ("release", "noise") else "right")
     for record in records:
-        gaussian = record.noise.kind == "gaussian"
         table.add_row(
             short_name(record.name),
             str(record.noise.size),
             f"{record.sensitivity():.4g}",
             f"{record.noise.kind}, scale {record.noise.scale:.4g}",
-            f"mu = {record.mu():.4g}" if gaussian else f"epsilon = {record.epsilon():.4g}",
+            f"epsilon = {record.epsilon():.4g}" if record.pure else f"mu = {record.mu():.4g}",
         )
     out.print(table)
 
 
 def release_as_json(record: ReleaseRecord) -> dict[str, Any]:
     """The same of one release as plain values."""
-    gaussian = record.noise.kind == "gaussian"
     return {
         "name": record.name,
         "values": record.noise.size,
         "sensitivity": record.sensitivity(),
         "noise": record.noise.kind,
         "scale": record.noise.scale,
-        "mu": record.mu() if gaussian else None,
-        "epsilon": None if gaussian else record.epsilon(),
+        "mu": None if record.pure else record.mu(),
+        "epsilon": record.epsilon() if record.pure else None,
     }
 
 

@@ -19,6 +19,7 @@ from eigenveil.federation.choosing import Choice
 from eigenveil.federation.forecast import POOLED, Forecast, forecast
 from eigenveil.federation.study import WEIGHT_BITS, Study
 from eigenveil.privacy.gaussian import epsilon_of_mu, mu_of_epsilon
+from eigenveil.privacy.mechanisms import MECHANISMS
 
 # Protocols that mixtures and topics do not have.
 OF_PCA = ("dpdispca", "full")
@@ -118,11 +119,9 @@ def _noise(study: Study, step: Step = "moment") -> str:
     budget = made.budgets()[step]
     if budget.mu is None:
         assert budget.epsilon is not None
-        if made.kind(step) != "wishart":
-            return f"a share of a vector, scale {1.0 / budget.epsilon:.4g} of a row's largest"
-        columns = made.features + 1
-        each = columns if study.protocol == "local" else math.ceil(columns / study.honest)
-        return f"{each} of {columns} columns of either half of the Wishart difference"
+        shares = 1 if study.protocol == "local" else study.honest
+        noise = MECHANISMS[made.kind(step)]
+        return noise.part(1.0 / budget.epsilon, made.features, shares)
     whole = 1.0 / budget.mu
     total = f"deviation {whole:.4g} of a row's largest contribution"
     if study.protocol in ("local", *OF_PCA) or study.honest == 1:

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Never, TypeVar
 
 from eigenveil.estimators.inputs import tell_owner
 from eigenveil.estimators.plans import BasePlan
-from eigenveil.estimators.result import Asked, Result, model_digest
-from eigenveil.estimators.rounds import Answers, Ask, Round
+from eigenveil.estimators.result import Asked, Result, certificate_of
+from eigenveil.estimators.rounds import Answers, Round
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.moments.engine import InvalidRows, accumulate, check_rows
-from eigenveil.moments.exponential import release_vectors
 from eigenveil.moments.independence import dependence
-from eigenveil.moments.release import Release
 from eigenveil.moments.source import RowSource
 from eigenveil.noise.source import RandomSource
-from eigenveil.privacy.certificate import Claim, make_certificate, reasons_of
+from eigenveil.privacy.certificate import reasons_of
 from eigenveil.privacy.releases import ReleaseRecord
-from eigenveil.privacy.spending import tell_spent
+from eigenveil.privacy.spending import Spending
 
 RoundProgress = Callable[[str, int], None]
 Found = TypeVar("Found")
+Call = TypeVar("Call")
+Reply = TypeVar("Reply")
+Rounds = Generator[Round, Answers, Found]
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Run(Generic[Found]):
 
 def certified_fit(
     plan: BasePlan,
-    rounds: Generator[Round, Answers, Any],
+    rounds: Rounds[Any],
     rows: RowSource,
     source: RandomSource,
     *,
@@ -60,35 +60,29 @@ def certified_fit(
         Whatever stops the fit after something was released says so: ``spent`` is the guarantee of
         what was released before (``None`` where nothing was), ``released`` its records.
     """
-    records: list[ReleaseRecord] = []
     secure = source.secure
     plan = plan.drawn_from(secure=secure)
     if plan.invalid == "error":
         check_rows(rows)
-    try:
-        run = run_rounds(rounds, rows, source, progress=progress, records=records)
+    with Spending(
+        plan.delta,
+        plan.adjacency,
+        reasons_of(plan.model_dump(include={"row_norm", "noise_source"})),
+    ) as spending:
+        run = run_rounds(rounds, rows, source, progress=progress, records=spending.records)
         names = None if rows.names is None else tuple(str(name) for name in rows.names)
         keep(
             certified(
                 asked,
                 plan,
-                records,
+                run.records,
                 run.factors,
                 features=rows.features,
                 names=names,
                 secure=secure,
             )
         )
-    except BaseException as error:
-        tell_spent(
-            error,
-            records,
-            delta=plan.delta,
-            adjacency=plan.adjacency,
-            reasons_not_certified=reasons_of(plan.model_dump(include={"row_norm", "noise_source"})),
-        )
-        raise
-    tell_owner(run.invalid)
+        tell_owner(run.invalid)
 
 
 def certified(
@@ -102,21 +96,61 @@ def certified(
     secure: bool,
 ) -> Result:
     """What was made of one data set's releases under a plan, with the certificate of both."""
-    certificate = make_certificate(
-        software=f"eigenveil {version('eigenveil')}",
-        plan=plan.model_dump(mode="json"),
-        model=model_digest(factors, features=features, names=names),
+    certificate = certificate_of(
+        plan,
+        factors,
+        records,
+        features=features,
+        names=names,
         secure=secure,
-        wish=Claim(epsilon=plan.epsilon, delta=plan.delta, adjacency=plan.adjacency),
-        releases=records,
-        stopped=getattr(factors, "stopped", None) or None,
         dependent=dependence(),
     )
     return Result(asked, plan, factors, features, names, certificate)
 
 
+def drive(rounds: Rounds[Found], answer: Callable[[Round], Answers]) -> Found:
+    """What a generator of rounds makes of the answers, each given at once."""
+
+    def no_calls(asks: Round) -> Generator[Never, Never, Answers]:
+        return answer(asks)
+        yield
+
+    try:
+        next(driven(rounds, no_calls))
+    except StopIteration as end:
+        found: Found = end.value
+        return found
+    raise AssertionError("nothing is waited for: a defect")
+
+
+def driven(
+    rounds: Rounds[Found], answer: Callable[[Round], Generator[Call, Reply, Answers]]
+) -> Generator[Call, Reply, Found]:
+    """The same where answers are waited for: the one loop that every fit goes through.
+
+    What an answer yields goes to whoever waits. Nothing else ends the loop than the generator's
+    own result, whatever an answer raises.
+    """
+    asks, found = _step(rounds, None)
+    while asks is not None:
+        answers = yield from answer(asks)
+        asks, found = _step(rounds, answers)
+    return found  # type: ignore[return-value]  # there is one where there are no more asks
+
+
+def _step(
+    rounds: Rounds[Found], answers: Answers | None
+) -> tuple[Round, None] | tuple[None, Found]:
+    """The next round, or the result."""
+    try:
+        asks = next(rounds) if answers is None else rounds.send(answers)
+    except StopIteration as end:
+        return None, end.value
+    return asks, None
+
+
 def run_rounds(
-    rounds: Generator[Round, Answers, Found],
+    rounds: Rounds[Found],
     rows: RowSource,
     source: RandomSource,
     *,
@@ -130,39 +164,22 @@ def run_rounds(
     """
     records = [] if records is None else records
     invalid: InvalidRows | None = None
-    try:
-        with small_matrix_threads(rows.features):
-            asks = next(rounds)
-            while True:
-                answers, invalid = _answer(asks, rows, source, records, progress)
-                asks = rounds.send(answers)
-    except StopIteration as end:
-        return Run(end.value, records, invalid)
 
+    def answer(asks: Round) -> Answers:
+        """One pass over the rows and the releases it is for."""
+        nonlocal invalid
+        label = ", ".join(ask.name for ask in asks)
+        tell = None if progress is None else _teller(progress, label)
+        found = accumulate(rows, [ask.accumulator for ask in asks], progress=tell)
+        invalid, answers = found.invalid, {}
+        for ask in asks:
+            records.append(ask.record)  # counted before the noise is drawn
+            answers[ask.name] = ask.accumulator.release(ask.record, source)
+        return answers
 
-def _answer(
-    asks: Round,
-    rows: RowSource,
-    source: RandomSource,
-    records: list[ReleaseRecord],
-    progress: RoundProgress | None,
-) -> tuple[dict[str, Release], InvalidRows | None]:
-    """One pass over the rows and the releases it is for."""
-    label = ", ".join(ask.name for ask in asks)
-    tell = None if progress is None else _teller(progress, label)
-    found = accumulate(rows, [ask.accumulator for ask in asks], progress=tell)
-    answers = {}
-    for ask in asks:
-        records.append(ask.record)  # counted before the noise is drawn
-        answers[ask.name] = _release(ask, source)
-    return answers, found.invalid
+    with small_matrix_threads(rows.features):
+        return Run(drive(rounds, answer), records, invalid)
 
 
 def _teller(progress: RoundProgress, label: str) -> Callable[[int], None]:
     return lambda rows: progress(label, rows)
-
-
-def _release(ask: Ask, source: RandomSource) -> Release:
-    if ask.record.noise.kind == "bingham":
-        return release_vectors(ask.accumulator, ask.record, source)
-    return ask.accumulator.release(ask.record, source)

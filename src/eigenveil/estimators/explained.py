@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
 
+from eigenveil.privacy.mechanisms import Mechanism
+
 Array = NDArray[np.float64]
 
 # Relative error that eigenvalues of shortened rows are taken to have as variances of rows.
@@ -41,11 +43,13 @@ class MeanLeft:
     error : float
         Standard deviation of its noise, a coordinate.
     rows : float
+    noise : Mechanism
     """
 
     total: Array
     error: float
     rows: float
+    noise: Mechanism
 
     @property
     def share(self) -> float:
@@ -67,7 +71,7 @@ class MeanLeft:
         """
         length = math.sqrt(float(self.total @ self.total))
         others = max(1, self.total.size - 1)
-        across = self.error * math.sqrt(squared_length(others, others, gaussian=True))
+        across = self.error * math.sqrt(squared_length(others, others, noise=self.noise))
         true = length + _NORMAL * self.error  # along the released sum, at most
         own = true * true - self.share * length * length
         other, crossed = across * across, true * across
@@ -94,14 +98,9 @@ def energy_floor(along: Array, error: float | None) -> float:
     return float(np.max(along)) if error is None else (4.0 / 3.0) * _NORMAL * error
 
 
-def squared_length(expected: float, size: int, *, gaussian: bool) -> float:
-    """What the squared length of noise of so many coordinates exceeds once in a hundred times.
-
-    Of vector noise the length has a Gamma distribution of shape ``size``.
-    """
-    if gaussian:
-        return expected * (1.0 + _NORMAL * math.sqrt(2.0 / size) + _NORMAL**2 / (1.5 * size))
-    return expected * (1.0 + _NORMAL / math.sqrt(size)) ** 2
+def squared_length(expected: float, size: int, *, noise: Mechanism) -> float:
+    """What the squared length of noise of so many coordinates exceeds once in a hundred times."""
+    return noise.squared_length(expected, size, _NORMAL)
 
 
 def weighted(first: float, error: float, second: float, other: float) -> tuple[float, float]:

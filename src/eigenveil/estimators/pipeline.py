@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,6 @@ from eigenveil.estimators.explained import (
     descending,
     energy_floor,
     is_known,
-    squared_length,
     strength_floor,
     weighted,
     with_eigenvalues,
@@ -31,6 +30,7 @@ from eigenveil.estimators.rounds import (
 from eigenveil.estimators.scale import NormScale
 from eigenveil.estimators.settings import ENERGIES, MEAN_LEFT, Plan
 from eigenveil.estimators.shapes import COUNT_WEIGHT
+from eigenveil.estimators.ways import DIRECTIONS, POWER, SKETCH, WHOLE, Way
 from eigenveil.linalg.eigen import fix_signs, leading_eigenpairs, left_singular, orthonormal_basis
 from eigenveil.moments.accumulators import (
     ComponentEnergy,
@@ -201,7 +201,7 @@ def _second_moment_bound(state: _State, scale: NormScale | None, max_norm: float
 def _moment_edge(state: _State) -> float:
     """Largest eigenvalue that the moment's noise alone will show, before it is drawn."""
     plan = state.plan
-    if plan.mechanism in ("bingham", "power", "sketch"):
+    if plan.way is not WHOLE:
         # comparable to a Gaussian release of the whole matrix, for choosing how to clip
         mu = state.budgets["moment"].mu or state.budgets["moment"].epsilon or 1.0
         return math.sqrt(2 * plan.features) / mu
@@ -213,7 +213,7 @@ def _moment_edge(state: _State) -> float:
 
 def _components(state: _State, bound: float, beside: Round) -> Generator[Round, Answers, _Found]:
     """Ask for the second moment in the plan's form and factorise what comes back."""
-    plan, k = state.plan, state.plan.n_components
+    plan = state.plan
     precision = state.precision(_moment_edge(state)) if state.stored_single else "double"
     rule = RowRule(
         centre=state.centre,
@@ -224,28 +224,29 @@ def _components(state: _State, bound: float, beside: Round) -> Generator[Round, 
     if plan.removes_mean:
         mean = RowSum(rule, features=plan.features, count_weight=0.0)
         beside = (state.ask(MEAN_LEFT, mean), *beside)
-    match plan.mechanism:
-        case "power":
-            return (yield from _power(state, rule, beside))
-        case "sketch":
-            return (yield from _sketch(state, rule, beside))
-        case "bingham":
-            moment = SecondMoment(rule, features=plan.features)
-            answers = yield (state.ask("second moment", moment), *beside)
-            rounded = answers["second moment"].values
-            vectors = fix_signs(orthonormal_basis(rounded.T).T)
-            return _Found(vectors, None, 0.0, answers)
-        case _:
-            moment = SecondMoment(rule, features=plan.features)
-            answers = yield (state.ask("second moment", moment), *beside)
-            release, left = answers["second moment"], _mean_left(state, answers)
-            matrix = release.values if left is None else release.values - left.outer()
-            values, components = leading_eigenpairs(matrix, k)
-            if release.edge is not None:  # cut-off eigenvalues: their sum is not the rows' energy
-                return _Found(components, values, release.edge, answers, left=left)
-            total = float(np.trace(matrix))
-            edge = spectral_edge(release.record.noise, plan.features, plan.features)
-            return _Found(components, values, edge, answers, total, left)
+    return (yield from _FACTORISE[plan.way](state, rule, beside))
+
+
+def _directions(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, _Found]:
+    moment = SecondMoment(rule, features=state.plan.features)
+    answers = yield (state.ask("second moment", moment), *beside)
+    rounded = answers["second moment"].values
+    vectors = fix_signs(orthonormal_basis(rounded.T).T)
+    return _Found(vectors, None, 0.0, answers)
+
+
+def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, _Found]:
+    plan = state.plan
+    moment = SecondMoment(rule, features=plan.features)
+    answers = yield (state.ask("second moment", moment), *beside)
+    release, left = answers["second moment"], _mean_left(state, answers)
+    matrix = release.values if left is None else release.values - left.outer()
+    values, components = leading_eigenpairs(matrix, plan.n_components)
+    if release.edge is not None:  # cut-off eigenvalues: their sum is not the rows' energy
+        return _Found(components, values, release.edge, answers, left=left)
+    total = float(np.trace(matrix))
+    edge = spectral_edge(release.record.noise, plan.features, plan.features)
+    return _Found(components, values, edge, answers, total, left)
 
 
 def _mean_left(state: _State, answers: Answers) -> MeanLeft | None:
@@ -256,7 +257,7 @@ def _mean_left(state: _State, answers: Answers) -> MeanLeft | None:
     if state.rows is None:  # a scale that is read only now
         state.rows = max(1.0, float(answers[CENTRED_SCALE].values[-1]))
     error = deviation(release.record.noise, state.plan.features)
-    return MeanLeft(release.values, error, state.rows)
+    return MeanLeft(release.values, error, state.rows, release.record.mechanism)
 
 
 def _sketch(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, _Found]:
@@ -299,6 +300,14 @@ def _power(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     strengths, components = left_singular(matrix, plan.n_components)
     edge = spectral_edge(answers[name].record.noise, plan.features, plan.n_components)
     return _Found(components, strengths, edge, answers, left=left)
+
+
+_FACTORISE: dict[Way, Callable[[_State, RowRule, Round], Generator[Round, Answers, _Found]]] = {
+    WHOLE: _whole,
+    DIRECTIONS: _directions,
+    SKETCH: _sketch,
+    POWER: _power,
+}
 
 
 def _variances(
@@ -419,8 +428,7 @@ def _offset_left(
         return left.remaining() / state.rows
     if state.plan.centred != "private":
         return 0.0
-    gaussian = state.plan.kind("centre") == "gaussian"
-    squared = squared_length(state.centre_error, state.plan.features, gaussian=gaussian)
+    squared = state.longest_error(state.centre_error)
     if scale is not None:
         return scale.share_of_offset(squared, row_bound, state.centre)
     return 1.0 if squared >= total else squared / total

@@ -11,18 +11,15 @@ from typing import Literal, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field
 
 from eigenveil.checks import check_positive, check_whole
-from eigenveil.errors import DataError
+from eigenveil.errors import DataError, PrivacyError
 from eigenveil.privacy.budget import StepBudget, split_budget
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.gaussian import check_delta, check_epsilon
 from eigenveil.privacy.guarantee import ADJACENCIES, Adjacency
-from eigenveil.privacy.releases import (
-    NoiseKind,
-    NoiseSource,
-    SamplingError,
-    Statistic,
-    lattice_error,
-)
+from eigenveil.privacy.mechanisms import MECHANISMS, NoiseKind
+from eigenveil.privacy.releases import NoiseSource
+from eigenveil.privacy.sampling import SamplingError, lattice_error
+from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
 Step = Literal["scale", "centre", "moment", "variance", "tensor"]
 
@@ -41,7 +38,7 @@ class Planned:
         No other release of the schedule has it.
     step : Step
         The step whose budget pays for it.
-    statistic : Statistic
+    statistic : StatisticName
     share : float
         What it may spend of the step's budget, of mu squared or of epsilon.
     draws : int
@@ -52,7 +49,7 @@ class Planned:
 
     name: str
     step: Step
-    statistic: Statistic
+    statistic: StatisticName
     share: float = 1.0
     draws: int = 1
     beside: bool = False
@@ -163,7 +160,7 @@ class BasePlan(BaseModel):
                 return release
         raise AssertionError(f"{name!r} is no release of the plan: a defect")
 
-    def step_of(self, statistic: Statistic) -> Step | None:
+    def step_of(self, statistic: StatisticName) -> Step | None:
         """The step that releases a statistic, if one does."""
         return next((one.step for one in self.schedule if one.statistic == statistic), None)
 
@@ -174,7 +171,7 @@ class BasePlan(BaseModel):
     @property
     def pure_steps(self) -> frozenset[Step]:
         """Steps whose noise is not Gaussian."""
-        return frozenset(step for step in self.shares if self.kind(step) != "gaussian")
+        return frozenset(step for step in self.shares if MECHANISMS[self.kind(step)].pure)
 
     @property
     def mixed(self) -> bool:
@@ -213,6 +210,18 @@ def check_wish(epsilon: float, delta: float, adjacency: str) -> None:
     check_epsilon(epsilon)
     check_delta(delta)
     check_choice("adjacency", adjacency, ADJACENCIES)
+
+
+def check_pure(statistic: StatisticName, mechanism: str, delta: float) -> None:
+    """Raise where a mechanism is to give pure epsilon and cannot."""
+    named = MECHANISMS.get(mechanism)
+    if delta == 0 and named is not None and not named.pure:
+        instead = STATISTICS[statistic].usual(pure=True).name
+        raise PrivacyError(
+            f"mechanism={mechanism!r} cannot give delta = 0.",
+            hint=f"Use mechanism={instead!r} (or 'auto') for pure epsilon, or a delta above 0.",
+            code="pure-needs-pure-mechanism",
+        )
 
 
 def check_row_bound(row_bound: float | None) -> None:

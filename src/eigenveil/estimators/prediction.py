@@ -21,15 +21,17 @@ from eigenveil.estimators.pipeline import Factors, private_pca
 from eigenveil.estimators.plans import Step
 from eigenveil.estimators.rounds import Answers, Round
 from eigenveil.estimators.settings import Plan
+from eigenveil.estimators.ways import DIRECTIONS
 from eigenveil.linalg.subspace import captured_energy
 from eigenveil.moments.rows import FloatArray
 from eigenveil.moments.source import ArrayRows, block_rows
 from eigenveil.noise.source import RandomSource, SeededSource
 from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.mechanisms import MECHANISMS
 
 _MOST_ROWS = 20_000
 _MOST_FEATURES = 800
-_MOST_FEATURES_BINGHAM = 300
+_MOST_FEATURES_OF_DIRECTIONS = 300
 
 # Runs the rounds of a fit on synthetic rows.
 Drive = Callable[[Generator[Round, Answers, Factors], FloatArray, RandomSource], Factors]
@@ -151,16 +153,7 @@ def predict(
 
 def released_values(plan: Plan) -> int:
     """Numbers in the released second moment: what a site would send."""
-    d, k = plan.features, plan.n_components
-    match plan.mechanism:
-        case "sketch":
-            return d * plan.sketch_size
-        case "power":
-            return d * k * plan.power_rounds
-        case "bingham":
-            return d * k
-        case _:
-            return d * (d + 1) // 2
+    return plan.way.values(plan)
 
 
 def memory_bytes(plan: Plan) -> int:
@@ -171,8 +164,8 @@ def memory_bytes(plan: Plan) -> int:
     """
     d = plan.features
     rows = 2 * max(4096, block_rows(d)) * d * 8
-    if plan.mechanism in ("sketch", "power"):
-        width = plan.sketch_size if plan.mechanism == "sketch" else plan.n_components
+    width = plan.way.columns(plan)
+    if width is not None:
         return 6 * 8 * d * width + 4 * block_rows(d) * d * 8
     return 5 * 8 * d * d + rows
 
@@ -196,8 +189,8 @@ def _simulate(
     louder: Mapping[Step, float],
     drive: Drive,
 ) -> float:
-    if plan.mechanism == "bingham" and plan.features > _MOST_FEATURES_BINGHAM:
-        raise _NotPredictedError(f"not simulated beyond {_MOST_FEATURES_BINGHAM} features")
+    if plan.way is DIRECTIONS and plan.features > _MOST_FEATURES_OF_DIRECTIONS:
+        raise _NotPredictedError(f"not simulated beyond {_MOST_FEATURES_OF_DIRECTIONS} features")
     features = min(plan.features, _MOST_FEATURES)
     if plan.n_components > features // 2 and features < plan.features:
         raise _NotPredictedError(f"not simulated beyond {features // 2} components")
@@ -237,19 +230,8 @@ def _scaled_budgets(plan: Plan, more_rows: float, features: int) -> dict[Step, S
     """Budgets under which fewer rows and features meet noise of the same relative size."""
     budgets = {step: _times(b, more_rows) for step, b in plan.budgets().items()}
     fewer = features / plan.features
-    match plan.kind("moment"), plan.mechanism:
-        case "wishart", _:
-            growth = fewer
-        case "vector", ("sketch" | "power"):
-            growth = fewer
-        case "vector", _:
-            growth = fewer**1.5
-        case _, "sketch":
-            growth = (math.sqrt(features) + math.sqrt(plan.sketch_size)) / (
-                math.sqrt(plan.features) + math.sqrt(plan.sketch_size)
-            )
-        case _:
-            growth = math.sqrt(fewer)
+    noise = MECHANISMS[plan.kind("moment")]
+    growth = noise.growth(features, plan.features, plan.way.columns(plan))
     budgets["moment"] = _times(budgets["moment"], growth)
     if "centre" in budgets:
         budgets["centre"] = _times(budgets["centre"], math.sqrt(fewer) if not plan.pure else fewer)

@@ -13,6 +13,7 @@ import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
+from importlib.metadata import version
 from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
@@ -20,8 +21,9 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import PrivacyError
 from eigenveil.estimators.plans import BasePlan
-from eigenveil.privacy.certificate import Certificate
+from eigenveil.privacy.certificate import Certificate, Claim, make_certificate
 from eigenveil.privacy.guarantee import Guarantee
+from eigenveil.privacy.releases import ReleaseRecord
 
 T = TypeVar("T")
 F = TypeVar("F")
@@ -222,6 +224,45 @@ def model_digest(factors: Any, *, features: int, names: Sequence[str] | None) ->
     for array in arrays:
         _take(digest, array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
     return digest.hexdigest()
+
+
+def certificate_of(
+    plan: BasePlan,
+    factors: Any,
+    releases: Sequence[ReleaseRecord],
+    *,
+    features: int,
+    names: Sequence[str] | None,
+    secure: bool,
+    dependent: bool,
+    view: str = "outsider",
+    **of_many: Any,
+) -> Certificate:
+    """The certificate of a run that made these factors of its releases, without signatures.
+
+    Parameters
+    ----------
+    names : sequence of str or None
+        Of the features.
+    secure, dependent : bool
+        Whether all noise came from the operating system, and whether on some party's processor a
+        row's rounding depended on its neighbours.
+    view : str
+        The adversary that the plan's epsilon and delta are promised against.
+    **of_many
+        ``federation``, ``study`` and ``study_hash`` of a study; ``tree`` of a tree.
+    """
+    return make_certificate(
+        software=f"eigenveil {version('eigenveil')}",
+        plan=plan.model_dump(mode="json"),
+        model=model_digest(factors, features=features, names=names),
+        secure=secure,
+        wish=Claim(epsilon=plan.epsilon, delta=plan.delta, adjacency=plan.adjacency, view=view),
+        releases=releases,
+        stopped=getattr(factors, "stopped", None) or None,
+        dependent=dependent,
+        **of_many,
+    )
 
 
 def changed(what: str) -> PrivacyError:

@@ -30,9 +30,9 @@ from eigenveil.moments.accumulators import Accumulator, NormHistogram, RowSum
 from eigenveil.moments.release import Release, calibrated_record
 from eigenveil.moments.rows import BITS, Precision, RowRule
 from eigenveil.noise.edges import deviation
-from eigenveil.noise.grid import wishart_unit
 from eigenveil.privacy import sensitivity
 from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import ALONE, ReleaseRecord, Sharing
 
 _CENTRE_QUANTILE = 0.90
@@ -158,14 +158,25 @@ class RoundState(Generic[PlanT]):
             f"norm that a row can have), or about {needed:.2g} rows at this budget{more}."
         )
 
+    def longest_error(self, expected: float) -> float:
+        """Squared length that the error of a released centre exceeds once in a hundred times.
+
+        ``expected`` is its expectation.
+        """
+        noise = MECHANISMS[self.plan.kind("centre")]
+        return squared_length(expected, self.plan.features, noise=noise)
+
     def coarser(self, precision: Precision) -> int:
-        """Bits by which rows must be coarser for Wishart noise to live on their grid."""
+        """Bits by which rows must be coarser for the moment's noise to live on their grid."""
         epsilon = self.budgets["moment"].epsilon
-        if self.plan.kind("moment") != "wishart":
+        if epsilon is None:
             return 0
-        assert epsilon is not None
-        scale = sensitivity.wishart_trace(self.plan.adjacency) / (2.0 * epsilon)
-        finest = wishart_unit(2.0 * scale) + self.sharing.get("moment", ALONE).weight_bits
+        # twice the scale of a difference of matrices, which must be on the grid even so
+        scale = sensitivity.trace(self.plan.adjacency) / epsilon
+        finest = MECHANISMS[self.plan.kind("moment")].finest_grid(scale)
+        if finest is None:
+            return 0
+        finest += self.sharing.get("moment", ALONE).weight_bits
         return min(0, max(1, -finest // 2) - BITS[precision])
 
     def precision(self, edge: float) -> Precision:
@@ -223,8 +234,7 @@ def find_centre(
     part = error / (error + second_error)
     state.centre = np.asarray(first + part * step)
     # where the first noise came out large, the second one is larger for it and weighs too little
-    gaussian = plan.kind("centre") == "gaussian"
-    first_error = squared_length(error, plan.features, gaussian=gaussian)
+    first_error = state.longest_error(error)
     if near.found:
         first_error = min(first_error, near.mean_square())
     state.centre_error = (1.0 - part) ** 2 * first_error + part**2 * second_error

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from eigenveil.moments.accumulators import BINS, OCTAVE_PARTS, bin_upper_edges
 from eigenveil.moments.release import Release
+from eigenveil.noise.edges import deviation
 
 # The core must stand this many of its own noise deviations above zero: among the 50000 runs of a
 # histogram of noise alone, the best does in one of a hundred (simulated).
@@ -129,10 +130,10 @@ def read_scale(
     counts = release.values[:BINS]
     rows = float(public_rows) if public_rows is not None else float(release.values[BINS])
     noise = release.record.noise
-    deviation = noise.scale * (2**0.5 if noise.kind == "laplace" else 1.0)
+    each = deviation(noise, noise.size)
     below = np.concatenate([[0.0], np.cumsum(counts)])  # rows in bins before each edge
     width = np.arange(BINS + 1)[None, :] - np.arange(BINS + 1)[:, None]
-    strength = (below[None, :] - below[:, None]) / (deviation * np.sqrt(np.maximum(width, 1)))
+    strength = (below[None, :] - below[:, None]) / (each * np.sqrt(np.maximum(width, 1)))
     strength[width <= 0] = -np.inf
     if known is not None and known.found:
         top = int(np.searchsorted(bin_upper_edges(), 2.0 * known.edges[-1]))
@@ -148,7 +149,7 @@ def read_scale(
         first -= step
     upper = bin_upper_edges()
     upper[-1] = upper[-2] * 2.0  # the open bin, as far as clipping is concerned
-    return NormScale(rows, upper[first:last], counts[first:last].copy(), origin, deviation)
+    return NormScale(rows, upper[first:last], counts[first:last].copy(), origin, each)
 
 
 def _next_step(strengths: NDArray[np.float64]) -> int:

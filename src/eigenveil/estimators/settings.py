@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.checks import check_positive, check_whole, is_number
+from eigenveil.checks import check_positive, check_whole, is_number, one_of
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.plans import (
     CENTRED_SCALE,
@@ -20,15 +20,23 @@ from eigenveil.estimators.plans import (
     centre_schedule,
     check_choice,
     check_components,
+    check_pure,
     check_row_bound,
     check_split,
     check_wish,
 )
-from eigenveil.noise.bingham import check_feasible
-from eigenveil.privacy.releases import NoiseKind
+from eigenveil.estimators.ways import (
+    CHOICES,
+    DIRECTIONS,
+    SKETCH,
+    Way,
+    noise_of,
+    way_of,
+)
+from eigenveil.privacy.mechanisms import NoiseKind
+from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
-Mechanism = Literal["gaussian", "wishart", "vector", "bingham", "power", "sketch"]
-MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
+MECHANISMS = CHOICES
 STEPS: tuple[Step, ...] = ("scale", "centre", "moment", "variance")
 
 # Shares of mu squared (privacy.md, section 8; tables.md, section 2a), and of epsilon where all is
@@ -44,10 +52,10 @@ _SCALES_AUTO = (0.6, 0.2, 0.2)
 _CENTRES = (0.3, 0.35, 0.35)
 _PURE_CENTRES = (0.4, 0.6)
 
-_PURE_KINDS: dict[Mechanism, NoiseKind] = {
-    "wishart": "wishart",
-    "vector": "vector",
-    "bingham": "bingham",
+_STATISTICS: dict[Step, StatisticName] = {
+    "scale": "norm-histogram",
+    "centre": "row-sum",
+    "variance": "component-energy",
 }
 
 POWER_ROUNDS = 4
@@ -67,25 +75,30 @@ class Plan(BasePlan):
     one_pass: ClassVar[bool] = False
     """Whether everything is released in one round, so that rows are read once."""
 
-    mechanism: Mechanism
+    mechanism: Annotated[str, *one_of(MECHANISMS)]
     row_norm: Literal["unit", "auto", "max"] | float
     power_rounds: int
 
     @property
+    def way(self) -> Way:
+        """In which the second moment is released."""
+        return way_of(self.mechanism)
+
+    @property
     def sketched(self) -> bool:
         """Whether the second moment is released as a sketch that says so."""
-        return self.mechanism == "sketch"
+        return self.way is SKETCH
 
     @property
     def removes_mean(self) -> bool:
         """Whether the mean that is left in the prepared rows is released, and taken off."""
-        return self.centred == "private" and not self.pure and self.mechanism != "bingham"
+        return self.centred == "private" and not self.pure and self.way is not DIRECTIONS
 
     @property
     def schedule(self) -> tuple[Planned, ...]:
         """Norms and centre, norms about it, the second moment and mean, the variances."""
         before, beside = self._centred_scale()
-        first, *later = self._moments()
+        first, *later = self.way.schedule(self)
         found: list[Planned] = []
         if self.centred == "private":
             *stages, left = _CENTRES if self.removes_mean else (*_PURE_CENTRES, 0.0)
@@ -115,39 +128,16 @@ class Plan(BasePlan):
         planned = Planned(CENTRED_SCALE, step, "norm-histogram", share=share, beside=beside)
         return ([], [planned]) if beside else ([planned], [])
 
-    def _moments(self) -> list[Planned]:
-        match self.mechanism:
-            case "power":
-                share = 1.0 / self.power_rounds
-                return [
-                    Planned(f"power round {turn + 1}", "moment", "sketch", share=share)
-                    for turn in range(self.power_rounds)
-                ]
-            case "sketch":
-                return [Planned("sketch", "moment", "sketch")]
-            case "bingham":
-                draws = self.n_components
-                return [Planned("second moment", "moment", "bingham-vectors", draws=draws)]
-            case _:
-                return [Planned("second moment", "moment", "second-moment")]
-
     def kind(self, step: Step) -> NoiseKind:
         """The noise of a step."""
-        if step == "moment" and self.mechanism in _PURE_KINDS:
-            return _PURE_KINDS[self.mechanism]
-        if not self.pure:
-            return "gaussian"
-        return "laplace" if step in ("scale", "variance") else "vector"
+        if step == "moment":
+            return noise_of(self.mechanism, pure=self.pure)
+        return STATISTICS[_STATISTICS[step]].usual(pure=self.pure).name
 
     def released_values(self) -> int:
         """Number of coordinates of all releases together, rounded up."""
         d, k = self.features, self.n_components
-        moment = {
-            "sketch": d * self.sketch_size,
-            "power": d * k * self.power_rounds,
-            "bingham": d * k,
-        }.get(self.mechanism, d * (d + 1) // 2)
-        return moment + 3 * d + 3 * 330 + k + 4
+        return self.way.values(self) + 3 * d + 3 * 330 + k + 4
 
 
 def make_plan(
@@ -178,13 +168,8 @@ def make_plan(
     check_wish(epsilon, delta, adjacency)
     check_choice("mechanism", mechanism, ("auto", *MECHANISMS))
     if mechanism == "auto":
-        mechanism = "wishart" if delta == 0 else "gaussian"
-    if mechanism == "gaussian" and delta == 0:
-        raise PrivacyError(
-            "mechanism='gaussian' cannot give delta = 0.",
-            hint="Use mechanism='wishart' (or 'auto') for pure epsilon, or a delta above 0.",
-            code="pure-needs-pure-mechanism",
-        )
+        mechanism = STATISTICS["second-moment"].usual(pure=delta == 0).name
+    check_pure("second-moment", mechanism, delta)
     if isinstance(row_norm, str):
         check_choice("row_norm", row_norm, ("unit", "auto", "max"))
     else:
@@ -196,8 +181,7 @@ def make_plan(
     check_row_bound(row_bound)
     check_choice("invalid", invalid, INVALID)
     check_components(n_components, features)
-    if mechanism == "bingham":
-        check_feasible(features, n_components)
+    way_of(mechanism).check(features, n_components)
     centred = "public" if isinstance(center, np.ndarray) else "private" if center else "no"
     if sketch_size is not None:
         check_whole("sketch_size", sketch_size)
@@ -272,9 +256,9 @@ def _shares(plan: Plan, wished: dict[str, float] | None) -> dict[Step, float]:
             "row_norm='auto' chooses from the released norms, and row_bound skips releasing them.",
             hint="Give row_norm='unit' or a number with row_bound, or leave row_bound out.",
         )
-    if plan.mechanism == "bingham" and "variance" not in given:
+    if plan.way is DIRECTIONS and "variance" not in given:
         raise PrivacyError(
-            "mechanism='bingham' releases directions only.",
+            f"mechanism={plan.mechanism!r} releases directions only.",
             hint="Give 'variance' a share of the budget.",
         )
     total = math.fsum(given.values())

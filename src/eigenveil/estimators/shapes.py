@@ -13,7 +13,8 @@ from eigenveil.moments.document_triples import triples_error
 from eigenveil.moments.release import calibrated_record
 from eigenveil.noise.cube import tensor_size
 from eigenveil.privacy.budget import StepBudget
-from eigenveil.privacy.releases import ALONE, ReleaseRecord, Sharing, Statistic
+from eigenveil.privacy.releases import ALONE, ReleaseRecord, Sharing
+from eigenveil.privacy.statistics import StatisticName
 
 # A sum of rows carries their count at this weight where no histogram has released it: it makes
 # the noise of the sum 3% larger and is itself known to four noise deviations.
@@ -31,7 +32,7 @@ class Shape:
     ``grid`` is the coarsest that the real sum can have.
     """
 
-    statistic: Statistic
+    statistic: StatisticName
     shape: tuple[int, ...]
     size: int
     grid: int = 0
@@ -50,8 +51,9 @@ def sizes_of(plan: BasePlan, planned: Planned, *, count: bool) -> range:
         case "row-sum":
             size = d + count
         case "sketch" | "document-sketch":
-            power = isinstance(plan, Plan) and plan.mechanism == "power"
-            size = d * (k if power else plan.sketch_size)
+            columns = plan.way.columns(plan) if isinstance(plan, Plan) else plan.sketch_size
+            assert columns is not None
+            size = d * columns
         case "component-energy":
             size = k + 1 + count
         case "third-moment" | "document-triples":

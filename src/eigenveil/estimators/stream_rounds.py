@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.estimators.driver import drive
 from eigenveil.estimators.pipeline import Factors, private_pca
 from eigenveil.estimators.rounds import Answers, Round
 from eigenveil.estimators.stream_plan import StreamPlan
@@ -36,10 +37,5 @@ def stream_factors(
     """
     counted = plan.model_copy(update={"rows": public_rows})
     rounds = private_pca(counted, stored_single=False, public_centre=public_centre)
-    next(rounds)
-    try:
-        rounds.send(answers)
-    except StopIteration as end:
-        factors: Factors = end.value
-        return factors
-    raise AssertionError("a stream has one round: a defect")
+    once = [answers]  # a stream has one round
+    return drive(rounds, lambda _: once.pop())

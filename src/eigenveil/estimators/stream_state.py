@@ -27,7 +27,7 @@ from eigenveil.moments.source import RowSource
 from eigenveil.moments.stream_sums import PrefixSum, horizon_over
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.certificate import SEEDED
-from eigenveil.privacy.spending import tell_spent
+from eigenveil.privacy.spending import Spending
 
 Standing = Literal["open", "released", "over", "merged", "torn"]
 # How often this process was forked off another one: process numbers may repeat.
@@ -219,13 +219,12 @@ class StreamState:
 
     def tell_spent(self, error: BaseException) -> None:
         """Attach to an error what the stream's releases cost."""
-        tell_spent(
-            error,
-            self._records,
+        Spending(
             delta=self.plan.delta,
             adjacency=self.plan.adjacency,
             reasons_not_certified=[] if self._secure else [SEEDED],
-        )
+            records=self._records,
+        ).tell(error)
 
     def check_open(self) -> None:
         """Raise unless rows can be added, in the process that made the stream.

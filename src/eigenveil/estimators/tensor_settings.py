@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from eigenveil.checks import check_flag, check_positive, check_whole, is_number
+from eigenveil.checks import check_flag, check_positive, check_whole, is_number, one_of
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.plans import (
     CENTRED_SCALE,
@@ -22,15 +22,18 @@ from eigenveil.estimators.plans import (
     centre_schedule,
     check_choice,
     check_components,
+    check_pure,
     check_row_bound,
     check_split,
     check_wish,
 )
 from eigenveil.noise.cube import tensor_size
-from eigenveil.privacy.releases import NoiseKind, Statistic
+from eigenveil.privacy.mechanisms import MECHANISMS, NoiseKind
+from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
-TensorMechanism = Literal["gaussian", "vector"]
-TENSOR_MECHANISMS: tuple[TensorMechanism, ...] = get_args(TensorMechanism)
+TENSOR_MECHANISMS: tuple[str, ...] = tuple(
+    mechanism.name for mechanism in STATISTICS["third-moment"].mechanisms
+)
 PairForm = Literal["full", "sketch"]
 PAIR_FORMS: tuple[PairForm, ...] = get_args(PairForm)
 
@@ -54,6 +57,15 @@ _PAIR = 0.7
 _VECTOR_PAIR = 0.5
 
 
+# Of a step, and of a form of the pair moment; documents' pairs have the noise that rows' have.
+_STATISTICS: dict[str, StatisticName] = {
+    "scale": "norm-histogram",
+    "centre": "row-sum",
+    "full": "second-moment",
+    "sketch": "sketch",
+}
+
+
 class TensorPlan(BasePlan):
     """What the plans of mixtures and topics have in common.
 
@@ -61,32 +73,27 @@ class TensorPlan(BasePlan):
     says in which form the pair moment is released; ``mechanism`` is the noise of the tensor.
     """
 
-    mechanism: TensorMechanism
+    mechanism: Annotated[str, *one_of(TENSOR_MECHANISMS)]
     pair: PairForm
     auto_components: bool = False
 
     def kind(self, step: Step) -> NoiseKind:
         """The noise of a step."""
-        if step == "tensor" and self.mechanism == "vector":
-            return "vector"
-        if not self.pure:
-            return "gaussian"
-        if step == "scale":
-            return "laplace"
-        if step == "moment" and self.pair == "full":
-            return "wishart"
-        return "vector"
+        if step == "tensor":
+            return self.mechanism
+        statistic = STATISTICS[_STATISTICS[self.pair if step == "moment" else step]]
+        return statistic.usual(pure=self.pure).name
 
     def released_values(self) -> int:
         """Number of coordinates of all releases together, rounded up.
 
-        Those of a tensor count for what their sampling costs (``releases.lattice_error``): less
+        Those of a tensor count for what their sampling costs (``sampling.lattice_error``): less
         than twice as much in Gaussian noise, and in shares of vector noise less than five times 64
         more.
         """
         d, tensor = self.features, tensor_size(self.n_components)
         pair = d * self.sketch_size if self.pair == "sketch" else d * (d + 1) // 2
-        tensor = 5 * (tensor + 64) if self.mechanism == "vector" else 2 * tensor
+        tensor = 5 * (tensor + 64) if MECHANISMS[self.mechanism].pure else 2 * tensor
         return pair + tensor + d + _HISTOGRAMS
 
 
@@ -109,7 +116,7 @@ class MixturePlan(TensorPlan):
         """Norms and centre, norms about it, pair moment, projected norms, triple moment."""
         private, bounded = self.centred == "private", self.row_bound is not None
         part = 1.0 / (1 + self.needs_centred_scale + 2 * (private and not bounded))
-        pair: Statistic = "sketch" if self.pair == "sketch" else "second-moment"
+        pair: StatisticName = "sketch" if self.pair == "sketch" else "second-moment"
         found: list[Planned] = []
         if private:
             found += centre_schedule(bounded=bounded, scale=(part, part), centre=_CENTRES)
@@ -141,7 +148,7 @@ class TopicPlan(TensorPlan):
     @property
     def schedule(self) -> tuple[Planned, ...]:
         """Pair moment and triple moment, each after the norms that it is clipped at."""
-        pair: Statistic = "document-sketch" if self.pair == "sketch" else "document-pairs"
+        pair: StatisticName = "document-sketch" if self.pair == "sketch" else "document-pairs"
         parts = (
             Planned("norms of pairs", "scale", "norm-histogram", share=0.5),
             Planned("pair moment", "moment", pair),
@@ -283,13 +290,8 @@ def _common(
     check_choice("pair", pair, ("auto", *PAIR_FORMS))
     check_choice("invalid", invalid, INVALID)
     if mechanism == "auto":
-        mechanism = "vector" if delta == 0 else "gaussian"
-    if mechanism == "gaussian" and delta == 0:
-        raise PrivacyError(
-            "mechanism='gaussian' cannot give delta = 0.",
-            hint="Use mechanism='vector' (or 'auto') for pure epsilon, or a delta above 0.",
-            code="pure-needs-pure-mechanism",
-        )
+        mechanism = STATISTICS["third-moment"].usual(pure=delta == 0).name
+    check_pure("third-moment", mechanism, delta)
     auto = n_components == "auto"
     if isinstance(n_components, str):
         check_choice("n_components", n_components, ("auto",))
@@ -324,7 +326,7 @@ def _common(
 
 def _usual_shares(common: Mapping[str, Any], steps: Mapping[Step, float]) -> dict[Step, float]:
     """Shares of mu squared, of epsilon where all is pure; they add up to 1."""
-    pair = _PAIR if common["mechanism"] == "gaussian" else _VECTOR_PAIR
+    pair = _VECTOR_PAIR if MECHANISMS[common["mechanism"]].pure else _PAIR
     rest = 1.0 - math.fsum(steps.values())
     return {**steps, "moment": pair * rest, "tensor": (1.0 - pair) * rest}
 

@@ -43,6 +43,7 @@ from eigenveil.moments.document_triples import DocumentTriples
 from eigenveil.moments.release import Release
 from eigenveil.noise.edges import deviation
 from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import Sharing
 
 # Contributions above this quantile of their norms are clipped, if that takes off half or more.
@@ -202,7 +203,7 @@ def _pairs(state: _State) -> Generator[Round, Answers, _Moment]:
     plan = state.plan
     if plan.pair == "full":
         options: dict[str, Any] = {
-            "nuclear": plan.kind("moment") == "wishart",
+            "nuclear": MECHANISMS[plan.kind("moment")].norm == "nuclear",
             "extra_bits": state.coarser("double"),
         }
         whole = DocumentPairs(plan.features, **options)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import PrivacyError
-from eigenveil.estimators.driver import run_rounds
+from eigenveil.estimators.driver import driven, run_rounds
 from eigenveil.estimators.mixture_pipeline import private_mixture
 from eigenveil.estimators.rounds import Answers, Round
 from eigenveil.estimators.tensor_settings import make_mixture_plan, make_topic_plan
@@ -196,15 +196,14 @@ def _watched(
     rounds: Generator[Round, Answers, Any], seen: dict[str, tuple[Accumulator, Release]]
 ) -> Generator[Round, Answers, Any]:
     """The same rounds; keeps what was added up and what was released of it."""
-    asks = next(rounds)
-    while True:
+
+    def noted(asks: Round) -> Generator[Round, Answers, Answers]:
         answers = yield asks
         for ask in asks:
             seen[ask.name] = (ask.accumulator, answers[ask.name])
-        try:
-            asks = rounds.send(answers)
-        except StopIteration as end:
-            return end.value
+        return answers
+
+    return driven(rounds, noted)
 
 
 def _population(vectors: FloatArray, weights: FloatArray) -> orthogonal.Moments:

@@ -11,20 +11,23 @@ import math
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
+from eigenveil.estimators.driver import driven
 from eigenveil.estimators.plans import BasePlan
+from eigenveil.estimators.result import certificate_of
 from eigenveil.estimators.rounds import Answers, Ask, Round
 from eigenveil.estimators.shapes import rehearse
 from eigenveil.estimators.tasks import rounds_of
 from eigenveil.federation import bodies, masks
 from eigenveil.federation.allowed import check_distinct
 from eigenveil.federation.asking import SMALL, TRIES, Asking, Calls
-from eigenveil.federation.closing import certificate_of, signed_by_all
+from eigenveil.federation.closing import signed_by_all
 from eigenveil.federation.consistency import bitmap
 from eigenveil.federation.graph import neighbours
 from eigenveil.federation.identity import Identity
@@ -44,7 +47,7 @@ from eigenveil.federation.transport import Call, Replies
 from eigenveil.moments.describe import describe
 from eigenveil.privacy.certificate import SEEDED, Certificate
 from eigenveil.privacy.releases import ReleaseRecord
-from eigenveil.privacy.spending import tell_spent
+from eigenveil.privacy.spending import Spending
 from eigenveil.privacy.views import guarantees
 
 # Bytes of answers that are held at once, at the most.
@@ -172,13 +175,12 @@ class Aggregator:
 
     def tell_spent(self, error: BaseException) -> None:
         """Attach to an error what was released so far, from the first request for it on."""
-        tell_spent(
-            error,
-            self._know.records,
+        Spending(
             delta=self.study.delta,
             adjacency=self.study.adjacency,
             reasons_not_certified=[] if self._secure else [SEEDED],
-        )
+            records=self._know.records,
+        ).tell(error)
 
     @property
     def _secure(self) -> bool:
@@ -194,15 +196,19 @@ class Aggregator:
             factors = marked_where_wrapped((yield from self._rounds(terms)), know.records)
             secure, dependent = self._secure, any(site.dependent for site in know.joined.values())
             plan = terms.plan.drawn_from(secure=secure)
+            federation = terms.federation(know.fewest)
             certificate = certificate_of(
-                self.study,
                 plan,
                 factors,
                 know.records,
-                columns=know.columns,
-                taking_part=know.fewest,
+                features=self.study.width,
+                names=know.columns,
                 secure=secure,
                 dependent=dependent,
+                view=federation.wished_view,
+                federation=federation,
+                study=self.study.model_dump(mode="json"),
+                study_hash=self._hash,
             )
             if self._identity is not None:
                 certificate = yield from signed_by_all(
@@ -375,15 +381,8 @@ class Aggregator:
             public_centre=self.study.public_centre,
             sharing={step: terms.sharing(step) for step in plan.shares},
         )
-        try:
-            asks = next(rounds)
-            turn = 1
-            while True:
-                answers = yield from self._round(terms, turn, asks)
-                turn += 1
-                asks = rounds.send(answers)
-        except StopIteration as end:
-            return end.value
+        turns = count(1)
+        return (yield from driven(rounds, lambda asks: self._round(terms, next(turns), asks)))
 
     def _round(self, terms: Terms, turn: int, asks: Round) -> Generator[Call, Replies, Answers]:
         know = self._know

@@ -27,7 +27,8 @@ from eigenveil.federation.sums import Terms, active_sites, fewest_sites
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.describe import Description
 from eigenveil.moments.release import calibrated_record
-from eigenveil.privacy.releases import TENSORS
+from eigenveil.privacy.mechanisms import MECHANISMS
+from eigenveil.privacy.statistics import STATISTICS
 
 # Noise is worked out from the same numbers everywhere: it agrees to rounding.
 _AGREE = 1e-9
@@ -117,12 +118,12 @@ def check_asked(plan: BasePlan, asked: Description) -> None:
     fits = (asked.of is not None) == (counted and isinstance(plan, TopicPlan))
     if asked.of is not None:
         fits &= plan.step_of(asked.of) is not None
-    if what in TENSORS:
+    if STATISTICS[what].layout == "tensor":
         fits &= asked.columns <= plan.n_components
     if what == "document-sketch":
         fits &= asked.columns <= plan.sketch_size
-    if what == "document-pairs":  # Wishart noise hides what is bounded in the nuclear norm
-        fits &= asked.nuclear == (plan.kind("moment") == "wishart")
+    if what == "document-pairs":
+        fits &= asked.nuclear == (MECHANISMS[plan.kind("moment")].norm == "nuclear")
     if not fits:
         raise ProtocolError(
             f"A {asked.kind}{f' of {asked.of}' if asked.of else ''} with {asked.columns} columns "

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from eigenveil.moments.accumulators import Layout
 from eigenveil.moments.describe import Description
 from eigenveil.privacy.certificate import Certificate
+from eigenveil.privacy.statistics import Layout
 
 # Rounds that a session has keys for: as many as the longest fit has, that of a mixture.
 MOST_ROUNDS = 8

@@ -116,7 +116,7 @@ def _check_tree(certificate: Certificate, plan: BasePlan, tree: TreeRun) -> None
             f"{tree.arrived} leaves arrived, and {shares} make the noise that was promised."
         )
     for record in certificate.releases:
-        wanted = tree.arrived if record.noise.kind == "gaussian" else shares
+        wanted = shares if record.pure else tree.arrived
         if record.noise.shares != wanted:
             raise PrivacyError(
                 f"Release {record.name!r} has noise in {record.noise.shares} shares, where "

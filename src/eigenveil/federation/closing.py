@@ -4,62 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any
 
 from eigenveil.errors import ProtocolError
-from eigenveil.estimators.plans import BasePlan
-from eigenveil.estimators.result import model_digest
 from eigenveil.federation import bodies
 from eigenveil.federation.asking import SMALL, Asking
 from eigenveil.federation.certify import NOT_TRUE, check
 from eigenveil.federation.identity import Identity
 from eigenveil.federation.messages import Message
 from eigenveil.federation.signatures import own_signature, text_of
-from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms
 from eigenveil.federation.transport import Call, Replies
-from eigenveil.privacy.certificate import (
-    Certificate,
-    Claim,
-    Signature,
-    Signatures,
-    make_certificate,
-)
+from eigenveil.privacy.certificate import Certificate, Signature, Signatures
 from eigenveil.privacy.releases import ReleaseRecord
-
-
-def certificate_of(
-    study: Study,
-    plan: BasePlan,
-    factors: Any,
-    releases: Sequence[ReleaseRecord],
-    *,
-    columns: Sequence[str] | None,
-    taking_part: int,
-    secure: bool,
-    dependent: bool,
-) -> Certificate:
-    """The certificate of a study of which these factors were made, without signatures."""
-    federation = Terms(study, plan).federation(taking_part)
-    return make_certificate(
-        software=f"eigenveil {version('eigenveil')}",
-        plan=plan.model_dump(mode="json"),
-        model=model_digest(factors, features=study.width, names=columns),
-        secure=secure,
-        wish=Claim(
-            epsilon=study.epsilon,
-            delta=study.delta,
-            adjacency=study.adjacency,
-            view=federation.wished_view,
-        ),
-        releases=releases,
-        stopped=getattr(factors, "stopped", None) or None,
-        dependent=dependent,
-        federation=federation,
-        study=study.model_dump(mode="json"),
-        study_hash=study.hash,
-    )
 
 
 def signed_by_all(

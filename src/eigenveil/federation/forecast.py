@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.estimators.driver import drive as drive_rounds
 from eigenveil.estimators.pipeline import Factors
 from eigenveil.estimators.plans import BasePlan, Step
 from eigenveil.estimators.prediction import (
@@ -35,6 +36,7 @@ from eigenveil.moments.rows import FloatArray
 from eigenveil.moments.source import ArrayRows, block_rows
 from eigenveil.noise.cube import tensor_size
 from eigenveil.noise.source import RandomSource
+from eigenveil.privacy.mechanisms import MECHANISMS
 
 if TYPE_CHECKING:
     from eigenveil.federation.study import Study
@@ -176,10 +178,10 @@ def noise_factors(study: Study, plan: BasePlan) -> dict[Step, float]:
     Every site draws a share of which the honest sites' suffice: the others' come on top.
     """
     sites = len(study.sites)
-    factors: dict[Step, float] = dict.fromkeys(plan.shares, math.sqrt(sites / study.honest))
-    if plan.kind("moment") == "wishart":  # whole columns are shared
-        columns = plan.features + 1
-        factors["moment"] = math.sqrt(sites * math.ceil(columns / study.honest) / columns)
+    factors: dict[Step, float] = {
+        step: math.sqrt(MECHANISMS[plan.kind(step)].parts_drawn(sites, study.honest, plan.features))
+        for step in plan.shares
+    }
     if study.protocol == "full":
         factors["moment"] = math.sqrt(sites)
     return factors
@@ -241,21 +243,17 @@ def _each_by_itself(study: Study, plan: BasePlan, louder: Mapping[Step, float]) 
     ) -> Factors:
         everyone = ArrayRows(rows)
         parts = [ArrayRows(part) for part in np.array_split(rows, simulated)]
-        try:
-            with small_matrix_threads(rows.shape[1]):
-                asks = next(rounds)
-                while True:
-                    asks = rounds.send(
-                        {
-                            ask.name: _sum_of_factors(ask, parts, plan.sketch_size, source)
-                            if isinstance(ask.accumulator, SecondMoment)
-                            else _released(ask, everyone, source)
-                            for ask in asks
-                        }
-                    )
-        except StopIteration as end:
-            factors: Factors = end.value
-            return factors
+
+        def answer(asks: Round) -> Answers:
+            return {
+                ask.name: _sum_of_factors(ask, parts, plan.sketch_size, source)
+                if isinstance(ask.accumulator, SecondMoment)
+                else _released(ask, everyone, source)
+                for ask in asks
+            }
+
+        with small_matrix_threads(rows.shape[1]):
+            return drive_rounds(rounds, answer)
 
     return _Scene({**louder, "moment": sites / simulated}, drive, note)
 

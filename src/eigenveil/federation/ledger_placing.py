@@ -11,7 +11,7 @@ from eigenveil.federation.ledger_books import Books, Standing, epsilon_or_infini
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.accounts import as_gaussian, caps_of, rooms_for, usual_room
 from eigenveil.privacy.guarantee import Adjacency
-from eigenveil.privacy.releases import SamplingError
+from eigenveil.privacy.sampling import SamplingError
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.moments.accumulators import Layout
 from eigenveil.noise.cube import tensor_copies, tensor_rows
 from eigenveil.noise.lattice import lattice_noise
 from eigenveil.noise.source import KeyedSource
+from eigenveil.privacy.statistics import Layout
 
 Integers = NDArray[np.uint64]
 # A Gaussian mask is drawn on a lattice with at most this many steps a deviation, some thousand

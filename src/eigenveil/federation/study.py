@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, 
 from eigenveil.checks import MOST_WHOLE
 from eigenveil.errors import EigenveilError
 from eigenveil.estimators.plans import BasePlan, Invalid
-from eigenveil.estimators.settings import Mechanism, make_plan
+from eigenveil.estimators.settings import make_plan
 from eigenveil.estimators.tasks import Task
 from eigenveil.estimators.tensor_settings import make_mixture_plan, make_topic_plan
 from eigenveil.federation.choosing import choose_protocol
@@ -383,7 +383,7 @@ class Study(BaseModel):
             return make_plan(
                 **common,
                 **place,
-                mechanism=self._pca_mechanism(),
+                mechanism="sketch" if self.protocol == "sketch" else "auto",
                 row_norm=self.row_norm,
                 sketch_size=self.sketch_columns,
             )
@@ -397,11 +397,6 @@ class Study(BaseModel):
                 **common, **place, **tensors, noise_variance=self.noise_variance
             )
         return make_topic_plan(**common, **tensors, clip_documents=self.clip_documents)
-
-    def _pca_mechanism(self) -> Mechanism:
-        if self.protocol == "sketch":
-            return "sketch"
-        return "wishart" if self.delta == 0 else "gaussian"
 
     def _pair(self) -> str:
         """The form of the pair moment."""

@@ -11,6 +11,7 @@ from eigenveil.estimators.tasks import TASKS, Task
 from eigenveil.federation.graph import even
 from eigenveil.headers import check_names, check_width
 from eigenveil.privacy.gaussian import check_delta, check_epsilon
+from eigenveil.privacy.mechanisms import MECHANISMS
 
 if TYPE_CHECKING:
     from eigenveil.federation.study import Study
@@ -179,7 +180,8 @@ def _check_protocol(study: Study) -> None:
             hint="Use protocol = 'cape' (or 'local') for pure epsilon, or a delta above 0.",
             code="pure-needs-pure-mechanism",
         )
-    if study.masks != "modular" and (study.delta == 0 or study.mechanism == "vector"):
+    noise = MECHANISMS.get(study.mechanism)
+    if study.masks != "modular" and (study.delta == 0 or (noise is not None and noise.pure)):
         way = "a delta above 0" if study.delta == 0 else "mechanism = 'gaussian'"
         raise PrivacyError(
             f"masks = {study.masks!r} cannot give {pure}: Gaussian masks show a little.",

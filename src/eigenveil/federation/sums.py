@@ -7,7 +7,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import cast, get_args
+from typing import cast
 
 from eigenveil.errors import ProtocolError
 from eigenveil.estimators.plans import BasePlan, Step
@@ -15,15 +15,12 @@ from eigenveil.federation import masks
 from eigenveil.federation.study import WEIGHT_BITS, Study
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.release import record_of
-from eigenveil.noise.grid import grid_exponent, spread
+from eigenveil.noise.grid import grid_exponent
 from eigenveil.privacy.accountant import NEGLIGIBLE, Loss
-from eigenveil.privacy.accounts import replacing_ratio
-from eigenveil.privacy.releases import (
-    ReleaseRecord,
-    Sharing,
-    Statistic,
-    lattice_error,
-)
+from eigenveil.privacy.mechanisms import MECHANISMS
+from eigenveil.privacy.releases import ReleaseRecord, Sharing
+from eigenveil.privacy.sampling import lattice_error
+from eigenveil.privacy.statistics import STATISTICS, StatisticName
 from eigenveil.privacy.views import MASK_RATIO, Federation, MaskKind, Protocol
 
 # Of a pure session's reservation, for events that no sampler avoids; what is charged is far less.
@@ -113,7 +110,7 @@ class Terms:
         most = len(self.names)
         return self.federation(most).sharing(weight_bits=self.weight_bits)
 
-    def step_of(self, statistic: Statistic) -> Step:
+    def step_of(self, statistic: StatisticName) -> Step:
         """The plan's step that releases a statistic.
 
         Raises
@@ -137,7 +134,8 @@ class Terms:
         step = self.step_of(accumulator.statistic)
         sharing, kind = self.sharing(step), self.plan.kind(step)
         coarsest = accumulator.grid - sharing.weight_bits
-        noise_spread = spread(kind, scale, accumulator.size, accumulator.shape[0])
+        noise = MECHANISMS[kind]
+        noise_spread = noise.spread(scale, accumulator.size, accumulator.shape[0])
         # finer than it need be, it would show how many rows it takes to leave 64 bits
         if not grid_exponent(coarsest, noise_spread) <= grid <= coarsest:
             raise ProtocolError(
@@ -199,8 +197,9 @@ class Terms:
     def _replacing_ratio(self, step: Step) -> float:
         if self.study.adjacency == "replace-one":
             return 1.0
-        kind = self.plan.kind(step)
-        statistics: tuple[Statistic, ...] = get_args(Statistic)
+        norm = MECHANISMS[self.plan.kind(step)].norm
         return max(
-            replacing_ratio(each, kind) for each in statistics if self.plan.step_of(each) == step
+            statistic.replacing_ratio(norm)
+            for name, statistic in STATISTICS.items()
+            if self.plan.step_of(name) == step
         )

@@ -127,9 +127,6 @@ class RoundTotals:
     def _as_drawn(self, record: ReleaseRecord, arrived: int) -> ReleaseRecord:
         """The record with the noise that the sum really carries: everybody's share."""
         noise = record.noise
-        parts = arrived / noise.shares
-        if noise.kind == "wishart":  # whole columns
-            needed = self._terms.plan.features + 1
-            parts = arrived * math.ceil(needed / noise.shares) / needed
+        parts = record.mechanism.parts_drawn(arrived, noise.shares, self._terms.plan.features)
         drawn = noise.model_copy(update={"scale": noise.scale * math.sqrt(parts)})
         return record.model_copy(update={"noise": drawn})

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.metadata import version
 
 import numpy as np
 
 from eigenveil.estimators.pipeline import Factors
-from eigenveil.estimators.result import frozen, model_digest
+from eigenveil.estimators.result import certificate_of, frozen
 from eigenveil.estimators.stream_rounds import stream_factors
 from eigenveil.federation.tree_contents import Totals
 from eigenveil.federation.tree_messages import Leaves
 from eigenveil.federation.tree_nodes import Merged
 from eigenveil.federation.tree_private import TreeStudy
 from eigenveil.moments.release import Release, from_coordinates, release_of
-from eigenveil.privacy.certificate import Certificate, Claim, make_certificate
+from eigenveil.privacy.certificate import Certificate
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.tree_views import TreeRun, check_arrived
 from eigenveil.privacy.views import with_shares
@@ -94,19 +93,15 @@ def publish(
     factors = frozen(
         stream_factors(plan, release_sums(study, merged.value, arrived), public_centre=study.centre)
     )
-    certificate = make_certificate(
-        software=f"eigenveil {version('eigenveil')}",
-        plan=plan.model_dump(mode="json"),
-        model=model_digest(factors, features=plan.features, names=None),
+    certificate = certificate_of(
+        plan,
+        factors,
+        [with_shares(record, arrived) for record in records],
+        features=plan.features,
+        names=None,
         secure=secure,
-        wish=Claim(
-            epsilon=plan.epsilon,
-            delta=plan.delta,
-            adjacency=plan.adjacency,
-            view="outsider" if study.protect == "outsider" else "aggregator at level 1",
-        ),
-        releases=[with_shares(record, arrived) for record in records],
         dependent=dependent,
+        view="outsider" if study.protect == "outsider" else "aggregator at level 1",
         tree=run,
     )
     return TreeOutcome(

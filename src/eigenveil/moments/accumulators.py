@@ -9,29 +9,34 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.moments.exact import ExactSum, Integers, appended, gram_parts, product_parts
+from eigenveil.moments.exponential import release_vectors
 from eigenveil.moments.norms import squared_norms, upper_norms
 from eigenveil.moments.release import Release, release_sum
 from eigenveil.moments.rows import DTYPE, Block, FloatArray, Precision, RowRule, integer_rows
+from eigenveil.moments.spec import Description, Parts, Spec, spec_of
 from eigenveil.noise.source import RandomSource
-from eigenveil.privacy.releases import ReleaseRecord, Statistic
-
-Layout = Literal["vector", "matrix", "symmetric", "tensor"]
+from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.privacy.statistics import Layout, StatisticName
 
 
 class Accumulator(ABC):
     """A mergeable sum over rows."""
 
-    statistic: Statistic
+    statistic: StatisticName
     """Its name in records."""
     layout: Layout
     """In which coordinates its noise is isometric."""
+    prepares: ClassVar[bool] = True
+    """Whether a rule's bits say how fine the entries are that are added up."""
+    multiplies: ClassVar[bool] = True
+    """Whether entries are multiplied, so that they cannot be finer than the rule's usual."""
 
     @property
     @abstractmethod
@@ -61,6 +66,16 @@ class Accumulator(ABC):
     def fresh(self) -> Self:
         """An empty accumulator of the same kind."""
 
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        raise AssertionError(f"{type(self).__name__} is in one process only: a defect")
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        del d, parts
+        raise AssertionError(f"{cls.__name__} is in one process only: a defect")
+
     @abstractmethod
     def update(self, block: Block) -> None:
         """Add a block of rows."""
@@ -81,8 +96,12 @@ class Accumulator(ABC):
         """
 
     def release(self, record: ReleaseRecord, source: RandomSource) -> Release:
-        """The sum with the recorded noise. Each call draws anew: a release happens once."""
-        return release_sum(self, record, source)
+        """The sum with the recorded noise, or what its mechanism draws from it.
+
+        Each call draws anew: a release happens once.
+        """
+        draw = release_sum if record.mechanism.added else release_vectors
+        return draw(self, record, source)
 
 
 # Quarter octaves from 2**-40 to 2**40, with one bin below (zero rows too) and one above.
@@ -143,8 +162,9 @@ class NormHistogram(Accumulator):
         is 0 they are those of unit rows.
     """
 
-    statistic: Statistic = "norm-histogram"
+    statistic: StatisticName = "norm-histogram"
     layout: Layout = "vector"
+    prepares = False
     grid = 0  # counts
 
     def __init__(
@@ -181,6 +201,22 @@ class NormHistogram(Accumulator):
             bound=self.bound,
         )
 
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        said = {"precision": self.precision, "with_count": self.with_count, "bound": self.bound}
+        return Spec(said, centre=self.centre, basis=self.basis)
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        return cls(
+            parts.centre,
+            precision=d.precision,
+            with_count=d.with_count,
+            basis=parts.basis,
+            bound=d.bound,
+        )
+
     def update(self, block: Block) -> None:
         """Add a block of rows."""
         norms = self._norms(block)
@@ -208,8 +244,9 @@ class NormHistogram(Accumulator):
 class RowSum(Accumulator):
     """Sum of prepared rows, in units of the bound; with ``count_weight`` also of the row count."""
 
-    statistic: Statistic = "row-sum"
+    statistic: StatisticName = "row-sum"
     layout: Layout = "vector"
+    multiplies = False
 
     def __init__(self, rule: RowRule, *, features: int, count_weight: float) -> None:
         self.rule, self.features, self.count_weight = rule, features, count_weight
@@ -244,6 +281,15 @@ class RowSum(Accumulator):
         """An empty sum of the same kind."""
         return type(self)(self.rule, features=self.features, count_weight=self.count_weight)
 
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        return spec_of(self.rule, count_weight=self.count_weight)
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        return cls(parts.rule, features=d.features, count_weight=d.count_weight)
+
     def update(self, block: Block) -> None:
         """Add a block of rows."""
         rows, _ = self.rule(block)
@@ -274,7 +320,7 @@ _ROWS_A_PRODUCT = 4096
 class SecondMoment(Accumulator):
     """``X.T @ X`` of prepared rows."""
 
-    statistic: Statistic = "second-moment"
+    statistic: StatisticName = "second-moment"
     layout: Layout = "symmetric"
 
     def __init__(self, rule: RowRule, *, features: int) -> None:
@@ -305,6 +351,15 @@ class SecondMoment(Accumulator):
     def fresh(self) -> Self:
         """An empty moment of the same kind."""
         return type(self)(self.rule, features=self.features)
+
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        return spec_of(self.rule)
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        return cls(parts.rule, features=d.features)
 
     def update(self, block: Block) -> None:
         """Add a block of rows.
@@ -364,7 +419,7 @@ class Sketch(Accumulator):
         by at most 1.
     """
 
-    statistic: Statistic = "sketch"
+    statistic: StatisticName = "sketch"
     layout: Layout = "matrix"
 
     def __init__(self, rule: RowRule, basis: NDArray[np.float64], *, clip: float) -> None:
@@ -389,6 +444,15 @@ class Sketch(Accumulator):
     def fresh(self) -> Self:
         """An empty sketch with the same basis."""
         return type(self)(self.rule, self.basis, clip=self.clip)
+
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        return spec_of(self.rule, basis=self.basis, clip=self.clip)
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        return cls(parts.rule, parts.known_basis, clip=d.clip)
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
@@ -420,7 +484,7 @@ class ComponentEnergy(Accumulator):
     L1 and L2 sensitivities of all K + 1 numbers together at that of a single one.
     """
 
-    statistic: Statistic = "component-energy"
+    statistic: StatisticName = "component-energy"
     layout: Layout = "vector"
     _BITS = 16  # of a projection; its square has 32
 
@@ -464,6 +528,15 @@ class ComponentEnergy(Accumulator):
     def fresh(self) -> Self:
         """An empty accumulator with the same components."""
         return type(self)(self.rule, self.components, count_weight=self.count_weight)
+
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        return spec_of(self.rule, basis=self.components.T, count_weight=self.count_weight)
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        return cls(parts.rule, parts.known_basis.T, count_weight=d.count_weight)
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""

@@ -13,6 +13,7 @@ import hashlib
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -20,11 +21,12 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from eigenveil.moments.accumulators import BINS, Accumulator, Layout, check_same_kind, norm_bins
+from eigenveil.moments.accumulators import BINS, Accumulator, check_same_kind, norm_bins
 from eigenveil.moments.documents import MOST_DOCUMENTS, DocumentBlock
 from eigenveil.moments.exact import ExactSum, Integers
 from eigenveil.moments.rows import Block
-from eigenveil.privacy.releases import Statistic
+from eigenveil.moments.spec import Description, Parts, Spec
+from eigenveil.privacy.statistics import Layout, StatisticName
 
 # Entries of what waits for a product.
 _MOST_WAITING = 1 << 21
@@ -168,7 +170,7 @@ class DocumentPairs(ClippedSum):
         of :class:`RowRule`.
     """
 
-    statistic: Statistic = "document-pairs"
+    statistic: StatisticName = "document-pairs"
     layout: Layout = "symmetric"
 
     def __init__(
@@ -209,6 +211,16 @@ class DocumentPairs(ClippedSum):
         return type(self)(
             self.features, clip=self.clip, nuclear=self.nuclear, extra_bits=self.extra_bits
         )
+
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        return Spec({"clip": self.clip, "nuclear": self.nuclear, "extra_bits": self.extra_bits})
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        del parts
+        return cls(d.features, clip=d.clip, nuclear=d.nuclear, extra_bits=d.extra_bits)
 
     def integers(self) -> Integers:
         """The matrix, shape (D, D)."""
@@ -315,7 +327,7 @@ class DocumentSketch(ClippedSum):
         statistic is in units of it; 1 clips nothing.
     """
 
-    statistic: Statistic = "document-sketch"
+    statistic: StatisticName = "document-sketch"
     layout: Layout = "matrix"
     grid = -2 * _PAIR_BITS
 
@@ -348,6 +360,16 @@ class DocumentSketch(ClippedSum):
         empty = type(self)(self.features, self.columns, clip=self.clip)
         empty.__dict__["signs"] = self.signs
         return empty
+
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        return Spec({"clip": self.clip, "columns": self.columns})
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        del parts
+        return cls(d.features, d.columns, clip=d.clip)
 
     def integers(self) -> Integers:
         """The sketch, shape (D, R)."""
@@ -488,7 +510,7 @@ class DocumentNorms(DocumentSum):
         Whether the last coordinate counts all documents.
     """
 
-    statistic: Statistic = "norm-histogram"
+    statistic: StatisticName = "norm-histogram"
     layout: Layout = "vector"
     grid = 0  # counts
 
@@ -509,6 +531,12 @@ class DocumentNorms(DocumentSum):
     def fresh(self) -> Self:
         """An empty histogram of the same kind."""
         return type(self)(self.of, with_count=self.with_count)
+
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        inner = self.of.spec()
+        said = {**inner.said, "of": self.of.statistic, "with_count": self.with_count}
+        return replace(inner, said=said)
 
     def integers(self) -> Integers:
         """The counts."""

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.moments.accumulators import Layout
 from eigenveil.moments.document_sums import ROUNDED_UP, ClippedSum, Documents
 from eigenveil.moments.exact import Integers, IntegerSum, sum_of
 from eigenveil.moments.rows import integer_rows
+from eigenveil.moments.spec import Description, Parts, Spec
 from eigenveil.moments.tensors import ROWS_A_PRODUCT, cube_sums
 from eigenveil.noise.cube import tensor_from_entries, tensor_indices, tensor_size
-from eigenveil.privacy.releases import Statistic
+from eigenveil.privacy.statistics import Layout, StatisticName
 
 # Of the basis; of products of two of its entries; of the two factors of the second part, and of the
 # third part's weights and cubes; of the first part's factor. Parts have 36 bits.
@@ -117,7 +117,7 @@ class DocumentTriples(ClippedSum):
         ``clip rho**3``.
     """
 
-    statistic: Statistic = "document-triples"
+    statistic: StatisticName = "document-triples"
     layout: Layout = "tensor"
     grid = -_TRIPLE_BITS
 
@@ -170,6 +170,15 @@ class DocumentTriples(ClippedSum):
     def fresh(self) -> Self:
         """An empty sum with the same basis."""
         return type(self)(self.basis, clip=self.clip)
+
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        return Spec({"clip": self.clip}, basis=self.basis)
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        return cls(parts.known_basis, clip=d.clip)
 
     def integers(self) -> Integers:
         """The tensor, shape (K, K, K)."""

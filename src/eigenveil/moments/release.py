@@ -12,28 +12,18 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import PrivacyError
 from eigenveil.moments.exact import Integers, modulo, scaled_sum
-from eigenveil.noise import draws
 from eigenveil.noise.cube import Number, tensor_from_entries, tensor_indices
-from eigenveil.noise.grid import grid_exponent, spread, wishart_unit
+from eigenveil.noise.grid import grid_exponent
+from eigenveil.noise.sampler import NoiseSampler, sampler_of
 from eigenveil.noise.source import RandomSource, of_one_release
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.guarantee import Adjacency
-from eigenveil.privacy.releases import (
-    ALONE,
-    STREAM_UNIT,
-    Noise,
-    NoiseKind,
-    ReleaseRecord,
-    Sharing,
-    Statistic,
-)
+from eigenveil.privacy.mechanisms import MECHANISMS, NoiseKind
+from eigenveil.privacy.releases import ALONE, STREAM_UNIT, Noise, ReleaseRecord, Sharing
+from eigenveil.privacy.statistics import STATISTICS, Layout, StatisticName
 
 if TYPE_CHECKING:
-    from eigenveil.moments.accumulators import Accumulator, Layout
-
-# Directions are released rounded to this: fine enough for any use, and far coarser than the
-# arithmetic they were drawn in, which would otherwise give the rows' eigenvectors away.
-VECTOR_GRID = -20
+    from eigenveil.moments.accumulators import Accumulator
 
 
 @dataclass(frozen=True)
@@ -55,7 +45,7 @@ class Calibrated(Protocol):
     """
 
     @property
-    def statistic(self) -> Statistic: ...  # noqa: D102
+    def statistic(self) -> StatisticName: ...  # noqa: D102
     @property
     def shape(self) -> tuple[int, ...]: ...  # noqa: D102
     @property
@@ -80,6 +70,7 @@ def calibrated_record(
 
     ``sharing`` says how many parties draw the noise together and how their rows are weighted.
     """
+    mechanism = MECHANISMS[kind]
     statistic_grid = accumulator.grid - sharing.weight_bits
     if sharing.stream is not None:
         statistic_grid = min(statistic_grid, STREAM_UNIT)
@@ -97,18 +88,19 @@ def calibrated_record(
         )
 
     def on_grid(scale: float) -> ReleaseRecord:
-        if kind == "bingham":
-            return record(scale, VECTOR_GRID)
+        fixed, finest = mechanism.fixed_grid(), mechanism.finest_grid(scale)
+        if fixed is not None:
+            return record(scale, fixed)
         rows = accumulator.shape[0]
-        grid = grid_exponent(statistic_grid, spread(kind, scale, accumulator.size, rows))
-        if kind == "wishart":
-            grid = min(statistic_grid, max(grid, wishart_unit(scale)))
-            if grid < wishart_unit(scale):
-                raise AssertionError("rows are prepared too finely for Wishart noise: a defect")
+        grid = grid_exponent(statistic_grid, mechanism.spread(scale, accumulator.size, rows))
+        if finest is not None:
+            grid = min(statistic_grid, max(grid, finest))
+            if grid < finest:
+                raise AssertionError(f"rows are prepared too finely for {kind} noise: a defect")
         return record(scale, grid)
 
     unit = record(1.0, None)
-    if kind == "gaussian":  # the sampler's error is part of what the budget was made from
+    if not mechanism.pure:  # the sampler's error is part of what the budget was made from
         assert budget.mu is not None
         return on_grid(math.nextafter(unit.mu() / budget.mu, math.inf))
     assert budget.epsilon is not None
@@ -145,7 +137,7 @@ def record_of(
     """
     return ReleaseRecord(
         name=name,
-        statistic="bingham-vectors" if kind == "bingham" else accumulator.statistic,
+        statistic=released_statistic(accumulator.statistic, kind),
         adjacency=adjacency,
         noise=Noise(
             kind=kind,
@@ -161,6 +153,14 @@ def record_of(
         stream=sharing.stream,
         **dict(accumulator.parameters),
     )
+
+
+def released_statistic(statistic: StatisticName, kind: NoiseKind) -> StatisticName:
+    """What is released of a sum: itself with noise, or what a mechanism draws from it."""
+    mechanism = MECHANISMS[kind]
+    if mechanism.added:
+        return statistic
+    return next(each.name for each in STATISTICS.values() if mechanism in each.mechanisms)
 
 
 def release_sum(accumulator: Accumulator, record: ReleaseRecord, source: RandomSource) -> Release:
@@ -250,36 +250,8 @@ def noise_integers(
 
     The sum of any ``record.noise.shares`` of them is the noise; where that is 1, it is all of it.
     """
-    source = of_one_release(source)
-    noise, grid = record.noise, record.noise.grid
-    assert grid is not None
-    shape, scale, shares = accumulator.shape, noise.scale, noise.shares
-    layout = accumulator.layout
-    sigma = scale / math.sqrt(shares)  # of a share of Gaussian noise
-    match noise.kind:
-        case "gaussian" if layout == "symmetric":
-            return draws.isometric_symmetric(shape[0], sigma=sigma, grid=grid, source=source)
-        case "gaussian" if layout == "tensor":
-            return draws.isometric_tensor(shape[0], sigma=sigma, grid=grid, source=source)
-        case "gaussian":
-            return draws.gaussian(shape, sigma=sigma, grid=grid, source=source)
-        case "laplace":
-            return draws.laplace(shape, scale=scale, grid=grid, source=source, shares=shares)
-        case "wishart":
-            return draws.wishart_difference(
-                shape[0], scale=scale, grid=grid, source=source, shares=shares
-            )
-        case "vector" if layout == "symmetric":
-            return draws.vector_symmetric(
-                shape[0], scale=scale, grid=grid, source=source, shares=shares
-            )
-        case "vector" if layout == "tensor":
-            return draws.vector_tensor(
-                shape[0], scale=scale, grid=grid, source=source, shares=shares
-            )
-        case "vector":
-            size = math.prod(shape)
-            flat = draws.vector(size, scale=scale, grid=grid, source=source, shares=shares)
-            return flat.reshape(shape)
-        case "bingham":
-            raise AssertionError("bingham vectors are drawn, not added")
+    sampler = sampler_of(record.noise.kind)
+    assert isinstance(sampler, NoiseSampler)
+    return sampler.noise(
+        accumulator.layout, accumulator.shape, record.noise, of_one_release(source)
+    )

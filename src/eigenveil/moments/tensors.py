@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from eigenveil.moments.accumulators import (
     Accumulator,
-    Layout,
     basis_bits,
     check_same_kind,
     integer_basis,
@@ -19,8 +18,9 @@ from eigenveil.moments.accumulators import (
 from eigenveil.moments.exact import ExactSum, Integers
 from eigenveil.moments.release import coordinates, from_coordinates
 from eigenveil.moments.rows import Block, RowRule, integer_rows
+from eigenveil.moments.spec import Description, Parts, Spec, spec_of
 from eigenveil.noise.cube import tensor_size
-from eigenveil.privacy.releases import Statistic
+from eigenveil.privacy.statistics import Layout, StatisticName
 
 # Bits of a projected entry; a product of three has 36, as has the variance times an entry.
 _BITS = 12
@@ -48,7 +48,7 @@ class ThirdMoment(Accumulator):
         From 0 to 1, in units of ``(bound clip)**2``; rounded to a multiple of ``2**-24``.
     """
 
-    statistic: Statistic = "third-moment"
+    statistic: StatisticName = "third-moment"
     layout: Layout = "tensor"
     grid = -3 * _BITS
 
@@ -91,6 +91,15 @@ class ThirdMoment(Accumulator):
     def fresh(self) -> Self:
         """An empty moment of the same kind."""
         return type(self)(self.rule, self.basis, clip=self.clip, variance=self.variance)
+
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        return spec_of(self.rule, basis=self.basis, clip=self.clip, variance=self.variance)
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        return cls(parts.rule, parts.known_basis, clip=d.clip, variance=d.variance)
 
     def update(self, block: Block) -> None:
         """Add a block of rows; what is seen of them waits until there is enough to multiply."""

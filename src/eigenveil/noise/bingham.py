@@ -8,15 +8,56 @@ Target density ``exp(-u' A u)`` on the unit sphere of R^q, envelope the angular 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from eigenveil.errors import PrivacyError
 from eigenveil.noise.draws import log_uniform, standard_normal
+from eigenveil.noise.sampler import ChoiceSampler
 from eigenveil.noise.source import RandomSource
 
 _MOST_VALUES_A_BATCH = 1 << 20
+
+
+class BinghamSampler(ChoiceSampler):
+    """Of :class:`eigenveil.privacy.mechanisms.bingham.Bingham`."""
+
+    def chosen(
+        self, exponent: NDArray[np.float64], count: int, source: RandomSource
+    ) -> NDArray[np.float64]:
+        """As :func:`sequential_bingham`."""
+        return sequential_bingham(exponent, count, source)
+
+
+def sequential_bingham(
+    exponent: NDArray[np.float64], count: int, source: RandomSource
+) -> NDArray[np.float64]:
+    """Orthonormal rows, each of density ``exp(u' exponent u)`` given the ones before."""
+    size = exponent.shape[0]
+    basis = np.eye(size)  # orthonormal columns that span what is left
+    seen = np.array(exponent)  # the exponent in that basis
+    vectors = np.empty((count, size))
+    for index in range(count):
+        energies, axes = scipy.linalg.eigh(seen, check_finite=False)
+        direction = axes @ bingham_vector(energies, source)
+        vectors[index] = basis @ direction
+        # the reflection that swaps the direction with the first axis turns the other axes into a
+        # basis of what is left
+        mirror = direction.copy()
+        mirror[0] += math.copysign(1.0, direction[0])
+        mirror /= np.linalg.norm(mirror)
+        seen = _reflected(_reflected(seen, mirror).T, mirror)[1:, 1:]
+        basis = _reflected(basis, mirror)[:, 1:]
+    return vectors
+
+
+def _reflected(matrix: NDArray[np.float64], mirror: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The matrix times the reflection ``I - 2 mirror mirror'``."""
+    return np.asarray(matrix - np.outer(matrix @ (2.0 * mirror), mirror))
 
 
 def bingham_vector(energies: NDArray[np.float64], source: RandomSource) -> NDArray[np.float64]:
@@ -91,6 +132,9 @@ def check_feasible(features: int, components: int) -> None:
         raise PrivacyError(
             f"The exponential mechanism needs {components} eigendecompositions of "
             f"{features} x {features} matrices, one after the other ({work:.1e} operations).",
-            hint="Use mechanism='wishart' (also pure epsilon, one decomposition).",
+            hint="Use mechanism='auto': one decomposition, whatever delta is.",
             code="bingham-hopeless",
         )
+
+
+SAMPLER = BinghamSampler()

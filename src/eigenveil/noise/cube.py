@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.privacy.releases import tensor_rows, tensor_size
+from eigenveil.privacy.statistics import tensor_rows, tensor_size
 
 __all__ = [
     "tensor_copies",

@@ -6,43 +6,21 @@ import math
 
 import numpy as np
 
+from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import Noise
-
-# Upper edge of the free difference of two Marchenko-Pastur laws of ratio 1.
-_WISHART_EDGE = math.sqrt((11 + 5 * math.sqrt(5)) / 2)
 
 
 def spectral_edge(noise: Noise, rows: int, columns: int) -> float:
-    """Largest eigenvalue (square, symmetric) or singular value (rows > columns) of the noise.
-
-    Gaussian: ``sigma sqrt(2 D)`` for a symmetric matrix, ``sigma (sqrt(D) + sqrt(R))`` for a tall
-    one. Wishart difference: ``3.33 D scale``. Vector: a Gaussian matrix of the same length.
-    """
-    symmetric = rows == columns
-    match noise.kind:
-        case "wishart":
-            return _WISHART_EDGE * rows * noise.scale
-        case "vector":
-            sigma = noise.scale * math.sqrt(noise.size)
-        case _:
-            sigma = noise.scale
-    return sigma * (math.sqrt(2 * rows) if symmetric else math.sqrt(rows) + math.sqrt(columns))
+    """Largest eigenvalue (square, symmetric) or singular value (rows > columns) of the noise."""
+    return MECHANISMS[noise.kind].edge(noise, rows, columns)
 
 
 def deviation(noise: Noise, rows: int) -> float:
     """Standard deviation of a coordinate, isometric ones where the statistic is symmetric.
 
-    ``rows`` is the statistic's side, on which that of a Wishart difference depends.
+    ``rows`` is the statistic's side, on which it may depend.
     """
-    match noise.kind:
-        case "wishart":
-            return noise.scale * math.sqrt(4.0 * (rows + 1))
-        case "vector":
-            return noise.scale * math.sqrt(noise.size + 1)
-        case "laplace":
-            return noise.scale * math.sqrt(2.0)
-        case _:
-            return noise.scale
+    return MECHANISMS[noise.kind].deviation(noise, rows)
 
 
 def truncated_edge(noise: Noise, features: int, rank: int, parties: int) -> float:

@@ -5,28 +5,12 @@ from __future__ import annotations
 import math
 
 from eigenveil.errors import PrivacyError
-from eigenveil.privacy.releases import NoiseKind
 
 # Grid steps in one noise scale: 2**26 makes the rounded and the discrete Gaussian the same to a
 # factor of exp(2**-48).
 _STEPS_A_SCALE = 26
 # A coordinate's noise in rows' largest contributions; also keeps every value within 64 bits.
 _LARGEST_SPREAD = 2.0**16
-
-
-def spread(kind: NoiseKind, scale: float, size: int, rows: int) -> float:
-    """Typical size of one coordinate's noise, for ``size`` coordinates in ``rows`` rows.
-
-    Vector noise has ``scale sqrt(size)`` a coordinate, a Wishart difference of D x D
-    ``scale sqrt(2 D)``.
-    """
-    match kind:
-        case "vector":
-            return scale * math.sqrt(size + 1)
-        case "wishart":
-            return scale * math.sqrt(2 * rows)
-        case _:
-            return scale
 
 
 def grid_exponent(statistic_grid: int, noise_spread: float) -> int:
@@ -52,8 +36,3 @@ def grid_exponent(statistic_grid: int, noise_spread: float) -> int:
             code="hopeless-noise",
         )
     return min(statistic_grid, math.floor(math.log2(noise_spread)) - _STEPS_A_SCALE)
-
-
-def wishart_unit(scale: float) -> int:
-    """Exponent of the finest grid on which a Wishart difference of this scale is computed."""
-    return math.floor(math.log2(scale)) - 46

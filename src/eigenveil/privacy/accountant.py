@@ -22,7 +22,8 @@ from eigenveil.privacy.gaussian import (
     mu_of_epsilon,
 )
 from eigenveil.privacy.guarantee import Adjacency, Guarantee
-from eigenveil.privacy.releases import ReleaseRecord, SamplingError
+from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.privacy.sampling import SamplingError
 
 # A chance that counts as none in a pure guarantee: no sampler that ends in bounded time avoids one.
 NEGLIGIBLE = 2.0**-80
@@ -47,10 +48,9 @@ class Loss:
     def of(cls, record: ReleaseRecord) -> Loss:
         """The loss of one release."""
         error = record.sampling_error()
-        gaussian = record.noise.kind == "gaussian"
         return cls(
-            mu_squared=record.mu() ** 2 if gaussian else 0.0,
-            pure=0.0 if gaussian else record.epsilon(),
+            mu_squared=0.0 if record.pure else record.mu() ** 2,
+            pure=record.epsilon() if record.pure else 0.0,
             log_ratio=error.log_ratio,
             distance=error.distance,
         )

@@ -22,7 +22,8 @@ from eigenveil.privacy.accountant import (
 from eigenveil.privacy.budget import LARGEST_EPSILON
 from eigenveil.privacy.gaussian import check_delta, check_epsilon
 from eigenveil.privacy.guarantee import Adjacency
-from eigenveil.privacy.releases import NoiseKind, ReleaseRecord, SamplingError, Statistic
+from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.privacy.sampling import SamplingError
 
 # Below the caps that the budget allows, more than all rounding: 1e-10 is kept back by a study.
 _MARGIN = 1.0 - 1e-11
@@ -128,28 +129,10 @@ def pure_of_gaussian(mu_squared: float) -> float:
 
 # -- one row more or less, counted where one row is changed
 
-_SQRT2 = math.sqrt(2.0)
-
 
 def replaced(record: ReleaseRecord) -> ReleaseRecord:
     """The same release for neighbours of which one row is changed."""
     return record.model_copy(update={"adjacency": "replace-one"})
-
-
-def replacing_ratio(statistic: Statistic, kind: NoiseKind) -> float:
-    """How much larger a loss can be if a row is changed than if one is added: at most 2.
-
-    A changed row is one less and one more; where the two cannot point apart, it is less.
-    """
-    match statistic:
-        case "norm-histogram":
-            return 1.0
-        case "second-moment" | "document-pairs" if kind in ("gaussian", "vector"):
-            return _SQRT2 * (1.0 + 1e-15)
-        case "component-energy" if kind == "gaussian":
-            return _SQRT2 * (1.0 + 1e-15)
-        case _:
-            return 2.0
 
 
 def counted(record: ReleaseRecord, adjacency: Adjacency) -> ReleaseRecord:

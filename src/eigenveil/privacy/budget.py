@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from eigenveil.errors import PrivacyError
 from eigenveil.privacy.accountant import delta_below_resolution, pure_epsilon_beside
 from eigenveil.privacy.gaussian import check_delta, check_epsilon, mu_of_epsilon
-from eigenveil.privacy.releases import SamplingError
+from eigenveil.privacy.sampling import SamplingError
 
 # A hair of the budget, so that rounding, of the noise scales and of the conversion from delta, can
 # never overspend it.

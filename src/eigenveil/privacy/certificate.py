@@ -13,12 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from eigenveil.errors import DataError, OutputError, PrivacyError
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.guarantee import Adjacency, Guarantee
-from eigenveil.privacy.releases import (
-    PROOFS,
-    PROOFS_OF_STATISTIC,
-    NoiseSource,
-    ReleaseRecord,
-)
+from eigenveil.privacy.releases import NoiseSource, ReleaseRecord
+from eigenveil.privacy.statistics import STATISTICS
 from eigenveil.privacy.tree_views import TreeRun, tree_guarantees
 from eigenveil.privacy.views import Federation, guarantees
 
@@ -32,10 +28,6 @@ WHAT_IT_CANNOT_SHOW = (
     "the certificate is computed from the recorded noise parameters; that this noise was drawn, "
     "and that plan, hash and records were not all made anew together, is the word of whoever ran "
     "the software"
-)
-DOUBLE_PRECISION = (
-    "directions are computed in double precision and rounded to a far coarser grid; the proof is "
-    "for ideal arithmetic"
 )
 SAME_BLOCKS = (
     "neighbouring streams have the same blocks but for one row in one of them: that a block ended "
@@ -138,8 +130,8 @@ class Certificate(BaseModel):
     def guarantees(self) -> dict[str, Guarantee]:
         """The guarantee against each adversary, by its view."""
         reasons = self.reasons_not_certified
-        kinds = {record.noise.kind for record in self.releases}
-        caveats = [DOUBLE_PRECISION] if "bingham" in kinds else []
+        said = (caveat for record in self.releases for caveat in record.mechanism.caveats)
+        caveats = list(dict.fromkeys(said))
         if self.wish.delta == 0:
             caveats.append(PURE_SAMPLING)
         if any(record.stream is not None for record in self.releases):
@@ -213,10 +205,8 @@ def proofs_of(
     releases: Sequence[ReleaseRecord], *, federation: bool, tree: bool
 ) -> tuple[str, ...]:
     """The proofs that a guarantee of such releases rests on."""
-    proofs = {PROOFS[r.noise.kind] for r in releases} | {"release-grid.md"}
-    proofs |= {
-        PROOFS_OF_STATISTIC[r.statistic] for r in releases if r.statistic in PROOFS_OF_STATISTIC
-    }
+    proofs = {r.mechanism.proof for r in releases} | {"release-grid.md"}
+    proofs |= {proof for r in releases if (proof := STATISTICS[r.statistic].proof) is not None}
     if federation:
         proofs |= {"views.md", "shares.md"}
     if tree:

@@ -65,7 +65,7 @@ def mu_of_epsilon(epsilon: float, delta: float) -> float:
     if delta == 0:
         raise PrivacyError(
             "delta = 0 asks for pure epsilon, which no Gaussian noise can give.",
-            hint="Use mechanism='wishart' (or 'vector', 'bingham'), or a delta above 0.",
+            hint="Use mechanism='auto', which then takes pure epsilon, or a delta above 0.",
             code="pure-needs-pure-mechanism",
         )
     if delta_of_mu(_LARGEST_MU, epsilon) <= delta:

@@ -68,8 +68,8 @@ def bingham_score(adjacency: Adjacency) -> float:
     return 1.0 if adjacency == "add-remove" else 2.0
 
 
-def wishart_trace(adjacency: Adjacency) -> float:
-    """Nuclear-norm sensitivity that the Wishart difference is calibrated to.
+def trace(adjacency: Adjacency) -> float:
+    """Sensitivity of a second moment, or of pairs of words, in the nuclear norm.
 
     Adding a row adds a positive semi-definite matrix of trace at most 1, adding a document a
     symmetric one of nuclear norm at most 1; replacing one is a removal and an addition.

@@ -118,7 +118,7 @@ def _with_caveats(guarantee: Guarantee, silent: Sequence[str]) -> Guarantee:
 def check_arrived(record: ReleaseRecord, arrived: int) -> None:
     """Raise where so many leaves' noise is not what was promised to those who see the result."""
     noise = record.noise
-    if noise.kind != "gaussian" and noise.shares > 1:
+    if record.pure and noise.shares > 1:
         raise PrivacyError(
             f"Release {record.name!r} has {noise.kind} noise in {noise.shares} parts: nothing is "
             "proved of what the aggregators of a tree see of it.",

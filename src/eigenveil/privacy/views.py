@@ -29,7 +29,6 @@ MASK_RATIO = 2.0**12
 
 _OPEN: tuple[Protocol, ...] = ("dpdispca", "full")
 _MOMENTS = ("second-moment", "sketch", "bingham-vectors")
-_SHARED_PURE = ("laplace", "vector", "wishart")
 CURIOUS_SITE = (
     "no claim is made against a site that sees the result and knows its own share of the pure "
     "noise: with collusion = 1 its share would not be counted on"
@@ -395,7 +394,7 @@ def _views(federation: Federation) -> Iterable[_View]:
 
 
 def _holds_pure_noise(records: Sequence[ReleaseRecord], view: _View) -> bool:
-    pure = (record.noise for record in records if record.noise.kind != "gaussian")
+    pure = (record.noise for record in records if record.pure)
     return all(noise.shares <= view.shares for noise in pure)
 
 
@@ -405,7 +404,7 @@ def _seen(record: ReleaseRecord, view: _View, federation: Federation) -> Release
         _check_shares(record, 1)
         summed = federation.protocol == "full" and view.name == "outsider"
         return with_shares(record, federation.taking_part) if summed else record
-    if record.noise.kind != "gaussian":
+    if record.pure:
         _check_pure(record, view, federation)
         return record  # shares beyond those that are proved only add noise
     if federation.masks == "none":
@@ -430,7 +429,7 @@ def with_shares(
     Other noise is left as it is: further noise only adds to what is proved.
     """
     noise = record.noise
-    if noise.kind != "gaussian":
+    if record.pure:
         return record
     parts = {"scale": noise.scale * math.sqrt(shares / noise.shares), "shares": shares}
     return record.model_copy(
@@ -474,7 +473,7 @@ def _check_pure(record: ReleaseRecord, view: _View, federation: Federation) -> N
     shares = record.noise.shares
     if shares == 1:  # every site draws all of it: each message is protected by itself
         return
-    if federation.masks != "modular" or record.noise.kind not in _SHARED_PURE:
+    if federation.masks != "modular" or not record.mechanism.adds_up:
         raise PrivacyError(
             f"Release {record.name!r} shares {record.noise.kind} noise under "
             f"{federation.masks} masks, for which nothing is proved.",

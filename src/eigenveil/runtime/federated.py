@@ -171,16 +171,19 @@ class FederatedFit:
         ledgers: Mapping[str, Ledger] | None,
         progress: StudyProgress | None,
     ) -> Self:
-        run = run_study(
+        def keep(run: StudyRun) -> None:
+            self._take_over(result_of(run, asked))
+            for name, invalid in run.invalid.items():
+                tell_owner(invalid, where=f"site {name}: ")
+
+        run_study(
             study,
             rows,
             source=noise_source(self.random_state),
             ledgers=ledgers,
             progress=progress,
-            keep=lambda run: self._take_over(result_of(run, asked)),
+            keep=keep,
         )
-        for name, invalid in run.invalid.items():
-            tell_owner(invalid, where=f"site {name}: ")
         return self
 
     def keep_run(self, run: StudyRun) -> Self:

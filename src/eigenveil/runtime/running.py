@@ -14,7 +14,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import _get_feature_names, check_array
 
-from eigenveil.errors import BudgetExceeded, DataError, EigenveilError
+from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, same_spent
 from eigenveil.estimators.inputs import fits_floats
 from eigenveil.federation.aggregator import Aggregator, Outcome
 from eigenveil.federation.choosing import choose_protocol
@@ -30,7 +30,6 @@ from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.moments.sparse import SparseRows
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.certificate import Certificate
-from eigenveil.privacy.spending import same_spent
 from eigenveil.runtime.inprocess import InProcess, Party, Traffic, carry
 
 DATA_SET = "default"
@@ -118,6 +117,10 @@ def run_study(
             outcome = carry(aggregator.run(), transport)
             reason = "" if choice is None else choice.reason
             run = finished_study(settled, outcome, traffic=transport.traffic, choice=reason)
+            invalid = {
+                name: site.invalid for name, site in sites.items() if site.invalid is not None
+            }
+            run = replace(run, invalid=invalid)
             if keep is not None:
                 keep(run)
         except EigenveilError as error:
@@ -126,8 +129,7 @@ def run_study(
         except BaseException as error:
             aggregator.tell_spent(error)
             raise
-    invalid = {name: site.invalid for name, site in sites.items() if site.invalid is not None}
-    return replace(run, invalid=invalid)
+    return run
 
 
 def finished_study(

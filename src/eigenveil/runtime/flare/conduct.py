@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from eigenveil.errors import EigenveilError, ProtocolError
+from eigenveil.errors import EigenveilError, ProtocolError, same_spent
 from eigenveil.federation.aggregator import Aggregator
 from eigenveil.federation.identity import Identity
 from eigenveil.federation.sums import active_sites
 from eigenveil.federation.transport import Call, Replies
-from eigenveil.privacy.spending import same_spent
 from eigenveil.runtime.flare.channel import ABORTED, PASSING, UNREACHABLE, Wire, sentence
 from eigenveil.runtime.flare.job import Order, fewest_parties, parties_of
 from eigenveil.runtime.flare.results import write_result_files

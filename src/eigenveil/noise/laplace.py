@@ -1,0 +1,60 @@
+"""The sampler of Laplace noise (docs/proofs/laplace.md, shares.md)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.noise.draws import open_uniform
+from eigenveil.noise.gamma import gamma
+from eigenveil.noise.lattice import lattice_noise
+from eigenveil.noise.sampler import NoiseSampler
+from eigenveil.noise.source import RandomSource
+from eigenveil.privacy.releases import Noise
+from eigenveil.privacy.sampling import SHARE_SMOOTHING
+from eigenveil.privacy.statistics import Layout
+
+
+class LaplaceSampler(NoiseSampler):
+    """Of :class:`eigenveil.privacy.mechanisms.laplace.Laplace`."""
+
+    def noise(
+        self, layout: Layout, shape: tuple[int, ...], noise: Noise, source: RandomSource
+    ) -> NDArray[np.int64]:
+        """Independent entries; of arrays without symmetry, since the L1 norm is of entries."""
+        assert noise.grid is not None
+        assert layout in ("vector", "matrix")
+        return laplace(
+            shape, scale=noise.scale, grid=noise.grid, source=source, shares=noise.shares
+        )
+
+
+def laplace(
+    shape: tuple[int, ...], *, scale: float, grid: int, source: RandomSource, shares: int = 1
+) -> NDArray[np.int64]:
+    """Independent Laplace entries, density exp(-|z|/scale).
+
+    A share is the difference of two Gamma variables of shape ``1 / shares``, and Gaussian noise of
+    a 32nd of ``scale`` in all shares together, which hides the arithmetic.
+    """
+    b = math.ldexp(scale, -grid)
+    size = math.prod(shape)
+    if shares == 1:
+        return lattice_noise(size, scale=b, power=1, source=source).reshape(shape)
+    up, down = gamma(2 * size, shape=1.0 / shares, source=source).reshape(2, size)
+    total = _rounded_at_random(b * (up - down), source)
+    smoothing = b * math.sqrt(2.0 / (SHARE_SMOOTHING * shares))
+    total += lattice_noise(size, scale=smoothing, power=2, source=source)
+    return total.reshape(shape)
+
+
+def _rounded_at_random(values: NDArray[np.float64], source: RandomSource) -> NDArray[np.int64]:
+    """Each value rounded up or down, with the chances that leave its mean as it is."""
+    below = np.floor(values)
+    up = open_uniform(values.size, source) < values - below
+    return np.asarray(below.astype(np.int64) + up)
+
+
+SAMPLER = LaplaceSampler()

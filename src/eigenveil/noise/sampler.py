@@ -1,0 +1,46 @@
+"""The samplers of the mechanisms: one class a mechanism, in the module of its name beside this."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cache
+from importlib import import_module
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.noise.source import RandomSource
+from eigenveil.privacy.mechanisms import MECHANISMS
+from eigenveil.privacy.releases import Noise
+from eigenveil.privacy.statistics import Layout
+
+
+class NoiseSampler(ABC):
+    """Draws the noise of a mechanism that adds it to the sum."""
+
+    @abstractmethod
+    def noise(
+        self, layout: Layout, shape: tuple[int, ...], noise: Noise, source: RandomSource
+    ) -> NDArray[np.int64]:
+        """One share of the recorded noise in an array of this layout, in units of its grid.
+
+        The sum of any ``noise.shares`` of them is the noise; where that is 1, it is all of it.
+        """
+
+
+class ChoiceSampler(ABC):
+    """Draws what a mechanism without added noise releases."""
+
+    @abstractmethod
+    def chosen(
+        self, exponent: NDArray[np.float64], count: int, source: RandomSource
+    ) -> NDArray[np.float64]:
+        """Orthonormal rows, shape (count, D), one after the other; ``exponent`` is (D, D)."""
+
+
+@cache
+def sampler_of(kind: str) -> NoiseSampler | ChoiceSampler:
+    """The sampler of a mechanism: ``SAMPLER`` in the module of its name."""
+    found: NoiseSampler | ChoiceSampler = import_module(f"eigenveil.noise.{kind}").SAMPLER
+    assert isinstance(found, NoiseSampler if MECHANISMS[kind].added else ChoiceSampler)
+    return found

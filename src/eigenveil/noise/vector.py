@@ -1,0 +1,102 @@
+"""The sampler of vector noise: Gaussian noise of a random deviation (docs/proofs/vector.md)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.noise import draws
+from eigenveil.noise.cube import tensor_size
+from eigenveil.noise.gamma import gamma
+from eigenveil.noise.sampler import NoiseSampler
+from eigenveil.noise.source import RandomSource
+from eigenveil.privacy.releases import Noise
+from eigenveil.privacy.sampling import SHARE_SMOOTHING
+from eigenveil.privacy.statistics import Layout
+
+# Grid steps in the standard deviation, at the least: 1024 in every entry's own, smaller by sqrt(2)
+# in matrices and by sqrt(6) in tensors.
+_COARSEST = 2048.0
+_COARSEST_TENSOR = 4096.0
+
+
+class VectorSampler(NoiseSampler):
+    """Of :class:`eigenveil.privacy.mechanisms.vector.Vector`."""
+
+    def noise(
+        self, layout: Layout, shape: tuple[int, ...], noise: Noise, source: RandomSource
+    ) -> NDArray[np.int64]:
+        """As :func:`vector`."""
+        assert noise.grid is not None
+        return vector(
+            layout,
+            shape,
+            scale=noise.scale,
+            grid=noise.grid,
+            source=source,
+            shares=noise.shares,
+        )
+
+
+def vector(
+    layout: Layout,
+    shape: tuple[int, ...],
+    *,
+    scale: float,
+    grid: int,
+    source: RandomSource,
+    shares: int = 1,
+) -> NDArray[np.int64]:
+    """An array of density exp(-||z||_2 / scale) over its isometric coordinates z.
+
+    It is a Gaussian vector whose standard deviation is itself random: ``scale`` times the root of a
+    chi-square variable with ``size + 1`` degrees of freedom. So its coordinates come from the
+    lattice sampler, and no common factor is left in them to be found. A share has a variance with
+    so many times fewer degrees, and a 2048th of the expected variance on top.
+    """
+    size, coarsest = _size(layout, shape)
+    sigma = _mixed_sigma(size, scale, grid, shares, source, coarsest=coarsest)
+    return draws.isometric(layout, shape, sigma=sigma, grid=grid, source=source)
+
+
+def _size(layout: Layout, shape: tuple[int, ...]) -> tuple[int, float]:
+    """The independent coordinates, and how many grid steps a deviation must have."""
+    match layout:
+        case "symmetric":
+            return shape[0] * (shape[0] + 1) // 2, _COARSEST
+        case "tensor":
+            return tensor_size(shape[0]), _COARSEST_TENSOR
+        case _:
+            return math.prod(shape), _COARSEST
+
+
+def _mixed_sigma(
+    size: int,
+    scale: float,
+    grid: int,
+    shares: int,
+    source: RandomSource,
+    *,
+    coarsest: float,
+) -> float:
+    """Standard deviation of a share of a vector of density exp(-||z||_2 / scale), drawn.
+
+    For the whole, ``scale`` times the root of a chi-square variable with ``size + 1`` degrees of
+    freedom; drawn again in the rare case (2**-30 for one coordinate, less for more) that the
+    lattice is too coarse for it, which keeps the guarantee exactly (docs/proofs/vector.md). For a
+    share, a chi-square variable is twice a Gamma variable, and smoothing keeps it large enough.
+    """
+    if shares > 1:
+        mixed = float(gamma(1, shape=(size + 1) / (2.0 * shares), source=source)[0])
+        return scale * math.sqrt(2.0 * mixed + (size + 1) / (SHARE_SMOOTHING * shares))
+    for _ in range(100):
+        z = draws.standard_normal(size + 1, source)
+        sigma = scale * math.sqrt(float(z @ z))
+        if math.ldexp(sigma, -grid) >= coarsest:
+            return sigma
+    raise RuntimeError("the randomness source gives only small numbers: it is broken")
+
+
+SAMPLER = VectorSampler()
