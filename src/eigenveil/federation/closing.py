@@ -16,7 +16,6 @@ from eigenveil.federation.certify import NOT_TRUE, check
 from eigenveil.federation.identity import Identity
 from eigenveil.federation.messages import Message
 from eigenveil.federation.signatures import own_signature, text_of
-from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms
 from eigenveil.federation.transport import Call, Replies
 from eigenveil.privacy.certificate import (
@@ -30,7 +29,7 @@ from eigenveil.privacy.releases import ReleaseRecord
 
 
 def certificate_of(
-    study: Study,
+    terms: Terms,
     plan: BasePlan,
     factors: Any,
     releases: Sequence[ReleaseRecord],
@@ -40,8 +39,11 @@ def certificate_of(
     secure: bool,
     dependent: bool,
 ) -> Certificate:
-    """The certificate of a study of which these factors were made, without signatures."""
-    federation = Terms(study, plan).federation(taking_part)
+    """The certificate of a study of which these factors were made, without signatures.
+
+    ``plan`` is that of the terms, saying where its noise came from.
+    """
+    study, federation = terms.study, terms.federation(taking_part)
     return make_certificate(
         software=f"eigenveil {version('eigenveil')}",
         plan=plan.model_dump(mode="json"),
@@ -58,7 +60,7 @@ def certificate_of(
         dependent=dependent,
         federation=federation,
         study=study.model_dump(mode="json"),
-        study_hash=study.hash,
+        study_hash=terms.hash,
     )
 
 
@@ -126,12 +128,12 @@ def check_part(certificate: Certificate, part: Part) -> None:
     ProtocolError
         ``other-certificate``, saying what is other.
     """
-    study, plan = part.terms.study, part.terms.plan
+    terms, study, plan = part.terms, part.terms.study, part.terms.plan
     plan = plan.drawn_from(secure=certificate.noise_source == "operating system")
     charged = [_as_released(record) for record in part.releases]
     wanted = [_as_released(record, part.weight) for record in certificate.releases]
     federation = certificate.federation
-    if certificate.study != study.model_dump(mode="json") or certificate.study_hash != study.hash:
+    if certificate.study != study.model_dump(mode="json") or certificate.study_hash != terms.hash:
         raise _other("it is of another study")
     if certificate.plan != plan.model_dump(mode="json"):
         raise _other("its plan is not the study's")
@@ -143,7 +145,9 @@ def check_part(certificate: Certificate, part: Part) -> None:
         raise _other("it does not say that noise was seeded")
     if part.dependent and not certificate.dependent:
         raise _other("it does not say that rounding depends on a row's neighbours")
-    verdict = check(certificate)  # last: what is checked is known to be of this study
+    verdict = check(
+        certificate, terms=part.terms
+    )  # last: what is checked is known to be of this study
     if verdict.word == NOT_TRUE:
         raise _other(f"it does not hold: {verdict.explanation.rstrip('.')}")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from eigenveil.errors import PrivacyError
 from eigenveil.federation.ledger_bodies import (
@@ -60,10 +61,39 @@ from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
 
-__all__ = ["Budget", "Entry", "Ledger", "Session", "SessionKey", "Standing", "Verification"]
+__all__ = [
+    "Budget",
+    "Draft",
+    "Entry",
+    "Ledger",
+    "Session",
+    "SessionKey",
+    "Standing",
+    "Verification",
+]
 
 _PAGE = 500
 _BUDGETS = entries_where(ENTRIES.c.kind == "budget")
+
+
+@dataclass(frozen=True)
+class Draft:
+    """An answer that is to be made.
+
+    Attributes
+    ----------
+    make : callable
+        Returns the answer and the session's new state (``None`` leaves it). Called only when the
+        charges are covered; when it raises, nothing changed. It may read the ledger, not write it.
+    charges : sequence of ReleaseRecord
+        What the answer releases.
+    settles : sequence of str
+        Steps that will not be asked again: their answers' bytes are dropped.
+    """
+
+    make: Callable[[], tuple[bytes, bytes | None]]
+    charges: Sequence[ReleaseRecord] = ()
+    settles: Sequence[str] = ()
 
 
 class Ledger:
@@ -250,24 +280,21 @@ class Ledger:
         step: str,
         *,
         request: bytes,
-        charges: Sequence[ReleaseRecord],
-        make: Callable[[], tuple[bytes, bytes | None]],
-        settles: Sequence[str] = (),
+        draft: Callable[[Session, bytes], Draft],
     ) -> bytes:
         """The answer to a step: made once, charged and durable before it is returned.
+
+        All of it is one transaction: what is known of the session, the answer that follows from
+        it, its charge and the new state.
 
         Parameters
         ----------
         request : bytes
             What was asked; a step is answered again only to the same bytes.
-        charges : sequence of ReleaseRecord
-            What the answer releases.
-        make : callable
-            Returns the answer and the session's new state (``None`` leaves it). Called only when
-            the step has no answer yet and its charges are covered; when it raises, nothing changed.
-            It may read this ledger, not write it.
-        settles : sequence of str
-            Steps that will not be asked again: their answers' bytes are dropped.
+        draft : callable
+            Given the open session and its state, returns the :class:`Draft` of the answer. Called
+            only when the step has no answer yet; when it raises, nothing changed. It may read this
+            ledger, not write it, and whoever else would write waits for it.
 
         Raises
         ------
@@ -286,8 +313,10 @@ class Ledger:
             stored = stored_reply(writer.connection, key, step, digest)
             if stored is not None:
                 return stored
+            drafted = draft(session, stored_state(writer.connection, key))
+            charges = tuple(drafted.charges)
             check_charges(session, charges)
-            reply, state = make()
+            reply, state = drafted.make()
             answer = AnswerBody(
                 study=key.study,
                 session=key.session,
@@ -297,10 +326,10 @@ class Ledger:
                 state=None if state is None else sha256(state),
             )
             writer.append(
-                ChargeBody(**answer.model_dump(), releases=tuple(charges)) if charges else answer
+                ChargeBody(**answer.model_dump(), releases=charges) if charges else answer
             )
-            settle(writer.connection, key, settles)
-            store_reply(writer.connection, key, step, digest, reply)
+            settle(writer.connection, key, drafted.settles)
+            store_reply(writer.connection, key, answer, reply)
             if state is not None:
                 change_state(writer.connection, key, state)
         return reply

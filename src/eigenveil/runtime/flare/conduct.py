@@ -12,7 +12,7 @@ from typing import TypeVar
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.aggregator import Aggregator
 from eigenveil.federation.identity import Identity
-from eigenveil.federation.sums import active_sites
+from eigenveil.federation.sums import active_sites, settle
 from eigenveil.federation.transport import Call, Replies
 from eigenveil.privacy.spending import same_spent
 from eigenveil.runtime.flare.channel import ABORTED, PASSING, UNREACHABLE, Wire, sentence
@@ -90,7 +90,7 @@ class Conductor:
         progress.state = "running"
         progress.write()
         aggregator = Aggregator(
-            study,
+            settle(study),
             session=self.order.session,
             timeout=self.order.timeout,
             progress=progress.tell,
