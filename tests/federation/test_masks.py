@@ -261,7 +261,7 @@ def test_both_sides_of_a_pair_draw_the_same():
 def test_a_stream_that_is_added_piece_by_piece_is_the_key_s_own():
     """As ``words`` draws it at once, whatever was there before, and on both sides of a pair."""
     key, begun = os.urandom(32), os.urandom(8)
-    for size in (1, 5, (1 << 12) - 1, 1 << 12, (1 << 12) + 1, 40_001):
+    for size in (1, 5, (1 << 13) - 1, 1 << 13, (1 << 13) + 1, 40_001):
         total = np.full(size, int.from_bytes(begun, "little"), dtype=np.uint64)
         before, stream = total.copy(), KeyedSource(key).words(size)
         masks.add_uniform([(key, True)], [Part(size)], total)

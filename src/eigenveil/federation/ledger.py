@@ -99,7 +99,8 @@ class Draft:
 class Ledger:
     """A ledger in an SQLite file, or in a database that SQLAlchemy knows.
 
-    Every method is one transaction (``entries``: one a page); nothing is held between calls.
+    Every method is one transaction (``entries``: one a page). Nothing is held open between calls,
+    and what is remembered of the last answer counts only while the ledger's head is the same.
     ``set_budget`` and ``begin`` make the ledger where there is none, readable by its owner alone.
     Any method may raise OutputError or DataError when the ledger is missing, damaged, none, cannot
     be written, or is held by another process for longer than half a minute.
@@ -128,6 +129,7 @@ class Ledger:
     ) -> None:
         self._store = Store(place, durable=durable)
         self._heads = heads
+        self._last: tuple[Head, Session] | None = None
 
     @property
     def name(self) -> str:
@@ -308,11 +310,12 @@ class Ledger:
         check_names(step)
         digest = sha256(request)
         with self._writing() as writer:
-            session = find_session(writer.connection, key)
+            session = self._session(writer, key)
             check_open(session)
-            stored = stored_reply(writer.connection, key, step, digest)
-            if stored is not None:
-                return stored
+            if session.has_answered(step):
+                stored = stored_reply(writer.connection, key, step, digest)
+                if stored is not None:
+                    return stored
             drafted = draft(session, stored_state(writer.connection, key))
             charges = tuple(drafted.charges)
             check_charges(session, charges)
@@ -325,13 +328,16 @@ class Ledger:
                 reply=sha256(reply),
                 state=None if state is None else sha256(state),
             )
-            writer.append(
+            entry = writer.append(
                 ChargeBody(**answer.model_dump(), releases=charges) if charges else answer
             )
             settle(writer.connection, key, drafted.settles)
             store_reply(writer.connection, key, answer, reply)
             if state is not None:
                 change_state(writer.connection, key, state)
+            books = Books(sessions={key: session})
+            books.post(entry)
+            self._last = writer.head, books.sessions[key]
         return reply
 
     def answered(self, key: SessionKey, *steps: str) -> set[str]:
@@ -407,6 +413,14 @@ class Ledger:
             return list(
                 read_entries(connection, entries_where(ENTRIES.c.number > number).limit(_PAGE))
             )
+
+    def _session(self, writer: Writer, key: SessionKey) -> Session:
+        """A session by its entries: those that are known already, if none came since."""
+        if self._last is not None:
+            head, session = self._last
+            if (head, session.key) == (writer.head, key):
+                return session
+        return find_session(writer.connection, key)
 
     def _books(self) -> Books:
         with self._store.reading() as connection:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 _BYTES_A_KEY = 1 << 30
 # Of streams that are added up, at a time: with as much of the total, within a first-level cache
 # or little beyond.
-_PIECE = 1 << 15
+_PIECE = 1 << 16
 _ZEROS = memoryview(bytes(_PIECE))
 
 
