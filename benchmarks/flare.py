@@ -79,6 +79,7 @@ def _signing(report: Report) -> None:
     from eigenveil.federation.aggregator import Aggregator
     from eigenveil.federation.ledger import Budget, Ledger
     from eigenveil.federation.study import make_study
+    from eigenveil.federation.sums import settle
     from eigenveil.moments.source import ArrayRows
     from eigenveil.runtime.flare import parties, signed
     from eigenveil.runtime.flare.conduct import carry_to_the_end
@@ -133,7 +134,7 @@ def _signing(report: Report) -> None:
             limit=1 << 30,
         )
         transport = FlareTransport(wire, names, lambda: False)
-        carry_to_the_end(Aggregator(study, session=order.session).run(), transport)
+        carry_to_the_end(Aggregator(settle(study), session=order.session).run(), transport)
         transport.bye()
         taken, wall = time.process_time() - begun, time.monotonic() - wall
     report.note(SIGNING, "envelopes and proofs made and checked", str(spent.calls))

@@ -10,7 +10,7 @@ import itertools
 import pytest
 
 from eigenveil.errors import BudgetExceeded, EigenveilError
-from eigenveil.federation.ledger import Budget, Ledger, SessionKey
+from eigenveil.federation.ledger import Budget, Draft, Ledger, SessionKey
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import Noise, ReleaseRecord
 
@@ -45,7 +45,9 @@ def spend(ledger, record, name, adjacency="add-remove"):
         )
     except BudgetExceeded:
         return False
-    ledger.commit(key, "round 1", request=b"", charges=[record], make=lambda: (b"", None))
+    ledger.commit(
+        key, "round 1", request=b"", draft=lambda *_: Draft(lambda: (b"", None), charges=[record])
+    )
     ledger.end(key, "done")
     return True
 
@@ -86,7 +88,8 @@ def test_the_other_adjacency_is_no_second_purse(tmp_path):
                 )
             except BudgetExceeded:
                 continue
-            ledger.commit(key, "r", request=b"", charges=[record], make=lambda: (b"", None))
+            charged = Draft(lambda: (b"", None), charges=[record])
+            ledger.commit(key, "r", request=b"", draft=lambda *_, charged=charged: charged)
             spent.append(record)
         assert len(spent) == 3  # 3 * .15^2 < .268^2 < 4 * .15^2
         (standing,) = ledger.standings()

@@ -25,6 +25,7 @@ from eigenveil.federation.bodies import SignRequest
 from eigenveil.federation.certify import check
 from eigenveil.federation.messages import AGGREGATOR, REFUSED, decode
 from eigenveil.federation.signatures import own_signature, text_of, who_signed
+from eigenveil.federation.sums import settle
 from eigenveil.noise.source import SeededSource
 from eigenveil.privacy.certificate import Signatures, plan_hash
 from eigenveil.runtime.flare.kit import FILE, FORMAT
@@ -457,7 +458,7 @@ def test_a_site_that_does_not_sign_is_named(how, played, registrar):
 
 def test_asking_for_signatures_has_a_time(identities, tmp_path):
     consortium = Known(study_of(3), tmp_path, identities)
-    aggregator = Aggregator(consortium.study, timeout=7.0, identity=identities[AGGREGATOR])
+    aggregator = Aggregator(settle(consortium.study), timeout=7.0, identity=identities[AGGREGATOR])
     calls = []
 
     class Timed(Wire):

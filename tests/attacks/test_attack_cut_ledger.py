@@ -11,7 +11,7 @@ import sqlite3
 import pytest
 
 from eigenveil.errors import OutputError
-from eigenveil.federation.ledger import Budget, Ledger, SessionKey
+from eigenveil.federation.ledger import Budget, Draft, Ledger, SessionKey
 from eigenveil.federation.ledger_heads import HeadsFile
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import Noise, ReleaseRecord
@@ -60,8 +60,9 @@ def answer(ledger, step, charges=(RELEASE,)):
         KEY,
         step,
         request=step.encode(),
-        charges=charges,
-        make=lambda: (step.encode(), b"secret after " + step.encode()),
+        draft=lambda *_: Draft(
+            lambda: (step.encode(), b"secret after " + step.encode()), charges=charges
+        ),
     )
 
 
@@ -114,7 +115,10 @@ def test_an_old_copy_put_back_is_found_even_after_it_went_on(ledger, path, heads
     shutil.copy(path.with_suffix(".old"), path)
     again = Ledger(path)  # without the heads, so nothing stops it
     again.commit(
-        KEY, "round 2", request=b"round 2", charges=[RELEASE], make=lambda: (b"other", None)
+        KEY,
+        "round 2",
+        request=b"round 2",
+        draft=lambda *_: Draft(lambda: (b"other", None), charges=[RELEASE]),
     )
     assert again.verify().holds
     assert not again.verify(against=noted).holds

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from eigenveil.errors import DataError, EigenveilError, OutputError
-from eigenveil.federation.ledger import Budget, Ledger, SessionKey
+from eigenveil.federation.ledger import Budget, Draft, Ledger, SessionKey
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import Noise, ReleaseRecord
 
@@ -51,7 +51,10 @@ def begin(ledger, key):
 
 def answer(ledger, step):
     return ledger.commit(
-        KEY, step, request=b"q", charges=[RELEASE], make=lambda: (b"reply" * 9, b"t" * 100)
+        KEY,
+        step,
+        request=b"q",
+        draft=lambda *_: Draft(lambda: (b"reply" * 9, b"t" * 100), charges=[RELEASE]),
     )
 
 

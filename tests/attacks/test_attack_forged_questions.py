@@ -31,6 +31,7 @@ from eigenveil.federation.ledger import Budget, Ledger
 from eigenveil.federation.messages import AGGREGATOR, decode
 from eigenveil.federation.signatures import who_signed
 from eigenveil.federation.study import make_study
+from eigenveil.federation.sums import settle
 from eigenveil.moments.source import ArrayRows
 from eigenveil.noise.source import SeededSource
 from eigenveil.runtime.flare.channel import BYE, HELLO, UNSIGNED, Stop
@@ -170,7 +171,7 @@ class Consortium:
         )
         transport = FlareTransport(wire, SITES, lambda: False)
         aggregator = Aggregator(
-            self.study, session=session, timeout=60.0, identity=self.known["aggregator"]
+            settle(self.study), session=session, timeout=60.0, identity=self.known["aggregator"]
         )
         outcome = carry_to_the_end(aggregator.run(), transport)
         transport.bye()

@@ -144,6 +144,7 @@ def test_a_forked_helper_knows_no_session(monkeypatch):
 
 def helper_of_a_study():
     from eigenveil.federation.study import make_study
+    from eigenveil.federation.sums import settle
 
     study = make_study(
         name="three",
@@ -155,4 +156,4 @@ def helper_of_a_study():
         masks="helper",
         sites=[{"name": name} for name in ("north", "south", "west")],
     )
-    return Helper(study)
+    return Helper(settle(study))

@@ -34,7 +34,7 @@ from eigenveil.errors import DataError
 from eigenveil.federation.ledger import Ledger
 from eigenveil.federation.site import Site
 from eigenveil.federation.study import make_study
-from eigenveil.federation.sums import first_difference
+from eigenveil.federation.sums import first_difference, settle
 from eigenveil.headers import is_counted, reads_as_value
 from eigenveil.io import open_rows, read_vocabulary, write_table
 from eigenveil.io.follow import FollowedRows
@@ -268,7 +268,9 @@ def test_a_site_checks_its_names_before_it_answers(tmp_path):
     study = a_study(None, features=3)
     rows = ArrayRows(people(), names=["61.25", "b", "c"])
     refused(
-        lambda: Site(name="a", study=study, rows=rows, ledger=Ledger(tmp_path / "a.ledger")),
+        lambda: Site(
+            name="a", terms=settle(study), rows=rows, ledger=Ledger(tmp_path / "a.ledger")
+        ),
         whose="site a",
     )
 

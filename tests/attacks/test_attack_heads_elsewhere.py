@@ -21,7 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from authority_tools import TestAuthority, needed
 from eigenveil.errors import DataError, EigenveilError, OutputError
 from eigenveil.federation import ledger_heads_stamped
-from eigenveil.federation.ledger import Budget, Ledger, SessionKey
+from eigenveil.federation.ledger import Budget, Draft, Ledger, SessionKey
 from eigenveil.federation.ledger_heads import HeadsFile
 from eigenveil.federation.ledger_heads_stamped import Authority, NotItsTimestamp, StampedHeads
 from eigenveil.federation.ledger_heads_table import HeadsTable
@@ -130,7 +130,9 @@ def answer(ledger, step, made=None):
             made.append(step)
         return step.encode(), None
 
-    return ledger.commit(KEY, step, request=step.encode(), charges=[RELEASE], make=make)
+    return ledger.commit(
+        KEY, step, request=step.encode(), draft=lambda *_: Draft(make, charges=[RELEASE])
+    )
 
 
 def cut(path):

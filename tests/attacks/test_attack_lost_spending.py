@@ -223,6 +223,7 @@ class InsteadOfFlare:
 def test_a_study_over_flare_tells_the_lead_what_was_spent(stop, tmp_path, monkeypatch):
     from eigenveil.federation.ledger import Ledger
     from eigenveil.federation.site import Site
+    from eigenveil.federation.sums import settle
     from eigenveil.noise.source import SecureSource
     from eigenveil.runtime.flare import conduct
     from eigenveil.runtime.running import wished_budget
@@ -232,9 +233,9 @@ def test_a_study_over_flare_tells_the_lead_what_was_spent(stop, tmp_path, monkey
     parties = {}
     for name, part in rows.items():
         ledger = Ledger(tmp_path / f"{name}.ledger")
-        ledger.set_budget(wished_budget(study))
+        ledger.set_budget(wished_budget(settle(study)))
         parties[name] = Site(
-            name=name, study=study, rows=part, ledger=ledger, source=SecureSource()
+            name=name, terms=settle(study), rows=part, ledger=ledger, source=SecureSource()
         )
     transport = InsteadOfFlare(parties, stop)
     monkeypatch.setattr(conduct, "FlareTransport", lambda *given: transport)

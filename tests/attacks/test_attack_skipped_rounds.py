@@ -31,6 +31,7 @@ from roles_tools import (
 
 from eigenveil.federation.aggregator import Aggregator
 from eigenveil.federation.messages import AGGREGATOR, REFUSED, decode
+from eigenveil.federation.sums import settle
 
 SESSION = "s"
 STUDIES = {
@@ -174,7 +175,7 @@ def test_whatever_is_asked_only_the_schedule_is_charged(which, tmp_path):
     """A hundred questions at random, of all rounds under all numbers: a prefix of the schedule."""
     rounds = honest(which)
     consortium = sites_of(which, tmp_path)
-    call_keys = Aggregator(consortium.study, session=SESSION).run()
+    call_keys = Aggregator(settle(consortium.study), session=SESSION).run()
     wire = Wire(consortium.parties)
     call = next(call_keys)
     while not call.method.startswith("round"):

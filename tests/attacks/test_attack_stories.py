@@ -50,6 +50,7 @@ from eigenveil.federation.ledger import Ledger, SessionKey
 from eigenveil.federation.masks import Part, self_mask
 from eigenveil.federation.messages import AGGREGATOR, REFUSED, decode
 from eigenveil.federation.site import Site
+from eigenveil.federation.sums import settle
 from eigenveil.federation.unmasking import Unmasking
 from eigenveil.moments.source import ArrayRows
 
@@ -66,7 +67,7 @@ class Quick(Consortium):
     def site(self, name):
         return Site(
             name=name,
-            study=self.study,
+            terms=settle(self.study),
             rows=ArrayRows(self.rows[name]),
             ledger=Ledger(self.folder / f"{name}.ledger", durable=False),
         )

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from authority_tools import TestAuthority, needed
-from eigenveil.federation.ledger import Budget, Ledger, SessionKey
+from eigenveil.federation.ledger import Budget, Draft, Ledger, SessionKey
 from eigenveil.federation.ledger_heads import HeadsFile
 from eigenveil.federation.ledger_heads_stamped import Authority, StampedHeads
 from eigenveil.federation.ledger_heads_table import HeadsTable
@@ -42,7 +42,12 @@ def used(path):
         key = SessionKey(STUDY, name)
         reserve = Loss.total([Loss.of(RELEASE)] * 2)
         ledger.begin(key, data_set="patients", adjacency="add-remove", reserve=reserve, state=b"s")
-        ledger.commit(key, "round 1", request=b"", charges=[RELEASE], make=lambda: (b"reply", None))
+        ledger.commit(
+            key,
+            "round 1",
+            request=b"",
+            draft=lambda *_: Draft(lambda: (b"reply", None), charges=[RELEASE]),
+        )
     return path
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from eigenveil.errors import BudgetExceeded
-from eigenveil.federation.ledger import Budget, Ledger, SessionKey
+from eigenveil.federation.ledger import Budget, Draft, Ledger, SessionKey
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.accounts import caps_of, usual_room
 from eigenveil.privacy.releases import Noise, ReleaseRecord
@@ -76,9 +76,16 @@ def begin(ledger, key, reserve, *, state=b"state", data_set=ROWS, adjacency=ADJA
     return ledger.begin(key, data_set=data_set, adjacency=adjacency, reserve=reserve, state=state)
 
 
-def commit(ledger, key, step="round 1", *, charges=(), reply=b"reply", state=None, **more):
+def commit(
+    ledger, key, step="round 1", *, charges=(), reply=b"reply", state=None, settles=(), **more
+):
     more = {"request": b"request", **more}
-    return ledger.commit(key, step, charges=charges, make=lambda: (reply, state), **more)
+    return ledger.commit(
+        key,
+        step,
+        draft=lambda *_: Draft(lambda: (reply, state), charges=charges, settles=settles),
+        **more,
+    )
 
 
 def race(place, worker, many, results):

@@ -16,7 +16,7 @@ from eigenveil.federation.ledger import Budget, Ledger, SessionKey
 from eigenveil.federation.messages import AGGREGATOR, HELPER, REFUSED, Message, decode, encode
 from eigenveil.federation.site import Site
 from eigenveil.federation.study import WEIGHT_BITS, make_study
-from eigenveil.federation.sums import Terms, active_sites
+from eigenveil.federation.sums import active_sites, settle
 from eigenveil.federation.totals import RoundTotals
 from eigenveil.moments import release
 from eigenveil.moments.release import coordinates
@@ -72,14 +72,14 @@ class Consortium:
         for ledger in self.ledgers.values():
             ledger.set_budget(wished_budget(study, times))
         self.parties = {name: self.site(name) for name in self.ledgers}
-        if Terms(study, study.plan(study.width, None)).mask_kind == "helper":
-            self.parties[HELPER] = Helper(study)
+        if settle(study).mask_kind == "helper":
+            self.parties[HELPER] = Helper(settle(study))
 
     def site(self, name):
         """The site as it is when its software has just started."""
         return Site(
             name=name,
-            study=self.study,
+            terms=settle(self.study),
             rows=ArrayRows(self.rows[name], origin=f"{name}.csv"),
             ledger=Ledger(self.folder / f"{name}.ledger"),
         )
@@ -182,7 +182,7 @@ def until(run, wire, step):
 
 def at(consortium, step, session=None):
     """The call of a step, about to be carried, after everything before it."""
-    run = Aggregator(consortium.study, session=session).run()
+    run = Aggregator(settle(consortium.study), session=session).run()
     return until(run, Wire(consortium.parties), step)
 
 
@@ -207,7 +207,7 @@ class Finished:
 def run_study(consortium, *, fate=None, session=None, identity=None):
     """The whole study over the wire."""
     wire = Wire(consortium.parties, fate)
-    aggregator = Aggregator(consortium.study, session=session, identity=identity)
+    aggregator = Aggregator(settle(consortium.study), session=session, identity=identity)
     with sums_seen() as rounds:
         outcome = carry(aggregator.run(), wire)
     return Finished(outcome, wire, rounds, aggregator.session)
@@ -239,7 +239,7 @@ def silence():
 
 def exact(study, ask, tables):
     """What one accumulator over these sites' rows holds, weighted, in the message's coordinates."""
-    grid, bits = ask.record.noise.grid, Terms(study, study.plan(study.width, None)).weight_bits
+    grid, bits = ask.record.noise.grid, settle(study).weight_bits
     weights = study.weights()
     total = 0
     for name, rows in tables.items():

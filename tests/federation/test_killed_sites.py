@@ -23,7 +23,7 @@ from eigenveil.federation.ledger import Budget, Ledger, SessionKey
 from eigenveil.federation.messages import REFUSED, decode
 from eigenveil.federation.site import Site
 from eigenveil.federation.study import make_study
-from eigenveil.federation.sums import Terms
+from eigenveil.federation.sums import settle
 from eigenveil.moments.source import ArrayRows
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.certificate import Claim, make_certificate
@@ -75,14 +75,17 @@ class House:
 
     def __init__(self, folder, dropouts):
         self.study = study_of(dropouts)
-        self.terms = Terms(self.study, self.study.plan(3, None))
+        self.terms = settle(self.study)
         self.reserve = self.terms.reservation("a")
         folder.mkdir()
         self.ledgers = {name: Ledger(folder / f"{name}.ledger") for name in NAMES}
         self.log = Log()
         self.set_budgets(self.reserve)
         # here, not in a process: every process forked from now on finds its SQL compiled
-        carry(Aggregator(self.study).run(), InProcess({name: self._site(name) for name in NAMES}))
+        carry(
+            Aggregator(settle(self.study)).run(),
+            InProcess({name: self._site(name) for name in NAMES}),
+        )
 
     def transport(self, fates=None, *, measure=False):
         makers = {name: partial(self._site, name) for name in NAMES}
@@ -97,7 +100,7 @@ class House:
 
     def _site(self, name):
         rows = ArrayRows(ROWS, names=None, origin=name)
-        return Site(name=name, study=self.study, rows=rows, ledger=self.ledgers[name])
+        return Site(name=name, terms=settle(self.study), rows=rows, ledger=self.ledgers[name])
 
     def set_budgets(self, *losses, factor=1.0):
         """Budgets that just cover what is spent and these losses, site by site."""
@@ -115,7 +118,7 @@ class House:
 
     def run(self, fates=None):
         """A study with sites that die: its outcome, or how it failed."""
-        aggregator = Aggregator(self.study)
+        aggregator = Aggregator(settle(self.study))
         with self.transport(fates) as transport:
             try:
                 outcome = carry(aggregator.run(), _Counted(transport))
@@ -310,7 +313,7 @@ def folder(tmp_path):
 def lives(house):
     """Events of each site's life in a study in which nobody dies; seconds of SQLite's commit."""
     house.set_budgets(house.reserve)
-    aggregator = Aggregator(house.study)
+    aggregator = Aggregator(settle(house.study))
     with house.transport(measure=True) as transport:
         outcome = carry(aggregator.run(), transport)
         events, seconds = dict(transport.events), max(transport.commit_seconds.values())
@@ -500,7 +503,7 @@ def test_an_aggregator_that_gives_up_costs_what_was_answered_and_no_more(house):
 
 def give_up(house, calls):
     """A session that ends in its last call, of which only two sites hear; its name."""
-    session = Aggregator(house.study)
+    session = Aggregator(settle(house.study))
     run = session.run()
     call = next(run)
     step = steps_of(house.study.dropouts)[calls - 1]
@@ -539,7 +542,7 @@ def check_given_up(ledger, session, rounds):
 def check_no_room(house):
     before = [ledger.verify() for ledger in house.ledgers.values()]
     with house.transport() as transport, pytest.raises(ProtocolError) as caught:
-        carry(Aggregator(house.study).run(), transport)
+        carry(Aggregator(settle(house.study)).run(), transport)
     for name in NAMES:
         assert f"site {name}: its budget does not cover this study (budget)" in caught.value.message
     assert [ledger.verify() for ledger in house.ledgers.values()] == before

@@ -34,7 +34,7 @@ from eigenveil.errors import (
     ProtocolError,
 )
 from eigenveil.federation import ledger_store
-from eigenveil.federation.ledger import Ledger
+from eigenveil.federation.ledger import Draft, Ledger
 from eigenveil.federation.ledger_bodies import EndBody
 from eigenveil.federation.ledger_chain import seal
 from eigenveil.privacy.accountant import Loss
@@ -315,7 +315,9 @@ def test_an_answer_is_made_once(ledger):
     assert not ledger.answered(key_of(), "round 1")
     assert commit(ledger, key_of(), charges=[ONE], reply=big, state=b"next") == big
     before = list(ledger.entries())
-    again = ledger.commit(key_of(), "round 1", request=b"request", charges=[ONE], make=never)
+    again = ledger.commit(
+        key_of(), "round 1", request=b"request", draft=lambda *_: Draft(never, charges=[ONE])
+    )
     assert again == big
     assert list(ledger.entries()) == before
     assert before[-1].body["reply"] == hashlib.sha256(big).hexdigest()
@@ -358,7 +360,10 @@ def test_when_making_fails_nothing_happened(ledger):
 
     with pytest.raises(ZeroDivisionError):
         ledger.commit(
-            key_of(), "round 2", request=b"", charges=[ONE], make=fail, settles=["round 1"]
+            key_of(),
+            "round 2",
+            request=b"",
+            draft=lambda *_: Draft(fail, charges=[ONE], settles=["round 1"]),
         )
     assert list(ledger.entries()) == before
     assert commit(ledger, key_of(), "round 1") == b"reply"
@@ -373,7 +378,7 @@ def test_making_may_read_the_ledger(ledger):
         state = ledger.state(key_of())
         return b"reply", state + b"2"
 
-    ledger.commit(key_of(), "round 1", request=b"", charges=[ONE], make=make)
+    ledger.commit(key_of(), "round 1", request=b"", draft=lambda *_: Draft(make, charges=[ONE]))
     assert ledger.state(key_of()) == b"12"
 
 

@@ -20,7 +20,7 @@ from ledger_tools import (
 )
 
 from eigenveil.errors import BudgetExceeded, DataError, PrivacyError, ProtocolError
-from eigenveil.federation.ledger import Ledger
+from eigenveil.federation.ledger import Draft, Ledger
 from eigenveil.privacy.accountant import Loss, compose, delta_of_product, gaussian_equivalent
 
 # data set: adjacency, delta and the share of epsilon that is set aside for pure releases
@@ -163,7 +163,10 @@ class History(RuleBasedStateMachine):
 
         def call():
             return self.ledger.commit(
-                key, step, request=step.encode(), charges=[record], make=make, settles=settles
+                key,
+                step,
+                request=step.encode(),
+                draft=lambda *_: Draft(make, charges=[record], settles=settles),
             )
 
         if (key, step) in self.answers:

@@ -22,7 +22,7 @@ from ledger_tools import (
 )
 from sqlalchemy import event
 
-from eigenveil.federation.ledger import Ledger
+from eigenveil.federation.ledger import Draft, Ledger
 from eigenveil.privacy.accountant import Loss
 from soak_tools import count, times
 
@@ -102,7 +102,9 @@ def test_one_step_asked_by_two_processes_at_once_is_made_once(ledger, place):
             gate.wait()
             step = f"round {turn}"
             mine.append(
-                Ledger(place).commit(key_of(), step, request=b"", charges=[SMALL], make=make)
+                Ledger(place).commit(
+                    key_of(), step, request=b"", draft=lambda *_: Draft(make, charges=[SMALL])
+                )
             )
         found.put((mine, made))
 
@@ -144,7 +146,9 @@ def kill(*_):
 
 
 def while_making(ledger):
-    ledger.commit(key_of(), "round 2", request=b"request", charges=[SMALL], make=kill)
+    ledger.commit(
+        key_of(), "round 2", request=b"request", draft=lambda *_: Draft(kill, charges=[SMALL])
+    )
 
 
 def before_it_is_durable(ledger):

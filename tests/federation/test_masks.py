@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from eigenveil.federation import masks
 from eigenveil.federation.graph import neighbours
 from eigenveil.federation.keys import Context, RoundFacts, SiteKeys
-from eigenveil.federation.masks import Part, ZeroSum, gaussian, pairwise_mask, self_mask, uniform
+from eigenveil.federation.masks import (
+    Part,
+    ZeroSum,
+    add_gaussian,
+    add_uniform,
+    gaussian,
+    pairwise_mask,
+    self_mask,
+)
 from eigenveil.moments.release import from_coordinates
 from eigenveil.noise.cube import tensor_indices, tensor_size
 from eigenveil.noise.source import KeyedSource
@@ -208,7 +216,7 @@ def test_symmetric_gaussian_masks_cancel_too():
         Part(10, DEVIATION, layout="tensor"),
         Part(5, 1e6),
     ]
-    found = graph_masks(5, 4, parts, gaussian)
+    found = graph_masks(5, 4, parts, add_gaussian)
     assert not np.any(found.sum(axis=0, dtype=np.uint64))
     made = ZeroSum(keys(5), parts)
     assert not np.any(sum(made.mask(place) for place in range(5)))
@@ -224,11 +232,11 @@ def test_modular_masks_are_uniform(kind):
     parts = [Part(3000), Part(1000)]
     key = os.urandom(32)
     if kind == "uniform":
-        words = uniform(KeyedSource(key), parts)
+        words = KeyedSource(key).words(masks.total_size(parts))
     elif kind == "own":
         words = self_mask(key, parts)
     else:
-        words = pairwise_mask([(k, bool(i % 2)) for i, k in enumerate(keys(3))], parts, uniform)
+        words = pairwise_mask([(k, bool(i % 2)) for i, k in enumerate(keys(3))], parts, add_uniform)
         if kind == "hidden":
             words = words + np.uint64(12345)
     counts = np.bincount(words.view(np.uint8), minlength=256)
@@ -250,6 +258,18 @@ def test_both_sides_of_a_pair_draw_the_same():
         assert np.array_equal(adds, -subtracts)
 
 
+def test_a_stream_that_is_added_piece_by_piece_is_the_key_s_own():
+    """As ``words`` draws it at once, whatever was there before, and on both sides of a pair."""
+    key, begun = os.urandom(32), os.urandom(8)
+    for size in (1, 5, (1 << 13) - 1, 1 << 13, (1 << 13) + 1, 40_001):
+        total = np.full(size, int.from_bytes(begun, "little"), dtype=np.uint64)
+        before, stream = total.copy(), KeyedSource(key).words(size)
+        masks.add_uniform([(key, True)], [Part(size)], total)
+        assert np.array_equal(total, before + stream)
+        masks.add_uniform([(key, False)], [Part(size)], total)
+        assert np.array_equal(total, before)
+
+
 def test_a_round_is_split_into_its_parts():
     parts = parts_of([3, 1, 4])
     pieces = masks.split(np.arange(8), parts)
@@ -257,5 +277,5 @@ def test_a_round_is_split_into_its_parts():
     assert masks.total_size(parts) == 8
     # what comes before in a round does not depend on what comes after
     key = os.urandom(32)
-    short, long = (uniform(KeyedSource(key), parts_of(sizes)) for sizes in ([3], [3, 5]))
+    short, long = (self_mask(key, parts_of(sizes)) for sizes in ([3], [3, 5]))
     assert np.array_equal(short, long[:3])

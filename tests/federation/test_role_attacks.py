@@ -32,6 +32,7 @@ from eigenveil.federation.consistency import bitmap
 from eigenveil.federation.graph import threshold
 from eigenveil.federation.keys import Context, SiteKeys
 from eigenveil.federation.messages import AGGREGATOR, HELPER, decode
+from eigenveil.federation.sums import settle
 from eigenveil.privacy.accountant import Loss
 from statistics_tools import FALSE_ALARM, chi_square
 
@@ -201,7 +202,7 @@ def test_shares_that_are_withheld_count_as_lost(tmp_path):
         return party.handle(less) if (name, step) == ("s0", "shares") else ...
 
     wire = Wire(consortium.parties, fate)
-    call = until(Aggregator(consortium.study, session="s").run(), wire, "survivors 1")
+    call = until(Aggregator(settle(consortium.study), session="s").run(), wire, "survivors 1")
     request = call.payloads["s0"]
     for there in (["s0", "s1", "s2"], ["s0", "s2", "s3"]):
         question = changed(request, body={"survivors": bitmap(names, there)})

@@ -29,8 +29,7 @@ from eigenveil.federation.consistency import bitmap
 from eigenveil.federation.graph import threshold
 from eigenveil.federation.keys import Context, join_secret, self_key
 from eigenveil.federation.messages import AGGREGATOR, decode
-from eigenveil.federation.sums import Terms
-from eigenveil.noise.source import KeyedSource
+from eigenveil.federation.sums import settle
 
 ROUNDS = ("round 1", "round 2")
 STEPS = (
@@ -170,7 +169,7 @@ def test_when_more_are_lost_than_allowed_the_study_ends_and_says_who(fields, los
     def fate(name, now, request, party):
         return None if name in lost and now == step else ...
 
-    wire, aggregator = Wire(consortium.parties, fate), Aggregator(consortium.study)
+    wire, aggregator = Wire(consortium.parties, fate), Aggregator(settle(consortium.study))
     with sums_seen() as rounds, pytest.raises(ProtocolError) as caught:
         carry(aggregator.run(), wire)
     assert caught.value.code == "too-few-sites"
@@ -192,7 +191,7 @@ def test_too_few_that_sign_who_took_part_end_the_study(tmp_path):
     wire = Wire(consortium.parties, lambda n, s, r, p: None if (n, s) in gone_two else ...)
     gone_two = {("s1", "survivors 1"), ("s2", "survivors 1")}
     with sums_seen() as rounds, pytest.raises(ProtocolError, match="2 of the 3 sites") as caught:
-        carry(Aggregator(consortium.study).run(), wire)
+        carry(Aggregator(settle(consortium.study)).run(), wire)
     assert caught.value.code == "too-few-sites"
     assert not rounds
     assert not any(step.startswith("unmask") for _, step, _, _ in wire.carried)
@@ -261,13 +260,13 @@ def test_a_late_message_stays_hidden_for_good(tmp_path):
     )
     asks, _ = finished.rounds[0]
     sums = exact(study, asks[0], {"s1": consortium.rows["s1"]})
-    terms = Terms(study, study.plan(study.width, None))
+    terms = settle(study)
     parts = [terms.part(asks[0].accumulator, asks[0].record)]
     # without its pair masks it would still have its own, and of the two secrets that one was never
     # given
     own = late.arrays["sum 0"] - sums
     wrong = self_key(pair, Context(study.hash, finished.session), 1)
-    assert not np.any(masks.uniform(KeyedSource(wrong), parts) == own)
+    assert not np.any(masks.self_mask(wrong, parts) == own)
     # asked whatever, whenever, holders sign nothing else
     request = next(r for n, s, r, _ in finished.wire.carried if (n, s) == ("s0", "survivors 1"))
     for name in ("s0", "s2", "s3"):
@@ -281,7 +280,7 @@ def test_one_set_of_survivors_is_signed_a_round(restarts, tmp_path):
     """Before the next round: the same question has the same answer, another has none."""
     consortium = Consortium(study_of(4, dropouts=1), tmp_path)
     wire = Wire(consortium.parties, lambda n, s, r, p: None if (n, s) == ("s1", "round 1") else ...)
-    call = until(Aggregator(consortium.study).run(), wire, "survivors 1")
+    call = until(Aggregator(settle(consortium.study)).run(), wire, "survivors 1")
     party = consortium.parties["s0"]
     first = party.handle(call.payloads["s0"])
     if restarts:
@@ -301,7 +300,7 @@ def bits(text):
 
 def ready_for(step, folder, **fields):
     consortium = Consortium(study_of(**({"sites": 4, "dropouts": 1} | fields)), folder)
-    call = until(Aggregator(consortium.study).run(), Wire(consortium.parties), step)
+    call = until(Aggregator(settle(consortium.study)).run(), Wire(consortium.parties), step)
     return call.payloads["s0"], consortium.parties["s0"]
 
 
@@ -359,7 +358,9 @@ def test_a_site_reveals_nothing_before_it_has_signed(tmp_path):
     """Even where all others have signed."""
     consortium = Consortium(study_of(5, dropouts=1), tmp_path)
     fate = lambda n, s, r, p: None if (n, s) == ("s0", "survivors 1") else ...  # noqa: E731
-    call = until(Aggregator(consortium.study).run(), Wire(consortium.parties, fate), "unmask 1")
+    call = until(
+        Aggregator(settle(consortium.study)).run(), Wire(consortium.parties, fate), "unmask 1"
+    )
     assert "s0" not in call.payloads
     assert refusal(consortium.parties["s0"], "s0", call.payloads["s1"]) == "out-of-order"
 
@@ -368,7 +369,7 @@ def test_a_lost_site_signs_for_nobody(tmp_path):
     """Its signature of a set that it is not in does not count."""
     consortium = Consortium(study_of(5, dropouts=1), tmp_path)
     wire = Wire(consortium.parties, lambda n, s, r, p: None if (n, s) == ("s1", "round 1") else ...)
-    request = until(Aggregator(consortium.study).run(), wire, "unmask 1").payloads["s0"]
+    request = until(Aggregator(settle(consortium.study)).run(), wire, "unmask 1").payloads["s0"]
     assert refusal(
         consortium.parties["s0"], "s0", changed(request, body={"signed": bits("11100")})
     ) == ("bad-unmask")
@@ -394,7 +395,7 @@ def test_an_older_round_is_not_unmasked_once_the_next_was_answered(kind, tmp_pat
             return None
         return ...
 
-    until(Aggregator(consortium.study).run(), Wire(consortium.parties, fate), "survivors 2")
+    until(Aggregator(settle(consortium.study)).run(), Wire(consortium.parties, fate), "survivors 2")
     assert refusal(consortium.parties["s0"], "s0", missed["s0"]) == "bad-unmask"
 
 
@@ -402,7 +403,7 @@ def test_sites_lost_before_count_among_those_that_may_be_lost(tmp_path):
     """Who was lost when keys were agreed on, and another lost now, are two."""
     consortium = Consortium(study_of(4, dropouts=1), tmp_path)
     wire = Wire(consortium.parties, lambda n, s, r, p: None if (n, s) == ("s3", "keys") else ...)
-    call = until(Aggregator(consortium.study).run(), wire, "survivors 1")
+    call = until(Aggregator(settle(consortium.study)).run(), wire, "survivors 1")
     request, party = call.payloads["s0"], consortium.parties["s0"]
     assert decode(request, sender=AGGREGATOR, limit=LIMIT).body["survivors"] == bits("1110")
     for story, code in (("1100", "too-few-sites"), ("1101", "bad-unmask"), ("1111", "bad-unmask")):

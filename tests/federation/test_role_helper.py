@@ -20,6 +20,7 @@ from roles_tools import (
 from eigenveil.federation import bodies
 from eigenveil.federation.helper import Helper
 from eigenveil.federation.messages import AGGREGATOR, HELPER, Message, decode, encode
+from eigenveil.federation.sums import settle
 from eigenveil.noise.cube import tensor_size
 
 
@@ -82,7 +83,7 @@ def test_the_helper_draws_no_masks_that_fit_no_round(body, code, tmp_path):
 
 def test_the_helper_draws_masks_of_tensors_of_at_most_as_many_components(tmp_path):
     helper, request, consortium = masked(tmp_path)
-    components = consortium.parties[HELPER].study.components
+    components = consortium.study.components
     for rows, code in ((components + 1, "bad-ask"), (components, None)):
         parts = [{"size": tensor_size(rows), "deviation": 2.0**30, "layout": "tensor"}]
         tensor = changed(request, body={"parts": parts})
@@ -105,7 +106,7 @@ def test_the_helper_knows_only_sessions_that_were_opened(tmp_path):
 
 def test_the_helper_forgets_the_oldest_of_many_sessions(tmp_path):
     study = study_of(3, masks="helper")
-    helper = Helper(study)
+    helper = Helper(settle(study))
     keys = [
         ask(helper, HELPER, request_of(study, f"s{i}", "join", bodies.JoinRequest())).body[
             "channel"

@@ -34,6 +34,7 @@ from eigenveil.federation.aggregator import Aggregator
 from eigenveil.federation.consistency import bitmap
 from eigenveil.federation.graph import threshold
 from eigenveil.federation.messages import AGGREGATOR, REFUSED, Message, decode, encode
+from eigenveil.federation.sums import settle
 
 
 @dataclass
@@ -91,7 +92,7 @@ class Network(RuleBasedStateMachine):
     def open(self):
         """Another run begins; the one before is left as it is."""
         if len(self.sessions) < 4:
-            aggregator = Aggregator(self.study, session=f"session {len(self.sessions)}")
+            aggregator = Aggregator(settle(self.study), session=f"session {len(self.sessions)}")
             run = aggregator.run()
             self.sessions.append(Session(aggregator, run, next(run)))
 

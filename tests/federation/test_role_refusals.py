@@ -39,6 +39,7 @@ from eigenveil.federation.keys import SiteKeys
 from eigenveil.federation.ledger import Ledger
 from eigenveil.federation.messages import AGGREGATOR, HELPER, REFUSED, Message, decode, encode
 from eigenveil.federation.site import Site
+from eigenveil.federation.sums import settle
 from eigenveil.moments.source import ArrayRows
 from eigenveil.noise.source import SecureSource
 
@@ -57,7 +58,7 @@ def check_unharmed(consortium, step, but="s0"):
 def site_of(consortium, name, rows, names=None):
     return Site(
         name=name,
-        study=consortium.study,
+        terms=settle(consortium.study),
         rows=ArrayRows(rows, names=names, origin=f"{name}.csv"),
         ledger=consortium.ledgers[name],
     )
@@ -72,7 +73,7 @@ def columned(*names):
 def test_a_site_with_another_number_of_columns_does_not_start(study, width, tmp_path):
     ledger = Ledger(tmp_path / "ledger")
     with pytest.raises(DataError, match=f"site s0: its rows have {width} features") as caught:
-        Site(name="s0", study=study, rows=ArrayRows(np.zeros((5, width))), ledger=ledger)
+        Site(name="s0", terms=settle(study), rows=ArrayRows(np.zeros((5, width))), ledger=ledger)
     assert caught.value.code == "other-features"
     assert not (tmp_path / "ledger").exists()
 
@@ -81,7 +82,12 @@ def test_a_site_with_another_number_of_columns_does_not_start(study, width, tmp_
 def test_a_site_with_other_columns_than_the_study_does_not_start(names, tmp_path):
     rows = ArrayRows(np.zeros((5, 3)), names=names)
     with pytest.raises(DataError, match=r"site s0.*column [23] has another name") as caught:
-        Site(name="s0", study=columned("a", "b", "c"), rows=rows, ledger=Ledger(tmp_path / "l"))
+        Site(
+            name="s0",
+            terms=settle(columned("a", "b", "c")),
+            rows=rows,
+            ledger=Ledger(tmp_path / "l"),
+        )
     assert caught.value.code == "other-columns"
 
 
@@ -160,7 +166,7 @@ def test_a_row_that_is_no_number_is_told_to_its_owner_alone(bad, dropouts, tmp_p
     rows[ROW, COLUMN] = bad
     consortium = Consortium(study, tmp_path, rows={"s1": rows})
     wire = Wire(consortium.parties)
-    outcome = carry(Aggregator(study).run(), wire)
+    outcome = carry(Aggregator(settle(study)).run(), wire)
     assert outcome.missing == {}
     assert outcome.taking_part == 4
     assert not wire.refusals()
@@ -187,7 +193,7 @@ def test_where_the_study_asks_for_it_a_site_with_such_a_row_does_not_join(bad, d
         return answer
 
     wire = Wire(consortium.parties, fate)
-    run = Aggregator(study).run()
+    run = Aggregator(settle(study)).run()
     if dropouts:  # the others go on without it
         assert set(carry(run, wire).missing) == {"s1"}
     else:
@@ -258,7 +264,7 @@ def test_messages_of_an_unknown_or_ended_session_are_refused(tmp_path):
 def test_an_older_round_is_not_answered_again(tmp_path):
     consortium = Consortium(study_of(3), tmp_path)
     wire = Wire(consortium.parties)
-    call = until(Aggregator(consortium.study, session="s").run(), wire, "round 2")
+    call = until(Aggregator(settle(consortium.study), session="s").run(), wire, "round 2")
     party = consortium.parties["s0"]
     first = next(r for n, s, r, _ in wire.carried if (n, s) == ("s0", "round 1"))
     assert ask(party, "s0", first).step == "round 1"  # not settled yet: the same bytes
@@ -346,7 +352,7 @@ def test_the_site_of_another_study_or_none_does_not_take_part(tmp_path):
     study = study_of(3)
     ledger = Ledger(tmp_path / "ledger")
     ledger.set_budget(wished_budget(study))
-    party = Site(name="s9", study=study, rows=ArrayRows(np.ones((5, 3))), ledger=ledger)
+    party = Site(name="s9", terms=settle(study), rows=ArrayRows(np.ones((5, 3))), ledger=ledger)
     join = request_of(study, "s", "join", bodies.JoinRequest())
     assert refusal(party, "s9", join) == "not-a-site"
     assert not ledger.sessions()
@@ -584,7 +590,7 @@ def test_a_budget_that_is_too_small_is_told_to_the_owner_alone(tmp_path):
     consortium.ledgers["s1"].set_budget(wished_budget(consortium.study, 0.99))
     wire = Wire(consortium.parties)
     with pytest.raises(ProtocolError, match="site s1: its budget does not cover this study"):
-        carry(Aggregator(consortium.study).run(), wire)
+        carry(Aggregator(settle(consortium.study)).run(), wire)
     trouble = consortium.parties["s1"].trouble
     assert isinstance(trouble, BudgetExceeded)
     assert "19.8" in trouble.message
@@ -618,7 +624,10 @@ def test_an_abandoned_session_gives_its_reservation_to_the_next(tmp_path):
 
 def test_noise_of_a_site_comes_from_the_operating_system():
     party = Site(
-        name="s0", study=study_of(3), rows=ArrayRows(np.ones((5, 3))), ledger=Ledger("nowhere")
+        name="s0",
+        terms=settle(study_of(3)),
+        rows=ArrayRows(np.ones((5, 3))),
+        ledger=Ledger("nowhere"),
     )
     assert isinstance(party._source, SecureSource)
     assert party._source.secure

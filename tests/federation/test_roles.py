@@ -21,7 +21,7 @@ from eigenveil.errors import PrivacyError
 from eigenveil.federation import aggregator as aggregator_module
 from eigenveil.federation.aggregator import Aggregator
 from eigenveil.federation.messages import HELPER, decode
-from eigenveil.federation.sums import Terms, active_sites
+from eigenveil.federation.sums import active_sites, settle
 from eigenveil.linalg.eigen import truncated_root
 from eigenveil.moments import release
 from eigenveil.moments.release import from_coordinates, release_of
@@ -63,7 +63,7 @@ def check_sums(consortium, finished, names=None):
     study = consortium.study
     names = active_sites(study) if names is None else names
     tables = {name: consortium.rows[name] for name in names}
-    terms = Terms(study, finished.outcome.plan)
+    terms = settle(study).counting(finished.outcome.plan.rows)
     for asks, sums in finished.rounds:
         for ask, found in zip(asks, sums, strict=True):
             is_open = terms.is_open(terms.step_of(ask.accumulator.statistic))
@@ -335,7 +335,7 @@ def test_a_study_that_stops_says_what_was_released(tmp_path):
     """Too few rows for their norms to be seen: sites and aggregator agree on the one charge."""
     study = study_of(3, epsilon=0.5, row_bound=None)
     consortium = Consortium(study, tmp_path)
-    wire, aggregator = Wire(consortium.parties), Aggregator(study)
+    wire, aggregator = Wire(consortium.parties), Aggregator(settle(study))
     with sums_seen():
         outcome = carry(aggregator.run(), wire)
     assert not outcome.factors.usable.any()

@@ -31,7 +31,7 @@ from eigenveil.federation.ledger import Ledger
 from eigenveil.federation.messages import AGGREGATOR, decode
 from eigenveil.federation.site import Site
 from eigenveil.federation.study import make_study
-from eigenveil.federation.sums import active_sites
+from eigenveil.federation.sums import active_sites, settle
 from eigenveil.federation.totals import RoundTotals
 from eigenveil.moments.sparse import SparseRows
 from eigenveil.noise.cube import tensor_copies, tensor_size
@@ -400,7 +400,7 @@ def test_a_request_is_never_larger_than_the_study_makes_it(task, tmp_path):
     # it grows with the width, not with its square
     wide = study_of(task, features=100_000, protocol="sketch")
     rows = SparseRows(scipy.sparse.csr_array((3, wide.width)))
-    site = Site(name="s0", study=wide, rows=rows, ledger=consortium.ledgers["s0"])
+    site = Site(name="s0", terms=settle(wide), rows=rows, ledger=consortium.ledgers["s0"])
     assert 8 * 100_000 * 8 < site._limit < 1 << 26
 
 
@@ -413,7 +413,7 @@ def test_too_few_components_give_fewer_and_what_was_released_stays_charged(task,
     fields = {"features": 12, "components": 6, "epsilon": 4.0}
     consortium = consortium_of(study_of(task, **fields), tmp_path)
     wire = Wire(consortium.parties)
-    aggregator = Aggregator(consortium.study)
+    aggregator = Aggregator(settle(consortium.study))
     with silence():
         outcome = carry(aggregator.run(), wire)
     assert 1 <= outcome.factors.weights.size < 6
@@ -435,7 +435,7 @@ def test_where_the_study_asks_for_it_documents_are_looked_at_before_anyone_pays(
     consortium.restart("s1")
     wire = Wire(consortium.parties)
     with pytest.raises(ProtocolError, match="step 'join'"):
-        carry(Aggregator(consortium.study).run(), wire)
+        carry(Aggregator(settle(consortium.study)).run(), wire)
     assert wire.refusals()["s1", "join"][0] == "data"
     assert "row 7" not in wire.refusals()["s1", "join"][1]
     assert "row 7 is a document of 2 words" in consortium.parties["s1"].trouble.message
@@ -455,8 +455,8 @@ def test_a_long_vocabulary_can_be_told(tmp_path):
         ledger = Ledger(tmp_path / f"{name}.ledger")
         ledger.set_budget(wished_budget(study))
         rows = SparseRows(counts, names=words)
-        parties[name] = Site(name=name, study=study, rows=rows, ledger=ledger)
+        parties[name] = Site(name=name, terms=settle(study), rows=rows, ledger=ledger)
     wire = Wire(parties)
-    call = until(Aggregator(study).run(), wire, "keys")
+    call = until(Aggregator(settle(study)).run(), wire, "keys")
     assert set(call.payloads) == set(study.names)
     assert all(len(answer) > 1 << 20 for _, _, _, answer in wire.carried)

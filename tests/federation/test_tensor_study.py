@@ -17,7 +17,7 @@ from eigenveil.federation.forecast import forecast, pooled
 from eigenveil.federation.study import WEIGHT_BITS, Study, make_study, parse_study
 from eigenveil.federation.study_checks import has_field
 from eigenveil.federation.study_file import read_study, template, write_toml
-from eigenveil.federation.sums import Terms
+from eigenveil.federation.sums import settle
 from eigenveil.federation.wishes import coarse_weights
 from eigenveil.noise.cube import tensor_size
 from eigenveil.privacy.accountant import Loss
@@ -113,7 +113,7 @@ def test_plan_takes_the_study_over(made):
     assert plan.mechanism == (usual if made.mechanism == "auto" else made.mechanism)
     assert plan.noise_draws >= (1 if made.protocol == "local" else len(made.sites))
     # every round that the plan can have is within what a session reserves
-    terms = Terms(made, plan)
+    terms = settle(made).counting(plan.rows)
     assert set(plan.shares) <= {"scale", "centre", "moment", "tensor"}
     assert all(terms.reservation(name).epsilon(made.delta) <= made.epsilon for name in terms.names)
 
@@ -261,7 +261,7 @@ def test_weights_give_each_site_its_wish_in_few_bits(task, part, epsilon, delta)
     exact = study("pca", sites=list(made.sites), epsilon=epsilon, delta=delta).weights()
     assert weights["a"] == WHOLE
     assert 15 / 16 * exact["b"] - 1 <= weights["b"] <= exact["b"] + 1
-    terms = Terms(made, made.plan(8, None))
+    terms = settle(made)
     assert weights["b"] % (1 << (WEIGHT_BITS - terms.weight_bits)) == 0
     # 16 parts or more lose at most one
     assert terms.weight_bits <= max(5, math.ceil(math.log2(16 * WHOLE / weights["b"])))

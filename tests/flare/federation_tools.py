@@ -23,7 +23,7 @@ from eigenveil.federation.ledger import Budget, Ledger
 from eigenveil.federation.messages import HELPER
 from eigenveil.federation.site import Site
 from eigenveil.federation.study import Study, make_study
-from eigenveil.federation.sums import active_sites
+from eigenveil.federation.sums import active_sites, settle
 from eigenveil.moments.source import ArrayRows
 from eigenveil.noise.source import SeededSource
 from eigenveil.runtime.federated import fitted_of
@@ -234,14 +234,14 @@ def in_process(study: Study, rows: dict[str, np.ndarray], federation: Federation
         source = ArrayRows(rows[name], names=None, origin=f"site {name}")
         parties[name] = Site(
             name=name,
-            study=study,
+            terms=settle(study),
             rows=source,
             ledger=ledger,
             source=own,
             identity=identity(name),
         )
     if HELPER in parties_of(study):
-        parties[HELPER] = Helper(study, identity=identity(HELPER))
+        parties[HELPER] = Helper(settle(study), identity=identity(HELPER))
     transport = InProcess(parties)
-    outcome = carry(Aggregator(study, identity=identity("aggregator")).run(), transport)
+    outcome = carry(Aggregator(settle(study), identity=identity("aggregator")).run(), transport)
     return fitted_of(finished_study(study, outcome, traffic=transport.traffic))

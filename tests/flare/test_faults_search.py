@@ -27,9 +27,8 @@ from eigenveil.federation.keys import (
     pair_key,
     self_key,
 )
-from eigenveil.federation.masks import Part, self_mask, uniform
+from eigenveil.federation.masks import Part, self_mask
 from eigenveil.federation.messages import AGGREGATOR, decode, fingerprint
-from eigenveil.noise.source import KeyedSource
 
 ROUNDS = 4
 WINDOW = 4  # entries that are searched for together
@@ -297,7 +296,7 @@ def test_a_late_message_is_under_a_mask_that_nobody_gives_away(federation, studi
     for name, public in publics.items():
         facts = RoundFacts(1, about, everybody, everybody)
         key = pair_key(pair_seed, bytes.fromhex(public.rounds[0]), context, facts, ("south", name))
-        stream = uniform(KeyedSource(key), parts)
+        stream = self_mask(key, parts)
         left = left - stream if name > "south" else left + stream
     file = sorted((federation.folder / "secrets").glob("south-*-late.npz"))[0]
     with np.load(file) as arrays:

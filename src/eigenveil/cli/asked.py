@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from eigenveil.errors import DataError
 from eigenveil.federation.study import Study
-from eigenveil.federation.sums import Terms, active_sites
+from eigenveil.federation.sums import settle
 from eigenveil.files import replacing
 
 if TYPE_CHECKING:  # the database library takes long to load
@@ -100,13 +100,13 @@ def cost_of(study: Study, site: str, ledger: Ledger | None, data_set: str) -> Co
     OutputError, DataError
         When the ledger cannot be read.
     """
-    if site not in active_sites(study):
+    terms = settle(study)
+    if site not in terms.names:
         return None
     # imported here: it comes with the ledger's database library
     from eigenveil.federation.ledger_books import epsilon_or_infinity
     from eigenveil.federation.ledger_placing import Wanted, told_left
 
-    terms = Terms(study, study.plan(study.width, None))
     most = terms.reservation(site)
     own = epsilon_or_infinity(most, study.delta)
     if ledger is None:

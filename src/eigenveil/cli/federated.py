@@ -18,7 +18,7 @@ from eigenveil.cli.screen import Screen, bold, description, tell
 from eigenveil.errors import DataError, OutputError, printable
 from eigenveil.federation.ledger import Ledger
 from eigenveil.federation.study import Study
-from eigenveil.federation.sums import active_sites
+from eigenveil.federation.sums import settle
 from eigenveil.io.files import expand
 from eigenveil.moments.source import RowSource
 from eigenveil.runtime.running import wished_budget
@@ -97,11 +97,11 @@ def open_ledgers(folder: Path, study: Study, say: Callable[[str], None]) -> dict
         raise OutputError(
             f"{folder}: {error.strerror or error}.", hint="Choose another --ledgers."
         ) from None
-    found = {}
-    for name in active_sites(study):
+    found, terms = {}, settle(study)
+    budget = wished_budget(terms)
+    for name in terms.names:
         place = folder / f"{name}{_LEDGER}"
         ledger = found[name] = Ledger(place)
-        budget = wished_budget(study)
         if not place.exists() or ledger.budget(budget.data_set) is None:
             ledger.set_budget(budget)
             say(

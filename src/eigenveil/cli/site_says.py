@@ -12,7 +12,7 @@ from types import FrameType
 from typing import NoReturn
 
 from eigenveil.cli.screen import say as print_line
-from eigenveil.federation.ledger import Ledger, SessionKey
+from eigenveil.federation.ledger import Draft, Ledger, Session, SessionKey
 from eigenveil.federation.ledger_books import epsilon_or_infinity
 from eigenveil.federation.ledger_heads import Heads
 from eigenveil.privacy.accountant import Loss
@@ -85,14 +85,17 @@ class TellingLedger(Ledger):
         step: str,
         *,
         request: bytes,
-        charges: Sequence[ReleaseRecord],
-        make: Callable[[], tuple[bytes, bytes | None]],
-        settles: Sequence[str] = (),
+        draft: Callable[[Session, bytes], Draft],
     ) -> bytes:
         """The answer, as of :meth:`Ledger.commit`; charges are told."""
-        reply = super().commit(
-            key, step, request=request, charges=charges, make=make, settles=settles
-        )
+        charges: list[ReleaseRecord] = []
+
+        def charged(session: Session, state: bytes) -> Draft:
+            drafted = draft(session, state)
+            charges.extend(drafted.charges)
+            return drafted
+
+        reply = super().commit(key, step, request=request, draft=charged)
         self._say(f"Answered {step}: {self._cost(charges)}.")
         return reply
 

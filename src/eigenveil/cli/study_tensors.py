@@ -15,7 +15,7 @@ from eigenveil.cli.screen import Screen
 from eigenveil.estimators.tensor_settings import TensorPlan
 from eigenveil.federation.forecast import noise_factors
 from eigenveil.federation.study import Study
-from eigenveil.federation.sums import Terms
+from eigenveil.federation.sums import settle
 
 # Where nobody says how many rows there are: what is sent does not depend on it.
 _SOME_ROWS = 1_000_000
@@ -73,11 +73,11 @@ def expect_study(study: Study, rows: int | None, document_words: int) -> Expecte
     PrivacyError
         When so many rows are too few.
     """
-    plan = study.plan(study.width, None)
+    terms = settle(study)
+    plan = terms.plan
     assert isinstance(plan, TensorPlan)
-    terms = Terms(study, plan)
     parties = Parties(
-        sharing={step: terms.sharing(step) for step in plan.shares},
+        sharing=terms.sharings,
         louder={} if study.protocol == "local" else noise_factors(study, plan),
     )
     counted = None

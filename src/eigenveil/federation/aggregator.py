@@ -40,8 +40,7 @@ from eigenveil.federation.messages import (
     encode,
     fingerprint,
 )
-from eigenveil.federation.study import Study
-from eigenveil.federation.sums import Terms, active_sites, fewest_sites, first_difference
+from eigenveil.federation.sums import Terms, first_difference
 from eigenveil.federation.totals import RoundTotals, marked_where_wrapped
 from eigenveil.federation.transport import Call, Replies
 from eigenveil.moments.describe import describe
@@ -125,8 +124,8 @@ class Aggregator:
 
     Parameters
     ----------
-    study : Study
-        With ``protocol`` settled.
+    terms : Terms
+        Of the study.
     session : str, optional
         Name of this run; fresh by default. Every run has keys, masks and noise of its own.
     timeout : float
@@ -139,17 +138,17 @@ class Aggregator:
 
     def __init__(
         self,
-        study: Study,
+        terms: Terms,
         *,
         session: str | None = None,
         timeout: float = 600.0,
         progress: Callable[[str, int], None] | None = None,
         identity: Identity | None = None,
     ) -> None:
-        self.study, self._identity = study, identity
+        self.study, self._identity = terms.study, identity
+        self._terms = terms
         self.session = session or os.urandom(12).hex()
-        self._hash = study.hash
-        self._calls = Asking(self._hash, self.session, timeout, progress)
+        self._calls = Asking(terms.hash, self.session, timeout, progress)
         self._know = _Session()
         self._over = False
 
@@ -191,12 +190,12 @@ class Aggregator:
         know = self._know
         try:
             yield from self._join()
-            terms = self._terms()
-            yield from self._agree_on_keys(terms)
-            factors = marked_where_wrapped((yield from self._rounds(terms)), know.records)
+            self._count_rows()
+            yield from self._agree_on_keys()
+            factors = marked_where_wrapped((yield from self._rounds()), know.records)
             secure, dependent = self._secure, any(site.dependent for site in know.joined.values())
-            plan = terms.plan.drawn_from(secure=secure)
-            federation = terms.federation(know.fewest)
+            plan = self._terms.plan.drawn_from(secure=secure)
+            federation = self._terms.federation(know.fewest)
             certificate = certificate_of(
                 plan,
                 factors,
@@ -208,7 +207,7 @@ class Aggregator:
                 view=federation.wished_view,
                 federation=federation,
                 study=self.study.model_dump(mode="json"),
-                study_hash=self._hash,
+                study_hash=self._terms.hash,
             )
             if self._identity is not None:
                 certificate = yield from signed_by_all(
@@ -235,13 +234,13 @@ class Aggregator:
 
     def _join(self) -> Calls:
         know = self._know
-        names = active_sites(self.study)
+        names = self._terms.names
         body = bodies.JoinRequest()
 
         def take(name: str, reply: Message) -> None:
             know.joined[name] = reply.read(bodies.JoinReply)
 
-        limit = SMALL + _LONG_NAME * self.study.width
+        limit = SMALL + _LONG_NAME * self._terms.width
         yield from self._calls.ask("join", names, self._calls.same("join", body), take, limit)
         know.members = [name for name in names if name in know.joined]
         self._check_left("join")
@@ -253,9 +252,9 @@ class Aggregator:
         """All sites have the study's columns; where it has no names for them, the same ones."""
         whose, columns = "the study", self.study.columns
         for name, table in self._know.joined.items():
-            if table.features != self.study.width:
+            if table.features != self._terms.width:
                 raise ProtocolError(
-                    f"site {name} has {table.features} columns, the study {self.study.width}.",
+                    f"site {name} has {table.features} columns, the study {self._terms.width}.",
                     hint="All sites must use the columns that the study names.",
                     code="other-features",
                 )
@@ -272,25 +271,23 @@ class Aggregator:
                 )
         self._know.columns = columns
 
-    def _terms(self) -> Terms:
-        public = None
+    def _count_rows(self) -> None:
+        """Count public rows; what is promised against every adversary must then follow."""
         if self.study.adjacency == "replace-one":
-            weights, joined = self.study.row_weights(), self._know.joined
+            names, joined = self._terms.names, self._know.joined
             # as rows count in the sums
-            public = max(1, round(math.fsum(weights[n] * (joined[n].rows or 0) for n in joined)))
-        terms = Terms(self.study, self.study.plan(self.study.width, public))
-        # what is promised against every adversary must follow before anything is released
-        sharing = {step: terms.sharing(step) for step in terms.plan.shares}
+            parts = [self._terms.weight(n) * (joined[n].rows or 0) for n in names if n in joined]
+            self._terms = self._terms.counting(max(1, round(math.fsum(parts))))
+        terms = self._terms
         guarantees(
-            rehearse(terms.plan, terms.plan.budgets(), sharing),
-            terms.federation(fewest_sites(self.study)),
+            rehearse(terms.plan, terms.plan.budgets(), terms.sharings),
+            terms.federation(terms.fewest),
             delta=self.study.delta,
             adjacency=self.study.adjacency,
         )
-        return terms
 
-    def _agree_on_keys(self, terms: Terms) -> Calls:
-        know = self._know
+    def _agree_on_keys(self) -> Calls:
+        know, terms = self._know, self._terms
         paired = terms.mask_kind in ("modular", "pairwise")
         know.near = know.holders = {
             name: neighbours(name, know.members, self.study.degree) if paired else ()
@@ -373,22 +370,21 @@ class Aggregator:
 
     # -- rounds
 
-    def _rounds(self, terms: Terms) -> Generator[Call, Replies, Any]:
-        plan = terms.plan
+    def _rounds(self) -> Generator[Call, Replies, Any]:
         rounds = rounds_of(
-            plan,
+            self._terms.plan,
             stored_single=all(table.single for table in self._know.joined.values()),
             public_centre=self.study.public_centre,
-            sharing={step: terms.sharing(step) for step in plan.shares},
+            sharing=self._terms.sharings,
         )
         turns = count(1)
-        return (yield from driven(rounds, lambda asks: self._round(terms, next(turns), asks)))
+        return (yield from driven(rounds, lambda asks: self._round(next(turns), asks)))
 
-    def _round(self, terms: Terms, turn: int, asks: Round) -> Generator[Call, Replies, Answers]:
-        know = self._know
+    def _round(self, turn: int, asks: Round) -> Generator[Call, Replies, Answers]:
+        know, terms = self._know, self._terms
         step = f"round {turn}"
         totals = RoundTotals(terms, asks)
-        body, arrays = _request(asks, terms.plan.features, turn)
+        body, arrays = _request(asks, terms.width, turn)
         told = self._calls.message(step, body, arrays)
         common, about = encode(told), fingerprint(told)
         sealed: dict[str, NDArray[np.uint8]] = {}
@@ -491,7 +487,7 @@ class Aggregator:
     def _check_left(self, step: str, count: int | None = None) -> None:
         """Enough sites are left for the noise to be what was promised."""
         left = len(self._know.members) if count is None else count
-        fewest = fewest_sites(self.study)
+        fewest = self._terms.fewest
         if left < fewest:
             raise self._calls.too_few(
                 f"In step {step!r} {left} of the {fewest} sites are left that the study's noise is "
@@ -505,7 +501,7 @@ class Aggregator:
         self._over = True
         missing = dict(self._calls.missing)
         body = bodies.FinishRequest(outcome=outcome[:200])
-        others = [name for name in active_sites(self.study) if name not in self._know.joined]
+        others = [name for name in self._terms.names if name not in self._know.joined]
         # those others may have joined without our hearing of it
         for names, tries in ((list(self._know.joined), TRIES), (others, 1)):
             if names:

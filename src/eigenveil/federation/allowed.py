@@ -22,8 +22,7 @@ from eigenveil.federation.graph import neighbours
 from eigenveil.federation.hiding import State
 from eigenveil.federation.keys import point_of
 from eigenveil.federation.messages import Message
-from eigenveil.federation.study import Study
-from eigenveil.federation.sums import Terms, active_sites, fewest_sites
+from eigenveil.federation.sums import Terms
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.describe import Description
 from eigenveil.moments.release import calibrated_record
@@ -48,7 +47,7 @@ def check_neighbours(
     if len(lost) < len(body.lost) or not lost <= {*terms.names} - {name}:
         raise ProtocolError("A site is lost twice, or is none.", code="unknown-site")
     members = [other for other in terms.names if other not in lost]
-    check_taking_part(terms.study, len(members))
+    terms.check_count(len(members))
     near: tuple[str, ...] = ()
     if terms.mask_kind in ("modular", "pairwise"):
         near = neighbours(name, members, terms.study.degree)
@@ -98,16 +97,6 @@ def signing_keys(
     return found
 
 
-def check_taking_part(study: Study, count: int) -> None:
-    """Enough sites for the noise to be what was promised, and no more than there are."""
-    fewest = fewest_sites(study)
-    if not fewest <= count <= len(active_sites(study)):
-        raise ProtocolError(
-            f"{count} sites take part; the noise of this study is made for at least {fewest}.",
-            code="too-few-sites",
-        )
-
-
 def check_asked(plan: BasePlan, asked: Description) -> None:
     """Sums over documents for topics, over rows otherwise, and none larger than the study has.
 
@@ -134,7 +123,7 @@ def check_asked(plan: BasePlan, asked: Description) -> None:
 
 
 def check_turn(
-    plan: BasePlan, step: str, body: bodies.RoundRequest, state: State
+    terms: Terms, step: str, body: bodies.RoundRequest, state: State
 ) -> tuple[Planned, ...]:
     """The next round of the plan's schedule, after the keys, and no other.
 
@@ -151,7 +140,7 @@ def check_turn(
             hint="Rounds come in order: none is left out, and none is answered twice.",
             code="other-round",
         )
-    planned = plan.rounds[state.turn] if state.turn < len(plan.rounds) else ()
+    planned = terms.rounds[state.turn] if state.turn < len(terms.rounds) else ()
     if tuple(ask.name for ask in body.asks) != tuple(each.name for each in planned):
         wanted = " and ".join(repr(each.name) for each in planned) or "nothing"
         raise ProtocolError(
@@ -191,13 +180,13 @@ def check_planned(terms: Terms, planned: Planned, asked: Accumulator, scale: flo
 
 
 def check_public(
-    study: Study, plan: BasePlan, planned: Planned, asked: Description, message: Message, index: int
+    terms: Terms, planned: Planned, asked: Description, message: Message, index: int
 ) -> None:
     """Where rows are taken from, and where they are shortened, as far as the study itself says it.
 
     Elsewhere both were chosen by what earlier rounds released, which a site does not see.
     """
-    right = True
+    study, plan, right = terms.study, terms.plan, True
     if plan.centred == "no" or planned.name in (SCALE, CENTRE):
         right = not asked.centred
     elif plan.centred == "public" and isinstance(plan, Plan):
@@ -294,4 +283,4 @@ def _check_part(terms: Terms, name: str, members: Sequence[str], *, of: str) -> 
             "A list of sites leaves this one out, or has one that was lost before.",
             code="bad-unmask",
         )
-    check_taking_part(terms.study, len(members))
+    terms.check_count(len(members))

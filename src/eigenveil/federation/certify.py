@@ -14,7 +14,7 @@ from eigenveil.estimators.plans import BasePlan
 from eigenveil.estimators.stream_plan import StreamPlan
 from eigenveil.federation.signatures import Signed, who_signed
 from eigenveil.federation.study import parse_study
-from eigenveil.federation.sums import Terms
+from eigenveil.federation.sums import Terms, settle
 from eigenveil.privacy.certificate import Certificate, Claim
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.releases import Sharing
@@ -36,20 +36,26 @@ class Verdict:
     signed: Signed | None = None
 
 
-def check(certificate: Certificate, *, root: x509.Certificate | None = None) -> Verdict:
+def check(
+    certificate: Certificate,
+    *,
+    root: x509.Certificate | None = None,
+    terms: Terms | None = None,
+) -> Verdict:
     """Compare a certificate with what its plan must release, and recompute its guarantee.
 
     The plan, and a federation's study, are rebuilt and must be such that can be run. The releases
     must be those of the plan's schedule, each with the noise and the cost that the plan gives it;
     a run that ended early has the first of them. Signatures must hold, and be under ``root``, the
-    authority of a federation, where one is given: then there must be some.
+    authority of a federation, where one is given: then there must be some. ``terms`` are of the
+    recorded study, from whoever has settled it already.
 
     What no certificate can show by itself: that the recorded noise was drawn, and that its plan,
     hash and records were not all made anew together.
     """
     try:
         plan = plan_of(certificate)
-        _check_run(certificate, plan)
+        _check_run(certificate, plan, terms)
         views = certificate.guarantees()
         guarantee = certificate.guarantee()
         signed = who_signed(certificate, root)
@@ -62,7 +68,7 @@ def check(certificate: Certificate, *, root: x509.Certificate | None = None) -> 
     return Verdict(word == "HOLDS", word, guarantee, explanation, views, signed)
 
 
-def _check_run(certificate: Certificate, plan: BasePlan) -> None:
+def _check_run(certificate: Certificate, plan: BasePlan, terms: Terms | None) -> None:
     federation, tree = certificate.federation, certificate.tree
     if (federation is None) != (certificate.study is None) or (
         (federation is None) != (certificate.study_hash is None)
@@ -71,7 +77,7 @@ def _check_run(certificate: Certificate, plan: BasePlan) -> None:
     if federation is not None:
         if tree is not None:
             raise PrivacyError("A run is a federation's or a tree's, not both.")
-        _check_study(certificate, plan, federation)
+        _check_study(certificate, plan, federation, terms)
     elif tree is not None:
         _check_tree(certificate, plan, tree)
     else:
@@ -83,20 +89,21 @@ def _check_run(certificate: Certificate, plan: BasePlan) -> None:
         )
 
 
-def _check_study(certificate: Certificate, plan: BasePlan, federation: Federation) -> None:
+def _check_study(
+    certificate: Certificate, plan: BasePlan, federation: Federation, known: Terms | None
+) -> None:
     """The plan is the study's, and the noise was shared as the study says."""
     try:
-        study = parse_study(certificate.study or {})
-        terms = Terms(study, plan)
-        planned = study.plan(study.width, plan.rows)
+        terms = known or settle(parse_study(certificate.study or {}))
+        terms = terms.counting(plan.rows)
         wanted = terms.federation(federation.taking_part)
     except (EigenveilError, ValueError) as error:
         raise PrivacyError(f"The recorded study cannot be run: {error}") from None
-    if study.hash != certificate.study_hash:
+    if terms.hash != certificate.study_hash:
         raise PrivacyError("The study is not the one whose hash is recorded.")
-    if type(plan) is not type(planned):
+    if type(plan) is not type(terms.plan):
         raise PrivacyError("The plan is not of the task of the recorded study.")
-    planned = planned.drawn_from(secure=plan.noise_source == "operating system")
+    planned = terms.plan.drawn_from(secure=plan.noise_source == "operating system")
     pairs: tuple[tuple[BaseModel, BaseModel], ...] = ((plan, planned), (federation, wanted))
     for held, agreed in pairs:
         for name in type(held).model_fields:

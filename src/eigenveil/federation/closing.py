@@ -83,12 +83,12 @@ def check_part(certificate: Certificate, part: Part) -> None:
     ProtocolError
         ``other-certificate``, saying what is other.
     """
-    study, plan = part.terms.study, part.terms.plan
+    terms, study, plan = part.terms, part.terms.study, part.terms.plan
     plan = plan.drawn_from(secure=certificate.noise_source == "operating system")
     charged = [_as_released(record) for record in part.releases]
     wanted = [_as_released(record, part.weight) for record in certificate.releases]
     federation = certificate.federation
-    if certificate.study != study.model_dump(mode="json") or certificate.study_hash != study.hash:
+    if certificate.study != study.model_dump(mode="json") or certificate.study_hash != terms.hash:
         raise _other("it is of another study")
     if certificate.plan != plan.model_dump(mode="json"):
         raise _other("its plan is not the study's")
@@ -100,7 +100,9 @@ def check_part(certificate: Certificate, part: Part) -> None:
         raise _other("it does not say that noise was seeded")
     if part.dependent and not certificate.dependent:
         raise _other("it does not say that rounding depends on a row's neighbours")
-    verdict = check(certificate)  # last: what is checked is known to be of this study
+    verdict = check(
+        certificate, terms=part.terms
+    )  # last: what is checked is known to be of this study
     if verdict.word == NOT_TRUE:
         raise _other(f"it does not hold: {verdict.explanation.rstrip('.')}")
 

@@ -22,8 +22,7 @@ from eigenveil.federation.messages import (
     encode,
     expect,
 )
-from eigenveil.federation.study import Study
-from eigenveil.federation.sums import active_sites
+from eigenveil.federation.sums import Terms
 from eigenveil.noise.cube import tensor_size
 from eigenveil.noise.source import process
 
@@ -47,10 +46,9 @@ class Helper:
     A round's masks are fixed by the helper's secret of the session: asked again, it sends the same.
     """
 
-    def __init__(self, study: Study, *, identity: Identity | None = None) -> None:
-        self.study, self._identity = study, identity
-        self._hash = study.hash
-        self._sites = active_sites(study)
+    def __init__(self, terms: Terms, *, identity: Identity | None = None) -> None:
+        self._terms, self._identity = terms, identity
+        self._hash, self._sites = terms.hash, terms.names
         self._sessions: dict[str, _Session] = {}
         self._last: tuple[tuple[bytes, int], masks.ZeroSum] | None = None
         self._process = process()
@@ -123,12 +121,12 @@ class Helper:
 
     def _fits(self, part: bodies.PartBody) -> bool:
         """Whether a sum of this study can have such a part."""
-        width = self.study.width
+        width = self._terms.width
         match part.layout:
             case "symmetric":
                 return part.size == width * (width + 1) // 2
             case "tensor":
-                most = self.study.most_components
+                most = self._terms.plan.n_components
                 return part.size in (tensor_size(rows) for rows in range(1, most + 1))
             case _:
                 return part.size <= width**2 + 1024

@@ -13,7 +13,7 @@ from eigenveil.federation import bodies, masks
 from eigenveil.federation.consistency import statement, text_of
 from eigenveil.federation.graph import threshold
 from eigenveil.federation.keys import Context, RoundFacts, SiteKeys, self_key, split_secret
-from eigenveil.federation.messages import HELPER, MASK, Message, fingerprint
+from eigenveil.federation.messages import HELPER, MASK, Message
 from eigenveil.privacy.views import MaskKind
 
 # Of a held text, hexadecimal: each round has a share of the own mask's secret and one of the pair
@@ -36,6 +36,8 @@ class State(BaseModel):
         The last round that was answered, and ``about``, its request's fingerprint.
     survivors : str
         The bitmap that was signed about that round; empty until then.
+    signed : bool
+        Whether the certificate was signed: no round follows.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -53,6 +55,7 @@ class State(BaseModel):
     turn: int = 0
     about: str = ""
     survivors: str = ""
+    signed: bool = False
 
     def facts(self, turn: int, about: str) -> RoundFacts:
         """What the site was told about a round."""
@@ -124,13 +127,15 @@ class Hiding:
         start = 2 * _SHARE * (turn - 1) + (0 if own else _SHARE)
         return self.state.held[name][start : start + _SHARE]
 
-    def mask(self, turn: int, parts: Sequence[masks.Part], message: Message) -> masks.Integers:
-        """The mask of this site's sums in a round."""
+    def mask(
+        self, turn: int, about: str, parts: Sequence[masks.Part], message: Message
+    ) -> masks.Integers:
+        """The mask of this site's sums in a round, of which ``about`` is the fingerprint."""
         if self.kind == "none":
             return np.zeros(masks.total_size(parts), dtype=np.uint64)
         if self.kind == "helper":
-            return self._helpers_mask(turn, parts, message)
-        keys, facts = self.keys, self.state.facts(turn, fingerprint(message))
+            return self._helpers_mask(turn, about, parts, message)
+        keys, facts = self.keys, self.state.facts(turn, about)
         pairs = [
             (
                 keys.pair_key(bytes.fromhex(other.rounds[turn - 1]), facts, (self.name, name)),
@@ -141,7 +146,7 @@ class Hiding:
         total = masks.pairwise_mask(pairs, parts, masks.STREAMS[self.kind])
         if self.dropouts:
             own = self_key(keys.self_seed(turn), self.context, turn)
-            total += masks.self_mask(own, parts)
+            masks.add_uniform([(own, True)], parts, total)
         return total
 
     def said(self, survivors: str) -> bytes:
@@ -165,7 +170,7 @@ class Hiding:
         return texts
 
     def _helpers_mask(
-        self, turn: int, parts: Sequence[masks.Part], message: Message
+        self, turn: int, about: str, parts: Sequence[masks.Part], message: Message
     ) -> masks.Integers:
         sealed = message.array(MASK, dtype="b1", shape=(8 * masks.total_size(parts) + 16,))
         if self.state.helper is None:
@@ -174,7 +179,7 @@ class Hiding:
             sealed.tobytes(),
             sender=bytes.fromhex(self.state.helper),
             name=HELPER,
-            label=f"mask {turn} {fingerprint(message)} for {self.name}",
+            label=f"mask {turn} {about} for {self.name}",
         )
         return np.frombuffer(text, dtype="<u8").astype(np.uint64)
 

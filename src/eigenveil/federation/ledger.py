@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from eigenveil.errors import PrivacyError
 from eigenveil.federation.ledger_bodies import (
@@ -60,16 +61,46 @@ from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
 
-__all__ = ["Budget", "Entry", "Ledger", "Session", "SessionKey", "Standing", "Verification"]
+__all__ = [
+    "Budget",
+    "Draft",
+    "Entry",
+    "Ledger",
+    "Session",
+    "SessionKey",
+    "Standing",
+    "Verification",
+]
 
 _PAGE = 500
 _BUDGETS = entries_where(ENTRIES.c.kind == "budget")
 
 
+@dataclass(frozen=True)
+class Draft:
+    """An answer that is to be made.
+
+    Attributes
+    ----------
+    make : callable
+        Returns the answer and the session's new state (``None`` leaves it). Called only when the
+        charges are covered; when it raises, nothing changed. It may read the ledger, not write it.
+    charges : sequence of ReleaseRecord
+        What the answer releases.
+    settles : sequence of str
+        Steps that will not be asked again: their answers' bytes are dropped.
+    """
+
+    make: Callable[[], tuple[bytes, bytes | None]]
+    charges: Sequence[ReleaseRecord] = ()
+    settles: Sequence[str] = ()
+
+
 class Ledger:
     """A ledger in an SQLite file, or in a database that SQLAlchemy knows.
 
-    Every method is one transaction (``entries``: one a page); nothing is held between calls.
+    Every method is one transaction (``entries``: one a page). Nothing is held open between calls,
+    and what is remembered of the last answer counts only while the ledger's head is the same.
     ``set_budget`` and ``begin`` make the ledger where there is none, readable by its owner alone.
     Any method may raise OutputError or DataError when the ledger is missing, damaged, none, cannot
     be written, or is held by another process for longer than half a minute.
@@ -98,6 +129,7 @@ class Ledger:
     ) -> None:
         self._store = Store(place, durable=durable)
         self._heads = heads
+        self._last: tuple[Head, Session] | None = None
 
     @property
     def name(self) -> str:
@@ -250,24 +282,21 @@ class Ledger:
         step: str,
         *,
         request: bytes,
-        charges: Sequence[ReleaseRecord],
-        make: Callable[[], tuple[bytes, bytes | None]],
-        settles: Sequence[str] = (),
+        draft: Callable[[Session, bytes], Draft],
     ) -> bytes:
         """The answer to a step: made once, charged and durable before it is returned.
+
+        All of it is one transaction: what is known of the session, the answer that follows from
+        it, its charge and the new state.
 
         Parameters
         ----------
         request : bytes
             What was asked; a step is answered again only to the same bytes.
-        charges : sequence of ReleaseRecord
-            What the answer releases.
-        make : callable
-            Returns the answer and the session's new state (``None`` leaves it). Called only when
-            the step has no answer yet and its charges are covered; when it raises, nothing changed.
-            It may read this ledger, not write it.
-        settles : sequence of str
-            Steps that will not be asked again: their answers' bytes are dropped.
+        draft : callable
+            Given the open session and its state, returns the :class:`Draft` of the answer. Called
+            only when the step has no answer yet; when it raises, nothing changed. It may read this
+            ledger, not write it, and whoever else would write waits for it.
 
         Raises
         ------
@@ -281,13 +310,16 @@ class Ledger:
         check_names(step)
         digest = sha256(request)
         with self._writing() as writer:
-            session = find_session(writer.connection, key)
+            session = self._session(writer, key)
             check_open(session)
-            stored = stored_reply(writer.connection, key, step, digest)
-            if stored is not None:
-                return stored
+            if session.has_answered(step):
+                stored = stored_reply(writer.connection, key, step, digest)
+                if stored is not None:
+                    return stored
+            drafted = draft(session, stored_state(writer.connection, key))
+            charges = tuple(drafted.charges)
             check_charges(session, charges)
-            reply, state = make()
+            reply, state = drafted.make()
             answer = AnswerBody(
                 study=key.study,
                 session=key.session,
@@ -296,13 +328,16 @@ class Ledger:
                 reply=sha256(reply),
                 state=None if state is None else sha256(state),
             )
-            writer.append(
-                ChargeBody(**answer.model_dump(), releases=tuple(charges)) if charges else answer
+            entry = writer.append(
+                ChargeBody(**answer.model_dump(), releases=charges) if charges else answer
             )
-            settle(writer.connection, key, settles)
-            store_reply(writer.connection, key, step, digest, reply)
+            settle(writer.connection, key, drafted.settles)
+            store_reply(writer.connection, key, answer, reply)
             if state is not None:
                 change_state(writer.connection, key, state)
+            books = Books(sessions={key: session})
+            books.post(entry)
+            self._last = writer.head, books.sessions[key]
         return reply
 
     def answered(self, key: SessionKey, *steps: str) -> set[str]:
@@ -378,6 +413,14 @@ class Ledger:
             return list(
                 read_entries(connection, entries_where(ENTRIES.c.number > number).limit(_PAGE))
             )
+
+    def _session(self, writer: Writer, key: SessionKey) -> Session:
+        """A session by its entries: those that are known already, if none came since."""
+        if self._last is not None:
+            head, session = self._last
+            if (head, session.key) == (writer.head, key):
+                return session
+        return find_session(writer.connection, key)
 
     def _books(self) -> Books:
         with self._store.reading() as connection:

@@ -103,6 +103,10 @@ class Session:
         """Answers that release something, with their entries' numbers."""
         return tuple((n, body) for n, body in self.answers if isinstance(body, ChargeBody))
 
+    def has_answered(self, step: str) -> bool:
+        """Whether a step has an answer, be it settled or not."""
+        return any(body.step == step for _, body in self.answers)
+
     def releases(self) -> tuple[ReleaseRecord, ...]:
         """All releases that were charged."""
         return tuple(record for _, charge in self.charges for record in charge.releases)

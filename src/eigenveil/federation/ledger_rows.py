@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 
 from eigenveil.errors import DataError, ProtocolError
-from eigenveil.federation.ledger_bodies import EndBody, SessionKey
+from eigenveil.federation.ledger_bodies import AnswerBody, EndBody, SessionKey
 from eigenveil.federation.ledger_books import Books, Session
 from eigenveil.federation.ledger_chain import Entry, checked
 from eigenveil.federation.ledger_tables import (
@@ -147,18 +147,16 @@ def stored_reply(
     return bytes(row.reply)
 
 
-def store_reply(
-    connection: Connection, key: SessionKey, step: str, request_hash: str, reply: bytes
-) -> None:
+def store_reply(connection: Connection, key: SessionKey, answer: AnswerBody, reply: bytes) -> None:
     """Keep an answer, to be given again."""
     connection.execute(
         _NEW_REPLY,
         {
             "study": key.study,
             "session": key.session,
-            "step": step,
-            "request_hash": request_hash,
-            "reply_hash": sha256(reply),
+            "step": answer.step,
+            "request_hash": answer.request,
+            "reply_hash": answer.reply,
             "reply": reply,
         },
     )

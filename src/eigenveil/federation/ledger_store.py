@@ -84,7 +84,7 @@ class Store:
 
         With ``make``, the ledger is made where there is none.
         """
-        if make:
+        if make and self._is_new():
             self.make_where_absent(HEAD, make_tables)
         else:
             self._check_exists()
@@ -189,6 +189,15 @@ class Store:
             )
         raise self._no_ledger()
 
+    def _is_new(self) -> bool:
+        """Whether there may be no ledger yet: a file that is one has something in it."""
+        if self.path is None:
+            return True
+        try:
+            return self.path.stat().st_size == 0
+        except (OSError, ValueError):
+            return True
+
     def _no_ledger(self) -> OutputError:
         return OutputError(
             f"{self.name}: there is no ledger.",
@@ -265,7 +274,10 @@ def _open_file() -> sqlite3.Connection:
             connection.execute("PRAGMA synchronous = EXTRA")
             connection.execute("PRAGMA secure_delete = ON")  # states are secrets: overwritten
         else:
+            # thrown away: nothing of it need outlast the process, not even to be undone
             connection.execute("PRAGMA synchronous = OFF")
+            connection.execute("PRAGMA journal_mode = MEMORY")
+            connection.execute("PRAGMA secure_delete = OFF")
     except sqlite3.Error:
         connection.close()
         raise

@@ -10,7 +10,7 @@ Gaussian masks are those of CAPE (paper 001, algorithm 3).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from eigenveil.noise.cube import tensor_copies, tensor_rows
 from eigenveil.noise.lattice import lattice_noise
-from eigenveil.noise.source import KeyedSource
+from eigenveil.noise.source import KeyedSource, add_streams
 from eigenveil.privacy.statistics import Layout
 
 Integers = NDArray[np.uint64]
@@ -47,37 +47,44 @@ class Part:
     layout: Layout = "vector"
 
 
-Stream = Callable[[KeyedSource, Sequence[Part]], Integers]
+# Pairs' shared keys, and on which side of each the site stands: it adds, or subtracts.
+Pairs = Sequence[tuple[bytes, bool]]
+# Adds to a total what pairs of sites expand their keys to, for all parts of a round.
+Stream = Callable[[Pairs, Sequence[Part], Integers], None]
 
 
-def uniform(source: KeyedSource, parts: Sequence[Part]) -> Integers:
+def add_uniform(pairs: Pairs, parts: Sequence[Part], total: Integers) -> None:
     """Uniform integers for all parts of a round, one after the other."""
-    return source.words(total_size(parts))
+    assert total.size == total_size(parts)
+    add_streams(total, [(KeyedSource(key), adds) for key, adds in pairs])
+
+
+def add_gaussian(pairs: Pairs, parts: Sequence[Part], total: Integers) -> None:
+    """Gaussian integers of each part's deviation."""
+    for key, adds in pairs:
+        drawn = gaussian(KeyedSource(key), parts)
+        if adds:
+            total += drawn
+        else:
+            total -= drawn
 
 
 def gaussian(source: KeyedSource, parts: Sequence[Part]) -> Integers:
-    """Gaussian integers of each part's deviation."""
+    """Gaussian integers of each part's deviation, as an array."""
     drawn = [_gaussian_part(source, part) for part in parts]
     return np.concatenate(drawn).view(np.uint64)
 
 
-def pairwise_mask(
-    pairs: Iterable[tuple[bytes, bool]], parts: Sequence[Part], stream: Stream
-) -> Integers:
+def pairwise_mask(pairs: Pairs, parts: Sequence[Part], stream: Stream) -> Integers:
     """Sum of the streams of shared keys; ``(key, adds)`` says on which side the site stands."""
     total = np.zeros(total_size(parts), dtype=np.uint64)
-    for key, adds in pairs:
-        mask = stream(KeyedSource(key), parts)
-        if adds:
-            total += mask
-        else:
-            total -= mask
+    stream(pairs, parts, total)
     return total
 
 
 def self_mask(key: bytes, parts: Sequence[Part]) -> Integers:
     """The mask that is taken off once a site's message has arrived."""
-    return uniform(KeyedSource(key), parts)
+    return pairwise_mask([(key, True)], parts, add_uniform)
 
 
 class ZeroSum:
@@ -101,7 +108,7 @@ class ZeroSum:
         return np.asarray(drawn * np.uint64(len(self._keys)) - self._total)
 
 
-STREAMS: dict[str, Stream] = {"modular": uniform, "pairwise": gaussian}
+STREAMS: dict[str, Stream] = {"modular": add_uniform, "pairwise": add_gaussian}
 
 
 def total_size(parts: Sequence[Part]) -> int:

@@ -1,8 +1,10 @@
 """The role of a site: it answers messages about its own rows, and its ledger remembers everything.
 
 Between two messages nothing is held in memory that matters: keys, state and answers are in the
-ledger, so a site that is killed and started again goes on where it was. An answer is stored with
-its charge in one transaction before it is returned; asked again, the same bytes are sent. What is
+ledger, so a site that is killed and started again goes on where it was. An answer is one
+transaction: the state that it follows from is read in it, and answer and charge are stored before
+the answer is returned; asked again, the same bytes are sent. Only rows are read before it, for the
+state that this process saw last, and if another one has gone on since, again. What is
 asked is checked against the study: a site runs its own software only, works out sensitivities
 itself, and never spends more than the study's wish, whoever asks. Nothing about its rows decides
 whether it answers, unless the study says ``invalid="error"``: then a row that is not valid keeps it
@@ -11,6 +13,7 @@ from joining, before anything is charged. (Files that cannot be read do so at an
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +34,7 @@ from eigenveil.federation.consistency import bitmap, check_signatures, members_o
 from eigenveil.federation.hiding import Hiding, State
 from eigenveil.federation.identity import Identity
 from eigenveil.federation.keys import Context, SiteKeys
-from eigenveil.federation.ledger import Ledger, SessionKey
+from eigenveil.federation.ledger import Draft, Ledger, Session, SessionKey
 from eigenveil.federation.messages import (
     AGGREGATOR,
     HELPER,
@@ -43,7 +46,6 @@ from eigenveil.federation.messages import (
     fingerprint,
 )
 from eigenveil.federation.signatures import own_signature
-from eigenveil.federation.study import Study
 from eigenveil.federation.sums import Terms, first_difference
 from eigenveil.headers import check_names
 from eigenveil.linalg.eigen import truncated_root
@@ -71,8 +73,8 @@ class Site:
     ----------
     name : str
         Its name in the study.
-    study : Study
-        As the site's owner agreed to it; ``protocol`` is settled.
+    terms : Terms
+        Of the study as the site's owner agreed to it.
     rows : RowSource
         Its rows, with the study's columns; of topics, word counts of documents.
     ledger : Ledger
@@ -97,7 +99,7 @@ class Site:
         self,
         *,
         name: str,
-        study: Study,
+        terms: Terms,
         rows: RowSource,
         ledger: Ledger,
         data_set: str = "default",
@@ -105,17 +107,18 @@ class Site:
         identity: Identity | None = None,
     ) -> None:
         self._identity = identity
+        study = terms.study
         self.name, self.study, self.rows = name, study, rows_for(study.task, rows)
         self.ledger, self.data_set = ledger, data_set
         self._source = source or SecureSource()
-        self._hash = study.hash
-        self._last_terms: Terms | None = None
+        self._settled, self._hash = terms, terms.hash
+        self._seen: _Seen | None = None
         self.trouble: EigenveilError | None = None
         self.invalid: InvalidRows | None = None
-        if rows.features != study.width:
+        if rows.features != terms.width:
             raise DataError(
                 f"site {name}: its rows have {rows.features} features, the study has "
-                f"{study.width}.",
+                f"{terms.width}.",
                 hint="Give the columns that the study names, in its order.",
                 code="other-features",
             )
@@ -165,7 +168,7 @@ class Site:
     @cached_property
     def _limit(self) -> int:
         """Most bytes of a request: a basis and a centre a sum, and the helper's masks of all."""
-        plan = self._terms(None).plan
+        plan = self._settled.plan
         columns = max(plan.sketch_size, plan.n_components)
         arrays = bodies.MOST_ASKS * plan.features * (columns + 1)
         return _SMALL + 8 * (arrays + plan.released_values())
@@ -177,11 +180,12 @@ class Site:
         if self.study.invalid == "error":
             check_rows(self.rows)
         rows = public_rows(self.rows, self.study.adjacency)
-        terms = self._terms(rows)
+        terms = self._settled.counting(rows)
         if self.name not in terms.names:
             raise ProtocolError(f"{self.name} does not take part in this study.", code="not-a-site")
+        key = SessionKey(self._hash, message.session)
         stored = self.ledger.begin(
-            self._key(message),
+            key,
             data_set=self.data_set,
             adjacency=self.study.adjacency,
             reserve=terms.reservation(self.name),
@@ -189,34 +193,32 @@ class Site:
             state=State(master=SiteKeys.new_master().hex()).stored(),
             note=self.study.name,
         )
-        state = State.model_validate_json(stored)
+        now = _Now(message, terms, self._read(key, stored))
         reply = bodies.JoinReply(
             columns=None if self.rows.names is None else tuple(self.rows.names),
             features=self.rows.features,
             single=self.rows.single,
             rows=rows,
-            keys=self._signed(message, self._hiding(message, state).public_keys()),
+            keys=self._signed(message, self._hiding(now).public_keys()),
             seeded=not self._source.secure,
             dependent=dependence(),
         )
-        return self._commit(message, request, lambda: (self._reply(message, reply), None))
+        return self._answer(message, request, lambda now: self._draft(now, reply))
 
     def _keys(self, message: Message, request: bytes) -> bytes:
         body = message.read(bodies.KeysRequest)
-        if self.ledger.answered(self._key(message), message.step):
-            return self._commit(message, request, _never)
-        terms = self._terms(body.rows)
-        own = self._hiding(message, self._state(message)).public_keys()
-        joined = allowed.check_neighbours(terms, self.name, own, body)
-        signers: dict[str, bytes] = {}
-        if terms.mends:
-            known = {self.name: own, **body.neighbours}
-            signers = allowed.signing_keys(message, joined, known)
-        self._check_identities(message, body, signers)
 
-        def make() -> tuple[bytes, bytes]:
+        def draft(now: _Now) -> Draft:
+            terms = self._settled.counting(body.rows)
+            own = self._hiding(now).public_keys()
+            joined = allowed.check_neighbours(terms, self.name, own, body)
+            signers: dict[str, bytes] = {}
+            if terms.mends:
+                known = {self.name: own, **body.neighbours}
+                signers = allowed.signing_keys(message, joined, known)
+            self._check_identities(message, body, signers)
             members = bitmap(terms.names, joined)
-            state = self._state(message).model_copy(
+            state = now.state.model_copy(
                 update={
                     "joined": members,
                     "members": "" if terms.mends else members,
@@ -233,138 +235,167 @@ class Site:
             )
             sealed: dict[str, str] = {}
             if terms.mends:
-                sealed, kept = self._hiding(message, state).shared_secrets()
+                sealed, kept = self._hiding(_Now(message, terms, state)).shared_secrets()
                 state = state.model_copy(update={"held": {self.name: kept}})
-            return self._reply(message, bodies.KeysReply(sealed=sealed)), state.stored()
+            return self._draft(now, bodies.KeysReply(sealed=sealed), state)
 
-        return self._commit(message, request, make)
+        return self._answer(message, request, draft)
 
     def _shares(self, message: Message, request: bytes) -> bytes:
         body = message.read(bodies.SharesRequest)
 
-        def make() -> tuple[bytes, bytes]:
-            state = self._state(message)
-            allowed.check_shared(self._terms(state.rows), self.name, body, state)
-            held = {**state.held, **self._hiding(message, state).opened(body.sealed)}
+        def draft(now: _Now) -> Draft:
+            state, names = now.state, now.terms.names
+            allowed.check_shared(now.terms, self.name, body, state)
+            held = {**state.held, **self._hiding(now).opened(body.sealed)}
             # who did not share could not be made up for later: no masks are made with it
             kept = {name: keys for name, keys in state.neighbours.items() if name in held}
-            shared = members_of(self._terms(state.rows).names, body.members)
             changed = state.model_copy(
                 update={
                     "held": held,
                     "neighbours": kept,
                     "members": body.members,
                     "ready": True,
-                    "fewest": min(state.fewest, len(shared)),
+                    "fewest": min(state.fewest, len(members_of(names, body.members))),
                 }
             )
-            return self._reply(message, bodies.Done()), changed.stored()
+            return self._draft(now, bodies.Done(), changed)
 
-        return self._commit(message, request, make)
+        return self._answer(message, request, draft)
 
     def _round(self, message: Message, request: bytes) -> bytes:
         body = message.read(bodies.RoundRequest)
-        answered = self.ledger.answered(self._key(message), message.step, "sign")
-        if message.step in answered:
-            return self._commit(message, request, _never)
-        state = self._state(message)
-        if "sign" in answered:
+        sums: list[_Sum] = []
+        about: _Seen | None = None
+        trouble: ProtocolError | None = None
+
+        def draft(now: _Now) -> Draft:
+            if self._seen != about:  # what was just read in the ledger
+                if now.state.turn >= body.turn:  # answered, and not what is asked now: refused
+                    allowed.check_turn(now.terms, message.step, body, now.state)
+                raise _GoneOn
+            if trouble is not None:
+                raise trouble
+            return Draft(
+                lambda: self._hidden(now, body.turn, sums),
+                charges=[each.record for each in sums],
+                settles=[f"round {turn}" for turn in range(1, body.turn)],
+            )
+
+        while True:
+            seen = self._last_seen(message)
+            if seen.state.turn < body.turn:
+                about, trouble = seen, None
+                now = _Now(message, self._settled.counting(seen.state.rows), seen.state)
+                try:
+                    sums = self._sums(now, body)
+                except ProtocolError as error:
+                    trouble = error  # if the ledger agrees
+                else:  # outside the transaction: others may write while rows are read
+                    self._add_up(sums)
+            try:
+                return self._answer(message, request, draft)
+            except _GoneOn:  # the state that was found instead was seen now
+                continue
+
+    def _add_up(self, sums: Sequence[_Sum]) -> None:
+        """Read the rows."""
+        with small_matrix_threads(self.rows.features):
+            read = accumulate(self.rows, [each.accumulator for each in sums])
+        self.invalid = read.invalid
+
+    def _sums(self, now: _Now, body: bodies.RoundRequest) -> list[_Sum]:
+        """What a round asks for, if the plan has it; no rows are read yet."""
+        if now.state.signed:
             raise ProtocolError(
                 "A round came after the certificate, which would not tell of it, was signed.",
                 code="out-of-order",
             )
-        terms = self._terms(state.rows)
-        planned = allowed.check_turn(terms.plan, message.step, body, state)
-        sums = [
-            self._sum(message, index, ask, each, terms)
+        planned = allowed.check_turn(now.terms, now.message.step, body, now.state)
+        return [
+            self._sum(now, index, ask, each)
             for index, (ask, each) in enumerate(zip(body.asks, planned, strict=True))
         ]
-        with small_matrix_threads(self.rows.features):
-            self.invalid = accumulate(self.rows, [each.accumulator for each in sums]).invalid
 
-        def make() -> tuple[bytes, bytes]:
-            arrays = self._noisy(sums, terms)
-            hidden = [index for index, each in enumerate(sums) if not each.is_open]
-            parts = [terms.part(sums[i].accumulator, sums[i].record) for i in hidden]
-            if parts:
-                mask = self._hiding(message, state).mask(body.turn, parts, message)
-                for index, part in zip(hidden, masks.split(mask, parts), strict=True):
-                    arrays[f"sum {index}"] += part
-            reply = Message(message.step, self._hash, message.session, self.name, {}, arrays)
-            after = {"turn": body.turn, "about": fingerprint(message), "survivors": ""}
-            return encode(reply), state.model_copy(update=after).stored()
-
-        return self._commit(
-            message,
-            request,
-            make,
-            charges=[each.record for each in sums],
-            settles=[f"round {turn}" for turn in range(1, body.turn)],
-        )
+    def _hidden(self, now: _Now, turn: int, sums: Sequence[_Sum]) -> tuple[bytes, bytes]:
+        """A round's answer, its noise drawn and its masks added, and the state after it."""
+        message, terms = now.message, now.terms
+        arrays = self._noisy(sums, terms)
+        hidden = [index for index, each in enumerate(sums) if not each.is_open]
+        parts = [terms.part(sums[i].accumulator, sums[i].record) for i in hidden]
+        about = fingerprint(message)
+        if parts:
+            mask = self._hiding(now).mask(turn, about, parts, message)
+            for index, part in zip(hidden, masks.split(mask, parts), strict=True):
+                arrays[f"sum {index}"] += part
+        reply = Message(message.step, self._hash, message.session, self.name, {}, arrays)
+        after = {"turn": turn, "about": about, "survivors": ""}
+        return encode(reply), self._kept(message, now.state.model_copy(update=after))
 
     def _survivors(self, message: Message, request: bytes) -> bytes:
         """Sign one set of survivors a round: the ledger refuses a second, different question."""
         body = message.read(bodies.SurvivorsRequest)
 
-        def make() -> tuple[bytes, bytes]:
-            state = self._state(message)
-            terms = self._terms(state.rows)
-            allowed.check_survivors(terms, self.name, message.step, body, state)
-            signature = self._hiding(message, state).signature(body.survivors)
-            fewest = min(state.fewest, len(members_of(terms.names, body.survivors)))
-            changed = state.model_copy(update={"survivors": body.survivors, "fewest": fewest})
+        def draft(now: _Now) -> Draft:
+            allowed.check_survivors(now.terms, self.name, message.step, body, now.state)
+            signature = self._hiding(now).signature(body.survivors)
+            count = len(members_of(now.terms.names, body.survivors))
+            after = {"survivors": body.survivors, "fewest": min(now.state.fewest, count)}
             reply = bodies.SurvivorsReply(signature=signature)
-            return self._reply(message, reply), changed.stored()
+            return self._draft(now, reply, now.state.model_copy(update=after))
 
-        return self._commit(message, request, make)
+        return self._answer(message, request, draft)
 
     def _unmask(self, message: Message, request: bytes) -> bytes:
         """Help to take masks off as the set that this site has signed, and enough others, says."""
         body = message.read(bodies.UnmaskRequest)
-        if self.ledger.answered(self._key(message), message.step):
-            return self._commit(message, request, _never)
-        state = self._state(message)
-        terms, hiding = self._terms(state.rows), self._hiding(message, state)
-        signed = allowed.check_unmask(terms, message.step, body, message, state)
-        check_signatures(hiding.said(state.survivors), *signed, self.study.signatures)
-        survivors, about = members_of(terms.names, state.survivors), {self.name, *state.neighbours}
-        own, pair = about & set(survivors), about - set(survivors)
-        reply = bodies.UnmaskReply(
-            own={name: hiding.revealed(name, body.turn, own=True) for name in sorted(own)},
-            pair={name: hiding.revealed(name, body.turn, own=False) for name in sorted(pair)},
-        )
-        return self._commit(message, request, lambda: (self._reply(message, reply), None))
+
+        def draft(now: _Now) -> Draft:
+            state, hiding = now.state, self._hiding(now)
+            signed = allowed.check_unmask(now.terms, message.step, body, message, state)
+            check_signatures(hiding.said(state.survivors), *signed, self.study.signatures)
+            survivors = set(members_of(now.terms.names, state.survivors))
+            about = {self.name, *state.neighbours}
+            own, pair = sorted(about & survivors), sorted(about - survivors)
+            reply = bodies.UnmaskReply(
+                own={name: hiding.revealed(name, body.turn, own=True) for name in own},
+                pair={name: hiding.revealed(name, body.turn, own=False) for name in pair},
+            )
+            return self._draft(now, reply)
+
+        return self._answer(message, request, draft)
 
     def _sign(self, message: Message, request: bytes) -> bytes:
         """Sign one certificate a session, if it says what this site knows; no round follows."""
         certificate = message.read(bodies.SignRequest).certificate
-        if self._identity is None:
+        identity = self._identity
+        if identity is None:
             raise ProtocolError("It has nothing to sign with.", code="no-identity")
-        key = self._key(message)
-        if self.ledger.answered(key, message.step):
-            return self._commit(message, request, _never)
-        state = self._state(message)
-        terms = self._terms(state.rows)
-        (session,) = (each for each in self.ledger.sessions() if each.key == key)
-        part = Part(
-            terms=terms,
-            weight=terms.weight(self.name),
-            releases=session.releases(),
-            most=state.fewest,
-            secure=self._source.secure,
-            dependent=dependence(),
-        )
-        check_part(certificate, part)
-        signature = own_signature(self._identity, certificate, key.session, aggregator=False)
-        proof = bodies.Proof(certificate=signature.certificate, signature=signature.signature)
-        reply = bodies.SignReply(proof=proof)
-        return self._commit(message, request, lambda: (self._reply(message, reply), None))
+
+        def draft(now: _Now) -> Draft:
+            assert now.session is not None
+            part = Part(
+                terms=now.terms,
+                weight=now.terms.weight(self.name),
+                releases=now.session.releases(),
+                most=now.state.fewest,
+                secure=self._source.secure,
+                dependent=dependence(),
+            )
+            check_part(certificate, part)
+            made = own_signature(identity, certificate, message.session, aggregator=False)
+            proof = bodies.Proof(certificate=made.certificate, signature=made.signature)
+            signed = now.state.model_copy(update={"signed": True})
+            return self._draft(now, bodies.SignReply(proof=proof), signed)
+
+        return self._answer(message, request, draft)
 
     def _finish(self, message: Message, request: bytes) -> bytes:
         del request
         body = message.read(bodies.FinishRequest)
+        self._seen = None
         try:
-            self.ledger.end(self._key(message), body.outcome)
+            self.ledger.end(SessionKey(self._hash, message.session), body.outcome)
         except ProtocolError as error:
             if error.code != "unknown-session":  # it never began here: there is nothing to end
                 raise
@@ -372,9 +403,8 @@ class Site:
 
     # -- sums
 
-    def _sum(
-        self, message: Message, index: int, ask: bodies.AskBody, planned: Planned, terms: Terms
-    ) -> _Sum:
+    def _sum(self, now: _Now, index: int, ask: bodies.AskBody, planned: Planned) -> _Sum:
+        terms = now.terms
         if ask.description.features != self.rows.features:
             raise ProtocolError(
                 f"A sum over {ask.description.features} features was asked for.", code="bad-ask"
@@ -382,7 +412,7 @@ class Site:
         if ask.description.precision == "single" and not self.rows.single:
             raise ProtocolError("These rows are not stored in single precision.", code="bad-ask")
         arrays = {
-            name: message.array(f"{name} {index}", dtype="f8", shape=shape)
+            name: now.message.array(f"{name} {index}", dtype="f8", shape=shape)
             for name, shape in ask.description.shapes().items()
         }
         allowed.check_asked(terms.plan, ask.description)
@@ -392,7 +422,7 @@ class Site:
         if not math.isfinite(record.sampling_error().log_ratio):
             raise ProtocolError(f"{ask.name}: its grid is too coarse.", code="bad-ask")
         allowed.check_planned(terms, planned, accumulator, ask.scale)
-        allowed.check_public(self.study, terms.plan, planned, ask.description, message, index)
+        allowed.check_public(terms, planned, ask.description, now.message, index)
         return _Sum(accumulator, record, terms.is_open(terms.step_of(accumulator.statistic)))
 
     def _noisy(self, sums: Sequence[_Sum], terms: Terms) -> dict[str, NDArray[Any]]:
@@ -443,48 +473,81 @@ class Site:
 
     # -- what the ledger remembers
 
-    def _state(self, message: Message) -> State:
-        return State.model_validate_json(self.ledger.state(self._key(message)))
+    def _answer(self, message: Message, request: bytes, draft: Callable[[_Now], Draft]) -> bytes:
+        """The answer to a message, in one transaction of the ledger."""
+        key = SessionKey(self._hash, message.session)
 
-    def _hiding(self, message: Message, state: State) -> Hiding:
+        def drafted(session: Session, stored: bytes) -> Draft:
+            state = self._read(key, stored)
+            return draft(_Now(message, self._settled.counting(state.rows), state, session))
+
+        return self.ledger.commit(key, message.step, request=request, draft=drafted)
+
+    def _last_seen(self, message: Message) -> _Seen:
+        """A session as this process saw it last; another may have gone on since."""
+        key = SessionKey(self._hash, message.session)
+        if self._seen is None or self._seen.key != key:
+            self._read(key, self.ledger.state(key))
+        assert self._seen is not None
+        return self._seen
+
+    def _read(self, key: SessionKey, stored: bytes) -> State:
+        state = State.model_validate_json(stored)
+        self._seen = _Seen.of(key, stored, state)
+        return state
+
+    def _kept(self, message: Message, state: State) -> bytes:
+        """A new state for the ledger; should it not get there, the next answer finds that out."""
+        stored = state.stored()
+        self._seen = _Seen.of(SessionKey(self._hash, message.session), stored, state)
+        return stored
+
+    def _draft(self, now: _Now, body: BaseModel, state: State | None = None) -> Draft:
+        """An answer without numbers, which releases nothing."""
+        reply = self._reply(now.message, body)
+        return Draft(lambda: (reply, None if state is None else self._kept(now.message, state)))
+
+    def _hiding(self, now: _Now) -> Hiding:
         return Hiding(
             name=self.name,
-            state=state,
-            context=self._context(message),
-            kind=self._terms(state.rows).mask_kind,
+            state=now.state,
+            context=self._context(now.message),
+            kind=now.terms.mask_kind,
             collusion=self.study.collusion,
             dropouts=self.study.dropouts,
         )
-
-    def _key(self, message: Message) -> SessionKey:
-        return SessionKey(self._hash, message.session)
-
-    def _terms(self, rows: int | None) -> Terms:
-        if self._last_terms is None or self._last_terms.plan.rows != rows:
-            self._last_terms = Terms(self.study, self.study.plan(self.rows.features, rows))
-        return self._last_terms
 
     def _reply(self, message: Message, body: BaseModel) -> bytes:
         fields = body.model_dump(mode="json")
         return encode(Message(message.step, self._hash, message.session, self.name, fields))
 
-    def _commit(
-        self,
-        message: Message,
-        request: bytes,
-        make: Callable[[], tuple[bytes, bytes | None]],
-        *,
-        charges: Sequence[ReleaseRecord] = (),
-        settles: Sequence[str] = (),
-    ) -> bytes:
-        return self.ledger.commit(
-            self._key(message),
-            message.step,
-            request=request,
-            charges=charges,
-            make=make,
-            settles=settles,
-        )
+
+@dataclass(frozen=True)
+class _Now:
+    """A message, and what the site knows of its session when it answers."""
+
+    message: Message
+    terms: Terms
+    state: State
+    session: Session | None = None
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A session's state without its keys and shares, and the digest of all of it."""
+
+    key: SessionKey
+    digest: bytes
+    state: State
+
+    @classmethod
+    def of(cls, key: SessionKey, stored: bytes, state: State) -> _Seen:
+        public = state.model_copy(update={"master": "", "neighbours": {}, "held": {}})
+        return cls(key, hashlib.sha256(stored).digest(), public)
+
+
+class _GoneOn(Exception):
+    """The session's state is not the one that an answer was prepared for."""
 
 
 @dataclass(frozen=True)
@@ -494,10 +557,6 @@ class _Sum:
     accumulator: Accumulator
     record: ReleaseRecord
     is_open: bool
-
-
-def _never() -> tuple[bytes, bytes | None]:
-    raise AssertionError("an answer that is stored was made again: a defect")
 
 
 def _public_text(error: EigenveilError) -> tuple[str, str]:

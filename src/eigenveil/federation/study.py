@@ -364,6 +364,16 @@ class Study(BaseModel):
         rows : int or None
             The public number of all rows, under replace-one.
         """
+        if features == self.width and rows is None:
+            return self._usual_plan
+        return self._made_plan(features, rows)
+
+    @cached_property
+    def _usual_plan(self) -> BasePlan:
+        """The plan of the study as it stands: a study and its plan are frozen, so made once."""
+        return self._made_plan(self.width, None)
+
+    def _made_plan(self, features: int, rows: int | None) -> BasePlan:
         common: dict[str, Any] = {
             "features": features,
             "rows": rows,

@@ -1,16 +1,20 @@
-"""What aggregator and sites must agree on about a round's sums: who draws what, masks, sizes."""
+"""A settled study: what all parties of a study work with, found once from what it says.
+
+Who takes part, the plan, the weights, who draws what noise, which masks. A party settles its study
+when it starts (:func:`settle`), and hands the terms on; nothing works them out again.
+"""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from typing import cast
 
 from eigenveil.errors import ProtocolError
-from eigenveil.estimators.plans import BasePlan, Step
+from eigenveil.estimators.plans import BasePlan, Planned, Step
 from eigenveil.federation import masks
 from eigenveil.federation.study import WEIGHT_BITS, Study
 from eigenveil.moments.accumulators import Accumulator
@@ -32,11 +36,6 @@ def active_sites(study: Study) -> tuple[str, ...]:
     return study.names[:1] if study.protocol == "local" else study.names
 
 
-def fewest_sites(study: Study) -> int:
-    """Sites that must be left for the noise to be what was promised."""
-    return study.fewest_sites if len(active_sites(study)) > 1 else 1
-
-
 def first_difference(found: Sequence[str], wanted: Sequence[str]) -> str:
     """Where two lists of columns part, in words that quote neither: both may be a site's own."""
     for number, (one, other) in enumerate(zip(found, wanted, strict=False), start=1):
@@ -45,19 +44,59 @@ def first_difference(found: Sequence[str], wanted: Sequence[str]) -> str:
     return "their numbers differ"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Terms:
-    """How the sums of a study are shared, weighted and masked."""
+    """A settled study; made by :func:`settle`, and compared by identity.
+
+    Attributes
+    ----------
+    study : Study
+        With its protocol settled, wherever something is run.
+    plan : BasePlan
+        Without a number of rows, unless these are public (:meth:`counting`).
+    names : tuple of str
+        Sites that take part.
+    hash : str
+        Of the study.
+    """
 
     study: Study
     plan: BasePlan
+    names: tuple[str, ...]
+    hash: str
+
+    def counting(self, rows: int | None) -> Terms:
+        """The same terms where the rows of all sites together are public (under replace-one)."""
+        if rows is None or self.study.adjacency != "replace-one":
+            return self
+        return _counting(self, rows)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Sites that take part."""
-        return active_sites(self.study)
+    def width(self) -> int:
+        """Number of columns."""
+        return self.plan.features
 
     @property
+    def fewest(self) -> int:
+        """Sites that must be left for the noise to be what was promised."""
+        return self.study.fewest_sites if len(self.names) > 1 else 1
+
+    def check_count(self, count: int) -> None:
+        """Enough sites for the noise to be what was promised, and no more than there are.
+
+        Raises
+        ------
+        ProtocolError
+            ``too-few-sites``.
+        """
+        if not self.fewest <= count <= len(self.names):
+            raise ProtocolError(
+                f"{count} sites take part; the noise of this study is made for at least "
+                f"{self.fewest}.",
+                code="too-few-sites",
+            )
+
+    @cached_property
     def mask_kind(self) -> MaskKind:
         """Masks of the sums; none where there is nobody to hide among."""
         return self.study.masks if len(self.names) > 1 else "none"
@@ -79,7 +118,7 @@ class Terms:
         return math.ldexp(self._weights[name], -WEIGHT_BITS)
 
     @cached_property
-    def _weights(self) -> dict[str, int]:
+    def _weights(self) -> Mapping[str, int]:
         return self.study.weights()
 
     def is_open(self, step: Step) -> bool:
@@ -106,9 +145,24 @@ class Terms:
         return self._sharing
 
     @cached_property
+    def sharings(self) -> Mapping[Step, Sharing]:
+        """How the noise of each step of the plan is shared."""
+        return {step: self.sharing(step) for step in self.plan.shares}
+
+    @cached_property
     def _sharing(self) -> Sharing:
         most = len(self.names)
         return self.federation(most).sharing(weight_bits=self.weight_bits)
+
+    @cached_property
+    def rounds(self) -> tuple[tuple[Planned, ...], ...]:
+        """The plan's schedule by rounds."""
+        return self.plan.rounds
+
+    @cached_property
+    def _steps(self) -> Mapping[StatisticName, Step]:
+        found = {each: self.plan.step_of(each) for each in STATISTICS}
+        return {each: step for each, step in found.items() if step is not None}
 
     def step_of(self, statistic: StatisticName) -> Step:
         """The plan's step that releases a statistic.
@@ -118,7 +172,7 @@ class Terms:
         ProtocolError
             When the plan has no such step.
         """
-        step = self.plan.step_of(statistic)
+        step = self._steps.get(statistic)
         if step is None:
             raise ProtocolError(
                 f"A {statistic} was asked for, which the study's plan does not release.",
@@ -203,3 +257,14 @@ class Terms:
             for name, statistic in STATISTICS.items()
             if self.plan.step_of(name) == step
         )
+
+
+def settle(study: Study) -> Terms:
+    """The terms of a study: each party makes them once, when it starts."""
+    return Terms(study, study.plan(study.width, None), active_sites(study), study.hash)
+
+
+@lru_cache(maxsize=16)
+def _counting(terms: Terms, rows: int) -> Terms:
+    plan = terms.study.plan(terms.width, rows)
+    return Terms(terms.study, plan, terms.names, terms.hash)

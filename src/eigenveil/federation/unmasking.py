@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from eigenveil.errors import ProtocolError
 from eigenveil.federation import bodies, masks
 from eigenveil.federation.graph import threshold
 from eigenveil.federation.keys import Context, RoundFacts, join_secret, pair_key, self_key
-from eigenveil.noise.source import KeyedSource
 
 
 class Unmasking:
@@ -81,31 +78,25 @@ class Unmasking:
         ProtocolError
             When too few holders have answered.
         """
-        total = np.zeros(masks.total_size(parts), dtype=np.uint64)
+        left: list[tuple[bytes, bool]] = []
         for name in self._near:
             if name in self._arrived:
-                own = self_key(self._secret(name), self._context, self._facts.turn)
-                total += masks.self_mask(own, parts)
+                left.append((self_key(self._secret(name), self._context, self._facts.turn), True))
             else:
-                self._add_pair_masks(total, name, parts)
-        return total
+                left += self._pair_masks(name)
+        return masks.pairwise_mask(left, parts, masks.add_uniform)
 
-    def _add_pair_masks(
-        self, total: masks.Integers, lost: str, parts: Sequence[masks.Part]
-    ) -> None:
+    def _pair_masks(self, lost: str) -> list[tuple[bytes, bool]]:
         """What the neighbours of a lost site added to their messages for it."""
         others = [name for name in self._near[lost] if name in self._arrived]
         if not others:
-            return
-        secret = self._secret(lost)
-        for name in others:
-            public = bytes.fromhex(self._keys[name].rounds[self._facts.turn - 1])
-            key = pair_key(secret, public, self._context, self._facts, (lost, name))
-            stream = masks.uniform(KeyedSource(key), parts)
-            if name < lost:
-                total += stream
-            else:
-                total -= stream
+            return []
+        secret, turn = self._secret(lost), self._facts.turn
+        public = {name: bytes.fromhex(self._keys[name].rounds[turn - 1]) for name in others}
+        return [
+            (pair_key(secret, public[name], self._context, self._facts, (lost, name)), name < lost)
+            for name in others
+        ]
 
     def _secret(self, name: str) -> bytes:
         needed = threshold(len(self._holders[name]), self._collusion)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from eigenveil.errors import DataError
 from eigenveil.linalg.threads import single_threaded_blas
@@ -34,9 +35,14 @@ def accumulate(
     workers = min(_MOST_WORKERS, _processors())
     if values > _MOST_VALUES_FOR_WORKERS:
         workers = 1
+    blocks = iter(rows.blocks())
+    if workers > 1:
+        first = list(islice(blocks, 2))
+        workers = min(workers, max(1, len(first)))  # a single block is nobody's to share
+        blocks = chain(first, blocks)
+        del first
     sets: list[Sequence[Accumulator]] = [accumulators]
     sets += [[a.fresh() for a in accumulators] for _ in range(workers - 1)]
-    blocks = iter(rows.blocks())
     lock = threading.Lock()
     read = taken = 0
     found = Findings(rows.names)

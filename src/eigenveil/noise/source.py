@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +17,10 @@ from numpy.typing import NDArray
 
 # A key's stream ends at 2**38 bytes; a new one is taken long before.
 _BYTES_A_KEY = 1 << 30
+# Of streams that are added up, at a time: with as much of the total, within a first-level cache
+# or little beyond.
+_PIECE = 1 << 16
+_ZEROS = memoryview(bytes(_PIECE))
 
 
 class RandomSource(Protocol):
@@ -116,6 +121,35 @@ class KeyedSource(_Secret):
         return np.frombuffer(self._stream.update(bytes(8 * count)), dtype="<u8").astype(
             np.uint64, copy=False
         )
+
+    def fill(self, words: memoryview) -> None:
+        """Write the next words of the key's stream into a buffer, as bytes."""
+        self._stream.update_into(_ZEROS[: len(words)], words)
+
+
+def add_streams(total: NDArray[np.uint64], streams: Sequence[tuple[KeyedSource, bool]]) -> None:
+    """Add the next words of keys' streams to ``total``, or subtract them, modulo 2**64.
+
+    Piece by piece, and each piece of all streams: nothing is ever held but ``total``, and its
+    pieces are added up within the processor's cache.
+
+    Parameters
+    ----------
+    total : array of shape (words,), contiguous
+    streams : sequence of (source, bool)
+        The sources, and whether their words are added.
+    """
+    drawn = np.empty(_PIECE // 8, dtype="<u8")
+    for start in range(0, total.size, drawn.size):
+        piece = total[start : start + drawn.size]
+        words = drawn[: piece.size]
+        view = words.data.cast("B")
+        for source, adds in streams:
+            source.fill(view)
+            if adds:
+                np.add(piece, words, out=piece)
+            else:
+                np.subtract(piece, words, out=piece)
 
 
 class SeededSource:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from eigenveil.federation.ledger import Budget, Ledger
 from eigenveil.federation.messages import HELPER
 from eigenveil.federation.site import Site
 from eigenveil.federation.study import Study
-from eigenveil.federation.sums import Terms, active_sites
+from eigenveil.federation.sums import Terms, settle
 from eigenveil.headers import check_names
 from eigenveil.moments.engine import InvalidRows, check_rows
 from eigenveil.moments.source import ArrayRows, RowSource
@@ -100,19 +101,19 @@ def run_study(
     _check_rows(study, rows)
     choice = choose_protocol(study, study.width) if study.protocol == "auto" else None
     settled = study if choice is None else study.changed(protocol=choice.protocol)
-    with _Ledgers(settled, ledgers) as books:
+    terms = settle(settled)
+    with _Ledgers(terms, ledgers) as books:
         sites = {
-            name: Site(name=name, study=settled, rows=rows[name], ledger=books[name], source=source)
-            for name in active_sites(settled)
+            name: Site(name=name, terms=terms, rows=rows[name], ledger=books[name], source=source)
+            for name in terms.names
         }
         parties: dict[str, Party] = dict(sites)
         if settled.invalid == "error":
             _check_valid(sites)
-        terms = Terms(settled, settled.plan(settled.width, None))
         if terms.mask_kind == "helper":
-            parties[HELPER] = Helper(settled)
+            parties[HELPER] = Helper(terms)
         transport = InProcess(parties)
-        aggregator = Aggregator(settled, progress=progress)
+        aggregator = Aggregator(terms, progress=progress)
         try:
             outcome = carry(aggregator.run(), transport)
             reason = "" if choice is None else choice.reason
@@ -156,8 +157,8 @@ def finished_study(
 class _Ledgers:
     """The sites' ledgers: their own, or new ones that are thrown away."""
 
-    def __init__(self, study: Study, given: Mapping[str, Ledger] | None) -> None:
-        self._study, self._given = study, given
+    def __init__(self, terms: Terms, given: Mapping[str, Ledger] | None) -> None:
+        self._terms, self._given = terms, given
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Mapping[str, Ledger]:
@@ -165,10 +166,13 @@ class _Ledgers:
             return self._given
         self._folder = tempfile.TemporaryDirectory(prefix="eigenveil-")
         folder = Path(self._folder.name)
+        first = folder / "new.ledger"
+        Ledger(first, durable=False).set_budget(wished_budget(self._terms))
         made = {}
-        for number, name in enumerate(active_sites(self._study)):
-            made[name] = Ledger(folder / f"{number}.ledger", durable=False)
-            made[name].set_budget(wished_budget(self._study))
+        for number, name in enumerate(self._terms.names):  # all begin as copies of one
+            place = folder / f"{number}.ledger"
+            shutil.copy(first, place)
+            made[name] = Ledger(place, durable=False)
         return made
 
     def __exit__(self, *_: object) -> None:
@@ -176,9 +180,9 @@ class _Ledgers:
             self._folder.cleanup()
 
 
-def wished_budget(study: Study) -> Budget:
+def wished_budget(terms: Terms) -> Budget:
     """The budget that just covers a study."""
-    plan = study.plan(study.width, None)
+    study, plan = terms.study, terms.plan
     pure = [b.epsilon for b in plan.budgets().values() if b.epsilon is not None]
     return Budget(
         data_set=DATA_SET,

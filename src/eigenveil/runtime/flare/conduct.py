@@ -12,7 +12,7 @@ from typing import TypeVar
 from eigenveil.errors import EigenveilError, ProtocolError, same_spent
 from eigenveil.federation.aggregator import Aggregator
 from eigenveil.federation.identity import Identity
-from eigenveil.federation.sums import active_sites
+from eigenveil.federation.sums import active_sites, settle
 from eigenveil.federation.transport import Call, Replies
 from eigenveil.runtime.flare.channel import ABORTED, PASSING, UNREACHABLE, Wire, sentence
 from eigenveil.runtime.flare.job import Order, fewest_parties, parties_of
@@ -89,7 +89,7 @@ class Conductor:
         progress.state = "running"
         progress.write()
         aggregator = Aggregator(
-            study,
+            settle(study),
             session=self.order.session,
             timeout=self.order.timeout,
             progress=progress.tell,

@@ -17,7 +17,7 @@ from typing import Any
 from eigenveil.errors import DataError, EigenveilError, ProtocolError
 from eigenveil.federation.messages import HELPER
 from eigenveil.federation.study import Study, parse_study
-from eigenveil.federation.sums import Terms, active_sites
+from eigenveil.federation.sums import active_sites, settle
 from eigenveil.runtime.flare.certificates import (
     check_certificate,
     common_name,
@@ -59,9 +59,9 @@ class Order:
 
 def parties_of(study: Study) -> tuple[str, ...]:
     """Who must take part beside the aggregator: the active sites, and a noise helper."""
-    terms = Terms(study, study.plan(study.width, None))
+    terms = settle(study)
     helper = (HELPER,) if terms.mask_kind == "helper" else ()
-    return (*active_sites(study), *helper)
+    return (*terms.names, *helper)
 
 
 def fewest_parties(study: Study) -> int:

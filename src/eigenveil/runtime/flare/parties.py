@@ -25,6 +25,7 @@ from eigenveil.federation.ledger import Ledger, SessionKey
 from eigenveil.federation.messages import AGGREGATOR, decode
 from eigenveil.federation.site import Site
 from eigenveil.federation.study import Study
+from eigenveil.federation.sums import settle
 from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.source import RowSource
 from eigenveil.noise.source import RandomSource
@@ -394,7 +395,7 @@ class SiteParty(Party):
         self._told = self._told_invalid = None
         return Site(
             name=self.kit.name,
-            study=study,
+            terms=settle(study),
             rows=self._open_rows(study),
             ledger=self._ledger,
             data_set=self._data_set,
@@ -437,7 +438,7 @@ class HelperParty(Party):
         super().__init__(kit, approve=approve, say=say)
 
     def _open(self, study: Study) -> Helper:
-        return Helper(study, identity=self._identity)
+        return Helper(settle(study), identity=self._identity)
 
     def _after(self, role: Any) -> None:
         pass
