@@ -12,8 +12,8 @@ import scipy.sparse
 
 from eigenveil import PrivateGaussianMixture, PrivateTopicModel
 from eigenveil.cli.expected import expect
-from eigenveil.estimators.tensor_settings import make_mixture_plan, make_topic_plan
 from eigenveil.federation.study_file import read_study
+from plan_tools import plan_of
 
 NAMES = ["age", "weight", "bmi", "pulse"]
 MEANS = np.array([[0.0, 0, 0, 0], [8, 0, 3, 0], [0, 8, 0, 4]])
@@ -435,7 +435,8 @@ def test_sites_have_no_form_of_the_moment(sites, tmp_path, run):
 
 
 def mixture_plan(features, components, rows):
-    return make_mixture_plan(
+    return plan_of(
+        "gaussian-mixture",
         features=features, rows=rows, n_components=components, epsilon=1.0, delta=1e-6,
         mechanism="auto", adjacency="add-remove", pair="auto", noise_variance=None,
         row_bound=None, center=True, budget_split=None, sketch_size=None,
@@ -443,7 +444,8 @@ def mixture_plan(features, components, rows):
 
 
 def topic_plan(features, topics, rows):
-    return make_topic_plan(
+    return plan_of(
+        "topic-model",
         features=features, rows=rows, n_components=topics, epsilon=1.0, delta=1e-6,
         mechanism="auto", adjacency="add-remove", pair="auto", budget_split=None, sketch_size=None,
     )  # fmt: skip

@@ -41,7 +41,7 @@ def study_of(sites=4, *, features=3, **fields):
         "delta": DELTA,
         "protocol": "cape",
         "row_bound": 10.0,
-        "budget_split": {"centre": 0.1, "moment": 0.9},
+        "budget_split": {"center": 0.1, "moment": 0.9},
         "sites": named,
     }
     return make_study(**(usual | fields))

@@ -154,7 +154,7 @@ def released_values(plan: Plan) -> int:
     d, k = plan.features, plan.n_components
     match plan.mechanism:
         case "sketch":
-            return d * plan.sketch_size
+            return d * plan.sketch_columns
         case "power":
             return d * k * plan.power_rounds
         case "bingham":
@@ -172,7 +172,7 @@ def memory_bytes(plan: Plan) -> int:
     d = plan.features
     rows = 2 * max(4096, block_rows(d)) * d * 8
     if plan.mechanism in ("sketch", "power"):
-        width = plan.sketch_size if plan.mechanism == "sketch" else plan.n_components
+        width = plan.sketch_columns if plan.mechanism == "sketch" else plan.n_components
         return 6 * 8 * d * width + 4 * block_rows(d) * d * 8
     return 5 * 8 * d * d + rows
 
@@ -205,7 +205,7 @@ def _simulate(
     small = plan.model_copy(
         update={
             "features": features,
-            "sketch_size": min(plan.sketch_size, features),
+            "sketch_columns": min(plan.sketch_columns, features),
             "rows": drawn if plan.rows is not None else None,
             "row_bound": None if plan.row_bound is None else 2.0,
             "row_norm": plan.row_norm if isinstance(plan.row_norm, str) else 2.0,
@@ -245,14 +245,14 @@ def _scaled_budgets(plan: Plan, more_rows: float, features: int) -> dict[Step, S
         case "vector", _:
             growth = fewer**1.5
         case _, "sketch":
-            growth = (math.sqrt(features) + math.sqrt(plan.sketch_size)) / (
-                math.sqrt(plan.features) + math.sqrt(plan.sketch_size)
+            growth = (math.sqrt(features) + math.sqrt(plan.sketch_columns)) / (
+                math.sqrt(plan.features) + math.sqrt(plan.sketch_columns)
             )
         case _:
             growth = math.sqrt(fewer)
     budgets["moment"] = _times(budgets["moment"], growth)
-    if "centre" in budgets:
-        budgets["centre"] = _times(budgets["centre"], math.sqrt(fewer) if not plan.pure else fewer)
+    if "center" in budgets:
+        budgets["center"] = _times(budgets["center"], math.sqrt(fewer) if not plan.pure else fewer)
     return budgets
 
 

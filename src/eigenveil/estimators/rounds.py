@@ -223,7 +223,7 @@ def find_centre(
     part = error / (error + second_error)
     state.centre = np.asarray(first + part * step)
     # where the first noise came out large, the second one is larger for it and weighs too little
-    gaussian = plan.kind("centre") == "gaussian"
+    gaussian = plan.kind("center") == "gaussian"
     first_error = squared_length(error, plan.features, gaussian=gaussian)
     if near.found:
         first_error = min(first_error, near.mean_square())

@@ -51,7 +51,7 @@ def sizes_of(plan: BasePlan, planned: Planned, *, count: bool) -> range:
             size = d + count
         case "sketch" | "document-sketch":
             power = isinstance(plan, Plan) and plan.mechanism == "power"
-            size = d * (k if power else plan.sketch_size)
+            size = d * (k if power else plan.sketch_columns)
         case "component-energy":
             size = k + 1 + count
         case "third-moment" | "document-triples":
@@ -106,7 +106,7 @@ def _worst(plan: BasePlan, planned: Planned) -> list[Shape]:
         case "component-energy":
             known = [{"count_weight": COUNT_WEIGHT, "gain": _LARGEST_GAIN}]
         case "document-sketch":
-            gain = math.sqrt(plan.sketch_size)
+            gain = math.sqrt(plan.sketch_columns)
             known = [{"gain": gain}, {"gain": gain, "clip": 0.5}]
         case "third-moment":
             known = [{"variance": 0.0}, {"variance": LARGEST_VARIANCE}]

@@ -120,7 +120,7 @@ def check_asked(plan: BasePlan, asked: Description) -> None:
     if what in TENSORS:
         fits &= asked.columns <= plan.n_components
     if what == "document-sketch":
-        fits &= asked.columns <= plan.sketch_size
+        fits &= asked.columns <= plan.sketch_columns
     if what == "document-pairs":  # Wishart noise hides what is bounded in the nuclear norm
         fits &= asked.nuclear == (plan.kind("moment") == "wishart")
     if not fits:

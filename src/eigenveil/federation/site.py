@@ -166,7 +166,7 @@ class Site:
     def _limit(self) -> int:
         """Most bytes of a request: a basis and a centre a sum, and the helper's masks of all."""
         plan = self._terms(None).plan
-        columns = max(plan.sketch_size, plan.n_components)
+        columns = max(plan.sketch_columns, plan.n_components)
         arrays = bodies.MOST_ASKS * plan.features * (columns + 1)
         return _SMALL + 8 * (arrays + plan.released_values())
 
@@ -409,7 +409,7 @@ class Site:
                 ) from None
             if each.is_open and self.study.protocol == "dpdispca":
                 values = release_of(each.record, integers).values
-                arrays[f"factor {index}"] = truncated_root(values, terms.plan.sketch_size)
+                arrays[f"factor {index}"] = truncated_root(values, terms.plan.sketch_columns)
             else:
                 entries = coordinates(each.accumulator.layout, integers)
                 arrays[f"sum {index}"] = entries.view(np.uint64)

@@ -99,7 +99,7 @@ def run_study(
     """
     _check_rows(study, rows)
     choice = choose_protocol(study, study.width) if study.protocol == "auto" else None
-    settled = study if choice is None else study.changed(protocol=choice.protocol)
+    settled = study if choice is None else study.with_protocol(choice.protocol)
     with _Ledgers(settled, ledgers) as books:
         sites = {
             name: Site(name=name, study=settled, rows=rows[name], ledger=books[name], source=source)
