@@ -48,6 +48,7 @@ from eigenveil.federation.sums import Terms, first_difference
 from eigenveil.headers import check_names
 from eigenveil.linalg.eigen import truncated_root
 from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.models.task import TASKS
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.describe import rebuild
 from eigenveil.moments.engine import InvalidRows, accumulate, check_rows
@@ -119,7 +120,7 @@ class Site:
                 hint="Give the columns that the study names, in its order.",
                 code="other-features",
             )
-        check_names(f"site {name}", rows.names, of_words=study.task == "topic-model")
+        check_names(f"site {name}", rows.names, of_words=TASKS[study.task].takes_documents)
         if None not in (study.columns, rows.names) and study.columns != tuple(rows.names or ()):
             raise DataError(
                 f"site {name}: its rows have other columns than the study: "
