@@ -122,6 +122,7 @@ def test_most_values_are_bad_somewhere():
     # what the declaration is worth: these, which it must not allow, are told apart by hand
     for kind, name, value in [
         ("PrivatePCA", "n_components", 2.5),
+        ("PrivatePCA", "n_components", True),
         ("PrivatePCA", "n_components", "2"),
         ("PrivatePCA", "n_components", "mle"),
         ("PrivatePCA", "random_state", "a"),

@@ -256,9 +256,7 @@ def columns_of_sketch(options: Options, components: int, *, sketched: bool, feat
     return min(features, int(given))
 
 
-def shares_of(
-    options: Options, usual: Mapping[Step, float], *, optional: frozenset[Step] = frozenset()
-) -> dict[Step, float]:
+def shares_of(options: Options, usual: Mapping[Step, float]) -> dict[Step, float]:
     """Shares of the steps that a fit takes, adding up to 1.
 
     One rule for every task: ``budget_split`` gives every step that the fit takes a share, and no
@@ -269,8 +267,6 @@ def shares_of(
     options : Options
     usual : mapping of step to share
         The steps that the fit takes, with their shares where ``budget_split`` does not say.
-    optional : frozenset of str
-        Those that it can do without.
 
     Raises
     ------
@@ -291,7 +287,7 @@ def shares_of(
                 code="unneeded-step",
             )
     for step in usual:
-        if step not in given and step not in optional:
+        if step not in given:
             raise options.refused(
                 "budget_split",
                 f"gives {step!r} nothing, and this fit releases it.",
