@@ -50,7 +50,7 @@ TOPICS = (
 )
 # Splits of the budget are compared here.
 _SPLITS = (Case(50, 10, 100_000, 0.5), Case(30, 5, 20_000, 1.0), Case(10, 5, 100_000, 0.03))
-_HALF = {"scale": 0.06, "centre": 0.04, "moment": 0.45, "tensor": 0.45}
+_HALF = {"scale": 0.06, "center": 0.04, "moment": 0.45, "tensor": 0.45}
 
 
 def run(report: Report) -> None:

@@ -14,6 +14,7 @@ from eigenveil.estimators.prediction import predict
 from eigenveil.estimators.settings import make_plan
 from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.linalg.subspace import captured_energy
+from eigenveil.models.options import Options
 from eigenveil.privacy import classic_sigma
 
 
@@ -135,20 +136,10 @@ def _predictions(report: Report) -> None:
         for exponent in (0.5, 1.0, 2.0):
             rows = power_law(rows_count, features, exponent)
             for epsilon, delta in ((0.3, 1e-6), (1.0, 1e-6), (1.0, 0.0)):
-                plan = make_plan(
-                    features=features,
-                    rows=rows_count,
-                    n_components=k,
-                    epsilon=epsilon,
-                    delta=delta,
-                    mechanism="auto",
-                    adjacency="add-remove",
-                    row_norm="unit",
-                    row_bound=None,
-                    center=True,
-                    budget_split=None,
-                    sketch_size=None,
+                options = Options(
+                    "pca", "table", {"n_components": k, "epsilon": epsilon, "delta": delta}
                 )
+                plan = make_plan(options, features=features, rows=rows_count)
                 spectrum = np.arange(1.0, features + 1.0) ** -exponent
                 found = predict(plan, spectrum, rows=rows_count).captured_energy
                 measured = energy(rows, k, exact_centre=False, epsilon=epsilon, delta=delta)

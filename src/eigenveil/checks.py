@@ -47,42 +47,6 @@ def check_whole(
         )
 
 
-def check_positive(name: str, value: object, *, hint: str, zero: bool = False) -> None:
-    """Raise unless a value is a number above 0 whose powers a float holds; perhaps 0.
-
-    Raises
-    ------
-    DataError
-        With code ``bad-number``.
-    """
-    if is_number(value) and (SMALLEST <= value <= LARGEST or (zero and value == 0)):  # type: ignore[operator]
-        return
-    above = "0 or " if zero else ""
-    raise DataError(
-        f"{name} = {_short(value)} is not {above}a positive number from {SMALLEST:g} to "
-        f"{LARGEST:g}.",
-        hint=hint,
-        code="bad-number",
-    )
-
-
-def check_flag(name: str, value: object) -> None:
-    """Raise unless a value is True or False.
-
-    Raises
-    ------
-    DataError
-        With code ``bad-choice``.
-    """
-    # numpy's truth values are no bool, but equal one and are of their own type
-    if not (isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")):
-        raise DataError(
-            f"{name} = {_short(value)} is not True or False.",
-            hint="Give one of these.",
-            code="bad-choice",
-        )
-
-
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -49,7 +49,7 @@ BAD = {
         {"moment": "1"},
         {"moment": True},
         {"moment": 1e308, "scale": 1e308},
-        {"moment": 1.0, "scale": 1e-300, "centre": 1.0, "tensor": 1.0},
+        {"moment": 1.0, "scale": 1e-300, "center": 1.0, "tensor": 1.0},
         {"none of these": 1.0},
         {3: 1.0},
         "moment=1",

@@ -78,7 +78,7 @@ def tree(**options):
 
 RUNS = {
     "gaussian": lambda: pca(),
-    "no variance": lambda: pca(budget_split={"scale": 1, "centre": 1, "moment": 8}),
+    "no variance": lambda: pca(budget_split={"scale": 1, "center": 1, "moment": 8}),
     "not centred": lambda: pca(center=False),
     "row bound": lambda: pca(row_bound=20.0),
     "pure": lambda: pca(delta=0.0),

@@ -16,10 +16,10 @@ from eigenveil.errors import DataError, EigenveilError, PrivacyError
 from eigenveil.estimators.driver import certified_fit
 from eigenveil.estimators.result import Asked
 from eigenveil.estimators.tasks import rounds_of, rows_for
-from eigenveil.estimators.tensor_settings import make_mixture_plan, make_topic_plan
 from eigenveil.federation.certify import check
 from eigenveil.moments.source import ArrayRows
 from eigenveil.noise.source import SecureSource
+from plan_tools import plan_of
 
 COUNTS = [0, 1, 2, 3, 5, 20, 300]
 SIZES = [0.0, 1e-300, 1e-12, 1.0, 1e12, 1e150]
@@ -88,9 +88,9 @@ def check_fit(plan, rows, task, centre=None):
     return factors
 
 
-def rounds_or_refused(make, **options):
+def rounds_or_refused(task, **options):
     try:
-        plan = make(**options)
+        plan = plan_of(task, **options)
         plan.budgets()
     except EigenveilError:
         return None
@@ -116,7 +116,7 @@ def test_a_fit_of_a_mixture_never_fails_after_a_release(
         X += 10.0 * size * np.eye(5)[rng.integers(0, 2, count)]
     centre = np.zeros(5) if center == "public" else None
     plan = rounds_or_refused(
-        make_mixture_plan,
+        "gaussian-mixture",
         features=5,
         rows=count,
         n_components=components,
@@ -153,7 +153,7 @@ def test_a_fit_of_topics_never_fails_after_a_release(
     }[words]
     X = np.array([rng.multinomial(length, topics[i % 2]) for i in range(count)], dtype=float)
     plan = rounds_or_refused(
-        make_topic_plan,
+        "topic-model",
         features=6,
         rows=count,
         n_components=components,

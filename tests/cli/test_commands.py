@@ -136,7 +136,7 @@ def test_usage_errors_are_short(run):
         (("--columns", "p1,zz"), 3, "'zz'"),
         (("--budget-split", "moment"), 3, "step=share"),
         (("--center", "nowhere.npy"), 3, "nowhere.npy"),
-        (("--row-norm", "long"), 3, "row_norm"),
+        (("--row-norm", "long"), 3, "--row-norm"),
     ],
 )
 def test_what_is_wrong_is_one_sentence_and_nothing_is_left(

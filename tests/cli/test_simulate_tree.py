@@ -127,7 +127,7 @@ def test_more_lost_than_tolerated_releases_nothing(tmp_path, run):
         (("--lost-subtrees", 99), 3, "lost_subtrees = 99 is not between 0 and 10"),
         (("--protect", "nobody"), 3, "protect = 'nobody'"),
         (("-k", 13), 3, "n_components = 13"),
-        (("--sketch-size", 1), 3, "sketch_size = 1"),
+        (("--sketch-size", 1), 3, "sketch_size must be at least"),
         (("--nodes", 1 << 21), 3, "leaves = 2097152"),
         (("--epsilon", 0), 4, "epsilon"),
         (("--delta", 0), 4, "delta"),

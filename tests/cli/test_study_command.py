@@ -168,7 +168,7 @@ def test_check_counts_columns_without_names(tmp_path, run):
         (("components = 2", "components = two"), 3, "line "),
         (("collusion = 0", "collusion = 4"), 4, "1 too few"),
         (('name = "south"', 'name = "north"'), 3, "'north' is there twice"),
-        (("epsilon = 1.0", "epsilon = 'much'"), 3, "epsilon = 'much'"),
+        (("epsilon = 1.0", "epsilon = 'much'"), 4, "epsilon = 'much'"),
     ],
 )
 def test_a_wrong_file_is_located(change, status, said, file, run):

@@ -12,8 +12,8 @@ import scipy.sparse
 
 from eigenveil import PrivateGaussianMixture, PrivateTopicModel
 from eigenveil.cli.expected import expect
-from eigenveil.estimators.tensor_settings import make_mixture_plan, make_topic_plan
 from eigenveil.federation.study_file import read_study
+from plan_tools import plan_of
 
 NAMES = ["age", "weight", "bmi", "pulse"]
 MEANS = np.array([[0.0, 0, 0, 0], [8, 0, 3, 0], [0, 8, 0, 4]])
@@ -246,13 +246,13 @@ OPTIONS = [
     (MIXTURE, ("--projection", "rows.png"), 2, "--projection"),
     (MIXTURE, ("--vocabulary", "words.txt"), 2, "It is for topic-model"),
     (MIXTURE, ("-k", 5), 3, "n_components = 5"),
-    (MIXTURE, ("-k", "two"), 2, "neither a whole number nor 'auto'"),
+    (MIXTURE, ("-k", "two"), 3, "--components = 'two' must be an int"),
     (MIXTURE, ("--mechanism", "wishart"), 3, "mechanism"),
     (MIXTURE, ("--pair", "half"), 3, "pair"),
-    (MIXTURE, ("--noise-variance", -1), 3, "noise_variance"),
+    (MIXTURE, ("--noise-variance", -1), 3, "--noise-variance"),
     (MIXTURE, ("--protocol", "cape"), 3, "several sites"),
     (MIXTURE, ("--collusion", 1), 3, "several sites"),
-    (MIXTURE, ("--budget-split", "moment=1,variance=1"), 3, "variance"),
+    (MIXTURE, ("--budget-split", "moment=1,variance=1"), 4, "variance"),
     (MIXTURE, ("--delta", 0, "--mechanism", "gaussian"), 4, "delta = 0"),
     (TOPICS, ("--center", "none"), 2, "It is for pca and gaussian-mixture"),
     (TOPICS, ("--row-bound", 3), 2, "--row-bound"),
@@ -260,7 +260,7 @@ OPTIONS = [
     (TOPICS, ("-k", 13), 3, "n_components = 13"),
     (MIXTURE, ("--no-clip-documents",), 2, "It is for topic-model"),
     (TOPICS, ("--vocabulary", "nowhere.txt"), 3, "nowhere.txt"),
-    (("--task", "pca"), ("--components", "auto"), 2, "--components auto is not for --task pca"),
+    (("--task", "pca"), ("--components", "auto"), 3, "--components = 'auto' must be an int"),
     (("--task", "pca"), ("--pair", "full"), 2, "--pair"),
     (("--task", "clusters"), (), 2, "'clusters' is not one of pca"),
 ]
@@ -435,7 +435,8 @@ def test_sites_have_no_form_of_the_moment(sites, tmp_path, run):
 
 
 def mixture_plan(features, components, rows):
-    return make_mixture_plan(
+    return plan_of(
+        "gaussian-mixture",
         features=features, rows=rows, n_components=components, epsilon=1.0, delta=1e-6,
         mechanism="auto", adjacency="add-remove", pair="auto", noise_variance=None,
         row_bound=None, center=True, budget_split=None, sketch_size=None,
@@ -443,7 +444,8 @@ def mixture_plan(features, components, rows):
 
 
 def topic_plan(features, topics, rows):
-    return make_topic_plan(
+    return plan_of(
+        "topic-model",
         features=features, rows=rows, n_components=topics, epsilon=1.0, delta=1e-6,
         mechanism="auto", adjacency="add-remove", pair="auto", budget_split=None, sketch_size=None,
     )  # fmt: skip
@@ -525,7 +527,7 @@ def test_the_planned_words_are_about_right():
         ((*TOPICS, "--document-words", 2), 3, "document-words = 2"),
         ((*MIXTURE, "--document-words", 9), 2, "--document-words"),
         (("--pair", "full"), 2, "--pair"),
-        (("-k", "auto"), 2, "--components auto"),
+        (("-k", "auto"), 3, "--components = 'auto'"),
         ((*TOPICS, "-k", 200), 3, "n_components = 200"),
         ((*MIXTURE, "--epsilon", 0), 4, "epsilon = 0"),
         ((*MIXTURE, "--epsilon", 0.001), 4, "Too few rows"),
@@ -573,10 +575,10 @@ def test_study_check_looks_at_files_without_names(vocabulary, documents, tmp_pat
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        ((*TOPICS, "--row-norm", "auto"), 3, "row_norm"),
-        ((*TOPICS, "--noise-variance", 1), 3, "noise_variance"),
-        ((*MIXTURE, "--protocol", "full"), 4, "full"),
-        (("-k", "auto"), 2, "--components auto"),
+        ((*TOPICS, "--row-norm", "auto"), 2, "--row-norm"),
+        ((*TOPICS, "--noise-variance", 1), 2, "--noise-variance"),
+        ((*MIXTURE, "--protocol", "full"), 3, "full"),
+        (("-k", "auto"), 3, "--components = 'auto'"),
         ((*MIXTURE, "-k", 9), 3, "components = 9"),
         (("--task", "other"), 2, "'other'"),
     ],

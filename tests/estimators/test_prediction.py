@@ -5,8 +5,8 @@ import pytest
 
 from eigenveil import DataError, PrivatePCA
 from eigenveil.estimators.prediction import parse_spectrum, predict
-from eigenveil.estimators.settings import make_plan
 from eigenveil.linalg.subspace import captured_energy
+from plan_tools import plan_of
 
 
 def plan(features, components, **changes):
@@ -24,7 +24,7 @@ def plan(features, components, **changes):
         "budget_split": None,
         "sketch_size": None,
     }
-    return make_plan(**(options | changes))
+    return plan_of("pca", **(options | changes))
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.driver import run_rounds
 from eigenveil.estimators.pipeline import private_pca
-from eigenveil.estimators.settings import MECHANISMS, make_plan
-from eigenveil.estimators.stream_plan import make_stream_plan
+from eigenveil.estimators.settings import MECHANISMS
 from eigenveil.estimators.stream_rounds import stream_asks
 from eigenveil.estimators.tasks import rounds_of, rows_for
-from eigenveil.estimators.tensor_settings import make_mixture_plan, make_topic_plan
 from eigenveil.moments.source import ArrayRows
 from eigenveil.noise.source import SeededSource
+from plan_tools import plan_of
 
 ADJACENCY = st.sampled_from(["add-remove", "replace-one"])
 DELTA = st.sampled_from([0.0, 1e-6])
@@ -90,7 +89,8 @@ def test_a_fit_of_pca_releases_its_schedule(
     X = rows_of(seed, count, size).astype(np.float32 if single else np.float64)
     centre = np.zeros(FEATURES) if center == "public" else None
     try:
-        plan = make_plan(
+        plan = plan_of(
+            "pca",
             features=FEATURES,
             rows=count,
             n_components=2,
@@ -103,7 +103,7 @@ def test_a_fit_of_pca_releases_its_schedule(
             center=centre if center == "public" else center,
             budget_split=None
             if split is None
-            else dict(zip(("scale", "centre", "moment", "variance"), split, strict=True)),
+            else dict(zip(("scale", "center", "moment", "variance"), split, strict=True)),
             sketch_size=None,
             power_rounds=power_rounds,
         )
@@ -135,7 +135,9 @@ def test_a_fit_of_pca_releases_its_schedule(
 def test_a_stream_releases_its_schedule(adjacency, delta, row_norm, center, sketch_size, horizon):
     centre = np.zeros(FEATURES) if center else None
     try:
-        plan = make_stream_plan(
+        plan = plan_of(
+            "pca",
+            path="stream",
             features=FEATURES,
             n_components=2,
             epsilon=1.0,
@@ -173,7 +175,8 @@ def test_a_fit_of_a_mixture_releases_its_schedule(
     means = 4.0 * np.eye(FEATURES)[:2]
     X = means[rng.integers(0, 2, count)] + 0.3 * rng.standard_normal((count, FEATURES))
     centre = np.zeros(FEATURES) if center == "public" else None
-    plan = make_mixture_plan(
+    plan = plan_of(
+        "gaussian-mixture",
         features=FEATURES,
         rows=count,
         n_components="auto" if auto else 2,
@@ -204,7 +207,8 @@ def test_a_fit_of_topics_releases_its_schedule(seed, count, delta, adjacency, pa
     rng = np.random.default_rng(seed)
     topics = rng.dirichlet(np.full(8, 0.2), size=2)
     X = np.array([rng.multinomial(12, topics[i % 2]) for i in range(count)], dtype=float)
-    plan = make_topic_plan(
+    plan = plan_of(
+        "topic-model",
         features=8,
         rows=count,
         n_components=2,
@@ -223,7 +227,8 @@ def test_a_fit_of_topics_releases_its_schedule(seed, count, delta, adjacency, pa
 @pytest.mark.parametrize("rounds", [0, -1])
 def test_a_number_of_power_rounds_below_one_is_refused(rounds):
     with pytest.raises(DataError, match="power_rounds"):
-        make_plan(
+        plan_of(
+            "pca",
             features=5,
             rows=None,
             n_components=2,

@@ -33,6 +33,7 @@ def study_of(sites=4, *, features=3, **fields):
     named = [{"name": f"s{i}"} for i in range(sites)] if isinstance(sites, int) else sites
     if fields.get("row_bound", 1.0) is None:
         fields = {"budget_split": None, **fields}
+    private = fields.get("center", True) is True
     usual = {
         "name": "t",
         "features": features,
@@ -41,7 +42,7 @@ def study_of(sites=4, *, features=3, **fields):
         "delta": DELTA,
         "protocol": "cape",
         "row_bound": 10.0,
-        "budget_split": {"centre": 0.1, "moment": 0.9},
+        "budget_split": {"center": 0.1, "moment": 0.9} if private else {"moment": 1.0},
         "sites": named,
     }
     return make_study(**(usual | fields))

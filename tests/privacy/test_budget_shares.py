@@ -14,7 +14,7 @@ from eigenveil.privacy.sampling import lattice_error
 
 EPSILONS = st.floats(math.log(0.01), math.log(30)).map(math.exp)
 SHARES = st.dictionaries(
-    st.sampled_from(["scale", "centre", "moment", "variance"]), st.floats(0.01, 10), min_size=1
+    st.sampled_from(["scale", "center", "moment", "variance"]), st.floats(0.01, 10), min_size=1
 )
 ERROR = lattice_error(500, steps_a_scale=2.0**26)
 
@@ -51,7 +51,7 @@ def test_pure_shares_spend_the_wish_and_not_more(shares, epsilon):
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (2.0, 1e-3)])
 def test_mixed_shares_spend_the_wish_and_not_more(epsilon, delta):
-    shares = {"scale": 0.02, "centre": 0.08, "moment": 0.88, "variance": 0.02}
+    shares = {"scale": 0.02, "center": 0.08, "moment": 0.88, "variance": 0.02}
     budgets = split_budget(
         shares, epsilon=epsilon, delta=delta, pure_steps=frozenset({"moment"}), error=ERROR
     )

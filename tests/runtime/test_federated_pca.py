@@ -242,7 +242,7 @@ WISHES = [
     ({"n_components": 65}, DataError, "components"),
     ({"delta": 0.0, "protocol": "sketch"}, PrivacyError, "cape"),
     ({"delta": 0.0, "masks": "pairwise"}, PrivacyError, "modular"),
-    ({"site_epsilon": {"east": 1.0}}, DataError, "east"),
+    ({"site_epsilon": {"east": 1.0}}, PrivacyError, "east"),
     ({"site_epsilon": {"west": 9.0}}, (DataError, PrivacyError), "west"),
     ({"center": np.zeros(3)}, DataError, "center"),
     ({"epsilon": 1e-4}, PrivacyError, ""),

@@ -425,7 +425,7 @@ def test_rows_that_cannot_be_used_are_refused_naming_the_site(rows, said):
 
 
 WISHES = [
-    ({"protocol": "dpdispca"}, PrivacyError, "dpdispca"),
+    ({"protocol": "dpdispca"}, DataError, "dpdispca"),
     ({"protocol": "gossip"}, DataError, "protocol"),
     ({"mechanism": "wishart"}, DataError, "mechanism"),
     ({"mechanism": "vector", "masks": "helper"}, PrivacyError, "modular"),
@@ -436,7 +436,7 @@ WISHES = [
     ({"collusion": 3}, PrivacyError, "honest"),
     ({"dropouts": 1, "masks": "helper"}, PrivacyError, "modular"),
     ({"budget_split": {"moment": 1.0}}, PrivacyError, "tensor"),
-    ({"site_epsilon": {"east": 1.0}}, DataError, "east"),
+    ({"site_epsilon": {"east": 1.0}}, PrivacyError, "east"),
 ]
 
 

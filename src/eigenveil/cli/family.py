@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from eigenveil.cli.screen import Screen
 from eigenveil.estimators.stored import StoredModel
-from eigenveil.estimators.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -31,19 +30,11 @@ class Drawing:
 class Family(ABC):
     """A task as the commands meet it; one instance each."""
 
-    task: ClassVar[Task]
+    task: ClassVar[str]
     stored: ClassVar[type[StoredModel]]
     """What the models of all the task's estimators are."""
-    usual_components: ClassVar[int | str]
-    """Unless ``--components`` says otherwise."""
-    takes_documents: ClassVar[bool] = False
-    """Whether new rows are counts of words, read without being made dense."""
     label: ClassVar[str | None] = None
     """Heading of the column with the number of the largest new value, if there is one."""
-
-    @abstractmethod
-    def estimator(self, *, sites: bool) -> type[StoredModel]:
-        """The estimator of one data set, or that of several sites."""
 
     @abstractmethod
     def values(self, model: Any) -> dict[str, Any]:

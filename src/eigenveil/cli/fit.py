@@ -11,15 +11,15 @@ import typer
 
 from eigenveil.cli import options
 from eigenveil.cli.columns import WantedColumns, read_columns
-from eigenveil.cli.family import Family
 from eigenveil.cli.of_pca import draw_rows
 from eigenveil.cli.options import WrongOption
 from eigenveil.cli.progress import fit_progress
 from eigenveil.cli.report import as_json, print_model
 from eigenveil.cli.results import check_free, check_place, new_folder, write_result
 from eigenveil.cli.screen import Screen
-from eigenveil.cli.tasks import FAMILIES, wishes_of
+from eigenveil.cli.tasks import wishes_of
 from eigenveil.errors import DataError
+from eigenveil.models.task import TASKS, Task
 
 if TYPE_CHECKING:
     from eigenveil.federation.study import Study
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _OF_SITES = "With --site: "
 
 
+@options.declared("table", "sites")
 def fit(
     context: typer.Context,
     out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")],
@@ -42,45 +43,14 @@ def fit(
         Path | None, typer.Option(help=_OF_SITES + "what they agreed on; then no other wishes.")
     ] = None,
     task: options.TaskName = "pca",
-    components: options.Components = None,
-    epsilon: options.Epsilon = 1.0,
-    delta: options.Delta = 1e-6,
-    mechanism: options.Mechanism = "auto",
-    adjacency: options.Adjacency = "add-remove",
-    protocol: Annotated[
-        str, typer.Option(help=_OF_SITES + "auto, cape, sketch, dpdispca, full or local.")
-    ] = "auto",
-    masks: Annotated[str, typer.Option(help=_OF_SITES + "modular, pairwise or helper.")] = (
-        "modular"
-    ),
-    collusion: Annotated[
-        int, typer.Option(help=_OF_SITES + "how many may tell the aggregator all they know.")
-    ] = 0,
-    dropouts: Annotated[
-        int, typer.Option(help=_OF_SITES + "how many may be missing from a round.")
-    ] = 0,
     ledgers: Annotated[
         Path | None,
         typer.Option(help=_OF_SITES + "folder of their ledgers, NAME.ledger; kept between runs."),
     ] = None,
-    row_norm: options.RowNorm = "unit",
-    row_bound: options.RowBound = None,
-    center: Annotated[
-        str, typer.Option(help="private, none, or a .npy file with a public centre.")
-    ] = "private",
-    noise_variance: options.NoiseVariance = None,
-    pair: options.Pair = "auto",
-    clip_documents: options.ClipDocuments = True,
     vocabulary: options.Vocabulary = None,
     columns: options.Columns = None,
     exclude: options.Exclude = None,
-    invalid: options.Invalid = "zero",
     header: options.Header = True,
-    sketch_size: options.SketchSize = None,
-    budget_split: options.Split = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Reproducible noise, for tests: the result is not certified.")
-    ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier result.")] = False,
     plots: Annotated[bool, typer.Option(help="Write figures.")] = True,
     projection: Annotated[
@@ -92,6 +62,8 @@ def fit(
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
+    *,
+    said: dict[str, Any],
 ) -> None:
     """Fit private PCA, a mixture or topics to the rows of FILES, or of several sites."""
     check_free(out, overwrite=overwrite)
@@ -102,39 +74,14 @@ def fit(
             "--projection is for one data set.", hint="Sites keep their rows; leave it out."
         )
     agreed = None if study is None else _read_agreed(study, task, context)
-    family = FAMILIES[options.read_task(task) if agreed is None else agreed.task]
-    wishes = wishes_of(
-        family,
-        {
-            "n_components": components,
-            "epsilon": epsilon,
-            "delta": delta,
-            "mechanism": mechanism,
-            "adjacency": adjacency,
-            "row_norm": options.read_row_norm(row_norm),
-            "row_bound": row_bound,
-            "center": options.read_center(center),
-            "noise_variance": noise_variance,
-            "pair": pair,
-            "clip_documents": clip_documents,
-            "invalid": invalid,
-            "budget_split": options.read_split(budget_split),
-            "sketch_size": sketch_size,
-            "protocol": protocol,
-            "masks": masks,
-            "collusion": collusion,
-            "dropouts": dropouts,
-            "random_state": seed,
-        },
-        context,
-        sites=bool(site),
-    )
+    fitted = options.read_task(task) if agreed is None else TASKS[agreed.task]
+    wishes = wishes_of(fitted, said, context, sites=bool(site))
     wanted = read_columns(columns, exclude, vocabulary, header=header)
     show = _Show(out, figures=plots, json=json, quiet=quiet)
     if site:
-        _fit_sites(family, wishes, site, wanted, show, agreed=agreed, ledgers=ledgers)
+        _fit_sites(fitted, wishes, site, wanted, show, agreed=agreed, ledgers=ledgers)
     else:
-        _fit_one(family, wishes, files or [], wanted, show, picture)
+        _fit_one(fitted, wishes, files or [], wanted, show, picture)
 
 
 @dataclass(frozen=True)
@@ -167,14 +114,14 @@ def _check_place(
 
 
 def _fit_one(
-    family: Family,
+    task: Task,
     wishes: dict[str, Any],
     files: list[str],
     wanted: WantedColumns,
     show: _Show,
     picture: Path | None,
 ) -> None:
-    model: Any = family.estimator(sites=False)(**wishes)
+    model: Any = task.estimator("table")(**wishes)
     rows = wanted.open(files)
     with new_folder(show.out) as folder:  # made before anything is spent
         with fit_progress(quiet=show.quiet or show.json) as progress:
@@ -223,7 +170,7 @@ def _read_agreed(file: Path, task: str, context: typer.Context) -> Study:
 
     agreed = read_study(file)
     said = options.given(context)
-    if "task" in said and options.read_task(task) != agreed.task:
+    if "task" in said and options.read_task(task) is not TASKS[agreed.task]:
         raise _for_the_study("task")
     if "vocabulary" in said:
         raise _for_the_study("vocabulary")
@@ -238,7 +185,7 @@ def _for_the_study(name: str) -> DataError:
 
 
 def _fit_sites(
-    family: Family,
+    task: Task,
     wishes: dict[str, Any],
     site: list[str],
     wanted: WantedColumns,
@@ -252,7 +199,7 @@ def _fit_sites(
     from eigenveil.federation.study_file import write_toml
 
     paths = federated.read_sites(site)
-    estimator = family.estimator(sites=True)
+    estimator = task.estimator("sites")
     model: Any = estimator(**wishes)
     if agreed is not None:
         usual = {n: v for n, v in estimator().get_params().items() if n != "random_state"}

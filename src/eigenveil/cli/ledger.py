@@ -128,7 +128,7 @@ def budget(
     pure_epsilon: Annotated[
         float, typer.Option(help="Set aside for pure studies; the rest is for Gaussian ones.")
     ] = 0.0,
-    adjacency: options.Adjacency = "add-remove",
+    adjacency: Annotated[str, options.option_help("adjacency")] = "add-remove",
     quiet: options.Quiet = False,
 ) -> None:
     """Open a data set's account, or set its budget anew; makes the ledger where there is none."""

@@ -16,8 +16,6 @@ from eigenveil.cli.of_tensors import columns_matched, print_strengths, strength_
 from eigenveil.cli.screen import Screen
 from eigenveil.errors import short_name
 from eigenveil.estimators.fitted_mixture import FittedMixture
-from eigenveil.estimators.mixture import PrivateGaussianMixture
-from eigenveil.estimators.stored import StoredModel
 
 _SHOWN_FEATURES = 3
 
@@ -27,16 +25,7 @@ class MixtureFamily(Family):
 
     task = "gaussian-mixture"
     stored = FittedMixture
-    usual_components = "auto"
     label = "likeliest"
-
-    def estimator(self, *, sites: bool) -> type[StoredModel]:
-        """PrivateGaussianMixture or FederatedGaussianMixture."""
-        if not sites:
-            return PrivateGaussianMixture
-        from eigenveil.runtime.tensors import FederatedGaussianMixture
-
-        return FederatedGaussianMixture
 
     def values(self, model: Any) -> dict[str, Any]:
         """Means and what belongs to them."""

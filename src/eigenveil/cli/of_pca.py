@@ -16,8 +16,6 @@ from eigenveil.cli.family import Drawing, Family, name_of, names_of
 from eigenveil.cli.screen import Screen
 from eigenveil.errors import short_name
 from eigenveil.estimators.fitted import FittedPCA
-from eigenveil.estimators.pca import PrivatePCA
-from eigenveil.estimators.stored import StoredModel
 from eigenveil.files import replacing
 from eigenveil.moments.source import RowSource
 
@@ -29,16 +27,6 @@ class PCAFamily(Family):
 
     task = "pca"
     stored = FittedPCA
-    usual_components = 2
-
-    def estimator(self, *, sites: bool) -> type[StoredModel]:
-        """PrivatePCA or FederatedPCA."""
-        if not sites:
-            return PrivatePCA
-        # imported here: the ledger's database library takes a moment to load
-        from eigenveil.runtime.pca import FederatedPCA
-
-        return FederatedPCA
 
     def values(self, model: Any) -> dict[str, Any]:
         """Components and what belongs to them."""

@@ -16,8 +16,6 @@ from eigenveil.cli.of_tensors import columns_matched, print_strengths, strength_
 from eigenveil.cli.screen import Screen
 from eigenveil.errors import printable, short_name
 from eigenveil.estimators.fitted_topics import FittedTopics
-from eigenveil.estimators.stored import StoredModel
-from eigenveil.estimators.topics import PrivateTopicModel
 
 _SHOWN_WORDS, _WRITTEN_WORDS = 8, 20
 
@@ -27,17 +25,7 @@ class TopicFamily(Family):
 
     task = "topic-model"
     stored = FittedTopics
-    usual_components = "auto"
-    takes_documents = True
     label = "likeliest"
-
-    def estimator(self, *, sites: bool) -> type[StoredModel]:
-        """PrivateTopicModel or FederatedTopicModel."""
-        if not sites:
-            return PrivateTopicModel
-        from eigenveil.runtime.tensors import FederatedTopicModel
-
-        return FederatedTopicModel
 
     def values(self, model: Any) -> dict[str, Any]:
         """Topics and what belongs to them."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,10 +13,19 @@ import typer
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError, EigenveilError
-from eigenveil.estimators.tasks import TASKS, Task
+from eigenveil.models.options import (
+    OPTIONS,
+    Choice,
+    Flag,
+    Number,
+    Option,
+    Shares,
+    Vector,
+    Whole,
+)
+from eigenveil.models.options import Path as DataPath
+from eigenveil.models.task import TASKS, Task
 from eigenveil.moments.documents import FEWEST_WORDS, MOST_WORDS
-
-AUTO = "auto"
 
 
 class WrongOption(EigenveilError):
@@ -22,93 +34,13 @@ class WrongOption(EigenveilError):
     exit_status = 2
 
 
-def _read_components(text: str) -> int | str:
-    """A number, or ``auto``."""
-    try:
-        return AUTO if text == AUTO else int(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is neither a whole number nor 'auto'.") from None
-
-
-Epsilon = Annotated[float, typer.Option(help="Privacy wish, above 0.")]
-Delta = Annotated[float, typer.Option(help="Privacy wish, in [0, 1); 0 asks for pure epsilon.")]
-TaskName = Annotated[
-    str, typer.Option("--task", help="What is computed: pca, gaussian-mixture or topic-model.")
-]
-Components = Annotated[
-    Any,
-    typer.Option(
-        "--components",
-        "-k",
-        parser=_read_components,
-        metavar="NUMBER|auto",
-        help="Number of components, or auto: those above the noise. By default 2, or auto but for "
-        "pca.",
-    ),
-]
-Mechanism = Annotated[
-    str,
-    typer.Option(
-        help="auto, gaussian, wishart, vector, bingham, power or sketch; of mixtures and topics "
-        "auto, gaussian or vector."
-    ),
-]
-Adjacency = Annotated[
-    str,
-    typer.Option(help="add-remove (one row more or less) or replace-one (the row count public)."),
-]
-RowNorm = Annotated[
-    str,
-    typer.Option(help="unit, auto, a public number, or max (reproductions only)."),
-]
-RowBound = Annotated[
-    float | None,
-    typer.Option(help="A public bound on the norm of rows; skips releasing their norms."),
-]
-_OF_MIXTURES = "Of gaussian-mixture: "
-_OF_TENSORS = "Of gaussian-mixture and topic-model: "
-NoiseVariance = Annotated[
-    float | None,
-    typer.Option(
-        help=_OF_MIXTURES + "public variance of every feature within a component; found by default."
-    ),
-]
-Pair = Annotated[
-    str,
-    typer.Option(
-        help=_OF_TENSORS + "the second moment is released full (D x D), as a sketch, or auto."
-    ),
-]
-ClipDocuments = Annotated[
-    bool,
-    typer.Option(
-        help="Of topic-model: clip what a document contributes at a released norm: less noise."
-    ),
-]
+TaskName = Annotated[str, typer.Option("--task", help=f"What is computed: {', '.join(TASKS)}.")]
 DocumentWords = Annotated[
     int, typer.Option(help="Of topic-model: words of a typical document, for the prediction.")
 ]
 Vocabulary = Annotated[
     Path | None,
     typer.Option(help="Of topic-model: a file with the words, one a line, for columns by number."),
-]
-SketchSize = Annotated[
-    int | None, typer.Option(help="Columns of the sketch; 4 times the components by default.")
-]
-Split = Annotated[
-    str | None,
-    typer.Option(
-        "--budget-split",
-        help="Shares, such as scale=0.02,centre=0.08,moment=0.88,variance=0.02; in place of "
-        "variance the others have tensor, and topics have moment and tensor only.",
-    ),
-]
-Invalid = Annotated[
-    str,
-    typer.Option(
-        help="What a row that is not valid becomes (an entry that is no finite number; a document "
-        "of fewer than 3 words): zero, a zero row, or error, none is used and nothing is released."
-    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
@@ -151,12 +83,11 @@ def read_task(text: str) -> Task:
     WrongOption
         When there is none of this name.
     """
-    for task in TASKS:
-        if text == task:
-            return task
-    raise WrongOption(
-        f"--task {text!r} is not one of {', '.join(TASKS)}.", hint="Choose one of these."
-    )
+    if text not in TASKS:
+        raise WrongOption(
+            f"--task {text!r} is not one of {', '.join(TASKS)}.", hint="Choose one of these."
+        )
+    return TASKS[text]
 
 
 def check_document_words(words: int) -> int:
@@ -175,10 +106,18 @@ def check_document_words(words: int) -> int:
     return words
 
 
-def read_row_norm(text: str) -> str | float:
-    """A choice, or a public number."""
+def read_number(text: str) -> str | float:
+    """A choice, or a number."""
     try:
         return float(text)
+    except ValueError:
+        return text
+
+
+def _read_count(text: str) -> str | int:
+    """A choice, or a whole number."""
+    try:
+        return int(text)
     except ValueError:
         return text
 
@@ -196,10 +135,8 @@ def read_center(text: str) -> bool | NDArray[np.float64]:
         ) from None
 
 
-def read_split(text: str | None) -> dict[str, float] | None:
+def read_split(text: str) -> dict[str, float]:
     """Shares from ``step=share,...``."""
-    if text is None:
-        return None
     shares = {}
     for part in text.split(","):
         step, equals, share = part.partition("=")
@@ -210,9 +147,132 @@ def read_split(text: str | None) -> dict[str, float] | None:
         except ValueError:
             raise DataError(
                 f"budget-split: {part!r} is not step=share.",
-                hint="For example: scale=0.02,centre=0.08,moment=0.88,variance=0.02.",
+                hint="For example: scale=0.02,center=0.08,moment=0.88,variance=0.02.",
             ) from None
     return shares
+
+
+# Options that are spelled otherwise on a command line: by their name, and a letter.
+_SPELLED = {"n_components": ("components", "-k"), "random_state": ("seed",)}
+# Those that no command has: what is only one, and what sites say as name:epsilon.
+_NOT_HERE = ("noise", "site_epsilon")
+
+
+def option_name(name: str) -> str:
+    """An option's parameter of a command, by its declared name."""
+    return _SPELLED.get(name, (name,))[0]
+
+
+def declared(*paths: DataPath, without: Sequence[str] = ()) -> Callable[[Any], Any]:
+    """Give a command the options that tasks declare, those of some paths.
+
+    The function takes ``context``, and as ``said`` a dict of the values that were given on the
+    line, by declared names. Options that it names among its own parameters it takes itself.
+
+    Parameters
+    ----------
+    paths : "table" or "sites"
+    without : sequence of str
+        Declared names that it does not have.
+    """
+    declarations: dict[str, list[Option]] = {}
+    for each in OPTIONS:
+        if set(paths) & set(each.paths) and each.name not in (*_NOT_HERE, *without):
+            declarations.setdefault(each.name, []).append(each)
+
+    def decorated(function: Any) -> Any:
+        signature = inspect.signature(function, eval_str=True)
+        own = [each for name, each in signature.parameters.items() if name != "said"]
+        taken = {each.name for each in own}
+        added, readers = [], {}
+        for name, found in declarations.items():
+            if (spelled := option_name(name)) in taken:
+                continue
+            kind, default, reader = _kind(found)
+            names = (f"--{spelled.replace('_', '-')}", *_SPELLED.get(name, ("",))[1:])
+            if kind is bool:
+                names = (f"{names[0]}/--no-{names[0][2:]}",)
+            hint = typer.Option(*names, help=_help(found, paths))
+            added.append(
+                inspect.Parameter(
+                    spelled,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    annotation=Annotated[kind, hint],
+                    default=default,
+                )
+            )
+            readers[name] = reader
+
+        def command(**values: Any) -> Any:
+            chosen = given(values["context"])
+            said = {}
+            for name, reader in readers.items():
+                value = values.pop(option_name(name))
+                if option_name(name) in chosen:
+                    said[name] = reader(value)
+            return function(**values, said=said)
+
+        plain = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+        made: Any = command
+        made.__signature__ = signature.replace(parameters=[*plain, *added])
+        made.__annotations__ = {each.name: each.annotation for each in (*plain, *added)}
+        made.__name__, made.__doc__ = function.__name__, function.__doc__
+        return made
+
+    return decorated
+
+
+def _kind(found: Sequence[Option]) -> tuple[Any, Any, Callable[[Any], Any]]:
+    """The type of an option on the command line, its default, and how its value is read."""
+    kinds = {type(domain) for option in found for domain in option.values}
+    default = found[0].default if len({repr(one.default) for one in found}) == 1 else None
+
+    def same(value: Any) -> Any:
+        return value
+
+    if Shares in kinds:
+        return str | None, None, read_split
+    if Vector in kinds:
+        return str, "private", read_center
+    if Flag in kinds:
+        return bool, default, same
+    if Choice in kinds:
+        reader: Callable[[Any], Any] = same
+        if Number in kinds:
+            reader = read_number
+        elif Whole in kinds:
+            reader = _read_count
+        return (str if default is not None else str | None), default, reader
+    kind: Any = int if Whole in kinds else float
+    return (kind if default is not None else kind | None), default, same
+
+
+def _help(found: Sequence[Option], paths: Sequence[DataPath]) -> str:
+    """Help of an option: of each declaration, saying of which tasks where it is not of all."""
+    texts: dict[str, list[str]] = {}
+    for option in found:
+        kept = texts.setdefault(option.help, [])
+        kept += [task for task in option.tasks if task not in kept]
+    every = {task for tasks in texts.values() for task in tasks} == set(TASKS) and len(texts) == 1
+    said = " ".join(
+        text if every else f"Of {' and '.join(tasks)}: {text}" for text, tasks in texts.items()
+    )
+    only_sites = len(paths) > 1 and all(option.paths == ("sites",) for option in found)
+    where = "With --site: " if only_sites else ""
+    centre = any(isinstance(domain, Vector) for domain in found[0].values)
+    how = " Say private, none, or a .npy file with a public centre." if centre else ""
+    return f"{where}{said}{how}"
+
+
+def option_help(name: str) -> Any:
+    """What typer says of a command's parameter that is a declared option of one table."""
+    found = [one for one in OPTIONS if one.name == name and "table" in one.paths]
+    return typer.Option(help=_help(found, ("table",)))
+
+
+def check_said(option: Option, value: object) -> None:
+    """Raise unless an option's value is allowed, naming it as it is typed."""
+    replace(option, name=option_text(option_name(option.name))).check(value)
 
 
 def read_names(text: str | None) -> list[str] | None:

@@ -11,27 +11,26 @@ from rich.table import Table
 
 from eigenveil.checks import check_whole
 from eigenveil.cli import options
-from eigenveil.cli.plan_tensors import plan_tensors
+from eigenveil.cli.plan_asked import Asked
 from eigenveil.cli.screen import Screen
-from eigenveil.cli.tasks import FAMILIES, wishes_of
+from eigenveil.cli.tasks import wishes_of
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.prediction import Prediction, parse_spectrum, predict
-from eigenveil.estimators.settings import MECHANISMS, Plan, make_plan
-from eigenveil.estimators.tensor_settings import TensorPlan, make_mixture_plan, make_topic_plan
+from eigenveil.estimators.settings import Plan
 from eigenveil.headers import check_width
+from eigenveil.models.options import options_of
+from eigenveil.models.task import part
 
 _ALL = "all"
 FloatVector = NDArray[np.float64]
 
 
+@options.declared("table", without=("random_state", "invalid"))
 def plan(
     context: typer.Context,
     rows: Annotated[int, typer.Option(help="Number of rows expected.")],
     features: Annotated[int, typer.Option(help="Number of columns.")],
     task: options.TaskName = "pca",
-    components: options.Components = None,
-    epsilon: options.Epsilon = 1.0,
-    delta: options.Delta = 1e-6,
     spectrum: Annotated[
         str,
         typer.Option(
@@ -45,34 +44,22 @@ def plan(
     mechanism: Annotated[
         str, typer.Option(help="One mechanism, or 'all' that can give this delta.")
     ] = _ALL,
-    adjacency: options.Adjacency = "add-remove",
-    row_norm: options.RowNorm = "unit",
     center: Annotated[str, typer.Option(help="private, none or public.")] = "private",
-    pair: options.Pair = "auto",
-    clip_documents: options.ClipDocuments = True,
     document_words: options.DocumentWords = 20,
-    budget_split: options.Split = None,
-    sketch_size: options.SketchSize = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
+    *,
+    said: dict[str, Any],
 ) -> None:
     """Predict what a fit would give, before any data is touched."""
-    family = FAMILIES[options.read_task(task)]
-    wishes = wishes_of(
-        family,
-        {
-            "n_components": components,
-            "mechanism": mechanism,
-            "row_norm": row_norm,
-            "center": center,
-            "pair": pair,
-            "clip_documents": clip_documents,
-        },
-        context,
-        sites=False,
-    )
-    components = wishes.get("n_components", family.usual_components)
-    fewest = 1 if components == options.AUTO else max(1, components)
+    chosen = options.read_task(task)
+    if mechanism != _ALL:
+        said["mechanism"] = mechanism
+    if "center" in options.given(context):
+        said["center"] = center
+    wishes = wishes_of(chosen, _centred(said, features), context, sites=False)
+    components = wishes.get("n_components", chosen.usual_components)
+    fewest = 1 if isinstance(components, str) else components
     if rows < fewest:
         raise DataError(
             f"rows = {rows} is fewer than components = {components}.", hint="Give more rows."
@@ -80,65 +67,62 @@ def plan(
     check_whole("features", features)
     check_width("The plan", features, sparse=True)
     check_whole("rows", rows, most=2**53)
-    wish: dict[str, Any] = {
-        "features": features,
-        "rows": rows,
-        "n_components": components,
-        "epsilon": epsilon,
-        "delta": delta,
-        "adjacency": adjacency,
-        "budget_split": options.read_split(budget_split),
-        "sketch_size": sketch_size,
-    }
-    if family.task != "pca":
-        wish |= {"mechanism": "auto" if mechanism == _ALL else mechanism, "pair": pair}
-        made: TensorPlan
-        if family.task == "topic-model":
-            made = make_topic_plan(**wish, clip_documents=clip_documents)
-        else:
-            centre = _center(center, features)
-            made = make_mixture_plan(**wish, center=centre, noise_variance=None, row_bound=None)
-        words = options.check_document_words(document_words)
-        plan_tensors(made, family.task, rows, document_words=words, json=json, quiet=quiet)
-        return
-    wish |= {"row_norm": options.read_row_norm(row_norm), "center": _center(center, features)}
     if not (np.isfinite(mean_norm) and mean_norm >= 0):
         raise DataError(f"mean-norm = {mean_norm} is negative.", hint="Give 0 or more.")
-    eigenvalues = parse_spectrum(spectrum, features)
-    results = _predictions(wish, mechanism, eigenvalues, mean_norm)
-    if json:
+    asked = Asked(
+        chosen,
+        wishes,
+        features=features,
+        rows=rows,
+        spectrum=spectrum,
+        mean_norm=mean_norm,
+        document_words=options.check_document_words(document_words),
+        json=json,
+        quiet=quiet,
+    )
+    part(chosen.predictor)(asked)
+
+
+def _centred(said: dict[str, Any], features: int) -> dict[str, Any]:
+    """What was said, with the centre as an estimator has it."""
+    text = said.get("center")
+    if text is None:
+        return said
+    if text not in ("private", "none", "public"):
+        raise DataError(
+            f"center = {text!r} is not private, none or public.", hint="Choose one of these."
+        )
+    return said | {"center": np.zeros(features) if text == "public" else text == "private"}
+
+
+def plan_pca(asked: Asked) -> None:
+    """Say what each mechanism would give."""
+    results = _predictions(asked, parse_spectrum(asked.spectrum, asked.features))
+    if asked.json:
         options.print_json([_as_json(*result) for result in results])
-    elif not quiet:
-        _print(results, rows=rows, features=features, components=components, spectrum=spectrum)
+    elif not asked.quiet:
+        _print(results, asked)
 
 
 _Result = tuple[str, Plan | None, Prediction | str]
 
 
-def _predictions(
-    wish: dict[str, Any], mechanism: str, eigenvalues: FloatVector, mean_norm: float
-) -> list[_Result]:
+def _predictions(asked: Asked, eigenvalues: FloatVector) -> list[_Result]:
     """What each mechanism would give, or why it cannot be."""
     results: list[_Result] = []
-    names = list[str](MECHANISMS) if mechanism == _ALL else [mechanism]
-    for name in names:
+    one = asked.wishes.get("mechanism")
+    every = list(options_of(asked.task.name, "table")["mechanism"].choices)
+    every.remove("auto")
+    for name in every if one is None else [one]:
         try:
-            made = make_plan(**wish, mechanism=name, row_bound=None)
-            found = predict(made, eigenvalues, rows=wish["rows"], mean_norm=mean_norm)
+            made = asked.plan(mechanism=name)
+            found = predict(made, eigenvalues, rows=asked.rows, mean_norm=asked.mean_norm)
             results.append((made.mechanism, made, found))
         except PrivacyError as error:
-            if mechanism != _ALL or error.code in ("bad-epsilon", "bad-delta"):
+            if one is not None:
                 raise
             results.append((name, None, error.message))
     return results
-
-
-def _center(text: str, features: int) -> bool | FloatVector:
-    if text not in ("private", "none", "public"):
-        raise DataError(
-            f"center = {text!r} is not private, none or public.", hint="Choose one of these."
-        )
-    return np.zeros(features) if text == "public" else text == "private"
 
 
 def _as_json(name: str, made: Plan | None, found: Prediction | str) -> dict[str, Any]:
@@ -159,15 +143,13 @@ def _as_json(name: str, made: Plan | None, found: Prediction | str) -> dict[str,
 
 def _print(
     results: list[_Result],
-    *,
-    rows: int,
-    features: int,
-    components: int,
-    spectrum: str,
+    asked: Asked,
 ) -> None:
     screen = Screen()
+    components = asked.wishes.get("n_components", asked.task.usual_components)
     table = Table(
-        title=f"{rows:,} rows x {features:,} features, {components} components, {spectrum}"
+        title=f"{asked.rows:,} rows x {asked.features:,} features, {components} components, "
+        f"{asked.spectrum}"
     )
     table.add_column("mechanism")
     table.add_column("captured energy", justify="right")

@@ -8,9 +8,10 @@ from rich.table import Table
 
 from eigenveil.cli import options
 from eigenveil.cli.expected import Expected, expect
+from eigenveil.cli.plan_asked import Asked
 from eigenveil.cli.report import print_releases, release_as_json
 from eigenveil.cli.screen import Screen
-from eigenveil.estimators.tensor_settings import MixturePlan, TensorPlan
+from eigenveil.estimators.tensor_settings import MixturePlan
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.guarantee import Guarantee
 
@@ -50,13 +51,12 @@ def needs_json(found: Expected, rows: int) -> dict[str, Any]:
     }
 
 
-def plan_tensors(
-    plan: TensorPlan, task: str, rows: int, *, document_words: int, json: bool, quiet: bool
-) -> None:
+def plan_tensors(asked: Asked) -> None:
     """Say what a plan would release of so many rows."""
-    found = expect(plan, rows, document_words=document_words)
+    plan, task, rows = asked.plan(), asked.task.name, asked.rows
+    found = expect(plan, rows, document_words=asked.document_words)
     guarantee = guarantee_of(found)
-    if json:
+    if asked.json:
         options.print_json(
             {
                 "task": task,
@@ -67,7 +67,7 @@ def plan_tensors(
                 "plan": plan.model_dump(mode="json"),
             }
         )
-    elif not quiet:
+    elif not asked.quiet:
         _print(found, guarantee, task, rows)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -17,6 +17,7 @@ from eigenveil.cli.progress import counted
 from eigenveil.cli.report import print_views
 from eigenveil.cli.results import CERTIFICATE, check_free, new_folder
 from eigenveil.cli.screen import Screen, bold
+from eigenveil.models.options import OF_SKETCH
 
 if TYPE_CHECKING:
     from eigenveil.runtime.tree_report import TreeReport
@@ -29,12 +30,15 @@ def simulate_tree(
     fan_out: Annotated[int, typer.Option(help="Children of an inner node, 2 or more.")] = 4,
     features: Annotated[int, typer.Option(help="Columns of the made-up rows.")] = 1000,
     components: Annotated[int, typer.Option("--components", "-k", help="Components.")] = 10,
-    sketch_size: Annotated[
-        int, typer.Option(help="Columns of the sketch, and directions of a merged subspace.")
+    sketch_columns: Annotated[
+        int,
+        typer.Option(
+            "--sketch-size", help="Columns of the sketch, and directions of a merged subspace."
+        ),
     ] = 50,
     rows: Annotated[int, typer.Option(help="Rows of a leaf.")] = 200,
-    epsilon: options.Epsilon = 1.0,
-    delta: options.Delta = 1e-6,
+    epsilon: Annotated[float, options.option_help("epsilon")] = 1.0,
+    delta: Annotated[float, options.option_help("delta")] = 1e-6,
     lost: Annotated[
         float, typer.Option(help="Share of the leaves that never send, at random, in [0, 1).")
     ] = 0.3,
@@ -71,7 +75,7 @@ def simulate_tree(
     The parties are those of a real tree: leaves add their part of the noise, inner nodes merge, the
     root publishes. Some leaves are lost, some are late.
     """
-    _check(nodes=nodes, fan_out=fan_out, rows=rows, sketch_size=sketch_size, seed=seed)
+    _check(nodes=nodes, fan_out=fan_out, rows=rows, sketch_columns=sketch_columns, seed=seed)
     _check_shares(lost=lost, late=late, tolerate=tolerate)
     check_free(out, overwrite=overwrite)
 
@@ -79,6 +83,7 @@ def simulate_tree(
     from eigenveil.federation.tree_private import make_tree_study
     from eigenveil.runtime import tree as runtime
 
+    sketch: dict[str, Any] = {OF_SKETCH: sketch_columns}
     tree = MergeTree.with_leaves(nodes, fan_out=fan_out)
     study = make_tree_study(
         tree,
@@ -86,7 +91,7 @@ def simulate_tree(
         n_components=components,
         epsilon=epsilon,
         delta=delta,
-        sketch_size=sketch_size,
+        **sketch,
         lost=min(nodes - 1, math.ceil(tolerate * nodes - 1e-9)),
         protect=protect,
     )
@@ -110,12 +115,12 @@ def simulate_tree(
     _print(report, Screen(quiet=quiet), out)
 
 
-def _check(*, nodes: int, fan_out: int, rows: int, sketch_size: int, seed: int | None) -> None:
+def _check(*, nodes: int, fan_out: int, rows: int, sketch_columns: int, seed: int | None) -> None:
     for name, value, least, why in (
         ("--nodes", nodes, 2, "a tree has at least two leaves"),
         ("--fan-out", fan_out, 2, "a node that merges has at least two children"),
         ("--rows", rows, 1, "a leaf has rows"),
-        ("--sketch-size", sketch_size, 1, "a sketch has columns"),
+        ("--sketch-size", sketch_columns, 1, "a sketch has columns"),
         ("--seed", 0 if seed is None else seed, 0, "a seed is not negative"),
     ):
         if value < least:

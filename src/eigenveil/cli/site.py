@@ -69,7 +69,7 @@ def start(
         typer.Option(help="URL of a timestamp authority (RFC 3161) that stamps heads in a file."),
     ] = None,
     authority: Annotated[Path | None, typer.Option(help=AUTHORITY_HELP)] = None,
-    adjacency: options.Adjacency = "add-remove",
+    adjacency: Annotated[str, options.option_help("adjacency")] = "add-remove",
     approve: Annotated[
         str,
         typer.Option(

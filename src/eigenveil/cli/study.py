@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from eigenveil.cli import options
@@ -15,17 +16,14 @@ from eigenveil.cli.columns import WantedColumns
 from eigenveil.cli.results import check_place
 from eigenveil.cli.screen import Screen
 from eigenveil.cli.study_report import (
-    OF_PCA,
     adversaries_json,
     forecast_json,
     print_plan,
     print_summary,
     summary,
 )
-from eigenveil.cli.study_tensors import expect_study
-from eigenveil.cli.tasks import FAMILIES, check_components, check_options
+from eigenveil.cli.tasks import check_options, wishes_of
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
-from eigenveil.estimators.prediction import parse_spectrum
 from eigenveil.federation.choosing import Choice, choose_protocol
 from eigenveil.federation.forecast import (
     DEFAULT_SPECTRUM,
@@ -33,10 +31,12 @@ from eigenveil.federation.forecast import (
     forecast,
     pooled,
 )
-from eigenveil.federation.study import PROTOCOLS, Study, make_study
+from eigenveil.federation.study import Study, make_study
 from eigenveil.federation.study_file import read_study, schema, write_toml
 from eigenveil.files import replacing
 from eigenveil.io import open_rows, read_vocabulary
+from eigenveil.models.options import options_of
+from eigenveil.models.task import TASKS, part
 from eigenveil.moments.source import RowSource
 
 study_app = typer.Typer(
@@ -49,14 +49,15 @@ StudyFile = Annotated[Path, typer.Argument(help="A study, as 'eigenveil study ne
 
 
 @study_app.command()
+@options.declared("sites", without=("random_state",))
 def new(
+    context: typer.Context,
     out: Annotated[Path, typer.Argument(help="File to write, such as study.toml.")],
     site: Annotated[
         list[str],
         typer.Option(help="A site's name, or name:epsilon for one with a smaller wish; repeat."),
     ],
     task: options.TaskName = "pca",
-    components: options.Components = None,
     columns: options.Columns = None,
     vocabulary: options.Vocabulary = None,
     features: Annotated[
@@ -70,76 +71,28 @@ def new(
     name: Annotated[
         str | None, typer.Option(help="Name of the study; that of the file by default.")
     ] = None,
-    epsilon: options.Epsilon = 1.0,
-    delta: options.Delta = 1e-6,
-    adjacency: options.Adjacency = "add-remove",
-    protocol: Annotated[
-        str,
-        typer.Option(
-            help="cape, sketch or local, of pca also dpdispca or full; auto writes the one chosen."
-        ),
-    ] = "auto",
-    masks: Annotated[str, typer.Option(help="modular, pairwise or helper.")] = "modular",
-    collusion: Annotated[
-        int, typer.Option(help="Sites that may tell the aggregator all they know.")
-    ] = 0,
-    dropouts: Annotated[int, typer.Option(help="Sites that may be missing from a round.")] = 0,
-    neighbours: Annotated[
-        int | None, typer.Option(help="Other sites with which each shares masks.")
-    ] = None,
-    row_norm: Annotated[str, typer.Option(help="unit, auto or a public number.")] = "unit",
-    row_bound: options.RowBound = None,
-    center: Annotated[
-        str, typer.Option(help="private, none, or a .npy file with a public centre.")
-    ] = "private",
-    noise_variance: options.NoiseVariance = None,
-    mechanism: Annotated[
-        str,
-        typer.Option(help="Of gaussian-mixture and topic-model: auto, gaussian or vector."),
-    ] = "auto",
-    clip_documents: options.ClipDocuments = True,
-    invalid: options.Invalid = "zero",
-    sketch_size: options.SketchSize = None,
-    budget_split: options.Split = None,
-    expected_rows: Annotated[
-        int | None, typer.Option(help="A public guess of the rows of all sites together.")
-    ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
+    *,
+    said: dict[str, Any],
 ) -> None:
     """Write a commented study file that every site can read, check and agree to."""
-    centre = options.read_center(center)
-    family = FAMILIES[options.read_task(task)]
-    check_components(family, components)
+    chosen = options.read_task(task)
+    wishes = wishes_of(chosen, said, context, sites=True)
+    if isinstance(wishes.get("center"), np.ndarray):
+        wishes["center"] = wishes["center"].ravel()
     asked = make_study(
         name=_name_of(out) if name is None else name,
-        task=family.task,
+        task=chosen.name,
         **_columns(options.read_names(columns), features, from_file, vocabulary, header=header),
-        components=family.usual_components if components is None else components,
-        epsilon=epsilon,
-        delta=delta,
-        adjacency=adjacency,
-        protocol=protocol,
-        masks=masks,
-        collusion=collusion,
-        dropouts=dropouts,
-        neighbours=neighbours,
-        row_norm=options.read_row_norm(row_norm),
-        row_bound=row_bound,
-        center=centre if isinstance(centre, bool) else centre.ravel().tolist(),
-        noise_variance=noise_variance,
-        mechanism=mechanism,
-        clip_documents=clip_documents,
-        invalid=invalid,
-        budget_split=options.read_split(budget_split),
-        sketch_size=sketch_size,
-        expected_rows=expected_rows,
+        components=wishes.pop("n_components", chosen.usual_components),
         sites=[_site(text) for text in site],
+        **wishes,
     )
     # settled in the file: all sites must run the same, and see what they agree to
     choice = _choice(asked)
-    made = asked if choice is None else asked.changed(protocol=choice.protocol)
+    made = asked if choice is None else asked.with_protocol(choice.protocol)
     write_toml(made, out, overwrite=overwrite)
     if json:
         options.print_json({**summary(made, choice), "out": str(out)})
@@ -196,32 +149,30 @@ def plan(
     found = read_study(study)
     if rows is not None and rows < 1:
         raise DataError(f"rows = {rows} is not a positive number.", hint="Give at least 1.")
-    check_options(FAMILIES[found.task], context)
-    if found.task == "pca":
-        parse_spectrum(spectrum, found.width)  # refused once, not for every protocol
+    task = TASKS[found.task]
+    check_options(task, context)
     words = options.check_document_words(document_words)
     expected = found.expected_rows if rows is None else rows
     choice = _choice(found)  # what a run would choose, whatever spectrum is asked about here
     chosen = found.protocol if choice is None else choice.protocol
-    forecasts = _forecasts(found, expected, spectrum)
-    settled = found.changed(protocol=chosen)
-    tensors = None if found.task == "pca" else expect_study(settled, expected, words)
+    outlook = part(task.of_study)(found.with_protocol(chosen), expected, words, spectrum)
+    forecasts = _forecasts(found, expected, spectrum, simulated=outlook is None)
     if json:
         said: dict[str, Any] = {
             "task": found.task,
             "protocol": chosen,
             "reason": None if choice is None else choice.reason,
             "rows": expected,
-            "spectrum": spectrum if tensors is None else None,
+            "spectrum": spectrum if outlook is None else None,
             "study_hash": found.hash,
             "forecasts": [
                 {**forecast_json(each), "chosen": each.protocol == chosen} for each in forecasts
             ],
             "adversaries": adversaries_json(found),
         }
-        options.print_json(said | ({} if tensors is None else tensors.as_json()))
+        options.print_json(said | ({} if outlook is None else outlook.as_json()))
     elif not quiet:
-        print_plan(found, forecasts, chosen, choice, expected, spectrum, tensors)
+        print_plan(found, forecasts, chosen, choice, expected, spectrum, outlook)
 
 
 @study_app.command("schema")
@@ -356,14 +307,14 @@ def _choice(study: Study) -> Choice | None:
     return choose_protocol(study, study.width) if study.protocol == "auto" else None
 
 
-def _forecasts(study: Study, rows: int | None, spectrum: str) -> list[Forecast]:
-    """All protocols' forecasts, and that of all rows in one place."""
-    found = [pooled(study, study.width, rows, spectrum)] if study.task == "pca" else []
-    for protocol in PROTOCOLS:
-        if protocol == "auto" or (study.task != "pca" and protocol in OF_PCA):
+def _forecasts(study: Study, rows: int | None, spectrum: str, *, simulated: bool) -> list[Forecast]:
+    """All protocols' forecasts, and that of all rows in one place where it can be simulated."""
+    found = [pooled(study, study.width, rows, spectrum)] if simulated else []
+    for protocol in options_of(study.task, "sites")["protocol"].choices:
+        if protocol == "auto":
             continue
         try:
-            found.append(forecast(study.changed(protocol=protocol), study.width, rows, spectrum))
+            found.append(forecast(study.with_protocol(protocol), study.width, rows, spectrum))
         except PrivacyError as error:
             found.append(Forecast(protocol, None, error.message.rstrip("."), 0, 0, 0))
     return found

@@ -14,15 +14,16 @@ from eigenveil.cli.screen import Screen
 from eigenveil.cli.study_tensors import ExpectedStudy
 from eigenveil.errors import short_name
 from eigenveil.estimators.plans import Step
-from eigenveil.estimators.tasks import Task
+from eigenveil.estimators.prediction import parse_spectrum
 from eigenveil.federation.choosing import Choice
 from eigenveil.federation.forecast import POOLED, Forecast, forecast
 from eigenveil.federation.study import WEIGHT_BITS, Study
+from eigenveil.models.task import TASKS
 from eigenveil.privacy.gaussian import epsilon_of_mu, mu_of_epsilon
 from eigenveil.privacy.mechanisms import MECHANISMS
 
-# Protocols that mixtures and topics do not have.
-OF_PCA = ("dpdispca", "full")
+# Protocols whose sites each draw the whole noise.
+_ALONE = ("local", "dpdispca", "full")
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def summary(study: Study, choice: Choice | None) -> dict[str, Any]:
         "fewest_sites": study.fewest_sites,
         "neighbours": study.degree,
         "threshold": study.threshold,
-        "noise": _noise(study if choice is None else study.changed(protocol=choice.protocol)),
+        "noise": _noise(study if choice is None else study.with_protocol(choice.protocol)),
         "adversaries": adversaries_json(study),
         "notes": list(study.notes),
     }
@@ -124,23 +125,27 @@ def _noise(study: Study, step: Step = "moment") -> str:
         return noise.part(1.0 / budget.epsilon, made.features, shares)
     whole = 1.0 / budget.mu
     total = f"deviation {whole:.4g} of a row's largest contribution"
-    if study.protocol in ("local", *OF_PCA) or study.honest == 1:
+    if study.protocol in _ALONE or study.honest == 1:
         return f"all of it: {total}"
     share = whole / math.sqrt(study.honest)
     return f"deviation {share:.4g} of a row's largest contribution; {study.honest} make {whole:.4g}"
 
 
-_MOMENT: dict[Task, str] = {
-    "pca": "second moment",
-    "gaussian-mixture": "second moment",
-    "topic-model": "pair moment",
-}
+def no_outlook(study: Study, rows: int | None, words: int, spectrum: str) -> None:
+    """Nothing beside the protocols' forecasts; the spectrum is refused once, not for each."""
+    del rows, words
+    parse_spectrum(spectrum, study.width)
+
+
+def _has_tensor(study: Study) -> bool:
+    """Whether a third moment is released too."""
+    return "tensor" in study.plan(study.width, None).shares
 
 
 def _what_is_sent(study: Study) -> str:
     """What a settled study's sites send."""
-    moment = _MOMENT[study.task]
-    triples = "" if study.task == "pca" else " and triple moments"
+    moment = TASKS[study.task].moment
+    triples = " and triple moments" if _has_tensor(study) else ""
     return {
         "cape": f"the sites send {moment}s{triples} that only their sum shows",
         "sketch": f"the sites send sketches{triples} that only their sum shows",
@@ -157,9 +162,9 @@ def print_summary(study: Study, choice: Choice | None, checked: dict[str, str]) 
     screen.print(
         f"study {study.name}: {study.task}, {_components_text(study)} of {_columns_text(study)}"
     )
-    settled = study if choice is None else study.changed(protocol=choice.protocol)
+    settled = study if choice is None else study.with_protocol(choice.protocol)
     sizes = forecast(settled, study.width, None)
-    size = options.bytes_text(sizes.message_bytes if study.task == "pca" else sizes.round_bytes)
+    size = options.bytes_text(sizes.round_bytes if _has_tensor(settled) else sizes.message_bytes)
     screen.print(f"protocol {settled.protocol}: {_what_is_sent(settled)}, {size} a site.")
     if choice is not None:
         screen.print(f"  chosen: {choice.reason}")
@@ -173,8 +178,8 @@ def print_summary(study: Study, choice: Choice | None, checked: dict[str, str]) 
         file = [checked.get(site["name"], "not looked at")] if checked else []
         table.add_row(site["name"], f"{site['epsilon']:g}", f"{site['weight']:.4g}", *file)
     screen.print(table)
-    screen.print(f"noise of the {_MOMENT[study.task]}, each site: {said['noise']}.")
-    if study.task != "pca":
+    screen.print(f"noise of the {TASKS[study.task].moment}, each site: {said['noise']}.")
+    if _has_tensor(settled):
         screen.print(f"noise of the triple moment, each site: {_noise(settled, 'tensor')}.")
     if len(study.sites) > 1 and study.protocol != "local":
         screen.print(

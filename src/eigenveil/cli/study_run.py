@@ -49,7 +49,7 @@ def settled(study: Study) -> tuple[Study, str]:
     if study.protocol != "auto":
         return study, ""
     choice = choose_protocol(study, study.width)
-    return study.changed(protocol=choice.protocol), choice.reason
+    return study.with_protocol(choice.protocol), choice.reason
 
 
 def run(

@@ -65,7 +65,9 @@ class ExpectedStudy:
             print_needs(self.found, self.rows, out)
 
 
-def expect_study(study: Study, rows: int | None, document_words: int) -> ExpectedStudy:
+def expect_study(
+    study: Study, rows: int | None, document_words: int, spectrum: str = ""
+) -> ExpectedStudy:
     """What a study with a protocol would release of so many rows of all sites together.
 
     Raises
@@ -73,6 +75,7 @@ def expect_study(study: Study, rows: int | None, document_words: int) -> Expecte
     PrivacyError
         When so many rows are too few.
     """
+    del spectrum
     terms = settle(study)
     plan = terms.plan
     assert isinstance(plan, TensorPlan)

@@ -18,6 +18,7 @@ from eigenveil.cli.screen import Screen
 from eigenveil.cli.tasks import family_of, load_model
 from eigenveil.errors import DataError
 from eigenveil.io import write_columns
+from eigenveil.models.task import TASKS
 from eigenveil.moments.rows import Block
 
 
@@ -37,6 +38,7 @@ def transform(
     check_place(out, overwrite=overwrite)
     model = load_model(result / MODEL)
     family = family_of(model)
+    documents = TASKS[family.task].takes_documents
     rows = open_for_model(names_of(model), files, header=header)
     if rows.features != model.n_features_in_:
         raise DataError(
@@ -44,8 +46,8 @@ def transform(
             hint="Give files with the columns that the model was fitted to.",
         )
     parts = []
-    for block in rows.sparse_blocks() if family.takes_documents else rows.blocks():
-        _check(block, rows.names or names_of(model), counts=family.takes_documents)
+    for block in rows.sparse_blocks() if documents else rows.blocks():
+        _check(block, rows.names or names_of(model), counts=documents)
         parts.append(family.new_values(model, block.values))
     values = np.concatenate(parts)
     columns = list(zip(family.new_names(model), values.T, strict=True))

@@ -124,7 +124,7 @@ def watch(
             epsilon=epsilon,
             delta=delta,
             horizon=horizon,
-            row_norm=options.read_row_norm(row_norm),
+            row_norm=options.read_number(row_norm),
             invalid=invalid,
         )
     else:

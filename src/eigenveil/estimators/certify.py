@@ -12,20 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 from pydantic import ValidationError
 
 from eigenveil.errors import EigenveilError, PrivacyError
 from eigenveil.estimators.plans import BasePlan, Planned, Step
-from eigenveil.estimators.settings import Plan, make_plan
 from eigenveil.estimators.shapes import COUNT_WEIGHT, LARGEST_VARIANCE, sizes_of
-from eigenveil.estimators.stream_plan import StreamPlan, make_stream_plan
-from eigenveil.estimators.tensor_settings import (
-    MixturePlan,
-    TopicPlan,
-    make_mixture_plan,
-    make_topic_plan,
-)
+from eigenveil.estimators.stream_plan import StreamPlan
+from eigenveil.models.task import TASKS, task_of_plan
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.certificate import Certificate, Claim, plan_hash, proofs_of
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
@@ -134,74 +127,16 @@ def how_far(certificate: Certificate, plan: BasePlan) -> str:
 
 def _class_of(said: dict[str, Any]) -> type[BasePlan]:
     task = said.get("task", "pca")
-    if task == "gaussian-mixture":
-        return MixturePlan
-    if task == "topic-model":
-        return TopicPlan
-    if task != "pca":
+    if task not in TASKS:
         raise _refused(f"The plan's task, {task!r}, is none that this version knows.")
-    return StreamPlan if "publish" in said else Plan
+    kind: type[BasePlan] = TASKS[task].plan_type(said)
+    return kind
 
 
 def _made_again(plan: BasePlan) -> BasePlan:
     """The plan that its own settled choices make."""
-    common: dict[str, Any] = {
-        "features": plan.features,
-        "epsilon": plan.epsilon,
-        "delta": plan.delta,
-        "adjacency": plan.adjacency,
-        "noise_draws": plan.noise_draws,
-        "invalid": plan.invalid,
-    }
-    rowed: dict[str, Any] = {"rows": plan.rows, "budget_split": dict(plan.shares)}
-    centre: dict[str, Any] = {
-        "center": np.zeros(plan.features) if plan.centred == "public" else plan.centred == "private"
-    }
-    match plan:
-        case StreamPlan():
-            made: BasePlan = make_stream_plan(
-                **common,
-                **centre,
-                n_components=plan.n_components,
-                row_norm=plan.row_norm,
-                sketch_size=plan.sketch_size if plan.sketched else None,
-                publish=plan.publish,
-                horizon=plan.horizon,
-            )
-        case Plan():
-            made = make_plan(
-                **common,
-                **rowed,
-                **centre,
-                n_components=plan.n_components,
-                mechanism=plan.mechanism,
-                row_norm=plan.row_norm,
-                row_bound=plan.row_bound,
-                sketch_size=plan.sketch_size,
-                power_rounds=plan.power_rounds,
-            )
-        case MixturePlan() | TopicPlan():
-            tensors: dict[str, Any] = {
-                "n_components": "auto" if plan.auto_components else plan.n_components,
-                "mechanism": plan.mechanism,
-                "pair": plan.pair,
-                "sketch_size": plan.sketch_size,
-            }
-            if isinstance(plan, TopicPlan):
-                made = make_topic_plan(
-                    **common, **rowed, **tensors, clip_documents=plan.clip_documents
-                )
-            else:
-                made = make_mixture_plan(
-                    **common,
-                    **rowed,
-                    **centre,
-                    **tensors,
-                    row_bound=plan.row_bound,
-                    noise_variance=plan.noise_variance,
-                )
-        case _:
-            raise AssertionError(f"{type(plan).__name__} is the plan of no task: a defect")
+    task = task_of_plan(plan)
+    made: BasePlan = task.make_plan(task.options_of_plan(plan), **plan.context())
     return made.drawn_from(secure=plan.noise_source == "operating system")
 
 
@@ -312,7 +247,7 @@ def _ranges(planned: Planned, plan: BasePlan) -> dict[str, tuple[float, float]]:
             found["clip"] = (0.0, 1.0)
         case "document-sketch":
             found["clip"] = (0.0, 1.0)
-            found["gain"] = (math.sqrt(plan.sketch_size),) * 2
+            found["gain"] = (math.sqrt(plan.sketch_columns),) * 2
         case "document-triples":
             found["gain"] = (1.0, 2.0)
     return found

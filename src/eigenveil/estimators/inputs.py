@@ -97,12 +97,3 @@ def tell_owner(invalid: InvalidRows | None, *, where: str = "") -> None:
     """Warn whoever called about rows that are not valid; nothing of it is kept."""
     if invalid is not None:
         warnings.warn(f"{where}{invalid}.", InvalidRowsWarning, stacklevel=4)
-
-
-def check_noise(noise: str) -> None:
-    """Raise where noise of another kind than there is was asked for."""
-    if noise != "secure":
-        raise DataError(
-            f"noise = {noise!r} is not 'secure'.",
-            hint="Use noise='secure'; give random_state for a reproducible, uncertified run.",
-        )

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-from eigenveil.estimators.driver import RoundProgress, certified_fit
 from eigenveil.estimators.fitted_mixture import FittedMixture
-from eigenveil.estimators.inputs import check_noise, public_rows, rows_of
-from eigenveil.estimators.mixture_pipeline import private_mixture
-from eigenveil.estimators.result import Asked
-from eigenveil.estimators.stored import noise_source, public_centre
-from eigenveil.estimators.tensor_settings import make_mixture_plan
-from eigenveil.headers import check_names
-from eigenveil.moments.source import RowSource
+from eigenveil.estimators.table_fit import TableFit
 
 
-class PrivateGaussianMixture(FittedMixture):
+class PrivateGaussianMixture(TableFit, FittedMixture):
     """Differentially private mixture of spherical Gaussians, by orthogonal tensor decomposition.
 
     The rows' second moment and their third moment, seen through the span of its leading
@@ -46,7 +37,7 @@ class PrivateGaussianMixture(FittedMixture):
         then being public).
     pair : {"auto", "full", "sketch"}, default="auto"
         How the second moment is released: D x D, or as a sketch of D x ``sketch_size``. "auto":
-        a sketch beyond 1000 features.
+        a sketch beyond 1000 features, or where ``sketch_size`` is given.
     row_bound : float, default=None
         A public bound on the norm of (centred) rows, in the data's units; longer rows are
         shortened. By default the bound is found from released norms.
@@ -54,9 +45,10 @@ class PrivateGaussianMixture(FittedMixture):
         True: rows are taken about a point beside a privately released mean. An array: beside that
         public point. False: as they are; the means must then be linearly independent.
     budget_split : dict, default=None
-        Shares of the steps "scale", "centre", "moment" and "tensor".
+        Shares of the steps "scale", "center" (if it is private), "moment" and "tensor": of all
+        that the fit takes, and of no other.
     sketch_size : int, default=None
-        Columns of the sketch; by default 4 times ``n_components``.
+        Columns of the sketch; by default 4 times ``n_components``. Not with ``pair="full"``.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
         a zero row, which is counted and adds nothing to any other sum; a warning tells their
@@ -114,6 +106,8 @@ class PrivateGaussianMixture(FittedMixture):
     True
     """
 
+    _TASK = "gaussian-mixture"
+
     def __init__(
         self,
         n_components: int | str = "auto",
@@ -146,63 +140,3 @@ class PrivateGaussianMixture(FittedMixture):
         self.invalid = invalid
         self.noise = noise
         self.random_state = random_state
-
-    def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Fit to the rows of ``X``, shape (n_samples, n_features), dense or sparse.
-
-        That there is at least one is taken for public.
-
-        Raises
-        ------
-        DataError
-            When there is no row, or one is not valid and ``invalid="error"``; nothing was released.
-        PrivacyError
-            When the wish cannot be met, the data set is too small for it, or fewer components stand
-            above the noise than were asked for; ``spent`` is the guarantee of what was released
-            before that was known, or ``None``.
-        """
-        del y
-        rows, count = rows_of(self, X)
-        return self._fit_rows(rows, count=count, progress=None)
-
-    def fit_rows(self, rows: RowSource, *, progress: RoundProgress | None = None) -> Self:
-        """Fit to rows read a block at a time, as often as the plan has rounds.
-
-        Parameters
-        ----------
-        rows : RowSource
-            For example ``eigenveil.io.open_rows(["a.parquet", "b.csv"])``; never held in memory.
-        progress : callable, optional
-            Told ``(release, n)`` after every n rows of a pass.
-        """
-        check_names("The source of rows", rows.names)
-        return self._fit_rows(rows, count=public_rows(rows, self.adjacency), progress=progress)
-
-    def _fit_rows(
-        self, rows: RowSource, *, count: int | None, progress: RoundProgress | None
-    ) -> Self:
-        asked = Asked.by(self)
-        check_noise(self.noise)
-        centre = public_centre(self.center, rows.features)
-        plan = make_mixture_plan(
-            features=rows.features,
-            rows=count,
-            n_components=self.n_components,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            mechanism=self.mechanism,
-            adjacency=self.adjacency,
-            pair=self.pair,
-            noise_variance=self.noise_variance,
-            row_bound=self.row_bound,
-            center=centre if centre is not None else bool(self.center),
-            budget_split=self.budget_split,
-            invalid=self.invalid,
-            sketch_size=self.sketch_size,
-        )
-        rounds = private_mixture(plan, stored_single=rows.single, public_centre=centre)
-        source = noise_source(self.random_state)
-        certified_fit(
-            plan, rounds, rows, source, asked=asked, keep=self._take_over, progress=progress
-        )
-        return self

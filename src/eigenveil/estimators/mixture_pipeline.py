@@ -289,10 +289,10 @@ def _pair(
         taken = partial(full_pair, release.values, release.record.noise, bulk)
         return leading_part(taken, plan, keep_all=keep_all), rule
     gaussian = np.random.default_rng(plan.features).standard_normal(
-        (plan.features, plan.sketch_size)
+        (plan.features, plan.sketch_columns)
     )
     basis = orthonormal_basis(gaussian)
-    clip = min(1.0, 1.3 * math.sqrt(plan.sketch_size / plan.features))  # privacy.md, section 6
+    clip = min(1.0, 1.3 * math.sqrt(plan.sketch_columns / plan.features))  # privacy.md, section 6
     answers = yield (state.ask("pair moment", Sketch(rule, basis, clip=clip)),)
     release = answers["pair moment"]
     taken = partial(sketched_pair, release.values, basis / clip, release.record.noise, bulk)

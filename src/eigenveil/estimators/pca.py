@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Generator
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from eigenveil.estimators.driver import RoundProgress, certified_fit
 from eigenveil.estimators.fitted import FittedPCA
-from eigenveil.estimators.inputs import check_noise, public_rows, rows_of
 from eigenveil.estimators.pipeline import private_pca
-from eigenveil.estimators.result import Asked
-from eigenveil.estimators.settings import make_plan
-from eigenveil.estimators.stored import noise_source, public_centre
-from eigenveil.headers import check_names
+from eigenveil.estimators.plans import BasePlan
+from eigenveil.estimators.rounds import Answers, Round
+from eigenveil.estimators.settings import Plan
+from eigenveil.estimators.table_fit import TableFit
 from eigenveil.moments.source import RowSource
 
 
-class PrivatePCA(FittedPCA):
+class PrivatePCA(TableFit, FittedPCA):
     """Differentially private principal component analysis.
 
     Nothing about the rows has to be known beforehand, and everything the fitted estimator holds may
@@ -52,8 +51,11 @@ class PrivatePCA(FittedPCA):
     center : bool or array of shape (n_features,), default=True
         True: subtract a privately released mean. False: do not. An array: a public centre.
     budget_split : dict, default=None
-        Shares of the steps "scale", "centre", "moment" and "variance". By default 4, 14, 78 and 4
-        per cent of mu squared; 8, 20, 69 and 3 per cent of epsilon when ``delta=0``.
+        Shares of the steps "scale", "center", "moment" and "variance". By default 4, 14, 78 and 4
+        per cent of mu squared; 8, 20, 69 and 3 per cent of epsilon when ``delta=0``. Every step
+        that the fit takes needs a share, but "variance", which it can do without (not for
+        "bingham"); a step that it does not take ("center" without a private one, "scale" where no
+        norms are released) must have none.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
         a zero row, which is counted and adds nothing to any other sum; a warning tells their
@@ -64,9 +66,10 @@ class PrivatePCA(FittedPCA):
     random_state : int, Generator or RandomState, default=None
         For tests and reproductions: the noise is reproducible and the guarantee is not certified.
     sketch_size : int, default=None
-        Columns of the sketch for ``mechanism="sketch"``; by default 4 times ``n_components``.
+        Columns of the sketch; by default 4 times ``n_components``. With ``mechanism="sketch"``
+        only.
     power_rounds : int, default=None
-        Rounds of ``mechanism="power"``, 1000 at most; 4 by default.
+        Rounds of ``mechanism="power"`` only, 1000 at most; 4 by default.
 
     Attributes
     ----------
@@ -101,6 +104,8 @@ class PrivatePCA(FittedPCA):
     True
     """
 
+    _TASK = "pca"
+
     def __init__(
         self,
         n_components: int = 2,
@@ -134,76 +139,16 @@ class PrivatePCA(FittedPCA):
         self.sketch_size = sketch_size
         self.power_rounds = power_rounds
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Fit to the rows of ``X``, shape (n_samples, n_features), dense or sparse.
-
-        That there is at least one row is taken for public.
-
-        Raises
-        ------
-        DataError
-            When there is no row, or one is not valid and ``invalid="error"``; nothing was released.
-        PrivacyError
-            When the wish cannot be met, or the data set is too small for it; ``spent`` is the
-            guarantee of what was released before that was known, or ``None``.
-        """
-        del y
-        rows, count = rows_of(self, X)
-        return self._fit_rows(rows, count=count, progress=None)
-
-    def fit_rows(self, rows: RowSource, *, progress: RoundProgress | None = None) -> Self:
-        """Fit to rows read a block at a time, as often as the plan has rounds.
-
-        Parameters
-        ----------
-        rows : RowSource
-            For example ``eigenveil.io.open_rows(["a.parquet", "b.csv"])``; never held in memory.
-        progress : callable, optional
-            Told ``(release, n)`` after every n rows of a pass.
-        """
-        check_names("The source of rows", rows.names)
-        return self._fit_rows(rows, count=public_rows(rows, self.adjacency), progress=progress)
-
-    def _fit_rows(
-        self, rows: RowSource, *, count: int | None, progress: RoundProgress | None
-    ) -> Self:
-        asked = Asked.by(self)
-        check_noise(self.noise)
-        centre = public_centre(self.center, rows.features)
-        plan = make_plan(
-            features=rows.features,
-            rows=count,
-            n_components=self.n_components,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            mechanism=self.mechanism,
-            adjacency=self.adjacency,
-            row_norm=self.row_norm,
-            row_bound=self.row_bound,
-            center=centre if centre is not None else bool(self.center),
-            budget_split=self.budget_split,
-            invalid=self.invalid,
-            sketch_size=self.sketch_size,
-            power_rounds=self.power_rounds,
-        )
-        source = noise_source(self.random_state)
-        plan = plan.drawn_from(secure=source.secure)
-        rounds = private_pca(
+    def _rounds(
+        self, plan: BasePlan, rows: RowSource, centre: NDArray[np.float64] | None
+    ) -> Generator[Round, Answers, Any]:
+        assert isinstance(plan, Plan)
+        return private_pca(
             plan,
             public_centre=centre,
             stored_single=rows.single,
             max_norm=_largest_norm(rows, centre) if plan.row_norm == "max" else None,
         )
-        certified_fit(
-            plan,
-            rounds,
-            rows,
-            noise_source(self.random_state),
-            asked=asked,
-            keep=self._take_over,
-            progress=progress,
-        )
-        return self
 
 
 def _largest_norm(rows: RowSource, centre: NDArray[np.float64] | None) -> float:

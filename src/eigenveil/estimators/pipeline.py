@@ -98,8 +98,9 @@ def private_pca(
     max_norm: float | None = None,
     budgets: Mapping[Step, StepBudget] | None = None,
     sharing: Mapping[Step, Sharing] | None = None,
+    keep_all: bool = False,
 ) -> Generator[Round, Answers, Factors]:
-    """The rounds of a fit.
+    """The rounds of a fit; all components are kept, whatever ``keep_all`` says.
 
     Parameters
     ----------
@@ -121,6 +122,7 @@ def private_pca(
         Where the rows are too few for a scale to be found, of no usable component, and the rest of
         the budget is not spent.
     """
+    del keep_all
     state = _State(plan, stored_single, dict(budgets or {}), dict(sharing or {}))
     scale = yield from find_centre(state, public_centre)
     if state.stopped:
@@ -264,15 +266,15 @@ def _sketch(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Ans
     plan = state.plan
     # public and independent of the data: the same for every study of this shape
     gaussian = np.random.default_rng(plan.features).standard_normal(
-        (plan.features, plan.sketch_size)
+        (plan.features, plan.sketch_columns)
     )
     basis = orthonormal_basis(gaussian)
-    clip = min(1.0, 1.3 * math.sqrt(plan.sketch_size / plan.features))  # privacy.md, section 6
+    clip = min(1.0, 1.3 * math.sqrt(plan.sketch_columns / plan.features))  # privacy.md, section 6
     answers = yield (state.ask("sketch", Sketch(rule, basis, clip=clip)), *beside)
     release, left = answers["sketch"], _mean_left(state, answers)
     matrix = release.values if left is None else release.values - left.outer(basis) / clip
     strengths, components = left_singular(matrix, plan.n_components)
-    edge = spectral_edge(release.record.noise, plan.features, plan.sketch_size)
+    edge = spectral_edge(release.record.noise, plan.features, plan.sketch_columns)
     return _Found(components, strengths, edge, answers, left=left)
 
 

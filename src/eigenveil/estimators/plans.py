@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from eigenveil.checks import check_positive, check_whole
 from eigenveil.errors import DataError, PrivacyError
+from eigenveil.models.options import Options
 from eigenveil.privacy.budget import StepBudget, split_budget
 from eigenveil.privacy.certificate import plan_hash
-from eigenveil.privacy.gaussian import check_delta, check_epsilon
-from eigenveil.privacy.guarantee import ADJACENCIES, Adjacency
+from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.mechanisms import MECHANISMS, NoiseKind
 from eigenveil.privacy.releases import NoiseSource
 from eigenveil.privacy.sampling import SamplingError, lattice_error
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
-Step = Literal["scale", "centre", "moment", "variance", "tensor"]
+Step = Literal["scale", "center", "moment", "variance", "tensor"]
 
 
 Invalid = Literal["zero", "error"]
-INVALID: tuple[Invalid, ...] = get_args(Invalid)
 
 
 @dataclass(frozen=True)
@@ -72,15 +71,15 @@ def centre_schedule(
     bounded : bool
         Whether a public bound on the norms is given: one stage, and no norms.
     scale, centre : pair of float
-        Shares of the steps "scale" and "centre" that the two stages may spend.
+        Shares of the steps "scale" and "center" that the two stages may spend.
     """
     if bounded:
-        return (Planned(CENTRE, "centre", "row-sum", share=sum(centre)),)
+        return (Planned(CENTRE, "center", "row-sum", share=sum(centre)),)
     return (
         Planned(SCALE, "scale", "norm-histogram", share=scale[0]),
-        Planned(CENTRE, "centre", "row-sum", share=centre[0]),
+        Planned(CENTRE, "center", "row-sum", share=centre[0]),
         Planned(NEAR_SCALE, "scale", "norm-histogram", share=scale[1]),
-        Planned(SECOND_CENTRE, "centre", "row-sum", share=centre[1]),
+        Planned(SECOND_CENTRE, "center", "row-sum", share=centre[1]),
     )
 
 
@@ -88,11 +87,10 @@ class BasePlan(BaseModel):
     """What the plans of all tasks have in common.
 
     ``centred`` is "private", "public" or "no"; ``shares`` divide the budget over the steps that are
-    taken; ``sketch_size`` is the number of columns of a
-    sketch; ``rows`` is the public number of rows under replace-one, else ``None``; ``noise_draws``
-    is how many draws of lattice noise make up a released value, and ``noise_source`` where they
-    come from; ``invalid`` says whether an invalid row becomes a zero row or stops the fit before
-    anything is released.
+    taken; ``sketch_columns`` is the number of columns of a sketch; ``rows`` is the public number of
+    rows under replace-one, else ``None``; ``noise_draws`` is how many draws of lattice noise make
+    up a released value, and ``noise_source`` where they come from; ``invalid`` says whether an
+    invalid row becomes a zero row or stops the fit before anything is released.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -105,7 +103,7 @@ class BasePlan(BaseModel):
     row_bound: float | None
     centred: Literal["private", "public", "no"]
     shares: dict[Step, float]
-    sketch_size: int
+    sketch_columns: int
     rows: int | None = None
     noise_draws: int = Field(default=1, ge=1)
     invalid: Invalid = "zero"
@@ -129,6 +127,27 @@ class BasePlan(BaseModel):
     @abstractmethod
     def kind(self, step: Step) -> NoiseKind:
         """The noise of a step."""
+
+    @property
+    @abstractmethod
+    def sketched(self) -> bool:
+        """Whether the second moment is released as a sketch."""
+
+    def options_otherwise(self) -> dict[str, Any]:
+        """Options that make this plan, where the plan has no field of their name or another value.
+
+        A public centre is zero.
+        """
+        public = (0.0,) * self.features
+        return {
+            "center": public if self.centred == "public" else self.centred == "private",
+            "budget_split": dict(self.shares),
+            "sketch_size": self.sketch_columns if self.sketched else None,
+        }
+
+    def context(self) -> dict[str, Any]:
+        """What makes this plan beside its options."""
+        return {"features": self.features, "rows": self.rows, "noise_draws": self.noise_draws}
 
     @property
     @abstractmethod
@@ -205,11 +224,75 @@ def _divided(
     return tuple((step, budgets[step]) for step, _ in shares)
 
 
-def check_wish(epsilon: float, delta: float, adjacency: str) -> None:
-    """Raise where a privacy wish cannot be one."""
-    check_epsilon(epsilon)
-    check_delta(delta)
-    check_choice("adjacency", adjacency, ADJACENCIES)
+def columns_of_sketch(options: Options, components: int, *, sketched: bool, features: int) -> int:
+    """Columns R of a sketch of D features for K components: those that were given, or 4 K.
+
+    Raises
+    ------
+    DataError
+        When they are fewer than the components, or given where nothing is sketched.
+    """
+    given = options.given_columns
+    if given is None:
+        return min(features, 4 * components)
+    if not sketched:
+        raise options.refused(
+            "sketch_size",
+            f"is of a sketch, and this fit makes none. Got {given} instead of None.",
+            hint="Leave it out, or choose what is sketched: mechanism='sketch' of PCA, "
+            "pair='sketch' of mixtures and topics, protocol='sketch' of sites.",
+            code="unused-parameter",
+        )
+    if given < components:
+        raise options.refused(
+            "sketch_size",
+            f"must be at least n_components = {components}. Got {given} instead.",
+            hint="2 to 4 times as many as components is usual.",
+            code="small-sketch",
+        )
+    return min(features, int(given))
+
+
+def shares_of(options: Options, usual: Mapping[Step, float]) -> dict[Step, float]:
+    """Shares of the steps that a fit takes, adding up to 1.
+
+    One rule for every task: ``budget_split`` gives every step that the fit takes a share, and no
+    other step. A share of 0 is none.
+
+    Parameters
+    ----------
+    options : Options
+    usual : mapping of step to share
+        The steps that the fit takes, with their shares where ``budget_split`` does not say.
+
+    Raises
+    ------
+    PrivacyError
+        Naming a step without a share, or one that the fit does not take.
+    """
+    split = options.budget_split
+    given = {step: share for step, share in (split or {}).items() if share > 0}
+    if split is None:
+        given = dict(usual)
+    hint = f"This fit takes the steps {', '.join(usual)}: give a share to each, and to no other."
+    for step in given:
+        if step not in usual:
+            raise options.refused(
+                "budget_split",
+                f"gives {step!r} a share, and this fit does not take that step.",
+                hint=hint,
+                code="unneeded-step",
+            )
+    for step in usual:
+        if step not in given:
+            raise options.refused(
+                "budget_split",
+                f"gives {step!r} nothing, and this fit releases it.",
+                hint=hint,
+                code="step-without-share",
+            )
+    total = math.fsum(given.values())
+    return {step: given[step] / total for step in usual if step in given}
 
 
 def check_pure(statistic: StatisticName, mechanism: str, delta: float) -> None:
@@ -224,19 +307,8 @@ def check_pure(statistic: StatisticName, mechanism: str, delta: float) -> None:
         )
 
 
-def check_row_bound(row_bound: float | None) -> None:
-    """Raise where a public bound is no positive number."""
-    if row_bound is not None:
-        check_positive(
-            "row_bound",
-            row_bound,
-            hint="Give a public bound on the norm of a row, in the data's units, or None.",
-        )
-
-
 def check_components(n_components: int, features: int) -> None:
     """Raise where there cannot be so many components."""
-    check_whole("n_components", n_components)
     if not 1 <= n_components <= features:
         raise DataError(
             f"n_components = {n_components} must be between 1 and the number of features, "
@@ -246,25 +318,8 @@ def check_components(n_components: int, features: int) -> None:
         )
 
 
-LEAST_SHARE = 1e-6
-"""Of a budget split: shares are from this to one over it, so that none is next to nothing."""
-
-
-def check_split(wished: object) -> None:
-    """Raise where a wished split of the budget is no mapping of steps to shares."""
-    if wished is not None and not isinstance(wished, Mapping):
-        raise DataError(
-            f"budget_split = {wished!r:.60} is not a dict.",
-            hint="Give a dict of steps and shares, or None.",
-            code="bad-choice",
-        )
-
-
-def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    """Raise where a value is none of a parameter's choices."""
-    if not isinstance(value, str) or value not in allowed:
-        raise DataError(
-            f"{name} = {value!r:.60} is not one of {', '.join(repr(a) for a in allowed)}.",
-            hint="Choose one of these.",
-            code="bad-choice",
-        )
+def centre_kind(center: object) -> Literal["private", "public", "no"]:
+    """What is subtracted, by the parameter ``center``."""
+    if isinstance(center, bool) or not hasattr(center, "__len__"):
+        return "private" if center else "no"
+    return "public"

@@ -198,7 +198,7 @@ def _simulate(
     small = plan.model_copy(
         update={
             "features": features,
-            "sketch_size": min(plan.sketch_size, features),
+            "sketch_columns": min(plan.sketch_columns, features),
             "rows": drawn if plan.rows is not None else None,
             "row_bound": None if plan.row_bound is None else 2.0,
             "row_norm": plan.row_norm if isinstance(plan.row_norm, str) else 2.0,
@@ -233,8 +233,8 @@ def _scaled_budgets(plan: Plan, more_rows: float, features: int) -> dict[Step, S
     noise = MECHANISMS[plan.kind("moment")]
     growth = noise.growth(features, plan.features, plan.way.columns(plan))
     budgets["moment"] = _times(budgets["moment"], growth)
-    if "centre" in budgets:
-        budgets["centre"] = _times(budgets["centre"], math.sqrt(fewer) if not plan.pure else fewer)
+    if "center" in budgets:
+        budgets["center"] = _times(budgets["center"], math.sqrt(fewer) if not plan.pure else fewer)
     return budgets
 
 

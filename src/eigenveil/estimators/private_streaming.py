@@ -11,16 +11,17 @@ from numpy.typing import ArrayLike
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.estimators.fitted import FittedPCA
-from eigenveil.estimators.inputs import check_noise, new_columns, tell_owner, validated
+from eigenveil.estimators.inputs import new_columns, tell_owner, validated
 from eigenveil.estimators.result import Asked, Result
 from eigenveil.estimators.stored import noise_source, public_centre
 from eigenveil.estimators.stream_plan import make_stream_plan
 from eigenveil.estimators.stream_state import StreamState
+from eigenveil.models.constraints import Configured
 from eigenveil.moments.source import ArrayRows, RowSource
 from eigenveil.moments.sparse import SparseRows
 
 
-class PrivateStreamingPCA(FittedPCA):
+class PrivateStreamingPCA(Configured, FittedPCA):
     """Differentially private principal components of rows that arrive in blocks.
 
     Every row is read once, counts once and is forgotten: what is kept is a sum of rows of norm at
@@ -97,6 +98,7 @@ n_samples_, guarantee_, certificate_
     ((2, 8), True)
     """
 
+    _TASK, _PATH = "pca", "stream"
     _stream: StreamState | None = None
 
     def __init__(
@@ -288,23 +290,11 @@ n_samples_, guarantee_, certificate_
         return self._begun(rows.features, None if rows.names is None else tuple(rows.names))
 
     def _begun(self, features: int, names: tuple[str, ...] | None) -> StreamState:
+        options = self._options()
         asked = Asked.by(self)
-        check_noise(self.noise)
-        centre = public_centre(self.center, features)
-        plan = make_stream_plan(
-            features=features,
-            n_components=self.n_components,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            adjacency=self.adjacency,
-            row_norm=self.row_norm,
-            center=centre if centre is not None else bool(self.center),
-            sketch_size=self.sketch_size,
-            publish=self.publish,
-            horizon=self.horizon,
-            invalid=self.invalid,
-        )
-        source = noise_source(self.random_state)
+        centre = public_centre(options.center, features)
+        plan = make_stream_plan(options, features=features)
+        source = noise_source(options.random_state)
         plan = plan.drawn_from(secure=source.secure)
         return StreamState(plan, centre, source, asked=asked, names=names)
 

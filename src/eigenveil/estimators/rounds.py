@@ -163,7 +163,7 @@ class RoundState(Generic[PlanT]):
 
         ``expected`` is its expectation.
         """
-        noise = MECHANISMS[self.plan.kind("centre")]
+        noise = MECHANISMS[self.plan.kind("center")]
         return squared_length(expected, self.plan.features, noise=noise)
 
     def coarser(self, precision: Precision) -> int:

@@ -2,47 +2,41 @@
 
 from __future__ import annotations
 
-import math
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from eigenveil.checks import check_positive, check_whole, is_number, one_of
-from eigenveil.errors import DataError, PrivacyError
+from eigenveil.checks import one_of
+from eigenveil.errors import DataError
 from eigenveil.estimators.plans import (
     CENTRED_SCALE,
-    INVALID,
-    LEAST_SHARE,
     BasePlan,
     Planned,
     Step,
+    centre_kind,
     centre_schedule,
-    check_choice,
     check_components,
     check_pure,
-    check_row_bound,
-    check_split,
-    check_wish,
+    columns_of_sketch,
+    shares_of,
 )
 from eigenveil.estimators.ways import (
     CHOICES,
     DIRECTIONS,
+    POWER,
     SKETCH,
     Way,
     noise_of,
     way_of,
 )
+from eigenveil.models.options import Options
 from eigenveil.privacy.mechanisms import NoiseKind
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
 MECHANISMS = CHOICES
-STEPS: tuple[Step, ...] = ("scale", "centre", "moment", "variance")
 
 # Shares of mu squared (privacy.md, section 8; tables.md, section 2a), and of epsilon where all is
 # pure: epsilons add up where mus add in squares, so a small step must be paid more.
-_SHARES: dict[Step, float] = {"scale": 0.04, "centre": 0.14, "moment": 0.78, "variance": 0.04}
-_PURE_SHARES: dict[Step, float] = {"scale": 0.08, "centre": 0.20, "moment": 0.69, "variance": 0.03}
+_SHARES: dict[Step, float] = {"scale": 0.04, "center": 0.14, "moment": 0.78, "variance": 0.04}
+_PURE_SHARES: dict[Step, float] = {"scale": 0.08, "center": 0.20, "moment": 0.69, "variance": 0.03}
 # Parts of the scale's share: of the norms of the rows, about the first centre, and about the second
 # where they are needed before the second moment.
 _SCALES = (0.75, 0.25)
@@ -54,13 +48,11 @@ _PURE_CENTRES = (0.4, 0.6)
 
 _STATISTICS: dict[Step, StatisticName] = {
     "scale": "norm-histogram",
-    "centre": "row-sum",
+    "center": "row-sum",
     "variance": "component-energy",
 }
 
 POWER_ROUNDS = 4
-# Each is a release of its own; long before so many, none shows anything above its noise.
-MOST_POWER_ROUNDS = 1000
 
 MEAN_LEFT = "mean of prepared rows"
 ENERGIES = "explained variance"
@@ -89,6 +81,15 @@ class Plan(BasePlan):
         """Whether the second moment is released as a sketch that says so."""
         return self.way is SKETCH
 
+    def options_otherwise(self) -> dict[str, Any]:
+        """Options of another name or value; see :class:`BasePlan`."""
+        rounds = self.power_rounds if self.mechanism == "power" else None
+        return super().options_otherwise() | {"power_rounds": rounds}
+
+    def context(self) -> dict[str, Any]:
+        """What makes this plan beside its options; parties may send factors of so many columns."""
+        return super().context() | {"sketch_columns": self.sketch_columns}
+
     @property
     def removes_mean(self) -> bool:
         """Whether the mean that is left in the prepared rows is released, and taken off."""
@@ -108,7 +109,7 @@ class Plan(BasePlan):
                 centre=(stages[0], stages[1]),
             )
             if left:
-                beside = [Planned(MEAN_LEFT, "centre", "row-sum", share=left, beside=True), *beside]
+                beside = [Planned(MEAN_LEFT, "center", "row-sum", share=left, beside=True), *beside]
         found += [*before, first, *beside, *later]
         if "variance" in self.shares:
             rest = 1.0 - sum(one.share for one in (*before, *beside) if one.step == "variance")
@@ -141,125 +142,86 @@ class Plan(BasePlan):
 
 
 def make_plan(
+    options: Options,
     *,
     features: int,
-    rows: int | None,
-    n_components: int,
-    epsilon: float,
-    delta: float,
-    mechanism: str,
-    adjacency: str,
-    row_norm: str | float,
-    row_bound: float | None,
-    center: bool | NDArray[np.float64],
-    budget_split: dict[str, float] | None,
-    sketch_size: int | None,
-    power_rounds: int | None = None,
+    rows: int | None = None,
+    sketch_columns: int | None = None,
     noise_draws: int = 1,
-    invalid: str = "zero",
 ) -> Plan:
-    """Check every parameter and settle every choice.
+    """Settle every choice that the options of one table leave open.
+
+    Parameters
+    ----------
+    options : Options
+        Of PCA, one table. A public centre is checked where it is used.
+    features : int
+        Number of columns, D.
+    rows : int or None
+        The number of rows, which counts under replace-one only.
+    sketch_columns : int, optional
+        Columns of factors that parties send beside the plan's own mechanism.
+    noise_draws : int
+        Draws of lattice noise that make up a released value.
 
     Raises
     ------
     PrivacyError, DataError
         Naming the parameter and what it may be.
     """
-    check_wish(epsilon, delta, adjacency)
-    check_choice("mechanism", mechanism, ("auto", *MECHANISMS))
+    mechanism, components = options.mechanism, int(options.n_components)
     if mechanism == "auto":
-        mechanism = STATISTICS["second-moment"].usual(pure=delta == 0).name
-    check_pure("second-moment", mechanism, delta)
-    if isinstance(row_norm, str):
-        check_choice("row_norm", row_norm, ("unit", "auto", "max"))
-    else:
-        check_positive(
-            "row_norm",
-            row_norm,
-            hint="Give a public bound on the norm of a centred row, or 'unit', 'auto' or 'max'.",
+        mechanism = STATISTICS["second-moment"].usual(pure=options.delta == 0).name
+    check_pure("second-moment", mechanism, options.delta)
+    check_components(components, features)
+    way = way_of(mechanism)
+    way.check(features, components)
+    if options.power_rounds is not None and way is not POWER:
+        raise options.refused(
+            "power_rounds",
+            f"is of mechanism 'power', and this fit's is {mechanism!r}. Got "
+            f"{options.power_rounds} instead of None.",
+            hint="Leave it out, or say mechanism='power'.",
+            code="unused-parameter",
         )
-    check_row_bound(row_bound)
-    check_choice("invalid", invalid, INVALID)
-    check_components(n_components, features)
-    way_of(mechanism).check(features, n_components)
-    centred = "public" if isinstance(center, np.ndarray) else "private" if center else "no"
-    if sketch_size is not None:
-        check_whole("sketch_size", sketch_size)
-    if power_rounds is not None:
-        check_whole("power_rounds", power_rounds, most=MOST_POWER_ROUNDS)
-    if sketch_size is None:
-        sketch_size = 4 * n_components
-    elif sketch_size < n_components:
-        raise DataError(
-            f"sketch_size = {sketch_size} is less than n_components = {n_components}.",
-            hint="Use at least n_components; 2 to 4 times as many is usual.",
-        )
-    plan = Plan(
-        features=features,
-        n_components=n_components,
-        epsilon=float(epsilon),
-        delta=float(delta),
-        mechanism=mechanism,
-        adjacency=adjacency,
-        row_norm=row_norm,
-        row_bound=row_bound,
-        centred=centred,
-        shares={"moment": 1.0},
-        sketch_size=min(features, sketch_size),
-        power_rounds=power_rounds or POWER_ROUNDS,
-        rows=rows if adjacency == "replace-one" else None,
-        noise_draws=noise_draws,
-        invalid=invalid,
-    )
-    shares = _shares(plan, budget_split)
-    return plan.model_copy(update={"shares": shares})
-
-
-def _shares(plan: Plan, wished: dict[str, float] | None) -> dict[Step, float]:
-    """Shares of the steps that this fit takes, adding up to 1."""
-    defaults = _PURE_SHARES if plan.pure else _SHARES
-    check_split(wished)
-    given = dict(defaults) if wished is None else dict(wished)
-    if wished is None and plan.centred != "private":
-        given["scale"] /= 2  # there is one histogram then
-    for step, share in given.items():
-        check_choice("a step of budget_split", step, STEPS)
-        if not (is_number(share) and (share == 0 or LEAST_SHARE <= share <= 1 / LEAST_SHARE)):
-            raise PrivacyError(
-                f"budget_split[{step!r}] = {share!r:.60} is not a non-negative number: "
-                f"0, or {LEAST_SHARE:g} to {1 / LEAST_SHARE:g}.",
-                hint="Shares are relative: {'moment': 0.9, 'centre': 0.1}, for example.",
-            )
-    given = {step: share for step, share in given.items() if share > 0}
-    if "moment" not in given:
-        raise PrivacyError(
-            "budget_split gives the second moment nothing.",
-            hint="Give 'moment' most of the budget.",
-        )
-    if plan.centred != "private":
-        given.pop("centre", None)
-    elif "centre" not in given:
-        raise PrivacyError(
-            "center=True needs a share of the budget for 'centre'.",
-            hint="Give it one in budget_split, or give center=False or a public array.",
-        )
-    wants_scale = plan.centred == "private" or plan.row_norm == "auto" or "variance" in given
-    if plan.row_bound is not None or not wants_scale:
-        given.pop("scale", None)
-    elif "scale" not in given:
-        raise PrivacyError(
-            "Without row_bound this fit needs a share of the budget for 'scale'.",
-            hint="Give it one in budget_split, or give a public row_bound.",
-        )
-    if plan.row_bound is not None and plan.row_norm == "auto":
+    if options.row_bound is not None and options.row_norm == "auto":
         raise DataError(
             "row_norm='auto' chooses from the released norms, and row_bound skips releasing them.",
             hint="Give row_norm='unit' or a number with row_bound, or leave row_bound out.",
         )
-    if plan.way is DIRECTIONS and "variance" not in given:
-        raise PrivacyError(
-            f"mechanism={plan.mechanism!r} releases directions only.",
-            hint="Give 'variance' a share of the budget.",
-        )
-    total = math.fsum(given.values())
-    return {step: given[step] / total for step in STEPS if step in given}
+    columns = columns_of_sketch(options, components, sketched=way is SKETCH, features=features)
+    plan = Plan(
+        features=features,
+        n_components=components,
+        epsilon=float(options.epsilon),
+        delta=float(options.delta),
+        mechanism=mechanism,
+        adjacency=options.adjacency,
+        row_norm=options.row_norm if isinstance(options.row_norm, str) else float(options.row_norm),
+        row_bound=None if options.row_bound is None else float(options.row_bound),
+        centred=centre_kind(options.center),
+        shares={"moment": 1.0},
+        sketch_columns=columns if sketch_columns is None else sketch_columns,
+        power_rounds=int(options.power_rounds or POWER_ROUNDS),
+        rows=rows if options.adjacency == "replace-one" else None,
+        noise_draws=noise_draws,
+        invalid=options.invalid,
+    )
+    return plan.model_copy(update={"shares": _shares(plan, options)})
+
+
+def _shares(plan: Plan, options: Options) -> dict[Step, float]:
+    """Shares of the steps that this fit takes, adding up to 1."""
+    split = options.budget_split
+    variance = split is None or split.get("variance", 0) > 0 or plan.way is DIRECTIONS
+    private = plan.centred == "private"
+    scale = plan.row_bound is None and (private or plan.row_norm == "auto" or variance)
+    taken = {"scale": scale, "center": private, "moment": True, "variance": variance}
+    usual = {
+        step: share
+        for step, share in (_PURE_SHARES if plan.pure else _SHARES).items()
+        if taken[step]
+    }
+    if not private and "scale" in usual:
+        usual["scale"] /= 2  # there is one histogram then
+    return shares_of(options, usual)

@@ -51,7 +51,7 @@ def sizes_of(plan: BasePlan, planned: Planned, *, count: bool) -> range:
         case "row-sum":
             size = d + count
         case "sketch" | "document-sketch":
-            columns = plan.way.columns(plan) if isinstance(plan, Plan) else plan.sketch_size
+            columns = plan.way.columns(plan) if isinstance(plan, Plan) else plan.sketch_columns
             assert columns is not None
             size = d * columns
         case "component-energy":
@@ -108,7 +108,7 @@ def _worst(plan: BasePlan, planned: Planned) -> list[Shape]:
         case "component-energy":
             known = [{"count_weight": COUNT_WEIGHT, "gain": _LARGEST_GAIN}]
         case "document-sketch":
-            gain = math.sqrt(plan.sketch_size)
+            gain = math.sqrt(plan.sketch_columns)
             known = [{"gain": gain}, {"gain": gain, "clip": 0.5}]
         case "third-moment":
             known = [{"variance": 0.0}, {"variance": LARGEST_VARIANCE}]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from eigenveil.checks import LARGEST, check_whole
+from eigenveil.checks import LARGEST
 from eigenveil.errors import (
     DataError,
     NoisyResultWarning,
@@ -284,6 +284,4 @@ def noise_source(random_state: object) -> RandomSource:
         return SecureSource()
     if isinstance(random_state, np.random.RandomState):
         return SeededSource(int(random_state.randint(2**31)))
-    if not isinstance(random_state, np.random.Generator):
-        check_whole("random_state", random_state, least=0, most=2**128 - 1)
     return SeededSource(random_state)  # type: ignore[arg-type]

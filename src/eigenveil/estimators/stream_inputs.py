@@ -1,8 +1,7 @@
-"""Blocks and settings that a tracker of streams can use, or one clear error."""
+"""Blocks that a tracker of streams can use, or one clear error."""
 
 from __future__ import annotations
 
-import numbers
 from typing import Any
 
 import numpy as np
@@ -40,26 +39,6 @@ def check_finite(rows: NDArray[Any]) -> None:
         hint="Divide all rows by one number.",
         code="overflow",
     )
-
-
-def check_count(name: str, value: object, *, least: int = 1) -> None:
-    """Raise unless the value is an integer of ``least`` or more."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise DataError(
-            f"{name} = {value!r} is not a number from {least} on.", hint="Give an integer."
-        )
-
-
-def percentages(value: Any) -> tuple[float, float]:
-    """The pair ``adaptive_rank``, or an error."""
-    try:
-        alpha, beta = (float(share) for share in value)
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"adaptive_rank = {value!r} is not a pair of percentages.",
-            hint="Give (alpha, beta), for example (1, 10), or None.",
-        ) from error
-    return alpha, beta
 
 
 def check_alike(mine: Rule, theirs: Rule) -> None:

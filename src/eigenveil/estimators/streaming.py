@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import Any, Self
 
 import numpy as np
@@ -16,21 +15,24 @@ from eigenveil.estimators.inputs import validated
 from eigenveil.estimators.stream_inputs import (
     FLOATS,
     check_alike,
-    check_count,
     check_features,
     check_finite,
-    percentages,
 )
 from eigenveil.estimators.tracking import Rule, Tracked, Tracker
 from eigenveil.headers import check_names
 from eigenveil.linalg.eigen import fix_signs
-from eigenveil.linalg.rank import check_shares
 from eigenveil.linalg.subspace import Subspace
+from eigenveil.models.constraints import Configured
 
 _BLOCK = 25
 
 
-class StreamingPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class StreamingPCA(
+    Configured,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     """Principal components of rows that arrive over time or at many places. Not private.
 
     Rows are folded in block by block with the paper's SSVD_r (Grammenos et al., "Federated
@@ -93,6 +95,8 @@ class StreamingPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     >>> both.transform(X).shape, both.n_samples_seen_
     ((1797, 5), 1797)
     """
+
+    _TASK, _PATH = "pca", "tracking"
 
     n_features_in_: int
     feature_names_in_: NDArray[Any]
@@ -273,27 +277,14 @@ class StreamingPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _rule(self) -> Rule:
         """The settings, checked."""
-        check_count("n_components", self.n_components)
-        check_count("n_oversamples", self.n_oversamples, least=0)
-        block_size = self.block_size
-        if block_size is None:
-            block_size = max(_BLOCK, self.n_components)
-        check_count("block_size", block_size)
-        adaptive = None
-        if self.adaptive_rank is not None:
-            adaptive = percentages(self.adaptive_rank)
-            check_shares(*adaptive)
-        if not (isinstance(self.forgetting, numbers.Real) and 0 < self.forgetting <= 1):
-            raise DataError(
-                f"forgetting = {self.forgetting!r} is not above 0 and at most 1.",
-                hint="Give 1.0 to forget nothing, or a little less to follow changes.",
-            )
+        options = self._options()
+        block_size, adaptive = options.block_size, options.adaptive_rank
         return Rule(
-            int(block_size),
-            int(self.n_oversamples),
-            adaptive,
-            float(self.forgetting),
-            bool(self.center),
+            max(_BLOCK, int(options.n_components)) if block_size is None else int(block_size),
+            int(options.n_oversamples),
+            None if adaptive is None else (float(adaptive[0]), float(adaptive[1])),
+            float(options.forgetting),
+            bool(options.center),
         )
 
     def _rule_in_force(self) -> Rule:

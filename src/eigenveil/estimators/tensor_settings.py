@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import model_validator
 
-from eigenveil.checks import check_flag, check_positive, check_whole, is_number, one_of
-from eigenveil.errors import DataError, PrivacyError
+from eigenveil.checks import one_of
+from eigenveil.errors import DataError
 from eigenveil.estimators.plans import (
     CENTRED_SCALE,
-    INVALID,
-    LEAST_SHARE,
     BasePlan,
     Planned,
     Step,
+    centre_kind,
     centre_schedule,
-    check_choice,
     check_components,
     check_pure,
-    check_row_bound,
-    check_split,
-    check_wish,
+    columns_of_sketch,
+    shares_of,
 )
+from eigenveil.models.options import Options
 from eigenveil.noise.cube import tensor_size
 from eigenveil.privacy.mechanisms import MECHANISMS, NoiseKind
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
@@ -35,7 +31,6 @@ TENSOR_MECHANISMS: tuple[str, ...] = tuple(
     mechanism.name for mechanism in STATISTICS["third-moment"].mechanisms
 )
 PairForm = Literal["full", "sketch"]
-PAIR_FORMS: tuple[PairForm, ...] = get_args(PairForm)
 
 # Up to so many features the pair moment is a matrix, beyond it is sketched.
 FULL_UP_TO = 1000
@@ -60,7 +55,7 @@ _VECTOR_PAIR = 0.5
 # Of a step, and of a form of the pair moment; documents' pairs have the noise that rows' have.
 _STATISTICS: dict[str, StatisticName] = {
     "scale": "norm-histogram",
-    "centre": "row-sum",
+    "center": "row-sum",
     "full": "second-moment",
     "sketch": "sketch",
 }
@@ -77,6 +72,16 @@ class TensorPlan(BasePlan):
     pair: PairForm
     auto_components: bool = False
 
+    @property
+    def sketched(self) -> bool:
+        """Whether the pair moment is released as a sketch."""
+        return self.pair == "sketch"
+
+    def options_otherwise(self) -> dict[str, Any]:
+        """Options of another name or value; see :class:`BasePlan`."""
+        auto = {"n_components": "auto"} if self.auto_components else {}
+        return super().options_otherwise() | auto
+
     def kind(self, step: Step) -> NoiseKind:
         """The noise of a step."""
         if step == "tensor":
@@ -92,7 +97,7 @@ class TensorPlan(BasePlan):
         more.
         """
         d, tensor = self.features, tensor_size(self.n_components)
-        pair = d * self.sketch_size if self.pair == "sketch" else d * (d + 1) // 2
+        pair = d * self.sketch_columns if self.pair == "sketch" else d * (d + 1) // 2
         tensor = 5 * (tensor + 64) if MECHANISMS[self.mechanism].pure else 2 * tensor
         return pair + tensor + d + _HISTOGRAMS
 
@@ -159,52 +164,26 @@ class TopicPlan(TensorPlan):
 
 
 def make_mixture_plan(
-    *,
-    features: int,
-    rows: int | None,
-    n_components: int | str,
-    epsilon: float,
-    delta: float,
-    mechanism: str,
-    adjacency: str,
-    pair: str,
-    noise_variance: float | None,
-    row_bound: float | None,
-    center: bool | NDArray[np.float64],
-    budget_split: dict[str, float] | None,
-    sketch_size: int | None,
-    noise_draws: int = 1,
-    invalid: str = "zero",
+    options: Options, *, features: int, rows: int | None = None, noise_draws: int = 1
 ) -> MixturePlan:
-    """Check every parameter and settle every choice.
+    """Settle every choice that the options of one table leave open.
+
+    Parameters
+    ----------
+    options : Options
+        Of mixtures, one table. A public centre is checked where it is used.
+    features, rows, noise_draws
+        As of :func:`eigenveil.estimators.settings.make_plan`.
 
     Raises
     ------
     PrivacyError, DataError
         Naming the parameter and what it may be.
     """
-    check_row_bound(row_bound)
-    centred = "public" if isinstance(center, np.ndarray) else "private" if center else "no"
-    if noise_variance is not None:
-        check_positive(
-            "noise_variance",
-            noise_variance,
-            hint="Give the public variance of every feature within a component, or None.",
-            zero=True,
-        )
-    common = _common(
-        features=features,
-        n_components=n_components,
-        epsilon=epsilon,
-        delta=delta,
-        mechanism=mechanism,
-        adjacency=adjacency,
-        pair=pair,
-        sketch_size=sketch_size,
-        invalid=invalid,
-    )
+    common = _common(options, features=features, rows=rows, noise_draws=noise_draws)
+    centred, variance = centre_kind(options.center), options.noise_variance
     seen = centred == "private" and common["pair"] == "full"
-    if common["n_components"] == features and noise_variance is None and not seen:
+    if common["n_components"] == features and variance is None and not seen:
         raise DataError(
             f"With as many components as features ({features}) the noise variance can only be "
             "found about the rows' own centre, and not from a sketch.",
@@ -213,114 +192,80 @@ def make_mixture_plan(
         )
     steps: dict[Step, float] = {"scale": _SCALE_SHARE}
     if centred == "private":
-        steps["centre"] = _CENTRE_SHARE
+        steps["center"] = _CENTRE_SHARE
     return MixturePlan(
         **common,
-        row_bound=row_bound,
+        row_bound=None if options.row_bound is None else float(options.row_bound),
         centred=centred,
-        noise_variance=noise_variance,
-        rows=rows if adjacency == "replace-one" else None,
-        noise_draws=noise_draws,
-        shares=_shares(_usual_shares(common, steps), budget_split),
+        noise_variance=None if variance is None else float(variance),
+        shares=shares_of(options, _usual_shares(common, steps)),
     )
 
 
 def make_topic_plan(
-    *,
-    features: int,
-    rows: int | None,
-    n_components: int | str,
-    epsilon: float,
-    delta: float,
-    mechanism: str,
-    adjacency: str,
-    pair: str,
-    budget_split: dict[str, float] | None,
-    sketch_size: int | None,
-    clip_documents: bool = True,
-    noise_draws: int = 1,
-    invalid: str = "zero",
+    options: Options, *, features: int, rows: int | None = None, noise_draws: int = 1
 ) -> TopicPlan:
-    """Check every parameter and settle every choice.
+    """Settle every choice that the options of one collection leave open.
+
+    Parameters
+    ----------
+    options : Options
+        Of topics, one table.
+    features, rows, noise_draws
+        As of :func:`eigenveil.estimators.settings.make_plan`: words, and documents.
 
     Raises
     ------
     PrivacyError, DataError
         Naming the parameter and what it may be.
     """
-    check_flag("clip_documents", clip_documents)
-    common = _common(
-        features=features,
-        n_components=n_components,
-        epsilon=epsilon,
-        delta=delta,
-        mechanism=mechanism,
-        adjacency=adjacency,
-        pair=pair,
-        sketch_size=sketch_size,
-        invalid=invalid,
-    )
-    steps: dict[Step, float] = {"scale": _DOCUMENT_SCALE_SHARE} if clip_documents else {}
+    common = _common(options, features=features, rows=rows, noise_draws=noise_draws)
+    clipped = bool(options.clip_documents)
+    steps: dict[Step, float] = {"scale": _DOCUMENT_SCALE_SHARE} if clipped else {}
     return TopicPlan(
         **common,
         row_bound=None,
         centred="no",
-        rows=rows if adjacency == "replace-one" else None,
-        noise_draws=noise_draws,
-        clip_documents=bool(clip_documents),
-        shares=_shares(_usual_shares(common, steps), budget_split),
+        clip_documents=clipped,
+        shares=shares_of(options, _usual_shares(common, steps)),
     )
 
 
 def _common(
-    *,
-    features: int,
-    n_components: int | str,
-    epsilon: float,
-    delta: float,
-    mechanism: str,
-    adjacency: str,
-    pair: str,
-    sketch_size: int | None,
-    invalid: str,
+    options: Options, *, features: int, rows: int | None, noise_draws: int
 ) -> dict[str, Any]:
     """The settled fields that mixtures and topics share."""
-    check_wish(epsilon, delta, adjacency)
-    check_choice("mechanism", mechanism, ("auto", *TENSOR_MECHANISMS))
-    check_choice("pair", pair, ("auto", *PAIR_FORMS))
-    check_choice("invalid", invalid, INVALID)
+    mechanism, pair, delta = options.mechanism, options.pair, float(options.delta)
     if mechanism == "auto":
         mechanism = STATISTICS["third-moment"].usual(pure=delta == 0).name
     check_pure("third-moment", mechanism, delta)
-    auto = n_components == "auto"
-    if isinstance(n_components, str):
-        check_choice("n_components", n_components, ("auto",))
+    auto = options.n_components == "auto"
+    if auto:
         count = min(max(1, features - 1), _MOST_COMPONENTS)
     else:
-        check_components(n_components, features)
-        count = n_components
+        count = int(options.n_components)
+        check_components(count, features)
     if pair == "auto":
-        pair = "full" if features <= FULL_UP_TO else "sketch"
-    sketch_size = 4 * count if sketch_size is None else sketch_size
-    check_whole("sketch_size", sketch_size)
-    if auto:
-        count = min(count, sketch_size)
-    elif sketch_size < count:
-        raise DataError(
-            f"sketch_size = {sketch_size} is less than n_components = {count}.",
-            hint="Use at least n_components; 4 times as many is usual.",
-        )
+        wide = features > FULL_UP_TO or options.given_columns is not None
+        pair = "sketch" if wide else "full"
+    columns = columns_of_sketch(
+        options, 1 if auto else count, sketched=pair == "sketch", features=features
+    )
+    if auto and options.given_columns is None:
+        columns = min(features, 4 * count)
     return {
         "features": features,
-        "n_components": count,
+        "n_components": min(count, columns),
         "auto_components": auto,
-        "epsilon": float(epsilon),
-        "delta": float(delta),
+        "epsilon": float(options.epsilon),
+        "delta": delta,
         "mechanism": mechanism,
-        "adjacency": adjacency,
+        "adjacency": options.adjacency,
         "pair": pair,
-        "sketch_size": min(features, sketch_size),
-        "invalid": invalid,
+        "sketch_columns": columns,
+        "rows": rows if options.adjacency == "replace-one" else None,
+        "noise_draws": noise_draws,
+        "invalid": options.invalid,
     }
 
 
@@ -329,26 +274,3 @@ def _usual_shares(common: Mapping[str, Any], steps: Mapping[Step, float]) -> dic
     pair = _VECTOR_PAIR if MECHANISMS[common["mechanism"]].pure else _PAIR
     rest = 1.0 - math.fsum(steps.values())
     return {**steps, "moment": pair * rest, "tensor": (1.0 - pair) * rest}
-
-
-def _shares(usual: Mapping[Step, float], wished: Mapping[str, float] | None) -> dict[Step, float]:
-    """Shares of the steps that this fit takes, adding up to 1."""
-    given: dict[Step, float] = dict(usual)
-    check_split(wished)
-    for step, share in (wished or {}).items():
-        check_choice("a step of budget_split", step, tuple(usual))
-        if not (is_number(share) and LEAST_SHARE <= share <= 1 / LEAST_SHARE):
-            raise PrivacyError(
-                f"budget_split[{step!r}] = {share!r:.60} is not a number from {LEAST_SHARE:g} to "
-                f"{1 / LEAST_SHARE:g}.",
-                hint="Shares are relative: {'moment': 0.6, 'tensor': 0.4}, for example.",
-            )
-    if wished is not None:
-        if missing := [step for step in usual if step not in wished]:
-            raise PrivacyError(
-                f"budget_split gives {missing[0]!r} nothing, and this fit releases it.",
-                hint=f"Give every step a share: {', '.join(usual)}.",
-            )
-        given = {step: wished[step] for step in usual}
-    total = math.fsum(given.values())
-    return {step: share / total for step, share in given.items()}

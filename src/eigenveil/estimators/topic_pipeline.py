@@ -91,6 +91,8 @@ class TopicFactors:
 def private_topics(
     plan: TopicPlan,
     *,
+    stored_single: bool = False,
+    public_centre: None = None,
     budgets: Mapping[Step, StepBudget] | None = None,
     sharing: Mapping[Step, Sharing] | None = None,
     keep_all: bool = False,
@@ -98,8 +100,10 @@ def private_topics(
     """The rounds of a fit; ``keep_all`` takes all topics, below the noise as well: for forecasts.
 
     Where fewer topics stand above the noise the result has fewer; where none does, the fit ends
-    early and leaves the rest of its budget unspent.
+    early and leaves the rest of its budget unspent. Counts are whole numbers about no centre:
+    ``stored_single`` and ``public_centre`` are as of the other tasks and change nothing.
     """
+    del stored_single, public_centre
     state = _State(plan, False, dict(budgets or {}), dict(sharing or {}))
     pairs = yield from _pairs(state)
     pair = _leading(plan, pairs, keep_all=keep_all)
@@ -211,9 +215,9 @@ def _pairs(state: _State) -> Generator[Round, Answers, _Moment]:
         pairs = DocumentPairs(plan.features, clip=clip, **options)
         answers = yield (state.ask("pair moment", pairs),)
         return _Moment(answers["pair moment"], clip, square=square)
-    sketch = DocumentSketch(plan.features, plan.sketch_size)
+    sketch = DocumentSketch(plan.features, plan.sketch_columns)
     clip, square = yield from _clip(state, "norms of pairs", sketch)
-    sketch = DocumentSketch(plan.features, plan.sketch_size, clip=clip)
+    sketch = DocumentSketch(plan.features, plan.sketch_columns, clip=clip)
     answers = yield (state.ask("pair moment", sketch),)
     return _Moment(answers["pair moment"], clip, square=square, test=sketch.signs)
 

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
-from numpy.typing import ArrayLike
 
-from eigenveil.estimators.driver import RoundProgress, certified_fit
 from eigenveil.estimators.fitted_topics import FittedTopics
-from eigenveil.estimators.inputs import check_noise, public_rows, rows_of
-from eigenveil.estimators.result import Asked
-from eigenveil.estimators.stored import noise_source
-from eigenveil.estimators.tensor_settings import make_topic_plan
-from eigenveil.estimators.topic_pipeline import private_topics
-from eigenveil.headers import check_names
-from eigenveil.moments.documents import as_documents
-from eigenveil.moments.source import RowSource
+from eigenveil.estimators.table_fit import TableFit
 
 
-class PrivateTopicModel(FittedTopics):
+class PrivateTopicModel(TableFit, FittedTopics):
     """Differentially private single-topic model, by orthogonal tensor decomposition.
 
     Each document has one topic, from which its words are drawn independently. All words of a
@@ -44,7 +33,7 @@ class PrivateTopicModel(FittedTopics):
         then being public).
     pair : {"auto", "full", "sketch"}, default="auto"
         How the pairs are released: D x D, or as a sketch of D x ``sketch_size``. "auto": a sketch
-        beyond 1000 words.
+        beyond 1000 words, or where ``sketch_size`` is given.
     clip_documents : bool, default=True
         Whether contributions are clipped at a released quantile of their norms: that takes most of
         the noise off documents of more than a few words. False: all count in full, and nothing is
@@ -53,7 +42,7 @@ class PrivateTopicModel(FittedTopics):
         Shares of the steps "scale" (norms, if documents are clipped), "moment" (pairs) and "tensor"
         (triples).
     sketch_size : int, default=None
-        Columns of the sketch; by default 4 times ``n_components``.
+        Columns of the sketch; by default 4 times ``n_components``. Not with ``pair="full"``.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a document that is not valid: with counts that are not whole numbers from 0,
         fewer than 3 words or more than 2**24. "zero": one that is counted and adds nothing to any
@@ -107,6 +96,8 @@ class PrivateTopicModel(FittedTopics):
     True
     """
 
+    _TASK = "topic-model"
+
     def __init__(
         self,
         n_components: int | str = "auto",
@@ -135,71 +126,3 @@ class PrivateTopicModel(FittedTopics):
         self.invalid = invalid
         self.noise = noise
         self.random_state = random_state
-
-    def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Fit to the documents of ``X``, shape (n_documents, n_words).
-
-        That there is at least one is taken for public.
-
-        Parameters
-        ----------
-        X : array or sparse matrix
-            Word counts: whole numbers; every document at least 3 words long.
-
-        Raises
-        ------
-        DataError
-            When the counts cannot be used, naming document and word.
-        PrivacyError
-            When the wish cannot be met, or fewer topics stand above the noise than were asked for;
-            ``spent`` is the guarantee of what was released before, or ``None``.
-        """
-        del y
-        rows, count = rows_of(self, X)
-        return self._fit_rows(rows, count=count, progress=None)
-
-    def fit_rows(self, rows: RowSource, *, progress: RoundProgress | None = None) -> Self:
-        """Fit to documents read a block at a time, as often as the plan has rounds.
-
-        Parameters
-        ----------
-        rows : RowSource
-            Word counts, one document a row.
-        progress : callable, optional
-            Told ``(release, n)`` after every n documents of a pass.
-        """
-        check_names("The source of rows", rows.names, of_words=True)
-        documents = as_documents(rows)
-        count = public_rows(documents, self.adjacency)
-        return self._fit_rows(documents, count=count, progress=progress)
-
-    def _fit_rows(
-        self, rows: RowSource, *, count: int | None, progress: RoundProgress | None
-    ) -> Self:
-        asked = Asked.by(self)
-        check_noise(self.noise)
-        plan = make_topic_plan(
-            features=rows.features,
-            rows=count,
-            n_components=self.n_components,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            mechanism=self.mechanism,
-            adjacency=self.adjacency,
-            pair=self.pair,
-            clip_documents=self.clip_documents,
-            budget_split=self.budget_split,
-            invalid=self.invalid,
-            sketch_size=self.sketch_size,
-        )
-        source = noise_source(self.random_state)
-        certified_fit(
-            plan,
-            private_topics(plan),
-            as_documents(rows),
-            source,
-            asked=asked,
-            keep=self._take_over,
-            progress=progress,
-        )
-        return self

@@ -25,7 +25,7 @@ class Sized(Protocol):
     @property
     def n_components(self) -> int: ...  # noqa: D102
     @property
-    def sketch_size(self) -> int: ...  # noqa: D102
+    def sketch_columns(self) -> int: ...  # noqa: D102
     @property
     def power_rounds(self) -> int: ...  # noqa: D102
 
@@ -89,11 +89,11 @@ class OneSketch(Way):
 
     def columns(self, plan: Sized) -> int:
         """As many as the sketch's."""
-        return plan.sketch_size
+        return plan.sketch_columns
 
     def values(self, plan: Sized) -> int:
         """Of the sketch."""
-        return plan.features * plan.sketch_size
+        return plan.features * plan.sketch_columns
 
     def schedule(self, plan: Sized) -> list[Planned]:
         """One release."""

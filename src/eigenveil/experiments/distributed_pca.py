@@ -17,6 +17,7 @@ from eigenveil.experiments.data import Source, load, unit_rows
 from eigenveil.experiments.experiment import Point
 from eigenveil.experiments.synthetic import made_up_rows, random_directions
 from eigenveil.linalg.eigen import leading_eigenpairs
+from eigenveil.models.options import OF_SKETCH
 from eigenveil.published import (
     SecondMoment,
     capepca,
@@ -221,7 +222,7 @@ def sound(
         sites, together = split.rows, split.together
         wish |= {"center": False, "budget_split": {"moment": 1.0}}
     sketch: dict[str, Any] = (
-        {"sketch_size": setting.intermediate} if series == "eigenveil-sketch" else {}
+        {OF_SKETCH: setting.intermediate} if series == "eigenveil-sketch" else {}
     )
     if protocol:
         kind = "sketch" if sketch else "cape"

@@ -25,6 +25,7 @@ from eigenveil.estimators.topic_pipeline import private_topics
 from eigenveil.experiments.experiment import Point
 from eigenveil.experiments.paper001_tensor_work import Model, word_counts
 from eigenveil.linalg.tensor import multilinear
+from eigenveil.models.options import Options
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.document_triples import DocumentTriples
 from eigenveil.moments.documents import as_documents
@@ -151,23 +152,22 @@ def own_noise(
     of the true plane. nan where the fit stops because the wish cannot be met.
     """
     asked: dict[str, Any] = {
-        "features": source.features,
-        "rows": rows,
         "n_components": len(true.weights),
         "epsilon": epsilon,
         "delta": delta,
         "mechanism": "gaussian",
         "adjacency": "replace-one",
         "pair": "full",
-        "budget_split": None,
-        "sketch_size": None,
     }
     rounds: Generator[Round, Answers, Any]
     if isinstance(true, tensor_data.Mixture):
-        mixture = make_mixture_plan(noise_variance=None, row_bound=None, center=centre, **asked)
-        rounds = private_mixture(mixture, stored_single=False, keep_all=True)
+        mixture = Options("gaussian-mixture", "table", asked | {"center": centre})
+        made = make_mixture_plan(mixture, features=source.features, rows=rows)
+        rounds = private_mixture(made, stored_single=False, keep_all=True)
     else:
-        rounds = private_topics(make_topic_plan(**asked), keep_all=True)
+        topics = Options("topic-model", "table", asked)
+        plan = make_topic_plan(topics, features=source.features, rows=rows)
+        rounds = private_topics(plan, keep_all=True)
     seen: dict[str, tuple[Accumulator, Release]] = {}
     noise_source = SeededSource(int(rng.integers(2**32)))
     try:

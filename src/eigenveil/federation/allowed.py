@@ -110,7 +110,7 @@ def check_asked(plan: BasePlan, asked: Description) -> None:
     if STATISTICS[what].layout == "tensor":
         fits &= asked.columns <= plan.n_components
     if what == "document-sketch":
-        fits &= asked.columns <= plan.sketch_size
+        fits &= asked.columns <= plan.sketch_columns
     if what == "document-pairs":
         fits &= asked.nuclear == (MECHANISMS[plan.kind("moment")].norm == "nuclear")
     if not fits:

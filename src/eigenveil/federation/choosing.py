@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from eigenveil.estimators.tensor_settings import FULL_UP_TO
 from eigenveil.federation.forecast import DEFAULT_SPECTRUM, fit_memory, forecast, moment_values
+from eigenveil.models.task import TASKS, part
 
 if TYPE_CHECKING:
     from eigenveil.federation.study import Study
@@ -45,8 +46,14 @@ def choose_protocol(study: Study, features: int, spectrum: str = DEFAULT_SPECTRU
     """
     if study.delta == 0:
         return Choice("cape", "delta = 0 is proved for cape only.")
-    if study.task != "pca":
-        return _by_columns(study, features)
+    if study.given_columns is not None:
+        return Choice("sketch", "The study says how many columns a sketch has.")
+    choice: Choice = part(TASKS[study.task].auto_protocol)(study, features, spectrum)
+    return choice
+
+
+def by_prediction(study: Study, features: int, spectrum: str) -> Choice:
+    """By predicted captured energy, or by sizes: see :func:`choose_protocol`."""
     if len(study.sites) == 1:
         return Choice("cape", "With one site there is nothing to save by sketching.")
     cape, sketch = (_size(study, protocol, features) for protocol in ("cape", "sketch"))
@@ -58,12 +65,14 @@ def choose_protocol(study: Study, features: int, spectrum: str = DEFAULT_SPECTRU
 
 
 def _size(study: Study, protocol: str, features: int) -> _Candidate:
-    plan = study.changed(protocol=protocol).plan(features, None)
+    plan = study.with_protocol(protocol).plan(features, None)
     return _Candidate(8 * moment_values(plan), fit_memory(plan))
 
 
-def _by_columns(study: Study, features: int) -> Choice:
-    columns = study.plan(features, None).sketch_size
+def by_columns(study: Study, features: int, spectrum: str) -> Choice:
+    """By the number of columns, as in a fit of one data set."""
+    del spectrum
+    columns = study.plan(features, None).sketch_columns
     whole, part = 8 * (features * (features + 1) // 2), 8 * features * columns
     numbers = f"cape would send {_size_text(whole)} and sketch {_size_text(part)}"
     if features <= FULL_UP_TO:
@@ -85,7 +94,7 @@ def _by_energy(
 ) -> Choice | None:
     """By predicted captured energy; ``None`` where neither can be predicted."""
     dense, narrow = (
-        forecast(study.changed(protocol=protocol), features, rows, spectrum).captured_energy
+        forecast(study.with_protocol(protocol), features, rows, spectrum).captured_energy
         for protocol in ("cape", "sketch")
     )
     if dense is None and narrow is None:

@@ -103,7 +103,7 @@ def forecast(
     scene = _scene(study, plan)
     energy, trouble = _simulated(plan, counted, spectrum, seed, scene)
     dpdispca = study.protocol == "dpdispca"
-    moment = features * plan.sketch_size if dpdispca else moment_values(plan)
+    moment = features * plan.sketch_columns if dpdispca else moment_values(plan)
     tensor = tensor_size(plan.n_components) if isinstance(plan, TensorPlan) else 0
     message = 8 * max(moment, tensor)
     alone = study.protocol == "local" or len(study.sites) == 1
@@ -125,7 +125,7 @@ def pooled(
     seed: int = 0,
 ) -> Forecast:
     """What :class:`~eigenveil.PrivatePCA` would give if all rows were in one place."""
-    plan = study.changed(protocol="local").plan(features, rows)
+    plan = study.with_protocol("local").plan(features, rows)
     energy, trouble = _simulated(plan, rows, spectrum, seed, _Scene())
     note = "; ".join(filter(None, ("were all rows in one place", trouble)))
     return Forecast(POOLED, energy, note, 0, 0, fit_memory(plan))
@@ -137,7 +137,7 @@ def moment_values(plan: BasePlan) -> int:
         return released_values(plan)
     assert isinstance(plan, TensorPlan)
     d = plan.features
-    return d * plan.sketch_size if plan.pair == "sketch" else d * (d + 1) // 2
+    return d * plan.sketch_columns if plan.pair == "sketch" else d * (d + 1) // 2
 
 
 def fit_memory(plan: BasePlan) -> int:
@@ -148,7 +148,7 @@ def fit_memory(plan: BasePlan) -> int:
     d, k = plan.features, plan.n_components
     rows = 4 * block_rows(d) * d * 8
     # sum, 64-bit total, noise and release of the moment; the same of the tensor, and its entries
-    pair = 6 * 8 * d * plan.sketch_size if plan.pair == "sketch" else 5 * 8 * d * d
+    pair = 6 * 8 * d * plan.sketch_columns if plan.pair == "sketch" else 5 * 8 * d * d
     return max(pair, 6 * 8 * k**3) + rows
 
 
@@ -219,7 +219,7 @@ def _small_values(plan: BasePlan) -> int:
     elif isinstance(plan, Plan) and plan.row_bound is None:
         centred_scale = plan.row_norm == "auto" or "variance" in plan.shares
         values += histogram * ((plan.centred == "private") + centred_scale)
-    if "centre" in plan.shares:
+    if "center" in plan.shares:
         values += plan.features + 1
     if "variance" in plan.shares:
         values += plan.n_components + 2
@@ -246,7 +246,7 @@ def _each_by_itself(study: Study, plan: BasePlan, louder: Mapping[Step, float]) 
 
         def answer(asks: Round) -> Answers:
             return {
-                ask.name: _sum_of_factors(ask, parts, plan.sketch_size, source)
+                ask.name: _sum_of_factors(ask, parts, plan.sketch_columns, source)
                 if isinstance(ask.accumulator, SecondMoment)
                 else _released(ask, everyone, source)
                 for ask in asks

@@ -50,6 +50,7 @@ from eigenveil.federation.sums import Terms, first_difference
 from eigenveil.headers import check_names
 from eigenveil.linalg.eigen import truncated_root
 from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.models.task import TASKS
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.describe import rebuild
 from eigenveil.moments.engine import InvalidRows, accumulate, check_rows
@@ -122,7 +123,7 @@ class Site:
                 hint="Give the columns that the study names, in its order.",
                 code="other-features",
             )
-        check_names(f"site {name}", rows.names, of_words=study.task == "topic-model")
+        check_names(f"site {name}", rows.names, of_words=TASKS[study.task].takes_documents)
         if None not in (study.columns, rows.names) and study.columns != tuple(rows.names or ()):
             raise DataError(
                 f"site {name}: its rows have other columns than the study: "
@@ -169,7 +170,7 @@ class Site:
     def _limit(self) -> int:
         """Most bytes of a request: a basis and a centre a sum, and the helper's masks of all."""
         plan = self._settled.plan
-        columns = max(plan.sketch_size, plan.n_components)
+        columns = max(plan.sketch_columns, plan.n_components)
         arrays = bodies.MOST_ASKS * plan.features * (columns + 1)
         return _SMALL + 8 * (arrays + plan.released_values())
 
@@ -439,7 +440,7 @@ class Site:
                 ) from None
             if each.is_open and self.study.protocol == "dpdispca":
                 values = release_of(each.record, integers).values
-                arrays[f"factor {index}"] = truncated_root(values, terms.plan.sketch_size)
+                arrays[f"factor {index}"] = truncated_root(values, terms.plan.sketch_columns)
             else:
                 entries = coordinates(each.accumulator.layout, integers)
                 arrays[f"sum {index}"] = entries.view(np.uint64)

@@ -9,24 +9,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 
 from eigenveil.checks import MOST_WHOLE
-from eigenveil.errors import EigenveilError
+from eigenveil.errors import DataError, EigenveilError
 from eigenveil.estimators.plans import BasePlan, Invalid
-from eigenveil.estimators.settings import make_plan
-from eigenveil.estimators.tasks import Task
-from eigenveil.estimators.tensor_settings import make_mixture_plan, make_topic_plan
 from eigenveil.federation.choosing import choose_protocol
 from eigenveil.federation.graph import even, threshold
 from eigenveil.federation.study_checks import check_study
 from eigenveil.federation.study_words import bad_field, urgency
 from eigenveil.federation.wishes import coarse_weights, site_weight
+from eigenveil.models.options import (
+    OF_SKETCH,
+    OPTIONS,
+    PCA,
+    Option,
+    Options,
+    options_of,
+    refused,
+    study_options,
+    tasks_with,
+)
+from eigenveil.models.task import TASKS, part
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency
 
@@ -34,16 +51,60 @@ FORMAT = "eigenveil-study-1"
 # Weights of sites with smaller wishes are multiples of 2**-10.
 WEIGHT_BITS = 10
 Protocol = Literal["auto", "cape", "sketch", "dpdispca", "full", "local"]
-PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 Masks = Literal["modular", "pairwise", "helper"]
 # Up to so many sites every two share a mask; beyond, each shares masks with as many others.
 _COMPLETE_UP_TO = 16
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Column = Annotated[str, Field(min_length=1)]
-Whole = Annotated[int, Field(strict=True, le=MOST_WHOLE)]
-Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Count = Annotated[int, Field(strict=True, ge=1, le=MOST_WHOLE)]
 Wish = Annotated[float, Field(strict=True)]  # what is no number at all is refused as a wish
+
+
+def _by_task(name: str) -> list[tuple[Option, tuple[str, ...]]]:
+    """The declarations of an option of sites, and the tasks that each is for."""
+    found = [one for one in OPTIONS if one.name == name and "sites" in one.paths]
+    return [(one, one.tasks) for one in found]
+
+
+def _field_of(name: str, *, required: bool = False) -> Any:
+    """A study's field, from the option's declarations."""
+    declared = _by_task(name)
+    helps = [
+        one.help if len(tasks) == len(TASKS) else f"Of {' and '.join(tasks)}: {one.help}"
+        for one, tasks in declared
+    ]
+    schemas: list[Any] = [one.schema() for one, _ in declared]
+    return Field(
+        default=... if required else declared[0][0].default,
+        description=" ".join(helps),
+        examples=[example for one, _ in declared for example in one.examples] or None,
+        json_schema_extra=schemas[0] if len(schemas) == 1 else {"anyOf": schemas},
+    )
+
+
+def found_task(said: Mapping[str, Any]) -> str:
+    """The task that a study's fields say."""
+    return str(said.get("task", PCA))
+
+
+if TYPE_CHECKING:
+
+    class StudyOptions(BaseModel):
+        """The options of all tasks, as fields of a study."""
+
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    StudyOptions = create_model(
+        "StudyOptions",
+        **{
+            one.name: (Any, _field_of(one.name))
+            for task in TASKS
+            for one in study_options(task).values()
+        },
+        components=(Any, _field_of("n_components", required=True)),
+    )
 
 
 class StudySite(BaseModel):
@@ -64,7 +125,7 @@ class StudySite(BaseModel):
     )
 
 
-class Study(BaseModel):
+class Study(StudyOptions):
     """What the sites agree on; made by :func:`make_study`, :func:`read_study`, :func:`parse_study`.
 
     A study that exists can be run: every combination of fields that cannot is refused.
@@ -77,10 +138,12 @@ class Study(BaseModel):
         description="Names the study: letters, digits and _ . - (64 at most), the first a letter "
         "or digit."
     )
-    task: Task = Field(
-        default="pca",
-        description="What is computed: 'pca', 'gaussian-mixture' (means of spherical Gaussians) or "
-        "'topic-model' (single-topic documents; rows are word counts).",
+    task: str = Field(
+        default=PCA,
+        description="What is computed: "
+        + ", ".join(f"{name!r} ({task.title})" for name, task in TASKS.items())
+        + ".",
+        json_schema_extra={"enum": list(TASKS)},
     )
     columns: Annotated[tuple[Column, ...], Field(min_length=1)] | None = Field(
         default=None,
@@ -88,124 +151,62 @@ class Study(BaseModel):
         "result. Give either columns or features.",
         examples=[["age", "weight"]],
     )
-    features: Annotated[Whole, Field(ge=1)] | None = Field(
+    features: Count | None = Field(
         default=None,
         description="Number of columns, where files have no names for them. Give either columns "
         "or features.",
         examples=[64],
     )
-    components: Annotated[Whole, Field(ge=1)] | Literal["auto"] = Field(
-        description="Number of components (means, topics): a whole number from 1 to the columns; "
-        "of tasks other than pca also 'auto': as many as stand above the noise, at most 32."
-    )
-    epsilon: Wish = Field(
-        default=1.0,
-        description="Privacy wish: a number above 0. Smaller is more private; 0.1 to 4 are usual.",
-        json_schema_extra={"exclusiveMinimum": 0},
-    )
-    delta: Wish = Field(
-        default=1e-6,
-        description="Privacy wish: a number in [0, 1), well below one over the number of rows. 0 "
-        "asks for pure epsilon.",
-        json_schema_extra={"minimum": 0, "exclusiveMaximum": 1},
-    )
-    adjacency: Adjacency = Field(
-        default="add-remove",
-        description="Whose presence is protected: 'add-remove' (one row more or less) or "
-        "'replace-one' (one row changed, row counts public).",
-    )
-    protocol: Protocol = Field(
-        default="auto",
-        description="What the sites send: 'cape' (hidden sums of D x D), 'sketch' (hidden sums of "
-        "D x R), 'local' (the first site alone), or 'auto'; of pca also 'dpdispca' (each its own "
-        "noisy D x R factor) and 'full' (each its own noisy D x D).",
-    )
-    masks: Masks = Field(
-        default="modular",
-        description="What hides a site's sums in the total: 'modular' (keys of pairs of sites, "
-        "uniform; allows dropouts), 'pairwise' (the same, but Gaussian) or 'helper' (trusted).",
-    )
-    collusion: Annotated[Whole, Field(ge=0)] = Field(
-        default=0,
-        description="Sites that may tell the aggregator everything they know, and the others are "
-        "still protected.",
-    )
-    dropouts: Annotated[Whole, Field(ge=0)] = Field(
-        default=0,
-        description="Sites that may be missing from a round, and the run still ends well.",
-    )
-    neighbours: Annotated[Whole, Field(ge=1)] | None = Field(
-        default=None,
-        description="Other sites with which each site shares masks: a whole number; left out, all "
-        "of up to 16 sites, else as many as are needed.",
-        examples=[16],
-    )
-    row_norm: Literal["unit", "auto"] | Number = Field(
-        default="unit",
-        description="How rows are made to weigh at most 1: 'unit' (all the same), 'auto', or a "
-        "public bound on the norm of a centred row.",
-        examples=["unit"],
-    )
-    row_bound: Number | None = Field(
-        default=None,
-        description="A public bound on the norm of rows, in the data's units; skips releasing "
-        "their norms.",
-        examples=[10.0],
-    )
-    center: StrictBool | tuple[Number, ...] = Field(
-        default=True,
-        description="Whether the mean is subtracted: true (found privately), false, or a public "
-        "centre, one number a column.",
-        examples=[True],
-    )
-    noise_variance: Annotated[Number, Field(ge=0)] | None = Field(
-        default=None,
-        description="A public variance of every column within a component, in the data's units "
-        "squared; left out, it is found from what is released.",
-        examples=[1.0],
-    )
-    mechanism: Literal["auto", "gaussian", "vector"] = Field(
-        default="auto",
-        description="Noise of the third moment: 'gaussian', 'vector' (pure epsilon), or 'auto': "
-        "'vector' if delta = 0.",
-    )
-    clip_documents: StrictBool = Field(
-        default=True,
-        description="Whether what documents contribute is clipped at a released quantile of its "
-        "norms: far less noise for documents of more than a few words.",
-    )
-    invalid: Invalid = Field(
-        default="zero",
-        description="A row that is not valid (an entry that is no finite number; a document with "
-        "other counts than whole numbers from 0, or fewer than 3 words) becomes a zero row "
-        "('zero'), or its site does not take part ('error'), which all then see.",
-    )
-    budget_split: dict[str, Number] | None = Field(
-        default=None,
-        description="Shares of the budget for the steps: scale, centre, moment and variance (pca), "
-        "scale, centre, moment and tensor (gaussian-mixture), scale, moment and tensor "
-        "(topic-model; without scale if clip_documents is false).",
-        examples=[  # one a task
-            {"scale": 0.02, "centre": 0.08, "moment": 0.88, "variance": 0.02},
-            {"scale": 0.06, "centre": 0.04, "moment": 0.6, "tensor": 0.3},
-            {"scale": 0.05, "moment": 0.55, "tensor": 0.4},
-        ],
-    )
-    sketch_size: Annotated[Whole, Field(ge=1)] | None = Field(
-        default=None,
-        description="R of 'sketch' and 'dpdispca', at least the components; left out, 4 times "
-        "and 2 times as many.",
-        examples=[20],
-    )
-    expected_rows: Annotated[Whole, Field(ge=1)] | None = Field(
-        default=None,
-        description="A public guess of the rows of all sites together, used only to predict and "
-        "to choose a protocol.",
-        examples=[100000],
-    )
     sites: Annotated[tuple[StudySite, ...], Field(min_length=1)] = Field(
         description="The sites: at least one, each with a name of its own."
     )
+
+    if TYPE_CHECKING:  # declared: see StudyOptions
+        components: int | Literal["auto"]
+        epsilon: float
+        delta: float
+        adjacency: Adjacency
+        protocol: Protocol
+        masks: Masks
+        collusion: int
+        dropouts: int
+        neighbours: int | None
+        expected_rows: int | None
+        invalid: Invalid
+
+    @model_validator(mode="before")
+    @classmethod
+    def _declared(cls, said: Any) -> Any:
+        """The fields that are options: those of the task, checked and plain."""
+        if not isinstance(said, Mapping):
+            return said  # to be refused by its type
+        if said.get("task", PCA) not in tuple(TASKS):
+            raise DataError(
+                f"task = {said['task']!r:.60} is not one of {', '.join(map(repr, TASKS))}.",
+                hint=str(cls.model_fields["task"].description),
+                code="bad-field",
+            )
+        found, task = dict(said), found_task(said)
+        options = study_options(task)
+        if "components" in found:
+            count = replace(options_of(task, "sites")["n_components"], name="components")
+            count.check(found["components"])
+            found["components"] = count.plain(found["components"])
+        for name in StudyOptions.model_fields:
+            if name not in found or name == "components":
+                continue
+            if name in options:
+                options[name].check(found[name])
+                found[name] = options[name].plain(found[name])
+            elif found[name] != StudyOptions.model_fields[name].default:
+                tasks = tasks_with(name, "sites")
+                raise DataError(
+                    f"{name} = {found[name]!r:.40} is for task "
+                    f"{' or '.join(map(repr, tasks))}, and this study's is {task!r}.",
+                    hint=f"Leave {name} out, or change the task.",
+                    code="field-of-other-task",
+                )
+        return found
 
     @model_validator(mode="after")
     def _can_be_run(self) -> Study:
@@ -216,17 +217,8 @@ class Study(BaseModel):
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the study's canonical JSON: two sites hold the same study if these agree.
-
-        Fields that the format did not have at first are left out where they have their defaults, so
-        that a study's hash does not depend on the version. Studies that differ have other JSON
-        still: a field that is there never has its default, and defaults cannot change.
-        """
-        said = self.model_dump(mode="json")
-        for field in _LATER_FIELDS:
-            if said[field] == type(self).model_fields[field].default:
-                del said[field]
-        return plan_hash(said)
+        """SHA-256 of the study's canonical JSON: two sites hold the same study if these agree."""
+        return plan_hash(self.model_dump(mode="json"))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -288,7 +280,19 @@ class Study(BaseModel):
     def sketch_columns(self) -> int:
         """R of a sketch, or of DPdisPCA's factors; at most the number of columns."""
         usual = 2 if self.protocol == "dpdispca" else 4
-        return min(self.width, self.sketch_size or usual * self.most_components)
+        return min(self.width, self.given_columns or usual * self.most_components)
+
+    @property
+    def given_columns(self) -> int | None:
+        """R, where the study says it."""
+        columns: int | None = getattr(self, OF_SKETCH)
+        return columns
+
+    @property
+    def likely_protocol(self) -> str:
+        """The protocol; "sketch" where "auto" is to choose and the sketch's columns are given."""
+        given = self.protocol == "auto" and self.given_columns is not None
+        return "sketch" if given else self.protocol
 
     @property
     def public_centre(self) -> NDArray[np.float64] | None:
@@ -335,7 +339,9 @@ class Study(BaseModel):
             plan = self.plan(self.width, None)
             for name, epsilon in wishes.items():
                 weights[name] = site_weight(plan, name, epsilon, whole=whole)
-        return weights if self.task == "pca" else coarse_weights(weights, bits=WEIGHT_BITS)
+        if TASKS[self.task].fine_weights:
+            return weights
+        return coarse_weights(weights, bits=WEIGHT_BITS)
 
     def row_weights(self) -> dict[str, float]:
         """Factor on every row of each site: 1 where it has no smaller wish."""
@@ -348,7 +354,13 @@ class Study(BaseModel):
         """
         if self.protocol != "auto":
             return self
-        return self.changed(protocol=choose_protocol(self, self.width).protocol)
+        return self.with_protocol(choose_protocol(self, self.width).protocol)
+
+    def with_protocol(self, protocol: str) -> Study:
+        """The study with another protocol, without columns of a sketch that it does not have."""
+        alone = protocol == "local" and TASKS[self.task].has("pair", "table")
+        sketches = protocol in _SKETCHES or alone
+        return self.changed(**{"protocol": protocol} | ({} if sketches else {OF_SKETCH: None}))
 
     def changed(self, **fields: Any) -> Study:
         """The study with other values of some fields, checked again."""
@@ -374,47 +386,18 @@ class Study(BaseModel):
         return self._made_plan(self.width, None)
 
     def _made_plan(self, features: int, rows: int | None) -> BasePlan:
-        common: dict[str, Any] = {
-            "features": features,
-            "rows": rows,
-            "n_components": self.components,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "adjacency": self.adjacency,
-            "budget_split": self.budget_split,
-            "noise_draws": self._draws(),
-            "invalid": self.invalid,
-        }
-        place: dict[str, Any] = {
-            "row_bound": self.row_bound,
-            "center": self.center if isinstance(self.center, bool) else np.array(self.center),
-        }
-        if self.task == "pca":
-            return make_plan(
-                **common,
-                **place,
-                mechanism="sketch" if self.protocol == "sketch" else "auto",
-                row_norm=self.row_norm,
-                sketch_size=self.sketch_columns,
-            )
-        tensors: dict[str, Any] = {
-            "mechanism": self.mechanism,
-            "pair": self._pair(),
-            "sketch_size": self.sketch_size,
-        }
-        if self.task == "gaussian-mixture":
-            return make_mixture_plan(
-                **common, **place, **tensors, noise_variance=self.noise_variance
-            )
-        return make_topic_plan(**common, **tensors, clip_documents=self.clip_documents)
-
-    def _pair(self) -> str:
-        """The form of the pair moment."""
-        if self.protocol == "sketch":
-            return "sketch"
-        # as the protocol that 'auto' will be; alone, a site does as it would in a fit of its own
-        by_size = self.protocol == "local" or (self.protocol == "auto" and self.delta > 0)
-        return "auto" if by_size else "full"
+        task = TASKS[self.task]
+        values, context = part(task.of_sites)(self)
+        said = {name: getattr(self, name) for name in study_options(self.task)}
+        sites = Options(self.task, "sites", said | {"n_components": self.components})
+        plan: BasePlan = task.make_plan(
+            sites.on("table", **values),
+            features=features,
+            rows=rows,
+            noise_draws=self._draws(),
+            **context,
+        )
+        return plan
 
     def _draws(self) -> int:
         """At most so many draws of lattice noise make up a released value."""
@@ -424,10 +407,36 @@ class Study(BaseModel):
         return count if self.masks == "modular" else count * (1 + self.degree)
 
 
+def pca_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options of one table that follow from a study's protocol, and what else its plan needs."""
+    protocol = study.likely_protocol
+    if study.given_columns is not None and protocol not in _SKETCHES:
+        raise refused(
+            study_options(study.task)[OF_SKETCH],
+            f"= {study.given_columns} is of a sketch, and protocol = {protocol!r} sends none.",
+            hint="Leave it out, or use protocol = 'sketch' or 'dpdispca'.",
+            code="unused-parameter",
+        )
+    mechanism = "wishart" if study.delta == 0 else "gaussian"
+    if protocol == "sketch":
+        return {"mechanism": "sketch"}, {}
+    return {"mechanism": mechanism, OF_SKETCH: None}, {"sketch_columns": study.sketch_columns}
+
+
+def tensors_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The same of mixtures and topics: the form of the pair moment."""
+    protocol = study.likely_protocol
+    if protocol == "sketch":
+        return {"pair": "sketch"}, {}
+    # as the protocol that 'auto' will be; alone, a site does as it would in a fit of its own
+    by_size = protocol == "local" or (protocol == "auto" and study.delta > 0)
+    return {"pair": "auto" if by_size else "full"}, {}
+
+
+# Protocols that send a sketch, or factors of as many columns.
+_SKETCHES = ("sketch", "dpdispca")
 # Protocols whose second moment does not count on other sites' noise.
 _ALONE = ("local", "full", "dpdispca")
-# Fields that came later: see Study.hash.
-_LATER_FIELDS = ("noise_variance", "mechanism", "clip_documents", "invalid")
 
 
 def make_study(**fields: Any) -> Study:

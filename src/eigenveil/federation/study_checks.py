@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from eigenveil.errors import DataError, PrivacyError
-from eigenveil.estimators.tasks import TASKS, Task
 from eigenveil.federation.graph import even
 from eigenveil.headers import check_names, check_width
-from eigenveil.privacy.gaussian import check_delta, check_epsilon
+from eigenveil.models.options import study_options, tasks_with
+from eigenveil.models.task import TASKS
 from eigenveil.privacy.mechanisms import MECHANISMS
 
 if TYPE_CHECKING:
     from eigenveil.federation.study import Study
 
-_TENSORS: tuple[Task, ...] = ("gaussian-mixture", "topic-model")
-_ROWS_IN_SPACE: tuple[Task, ...] = ("pca", "gaussian-mixture")
-# Fields that not every task has.
-_TASKS_OF_FIELD: dict[str, tuple[Task, ...]] = {
-    "row_norm": ("pca",),
-    "row_bound": _ROWS_IN_SPACE,
-    "center": _ROWS_IN_SPACE,
-    "noise_variance": ("gaussian-mixture",),
-    "mechanism": _TENSORS,
-    "clip_documents": ("topic-model",),
-}
-_OF_PCA_ONLY = ("dpdispca", "full")
 
-
-def has_field(task: Task, field: str) -> bool:
+def has_field(task: str, field: str) -> bool:
     """Whether a field of a study means anything for a task."""
-    return task in _TASKS_OF_FIELD.get(field, TASKS)
+    return field in study_options(task) or not tasks_with(field, "sites")
 
 
 def check_study(study: Study) -> None:
@@ -44,7 +31,6 @@ def check_study(study: Study) -> None:
         Naming the field, the site or the number.
     """
     for check in (
-        _check_task,
         _check_shape,
         _check_sites,
         _check_crowd,
@@ -52,35 +38,6 @@ def check_study(study: Study) -> None:
         _check_masks,
     ):
         check(study)
-
-
-def _check_task(study: Study) -> None:
-    """Nothing that is for other tasks."""
-    for field, tasks in _TASKS_OF_FIELD.items():
-        value = getattr(study, field)
-        if study.task not in tasks and value != type(study).model_fields[field].default:
-            raise DataError(
-                f"{field} = {_short(value)} is for task {_any_of(tasks)}, and this study's is "
-                f"{study.task!r}.",
-                hint=f"Leave {field} out, or change the task.",
-                code="field-of-other-task",
-            )
-    if study.components == "auto" and study.task not in _TENSORS:
-        raise DataError(
-            f"components = 'auto' is for task {_any_of(_TENSORS)}, and this study's is "
-            f"{study.task!r}.",
-            hint="Give a number of components.",
-            code="field-of-other-task",
-        )
-
-
-def _any_of(names: tuple[str, ...]) -> str:
-    return " or ".join(repr(name) for name in names)
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def _check_shape(study: Study) -> None:
@@ -93,7 +50,7 @@ def _check_shape(study: Study) -> None:
             code="columns-or-features",
         )
     _check_once("columns", study.columns or ())
-    check_names("The study's columns", study.columns, of_words=study.task == "topic-model")
+    check_names("The study's columns", study.columns, of_words=TASKS[study.task].takes_documents)
     check_width("The study", study.width, sparse=True)
     least = 1 if study.components == "auto" else study.components
     if least > study.width:
@@ -108,18 +65,6 @@ def _check_shape(study: Study) -> None:
             hint="Give one number a column, in the same order, or true or false.",
             code="bad-centre",
         )
-    if isinstance(study.row_norm, float) and study.row_norm <= 0:
-        raise DataError(
-            f"row_norm = {study.row_norm:g} is not a positive number.",
-            hint="Give 'unit', 'auto' or a public bound on the norm of a centred row.",
-            code="bad-row-norm",
-        )
-    if study.sketch_size is not None and study.sketch_size < least:
-        raise DataError(
-            f"sketch_size = {study.sketch_size} is less than components = {study.components}.",
-            hint="Use at least as many; 2 to 4 times as many is usual.",
-            code="small-sketch",
-        )
     if study.expected_rows is not None and study.expected_rows < least:
         raise DataError(
             f"expected_rows = {study.expected_rows} is less than components = {study.components}.",
@@ -130,18 +75,12 @@ def _check_shape(study: Study) -> None:
 
 def _check_sites(study: Study) -> None:
     """Names and wishes."""
-    check_epsilon(study.epsilon)
-    check_delta(study.delta)
     _check_once("sites", [site.name for site in study.sites])
     for site in study.sites:
         if site.epsilon is None:
             continue
-        if not (math.isfinite(site.epsilon) and site.epsilon > 0):
-            raise PrivacyError(
-                f"site {site.name!r}: epsilon = {site.epsilon!r} is not a positive finite number.",
-                hint="Give epsilon > 0, or leave it out for the study's.",
-                code="bad-epsilon",
-            )
+        own = replace(study_options(study.task)["epsilon"], name=f"site {site.name!r}: epsilon")
+        own.check(site.epsilon)
         if site.epsilon > study.epsilon:
             raise PrivacyError(
                 f"site {site.name!r}: epsilon = {site.epsilon:g} is more than the study's "
@@ -166,17 +105,11 @@ def _check_crowd(study: Study) -> None:
 
 
 def _check_protocol(study: Study) -> None:
-    """A protocol that the task has; pure epsilon only as it is proved."""
-    if study.task != "pca" and study.protocol in _OF_PCA_ONLY:
-        raise PrivacyError(
-            f"protocol = {study.protocol!r} is for task 'pca', and this study's is {study.task!r}.",
-            hint="Use protocol = 'cape', 'sketch', 'local' or 'auto'.",
-            code="protocol-of-other-task",
-        )
+    """Pure epsilon only as it is proved."""
     pure = "delta = 0" if study.delta == 0 else "mechanism = 'vector'"
-    if study.delta == 0 and study.protocol not in ("auto", "cape", "local"):
+    if study.delta == 0 and study.likely_protocol not in ("auto", "cape", "local"):
         raise PrivacyError(
-            f"protocol = {study.protocol!r} cannot give delta = 0.",
+            f"protocol = {study.likely_protocol!r} cannot give delta = 0.",
             hint="Use protocol = 'cape' (or 'local') for pure epsilon, or a delta above 0.",
             code="pure-needs-pure-mechanism",
         )

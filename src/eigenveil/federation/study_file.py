@@ -6,15 +6,14 @@ import json
 import re
 import textwrap
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from eigenveil.errors import DataError, OutputError
-from eigenveil.estimators.tasks import TASKS, Task
-from eigenveil.federation.study import Study, StudySite, parse_study
-from eigenveil.federation.study_checks import has_field
+from eigenveil.federation.study import Study, StudyOptions, StudySite, parse_study
 from eigenveil.files import replacing
+from eigenveil.models.options import options_of, study_options
 
 
 def read_study(path: str | Path) -> Study:
@@ -50,13 +49,12 @@ def template(study: Study) -> str:
         "# Every site holds the same file. 'eigenveil study check FILE' says what it means.",
         "",
     ]
-    for field, info in Study.model_fields.items():
-        if field == "sites" or not has_field(study.task, field):
-            continue
+    for field, help_text, examples in _fields(study):
         value = getattr(study, field)
-        lines += _comment(info.description or "")
+        lines += _comment(help_text)
         if value is None:
-            lines += [_example(field, info.examples or (), study.task), ""]
+            example = f"# {field} = {_toml(examples[0])}" if examples else ""
+            lines += [example, ""]
         else:
             lines += [f"{field} = {_toml(value)}", ""]
     lines += _comment(Study.model_fields["sites"].description or "")
@@ -96,12 +94,17 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _example(field: str, examples: Sequence[Any], task: Task) -> str:
-    """A line that could be taken; where they differ, there is one example a task."""
-    if not examples:
-        return ""
-    fitting = examples[TASKS.index(task) if len(examples) == len(TASKS) else 0]
-    return f"# {field} = {_toml(fitting)}"
+def _fields(study: Study) -> Iterator[tuple[str, str, Sequence[Any]]]:
+    """Fields with what they mean and examples: the study's own first, then the task's options."""
+    options = study_options(study.task)
+    for field, info in Study.model_fields.items():
+        if field == "components":
+            option = options_of(study.task, "sites")["n_components"]
+            yield field, option.help, option.examples
+        elif field != "sites" and field not in StudyOptions.model_fields:
+            yield field, info.description or "", info.examples or ()
+    for field, option in options.items():
+        yield field, option.help, option.examples
 
 
 def _comment(text: str) -> list[str]:

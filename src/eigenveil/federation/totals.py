@@ -76,7 +76,7 @@ class RoundTotals:
     def _sent(self, index: int) -> tuple[int, ...]:
         """Shape of what one site sends."""
         if self._is_factor(index):
-            return (self._terms.plan.features, self._terms.plan.sketch_size)
+            return (self._terms.plan.features, self._terms.plan.sketch_columns)
         return (self._asks[index].accumulator.size,)
 
     def _shape(self, index: int) -> tuple[int, ...]:
@@ -116,7 +116,7 @@ class RoundTotals:
 
     def _release(self, index: int, ask: Ask, arrived: int) -> Release:
         if self._is_factor(index):
-            rank = self._terms.plan.sketch_size
+            rank = self._terms.plan.sketch_columns
             edge = truncated_edge(ask.record.noise, self._terms.plan.features, rank, arrived)
             return Release(ask.record, self._sums[index], edge)
         whole = from_coordinates(

@@ -6,14 +6,13 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from eigenveil.errors import DataError, ProtocolError
 from eigenveil.estimators.inputs import tell_owner
-from eigenveil.estimators.plans import check_choice
 from eigenveil.estimators.rounds import Round
 from eigenveil.estimators.stream_plan import StreamPlan, make_stream_plan
 from eigenveil.estimators.stream_rounds import stream_asks
@@ -21,6 +20,7 @@ from eigenveil.federation.tree import MergeTree, Place
 from eigenveil.federation.tree_contents import Sums, Totals
 from eigenveil.federation.tree_keys import TreeKeys
 from eigenveil.federation.tree_messages import Talk, Told
+from eigenveil.models.options import Options
 from eigenveil.moments.engine import Findings
 from eigenveil.moments.release import (
     coordinates,
@@ -95,9 +95,7 @@ def make_tree_study(
     lost: int = 0,
     protect: str = "outsider",
     center: NDArray[np.float64] | Literal[False] = False,
-    adjacency: str = "add-remove",
-    row_norm: str | float = "unit",
-    sketch_size: int | None = None,
+    **options: Any,
 ) -> TreeStudy:
     """Check every parameter and settle every choice.
 
@@ -110,15 +108,20 @@ def make_tree_study(
     protect : {"outsider", "aggregators"}
         "outsider": the wish is about who sees the root's result, and the leaves share the noise.
         "aggregators": it is about every node of the tree too, and each leaf draws all of the noise.
-    center, adjacency, row_norm, sketch_size
-        As of :func:`eigenveil.estimators.stream_plan.make_stream_plan`.
+    center, options
+        Of :class:`eigenveil.PrivateStreamingPCA`.
 
     Raises
     ------
     DataError, PrivacyError
         Naming the parameter and what it may be.
     """
-    check_choice("protect", protect, PROTECTED)
+    if protect not in PROTECTED:
+        raise DataError(
+            f"protect = {protect!r:.60} is not one of {', '.join(map(repr, PROTECTED))}.",
+            hint="Choose one of these.",
+            code="bad-choice",
+        )
     if not 0 <= lost < tree.leaf_count:
         raise DataError(
             f"lost = {lost} is not between 0 and {tree.leaf_count - 1}: of {tree.leaf_count} "
@@ -127,16 +130,9 @@ def make_tree_study(
             code="bad-lost",
         )
     shares = 1 if protect == "aggregators" else tree.leaf_count - lost
+    wanted = {"n_components": n_components, "epsilon": epsilon, "delta": delta, "center": center}
     plan = make_stream_plan(
-        features=features,
-        n_components=n_components,
-        epsilon=epsilon,
-        delta=delta,
-        center=center,
-        adjacency=adjacency,
-        row_norm=row_norm,
-        sketch_size=sketch_size,
-        noise_draws=shares,
+        Options("pca", "stream", wanted | options), features=features, noise_draws=shares
     )
     study = TreeStudy(
         tree=tree,

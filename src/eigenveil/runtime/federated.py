@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, ClassVar, Self
@@ -12,18 +11,19 @@ from numpy.typing import ArrayLike
 from eigenveil.checks import is_number
 from eigenveil.errors import DataError
 from eigenveil.estimators.inputs import tell_owner
-from eigenveil.estimators.plans import check_wish
 from eigenveil.estimators.result import Asked, Result, View
 from eigenveil.estimators.stored import noise_source, public_centre
-from eigenveil.estimators.tasks import Task
 from eigenveil.federation.ledger import Ledger
 from eigenveil.federation.study import Study, make_study
+from eigenveil.models.constraints import Configured
+from eigenveil.models.options import Path, study_options
+from eigenveil.models.task import TASKS
 from eigenveil.moments.source import RowSource
 from eigenveil.runtime.inprocess import Traffic
 from eigenveil.runtime.running import StudyProgress, StudyRun, run_study, site_rows
 
 
-class FederatedFit:
+class FederatedFit(Configured):
     """Fitting to several sites that keep their rows; stands before a fitted model's class.
 
     Attributes
@@ -32,24 +32,8 @@ class FederatedFit:
         As each estimator describes them.
     """
 
-    _TASK: ClassVar[Task]
+    _PATH: ClassVar[Path] = "sites"
     _FOR_ONE: ClassVar[str]
-
-    n_components: int | str
-    epsilon: float
-    delta: float
-    protocol: str
-    collusion: int
-    dropouts: int
-    masks: str
-    adjacency: str
-    budget_split: dict[str, float] | None
-    sketch_size: int | None
-    neighbours: int | None
-    site_epsilon: Mapping[str, float] | None
-    expected_rows: int | None
-    invalid: str
-    random_state: Any
 
     _result: Result | None
     _take_over: Callable[[Result], None]
@@ -100,8 +84,8 @@ class FederatedFit:
         progress : callable, optional
             Told ``(step, sites)`` after every answer.
         """
-        asked = Asked.by(self)
         study = self.study_of(rows)
+        asked = Asked.by(self)
         return self._fit(study, rows, asked, ledgers=ledgers, progress=progress)
 
     def study_of(self, rows: Mapping[str, RowSource]) -> Study:
@@ -109,40 +93,25 @@ class FederatedFit:
         first = next(iter(rows.values()), None)
         if first is None:
             raise DataError("There is no site.", hint="Give the rows of at least one site.")
-        check_wish(self.epsilon, self.delta, self.adjacency)
-        own_fields = self._own_fields(first.features)
-        own = {} if self.site_epsilon is None else self.site_epsilon
-        if not isinstance(own, Mapping):
-            raise DataError(
-                f"site_epsilon = {own!r:.60} is not a dict.",
-                hint="Give a dict of sites and their smaller epsilon, or None.",
-                code="bad-choice",
-            )
+        options = self._options()
+        own = options.site_epsilon or {}
         if unknown := set(own) - set(rows):
-            raise DataError(
-                f"site_epsilon names {sorted(unknown)[0]!r}, which is no site.",
+            raise options.refused(
+                "site_epsilon",
+                f"names {sorted(unknown)[0]!r}, which is no site.",
                 hint=f"The sites are {', '.join(rows)}.",
             )
+        said = {name: options[name] for name in study_options(self._TASK)}
+        if "center" in said:
+            said["center"] = study_centre(options.center, first.features)
         return make_study(
             name="fit",
             task=self._TASK,
             features=first.features if first.names is None else None,
             columns=None if first.names is None else list(first.names),
-            components=self.n_components,
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
-            adjacency=self.adjacency,
-            protocol=self.protocol,
-            masks=self.masks,
-            collusion=self.collusion,
-            dropouts=self.dropouts,
-            neighbours=self.neighbours,
-            budget_split=self.budget_split,
-            sketch_size=self.sketch_size,
-            expected_rows=self.expected_rows,
-            invalid=self.invalid,
+            components=options.n_components,
             sites=tuple({"name": name, "epsilon": plain_number(own.get(name))} for name in rows),
-            **own_fields,
+            **said,
         )
 
     def fit_study(
@@ -154,7 +123,7 @@ class FederatedFit:
         progress: StudyProgress | None = None,
     ) -> Self:
         """Run a study over its sites' rows; the study, not the constructor, says what is done."""
-        if study.task != self._TASK:
+        if TASKS.get(study.task) is not TASKS[self._TASK]:
             raise DataError(
                 f"The study's task is {study.task!r}; {type(self).__name__} fits {self._TASK!r}.",
                 hint="Use the estimator of the study's task.",
@@ -179,7 +148,7 @@ class FederatedFit:
         run_study(
             study,
             rows,
-            source=noise_source(self.random_state),
+            source=noise_source(self._options().random_state),
             ledgers=ledgers,
             progress=progress,
             keep=keep,
@@ -199,10 +168,6 @@ class FederatedFit:
         return Asked.by(
             self, **said | {"n_components": study.components, "site_epsilon": own or None}
         )
-
-    @abstractmethod
-    def _own_fields(self, features: int) -> dict[str, Any]:
-        """Fields of the study that only this task has."""
 
 
 def result_of(run: StudyRun, asked: Asked) -> Result:
@@ -242,11 +207,4 @@ def plain_number(value: object) -> Any:
 
 def fitted_of(run: StudyRun) -> Any:
     """The fitted estimator of a finished study's task, such as ``FederatedPCA``."""
-    # they stand above this module, and only a study without an estimator of its own needs them
-    from eigenveil.runtime.pca import FederatedPCA
-    from eigenveil.runtime.tensors import FederatedGaussianMixture, FederatedTopicModel
-
-    kinds: tuple[type[FederatedFit], ...]
-    kinds = (FederatedPCA, FederatedGaussianMixture, FederatedTopicModel)
-    kind = next(kind for kind in kinds if run.study.task == kind._TASK)
-    return kind().keep_run(run)
+    return TASKS[run.study.task].estimator("sites")().keep_run(run)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from eigenveil.estimators.fitted import FittedPCA
-from eigenveil.runtime.federated import FederatedFit, plain_number, study_centre
+from eigenveil.runtime.federated import FederatedFit
 from eigenveil.runtime.running import DATA_SET, wished_budget
 
 __all__ = ["DATA_SET", "FederatedPCA", "wished_budget"]
@@ -48,7 +47,8 @@ class FederatedPCA(FederatedFit, FittedPCA):
     budget_split : dict, default=None
         As for :class:`eigenveil.PrivatePCA`.
     sketch_size : int, default=None
-        R of "sketch" (4 K by default) and "dpdispca" (2 K).
+        R of "sketch" (4 K by default) and "dpdispca" (2 K), and of no other protocol; "auto" is
+        "sketch" where it is given.
     neighbours : int, default=None
         Other sites with which each site shares masks; all of up to 16 sites, else 16 or more.
     site_epsilon : mapping of site to float, default=None
@@ -132,10 +132,3 @@ n_samples_, guarantee_, certificate_
         self.expected_rows = expected_rows
         self.invalid = invalid
         self.random_state = random_state
-
-    def _own_fields(self, features: int) -> dict[str, Any]:
-        return {
-            "row_norm": plain_number(self.row_norm),
-            "row_bound": plain_number(self.row_bound),
-            "center": study_centre(self.center, features),
-        }

@@ -100,7 +100,7 @@ def run_study(
     """
     _check_rows(study, rows)
     choice = choose_protocol(study, study.width) if study.protocol == "auto" else None
-    settled = study if choice is None else study.changed(protocol=choice.protocol)
+    settled = study if choice is None else study.with_protocol(choice.protocol)
     terms = settle(settled)
     with _Ledgers(terms, ledgers) as books:
         sites = {

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from eigenveil.estimators.fitted_mixture import FittedMixture
 from eigenveil.estimators.fitted_topics import FittedTopics
-from eigenveil.runtime.federated import FederatedFit, plain_number, study_centre
+from eigenveil.runtime.federated import FederatedFit
 
 
 class FederatedGaussianMixture(FederatedFit, FittedMixture):
@@ -39,9 +38,10 @@ class FederatedGaussianMixture(FederatedFit, FittedMixture):
         As of :class:`eigenveil.FederatedPCA`.
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
     budget_split : dict, default=None
-        Shares of the steps "scale", "centre", "moment" and "tensor".
+        Shares of the steps "scale", "center", "moment" and "tensor".
     sketch_size : int, default=None
-        Columns of the sketch; by default 4 times ``n_components``.
+        Columns of the sketch; by default 4 times ``n_components``. "auto" is "sketch" where it is
+        given, and "cape" has none.
     expected_rows : int, default=None
         A public guess of all sites' rows.
     invalid : {"zero", "error"}, default="zero"
@@ -119,14 +119,6 @@ noise_floor_, converged_, guarantee_, certificate_
         self.invalid = invalid
         self.random_state = random_state
 
-    def _own_fields(self, features: int) -> dict[str, Any]:
-        return {
-            "noise_variance": plain_number(self.noise_variance),
-            "mechanism": self.mechanism,
-            "row_bound": plain_number(self.row_bound),
-            "center": study_centre(self.center, features),
-        }
-
 
 class FederatedTopicModel(FederatedFit, FittedTopics):
     """Differentially private single-topic model of several sites that keep their documents.
@@ -157,7 +149,8 @@ class FederatedTopicModel(FederatedFit, FittedTopics):
         Shares of the steps "scale" (norms, if documents are clipped), "moment" (pairs) and "tensor"
         (triples).
     sketch_size : int, default=None
-        Columns of the sketch; by default 4 times ``n_components``.
+        Columns of the sketch; by default 4 times ``n_components``. "auto" is "sketch" where it is
+        given, and "cape" has none.
     expected_rows : int, default=None
         A public guess of all sites' documents.
     invalid : {"zero", "error"}, default="zero"
@@ -235,10 +228,3 @@ guarantee_, certificate_
         self.expected_rows = expected_rows
         self.invalid = invalid
         self.random_state = random_state
-
-    def _own_fields(self, features: int) -> dict[str, Any]:
-        del features
-        return {
-            "mechanism": self.mechanism,
-            "clip_documents": self.clip_documents,
-        }

@@ -123,7 +123,7 @@ class _Run:
         rank: int | None,
     ) -> None:
         plan = study.plan
-        kept = min(plan.features, rank or max(plan.sketch_size, plan.n_components))
+        kept = min(plan.features, rank or max(plan.sketch_columns, plan.n_components))
         self.study, self.tree, self.fates, self.rng = study, study.tree, fates, rng
         self.session, self.keys = os.urandom(12).hex(), TreeKeys.in_one_process()
         self.talk = study.talk(self.session, self.keys)

@@ -1,0 +1,1 @@
+"""The models: what each can be asked, and where its parts are."""

@@ -1,0 +1,70 @@
+"""Scikit-learn's constraints of an estimator's parameters, derived from the declaration."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sklearn.utils._param_validation import Interval
+
+from eigenveil.models.options import Domain, Options, Path, options_of
+
+
+class Declared(Interval):  # type: ignore[misc]
+    """A declared domain as one of scikit-learn's constraints.
+
+    Of their classes only those in a closed list are taken for constraints, so that this is one;
+    what is allowed and what the message says is the declaration's alone.
+    """
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain, self.hidden = domain, False
+
+    def is_satisfied_by(self, val: object) -> bool:
+        """Whether the declaration has a value."""
+        return self.domain.has(val)
+
+    def __str__(self) -> str:
+        return self.domain.text
+
+
+class Configured:
+    """An estimator whose parameters are declared; stands before a fitted model's class.
+
+    Its options are those of ``_TASK`` whose rows come by ``_PATH``. Each of its ``fit`` methods
+    begins with :meth:`_options`: nothing is charged or released of parameters that cannot be.
+    Scikit-learn's setting ``skip_parameter_validation`` does not skip it, since a guarantee rests
+    on these values.
+    """
+
+    _TASK: ClassVar[str]
+    _PATH: ClassVar[Path]
+    _parameter_constraints: ClassVar[dict[str, list[Any]]]
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if hasattr(cls, "_TASK") and hasattr(cls, "_PATH"):
+            cls._parameter_constraints = {
+                name: [Declared(domain) for domain in option.values]
+                for name, option in options_of(cls._TASK, cls._PATH).items()
+            }
+
+    def _options(self) -> Options:
+        """The parameters, checked.
+
+        Raises
+        ------
+        DataError, PrivacyError
+            Both of scikit-learn's ``InvalidParameterError`` too, naming the parameter and what it
+            may be.
+        """
+        estimator: Any = self
+        return Options(
+            self._TASK,
+            self._PATH,
+            estimator.get_params(deep=False),
+            owner=type(self).__name__,
+        )
+
+    def _validate_params(self) -> None:
+        """Scikit-learn's name for the same."""
+        self._options()

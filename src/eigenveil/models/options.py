@@ -1,0 +1,756 @@
+"""Every option of every task, declared once: names, values, defaults, help.
+
+Scikit-learn's constraints, the checks of plans and studies, the fields of a study file, and the
+command line's options and their help all follow from :data:`OPTIONS`. To add a parameter, add a
+line here, the argument of the constructors that take it, and its use.
+
+This module is read for ``eigenveil --help``, so it imports no numerical library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, Literal, Protocol
+
+from eigenveil.checks import LARGEST, MOST_WHOLE, SMALLEST, is_number
+from eigenveil.errors import DataError, EigenveilError, PrivacyError
+
+Path = Literal["table", "sites", "stream", "tracking"]
+"""Where rows come from: one table, several sites, blocks of a private stream, or of one tracked."""
+
+MOST_EPSILON = 1e15
+LEAST_SHARE = 1e-6
+"""Of a budget split: shares are from this to one over it, so that none is next to nothing."""
+# Each is a release of its own; long before so many, none shows anything above its noise.
+MOST_POWER_ROUNDS = 1000
+
+
+# -- what values there are
+
+
+class Domain(Protocol):
+    """A set of values."""
+
+    @property
+    def text(self) -> str:
+        """The values in words, after "must be"."""
+
+    def has(self, value: object) -> bool:
+        """Whether a value is one of them."""
+
+    def schema(self) -> dict[str, Any]:
+        """The values as JSON schema."""
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Whole numbers from ``least`` to ``most``; no truth values."""
+
+    least: int = 1
+    most: int = MOST_WHOLE
+
+    @property
+    def text(self) -> str:
+        """The range."""
+        return f"an int in the range [{self.least}, {self.most}]"
+
+    def has(self, value: object) -> bool:
+        """Whether a value is a whole number in the range."""
+        return (
+            isinstance(value, Integral)
+            and not isinstance(value, bool)
+            and self.least <= int(value) <= self.most
+        )
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {"type": "integer", "minimum": self.least, "maximum": self.most}
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return int(value)
+
+
+@dataclass(frozen=True)
+class Number:
+    """Finite numbers; ``open_low`` and ``open_high`` leave a bound out, ``zero`` adds 0."""
+
+    low: float
+    high: float
+    open_low: bool = False
+    open_high: bool = False
+    zero: bool = False
+
+    @property
+    def text(self) -> str:
+        """The range."""
+        left, right = "(" if self.open_low else "[", ")" if self.open_high else "]"
+        zero = "0 or " if self.zero else ""
+        return f"{zero}a float in the range {left}{self.low:g}, {self.high:g}{right}"
+
+    def has(self, value: object) -> bool:
+        """Whether a value is a number in the range."""
+        if not is_number(value):
+            return False
+        number: Any = value
+        if self.zero and number == 0:
+            return True
+        above = number > self.low if self.open_low else number >= self.low
+        return bool(above and (number < self.high if self.open_high else number <= self.high))
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {
+            "type": "number",
+            "exclusiveMinimum" if self.open_low else "minimum": 0 if self.zero else self.low,
+            "exclusiveMaximum" if self.open_high else "maximum": self.high,
+        }
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return float(value)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Some texts."""
+
+    names: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The texts."""
+        among = ", ".join(repr(name) for name in self.names)
+        return among if len(self.names) == 1 else f"a str among {{{among}}}"
+
+    def has(self, value: object) -> bool:
+        """Whether a value is one of the texts."""
+        return isinstance(value, str) and value in self.names
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {"enum": list(self.names)}
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return value
+
+
+@dataclass(frozen=True)
+class Flag:
+    """True and False, or one of them; numpy's too."""
+
+    only: bool | None = None
+
+    @property
+    def text(self) -> str:
+        """Which of them."""
+        return "a bool" if self.only is None else str(self.only)
+
+    def has(self, value: object) -> bool:
+        """Whether a value is one of them."""
+        # numpy's truth values are no bool, but equal one and are of their own type
+        kind = isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
+        return kind and (self.only is None or bool(value) is self.only)
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {"type": "boolean"}
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return bool(value)
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """None."""
+
+    text: str = "None"
+
+    def has(self, value: object) -> bool:
+        """Whether a value is None."""
+        return value is None
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {"type": "null"}
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return value
+
+
+@dataclass(frozen=True)
+class Vector:
+    """An array of one number a feature; that it fits the rows is checked with them."""
+
+    text: str = "an array of one number a feature"
+
+    def has(self, value: object) -> bool:
+        """Whether a value is like an array and no text; one of Python's must hold numbers."""
+        if isinstance(value, list | tuple):
+            return all(map(is_number, value))
+        return hasattr(value, "__len__") and not isinstance(value, str | bytes | Mapping | Set)
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {"type": "array", "items": {"type": "number"}}
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return tuple(float(number) for number in value)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two percentages, the first below the second."""
+
+    text: str = "a pair (alpha, beta) of percentages, 0 <= alpha < beta <= 100"
+
+    def has(self, value: object) -> bool:
+        """Whether a value is such a pair."""
+        if not hasattr(value, "__len__") or isinstance(value, str | bytes | Mapping | Set):
+            return False
+        pair = tuple(value)  # type: ignore[arg-type, var-annotated]
+        return len(pair) == 2 and all(map(is_number, pair)) and 0 <= pair[0] < pair[1] <= 100
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return tuple(float(number) for number in value)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Relative shares of steps: a mapping of some of the steps to numbers, or to 0."""
+
+    steps: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The steps, and the range."""
+        steps = ", ".join(repr(step) for step in self.steps)
+        return (
+            f"a dict of shares of the steps {steps}, each 0 or from {LEAST_SHARE:g} to "
+            f"{1 / LEAST_SHARE:g}"
+        )
+
+    def has(self, value: object) -> bool:
+        """Whether a value is such a mapping."""
+        share = Number(LEAST_SHARE, 1 / LEAST_SHARE, zero=True)
+        return isinstance(value, Mapping) and all(
+            isinstance(step, str) and step in self.steps and share.has(each)
+            for step, each in value.items()
+        )
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {
+            "type": "object",
+            "properties": {step: {"type": "number", "minimum": 0} for step in self.steps},
+            "additionalProperties": False,
+        }
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return {step: float(share) for step, share in value.items()}
+
+
+@dataclass(frozen=True)
+class OfSites:
+    """A mapping of sites' names to numbers above 0."""
+
+    text: str = "a dict of sites and their smaller epsilon, each above 0"
+
+    def has(self, value: object) -> bool:
+        """Whether a value is such a mapping."""
+        return isinstance(value, Mapping) and all(
+            isinstance(name, str) and _EPSILON.has(each) for name, each in value.items()
+        )
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {"type": "object", "additionalProperties": _EPSILON.schema()}
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return {name: float(each) for name, each in value.items()}
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A random generator of numpy's."""
+
+    text: str = "a numpy.random.Generator or RandomState"
+
+    def has(self, value: object) -> bool:
+        """Whether a value is one; asked by name, so that numpy need not be loaded."""
+        return any(
+            kind.__module__.startswith("numpy.random") for kind in type(value).__mro__
+        ) and type(value).__name__ in ("Generator", "RandomState")
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {}
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return value
+
+
+# -- the options
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of some tasks.
+
+    Attributes
+    ----------
+    name : str
+        The constructor's parameter.
+    values : tuple of Domain
+        A value is in one of them.
+    default : object
+    help : str
+        One sentence, for the command line and the study file.
+    tasks : tuple of str
+        The tasks that have it.
+    paths : tuple of str
+        How their rows may come.
+    unit : str
+        Of the number, where it has one.
+    examples : tuple
+        For a study file.
+    privacy : bool
+        Whether it is a part of the guarantee: a value that cannot be is a PrivacyError then, and a
+        DataError otherwise.
+    """
+
+    name: str
+    values: tuple[Domain, ...]
+    default: Any
+    help: str
+    tasks: tuple[str, ...]
+    paths: tuple[Path, ...]
+    unit: str = ""
+    examples: tuple[Any, ...] = ()
+    privacy: bool = False
+
+    @property
+    def text(self) -> str:
+        """What a value must be."""
+        parts = [domain.text for domain in self.values]
+        return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} or {parts[-1]}"
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The texts that it may be."""
+        return tuple(
+            name for domain in self.values if isinstance(domain, Choice) for name in domain.names
+        )
+
+    def has(self, value: object) -> bool:
+        """Whether a value is allowed."""
+        return any(domain.has(value) for domain in self.values)
+
+    def schema(self) -> dict[str, Any]:
+        """The values as JSON schema."""
+        parts = [domain.schema() for domain in self.values]
+        return parts[0] if len(parts) == 1 else {"anyOf": parts}
+
+    def plain(self, value: object) -> Any:
+        """An allowed value as a study file has it: no type of numpy's."""
+        return next(domain for domain in self.values if domain.has(value)).plain(value)
+
+    def check(self, value: object, *, owner: str = "") -> None:
+        """Raise unless a value is allowed.
+
+        Parameters
+        ----------
+        value : object
+        owner : str
+            Whose parameter it is, such as the name of an estimator.
+
+        Raises
+        ------
+        DataError, PrivacyError
+            Of code ``bad-parameter``, and scikit-learn's ``InvalidParameterError`` too.
+        """
+        if not self.has(value):
+            said = f"must be {self.text}. Got {_short(value)} instead."
+            if not owner:  # a field of a file, an option of a command
+                said = f"= {_short(value)} must be {self.text}."
+            raise refused(self, said, owner=owner)
+
+
+def refused(
+    option: Option, what: str, *, owner: str = "", hint: str = "", code: str = "bad-parameter"
+) -> EigenveilError:
+    """The error of an option that cannot be what it is, in scikit-learn's words and of its kind."""
+    # scikit-learn takes a moment to load, and only its class of error is wanted here
+    from eigenveil.models.refusals import InvalidParameter, InvalidPrivacyParameter
+
+    whose = f"The {option.name!r} parameter of {owner}" if owner else option.name
+    kind: type[DataError | PrivacyError]
+    kind = InvalidPrivacyParameter if option.privacy else InvalidParameter
+    return kind(
+        f"{whose} {what}",
+        hint=hint or f"{option.name}: {option.help}",
+        code=code,
+    )
+
+
+# Of several sites, what a study says in fields of its own, or not at all.
+_NOT_SAID = ("n_components", "site_epsilon", "random_state")
+OF_SKETCH = "sketch_size"
+"""The option whose value says how many columns a sketch has, for those who only pass it on."""
+PCA, MIXTURE, TOPICS = "pca", "gaussian-mixture", "topic-model"
+_ALL = (PCA, MIXTURE, TOPICS)
+_IN_SPACE, _TENSORS = (PCA, MIXTURE), (MIXTURE, TOPICS)
+_FITS: tuple[Path, ...] = ("table", "sites")
+_PRIVATE: tuple[Path, ...] = ("table", "sites", "stream")
+_ONE: tuple[Path, ...] = ("table", "stream")
+_SITES: tuple[Path, ...] = ("sites",)
+
+_EPSILON = Number(0.0, MOST_EPSILON, open_low=True)
+_DELTA = Number(0.0, 1.0, open_high=True)
+_BOUND = Number(SMALLEST, LARGEST)
+_NONE = Nothing()
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "n_components", (Whole(),), 2,
+        "Number of components, from 1 to the number of columns.",
+        (PCA,), (*_PRIVATE, "tracking"),
+    ),
+    Option(
+        "n_components", (Whole(), Choice(("auto",))), "auto",
+        "Number of components (means, topics), or 'auto': as many as stand above the noise, at "
+        "most 32.",
+        _TENSORS, _FITS,
+    ),
+    Option(
+        "epsilon", (_EPSILON,), 1.0,
+        "Privacy wish: a number above 0. Smaller is more private; 0.1 to 4 are usual.",
+        _ALL, _PRIVATE, privacy=True,
+    ),
+    Option(
+        "delta", (_DELTA,), 1e-6,
+        "Privacy wish: a number in [0, 1), well below one over the number of rows. 0 asks for pure "
+        "epsilon.",
+        _ALL, _PRIVATE, privacy=True,
+    ),
+    Option(
+        "adjacency", (Choice(("add-remove", "replace-one")),), "add-remove",
+        "Whose presence is protected: 'add-remove' (one row more or less) or 'replace-one' (one "
+        "row changed, row counts public).",
+        _ALL, _PRIVATE,
+    ),
+    Option(
+        "protocol", (Choice(("auto", "cape", "sketch", "dpdispca", "full", "local")),), "auto",
+        "What the sites send: 'cape' (hidden sums of D x D), 'sketch' (hidden sums of D x R), "
+        "'dpdispca' (each its own noisy D x R factor), 'full' (each its own noisy D x D), 'local' "
+        "(the first site alone), or 'auto'.",
+        (PCA,), _SITES,
+    ),
+    Option(
+        "protocol", (Choice(("auto", "cape", "sketch", "local")),), "auto",
+        "What the sites send: 'cape' (hidden sums of D x D), 'sketch' (hidden sums of D x R), "
+        "'local' (the first site alone), or 'auto'.",
+        _TENSORS, _SITES,
+    ),
+    Option(
+        "masks", (Choice(("modular", "pairwise", "helper")),), "modular",
+        "What hides a site's sums in the total: 'modular' (keys of pairs of sites, uniform; allows "
+        "dropouts), 'pairwise' (the same, but Gaussian) or 'helper' (trusted).",
+        _ALL, _SITES,
+    ),
+    Option(
+        "collusion", (Whole(0),), 0,
+        "Sites that may tell the aggregator everything they know, and the others are still "
+        "protected.",
+        _ALL, _SITES,
+    ),
+    Option(
+        "dropouts", (Whole(0),), 0,
+        "Sites that may be missing from a round, and the run still ends well.",
+        _ALL, _SITES,
+    ),
+    Option(
+        "neighbours", (Whole(), _NONE), None,
+        "Other sites with which each site shares masks: a whole number; left out, all of up to 16 "
+        "sites, else as many as are needed.",
+        _ALL, _SITES, examples=(16,),
+    ),
+    Option(
+        "site_epsilon", (OfSites(), _NONE), None,
+        "Smaller wishes of single sites; their rows then count with a smaller weight.",
+        _ALL, _SITES, privacy=True,
+    ),
+    Option(
+        "expected_rows", (Whole(), _NONE), None,
+        "A public guess of the rows of all sites together, used only to predict and to choose a "
+        "protocol.",
+        _ALL, _SITES, examples=(100000,),
+    ),
+    Option(
+        "mechanism",
+        (Choice(("auto", "gaussian", "wishart", "vector", "bingham", "power", "sketch")),), "auto",
+        "Noise of the second moment: 'gaussian', 'wishart', 'vector', 'bingham', 'power', "
+        "'sketch', or 'auto': 'wishart' if delta = 0, else 'gaussian'.",
+        (PCA,), ("table",),
+    ),
+    Option(
+        "mechanism", (Choice(("auto", "gaussian", "vector")),), "auto",
+        "Noise of the third moment: 'gaussian', 'vector' (pure epsilon), or 'auto': 'vector' if "
+        "delta = 0.",
+        _TENSORS, _FITS,
+    ),
+    Option(
+        "row_norm", (Choice(("unit", "auto", "max")), _BOUND), "unit",
+        "How rows are made to weigh at most 1: 'unit' (all the same), 'auto', a public bound on "
+        "the norm of a centred row, or 'max' (reproductions only).",
+        (PCA,), ("table",), unit="the data's",
+    ),
+    Option(
+        "row_norm", (Choice(("unit", "auto")), _BOUND), "unit",
+        "How rows are made to weigh at most 1: 'unit' (all the same), 'auto', or a public bound on "
+        "the norm of a centred row.",
+        (PCA,), _SITES, unit="the data's", examples=("unit",),
+    ),
+    Option(
+        "row_norm", (Choice(("unit",)), _BOUND), "unit",
+        "How rows are made to weigh at most 1: 'unit' (all the same), or a public number that they "
+        "are shortened to.",
+        (PCA,), ("stream",), unit="the data's",
+    ),
+    Option(
+        "row_bound", (_BOUND, _NONE), None,
+        "A public bound on the norm of rows, in the data's units; skips releasing their norms.",
+        _IN_SPACE, _FITS, unit="the data's", examples=(10.0,),
+    ),
+    Option(
+        "center", (Flag(), Vector()), True,
+        "Whether the mean is subtracted: true (found privately), false, or a public centre, one "
+        "number a column.",
+        _IN_SPACE, _FITS, unit="the data's", examples=(True,),
+    ),
+    Option(
+        "center", (Flag(only=False), Vector()), False,
+        "Nothing, or a public centre, one number a column, is subtracted: a stream's one pass "
+        "cannot subtract a mean that is not known yet.",
+        (PCA,), ("stream",), unit="the data's",
+    ),
+    Option(
+        "center", (Flag(),), False,
+        "Whether the mean is tracked as well.",
+        (PCA,), ("tracking",),
+    ),
+    Option(
+        "noise_variance", (Number(SMALLEST, LARGEST, zero=True), _NONE), None,
+        "A public variance of every column within a component, in the data's units squared; left "
+        "out, it is found from what is released.",
+        (MIXTURE,), _FITS, unit="the data's, squared", examples=(1.0,),
+    ),
+    Option(
+        "pair", (Choice(("auto", "full", "sketch")),), "auto",
+        "How the second moment is released: 'full' (D x D), as a 'sketch', or 'auto': a sketch "
+        "beyond 1000 columns, or where its columns are given.",
+        _TENSORS, ("table",),
+    ),
+    Option(
+        "clip_documents", (Flag(),), True,
+        "Whether what documents contribute is clipped at a released quantile of its norms: far "
+        "less noise for documents of more than a few words.",
+        (TOPICS,), _FITS,
+    ),
+    Option(
+        "budget_split", (Shares(("scale", "center", "moment", "variance")), _NONE), None,
+        "Shares of the budget for the steps scale, center, moment and variance: those that the fit "
+        "takes, and no others.",
+        (PCA,), _FITS,
+        examples=({"scale": 0.02, "center": 0.08, "moment": 0.88, "variance": 0.02},),
+        privacy=True,
+    ),
+    Option(
+        "budget_split", (Shares(("scale", "center", "moment", "tensor")), _NONE), None,
+        "Shares of the budget for the steps scale, center, moment and tensor: those that the fit "
+        "takes, and no others.",
+        (MIXTURE,), _FITS,
+        examples=({"scale": 0.06, "center": 0.04, "moment": 0.6, "tensor": 0.3},),
+        privacy=True,
+    ),
+    Option(
+        "budget_split", (Shares(("scale", "moment", "tensor")), _NONE), None,
+        "Shares of the budget for the steps scale (if documents are clipped), moment and tensor.",
+        (TOPICS,), _FITS,
+        examples=({"scale": 0.05, "moment": 0.55, "tensor": 0.4},),
+        privacy=True,
+    ),
+    Option(
+        OF_SKETCH, (Whole(), _NONE), None,
+        "Columns of the sketch, at least the components; left out, 4 times as many (2 times of "
+        "'dpdispca').",
+        _ALL, _PRIVATE, examples=(20,),
+    ),
+    Option(
+        "power_rounds", (Whole(1, MOST_POWER_ROUNDS), _NONE), None,
+        "Rounds of mechanism 'power', 1000 at most; 4 by default.",
+        (PCA,), ("table",),
+    ),
+    Option(
+        "publish", (Choice(("end", "continual")),), "end",
+        "When a stream is released: once, at its end, or after every block.",
+        (PCA,), ("stream",),
+    ),
+    Option(
+        "horizon", (Whole(), _NONE), None,
+        "The most blocks of a continual stream.",
+        (PCA,), ("stream",), unit="blocks",
+    ),
+    Option(
+        "block_size", (Whole(), _NONE), None,
+        "Rows folded in at a time.",
+        (PCA,), ("tracking",), unit="rows",
+    ),
+    Option(
+        "adaptive_rank", (Pair(), _NONE), None,
+        "One component more or less after a block whose last one's share of the strengths is above "
+        "beta or below alpha.",
+        (PCA,), ("tracking",), unit="per cent",
+    ),
+    Option(
+        "forgetting", (Number(0.0, 1.0, open_low=True),), 1.0,
+        "What the old singular values are multiplied by at every block.",
+        (PCA,), ("tracking",),
+    ),
+    Option(
+        "n_oversamples", (Whole(0),), 10,
+        "Directions tracked beyond those of the result.",
+        (PCA,), ("tracking",),
+    ),
+    Option(
+        "invalid", (Choice(("zero", "error")),), "zero",
+        "A row that is not valid (an entry that is no finite number; a document with other counts "
+        "than whole numbers from 0, or fewer than 3 words) becomes a zero row ('zero'), or none is "
+        "used and nothing is released ('error'), which all then see.",
+        _ALL, _PRIVATE,
+    ),
+    Option(
+        "noise", (Choice(("secure",)),), "secure",
+        "Noise from a cryptographic generator keyed by the operating system.",
+        _ALL, _ONE,
+    ),
+    Option(
+        "random_state", (Whole(0, 2**128 - 1), Generator(), _NONE), None,
+        "Reproducible noise, for tests: the result is not certified.",
+        _ALL, _PRIVATE,
+    ),
+)  # fmt: skip
+
+
+def options_of(task: str, path: Path) -> dict[str, Option]:
+    """The options of a task whose rows come in some way, by name, in the order of declaration."""
+    return {one.name: one for one in OPTIONS if task in one.tasks and path in one.paths}
+
+
+def study_options(task: str) -> dict[str, Option]:
+    """The options of a task that are fields of a study, by name."""
+    return {name: one for name, one in options_of(task, "sites").items() if name not in _NOT_SAID}
+
+
+def tasks_with(name: str, *paths: Path) -> tuple[str, ...]:
+    """The tasks that have an option, on one of some paths."""
+    return tuple(
+        task
+        for task in _ALL
+        if any(
+            one.name == name and task in one.tasks and set(paths) & set(one.paths)
+            for one in OPTIONS
+        )
+    )
+
+
+class Options(Mapping[str, Any]):
+    """Checked values of a task's options, also as attributes.
+
+    Parameters
+    ----------
+    task, path : str
+        Whose options they are.
+    values : mapping
+        What was given; the others have their defaults.
+    owner : str
+        Who is asked, for messages: an estimator's name.
+
+    Raises
+    ------
+    DataError, PrivacyError
+        Of code ``bad-parameter``, and scikit-learn's ``InvalidParameterError`` too.
+    """
+
+    def __init__(
+        self, task: str, path: Path, values: Mapping[str, Any] | None = None, *, owner: str = ""
+    ) -> None:
+        given = dict(values or {})
+        self.task, self.path, self.owner = task, path, owner
+        self.declared = options_of(task, path)
+        if unknown := [name for name in given if name not in self.declared]:
+            raise TypeError(f"{unknown[0]!r} is no option of {task} ({path})")
+        self._values = {name: given.get(name, o.default) for name, o in self.declared.items()}
+        for name, option in self.declared.items():
+            option.check(self._values[name], owner=owner)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in self._values:
+            raise AttributeError(name)
+        return self._values[name]
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @property
+    def given_columns(self) -> int | None:
+        """Columns of a sketch, where they were given."""
+        columns: int | None = self._values[OF_SKETCH]
+        return columns
+
+    def on(self, path: Path, **values: Any) -> Options:
+        """The options that another path has too, with its own values of some."""
+        theirs = options_of(self.task, path)
+        shared = {name: value for name, value in self._values.items() if name in theirs}
+        return Options(self.task, path, shared | values, owner=self.owner)
+
+    def changed(self, **values: Any) -> Options:
+        """The options with other values of some."""
+        return Options(self.task, self.path, self._values | values, owner=self.owner)
+
+    def refused(self, name: str, what: str, *, hint: str = "", code: str = "") -> EigenveilError:
+        """The error of an option that cannot be what it is beside the others, or for the data."""
+        return refused(
+            self.declared[name], what, owner=self.owner, hint=hint, code=code or "bad-parameter"
+        )
+
+
+def _short(value: object) -> str:
+    try:
+        text = repr(value)
+    except Exception:  # a whole number of too many digits, or an object that cannot be shown
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,265 @@
+"""The tasks, one object each, found by name in one registry.
+
+A task says where its parts are: its options, the makers and types of its plans, its rounds, its
+estimators, what prints its results, what predicts them. Parts are imported when they are first
+used, by their names: this module is read for ``eigenveil --help``, and most parts stand above it.
+Nothing outside of a task's own parts asks for its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from eigenveil.errors import DataError
+from eigenveil.models.options import MIXTURE, PCA, TOPICS, Options, Path, options_of
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task.
+
+    Parts are texts ``module:name``, below the package.
+
+    Attributes
+    ----------
+    name : str
+        As ``--task`` and the study's field have it.
+    title : str
+        What is computed, in a study file.
+    estimators : mapping of path to part
+    plans : mapping of path to part
+        Makers of plans, of options and ``features``, by how rows come.
+    plan_types : mapping of path to part
+        Of what they make; that of sites is that of one table.
+    rounds_of : part
+        The rounds of a plan.
+    presenter : part
+        How the commands show, write and draw a result: a ``Family``.
+    predictor : part
+        What ``eigenveil plan`` says of a plan.
+    of_study : part
+        What ``eigenveil study plan`` says beside the protocols' forecasts.
+    auto_protocol : part
+        Which protocol of a study is chosen where it says "auto".
+    documents : str
+        What makes documents of rows, where the task takes these.
+    of_sites : part
+        What a study's protocol makes of the options of one table.
+    fine_weights : bool
+        Whether sites' weights need no rounding for sums of more rows.
+    moment : str
+        What the second moment is called.
+    command_options : frozenset of str
+        Parameters of commands that no other task has, and no estimator.
+    plan_marks : mapping of path to str
+        A field by which a plan of that path is told from that of one table.
+    """
+
+    name: str
+    title: str
+    estimators: Mapping[Path, str]
+    plans: Mapping[Path, str]
+    plan_types: Mapping[Path, str]
+    rounds_of: str
+    presenter: str
+    predictor: str
+    of_study: str
+    auto_protocol: str
+    of_sites: str
+    documents: str = ""
+    fine_weights: bool = False
+    moment: str = "second moment"
+    command_options: frozenset[str] = frozenset()
+    plan_marks: Mapping[Path, str] = field(default_factory=dict)
+
+    # -- options
+
+    def options(self, path: Path, **values: Any) -> Options:
+        """Checked values of the task's options, on one of its paths."""
+        return Options(self.name, path, values)
+
+    def has(self, option: str, path: Path) -> bool:
+        """Whether the task has an option on a path."""
+        return option in options_of(self.name, path)
+
+    @property
+    def usual_components(self) -> int | str:
+        """Where nobody says how many."""
+        usual: int | str = options_of(self.name, "table")["n_components"].default
+        return usual
+
+    @property
+    def counts_components(self) -> bool:
+        """Whether the number of components can be "auto"."""
+        return AUTO in options_of(self.name, "table")["n_components"].choices
+
+    # -- plans and rounds
+
+    def make_plan(self, options: Options, **context: Any) -> Any:
+        """The plan of checked options; ``context`` as of its maker: ``features``, ``rows``."""
+        return part(self.plans[options.path])(options, **context)
+
+    def plan_type(self, said: Mapping[str, Any]) -> Any:
+        """The type of a plan by its fields."""
+        marked = (path for path, mark in self.plan_marks.items() if mark in said)
+        return part(self.plan_types[next(marked, "table")])
+
+    def path_of(self, plan: Any) -> Path:
+        """How the rows of a plan come."""
+        return next(path for path, name in self.plan_types.items() if type(plan) is part(name))
+
+    def options_of_plan(self, plan: Any) -> Options:
+        """The options that make a plan: each that it has as a field, and those it says otherwise.
+
+        A public centre is zero, since a plan does not have it.
+        """
+        path = self.path_of(plan)
+        said: dict[str, Any] = {
+            name: getattr(plan, name)
+            for name in options_of(self.name, path)
+            if name in type(plan).model_fields
+        }
+        said |= plan.options_otherwise()
+        return Options(
+            self.name, path, {n: v for n, v in said.items() if n in options_of(self.name, path)}
+        )
+
+    def rounds(self, plan: Any, **context: Any) -> Any:
+        """The rounds of a plan."""
+        return part(self.rounds_of)(plan, **context)
+
+    # -- rows and results
+
+    @property
+    def takes_documents(self) -> bool:
+        """Whether rows are counts of words, read without being made dense."""
+        return bool(self.documents)
+
+    def rows_for(self, rows: Any) -> Any:
+        """Rows as the task takes them."""
+        return part(self.documents)(rows) if self.documents else rows
+
+    def estimator(self, path: Path) -> Any:
+        """The estimator of rows that come in some way."""
+        return part(self.estimators[path])
+
+    def family(self) -> Any:
+        """How the commands show, write and draw a result."""
+        return part(self.presenter)()
+
+
+def part(name: str) -> Any:
+    """What a text ``module:name`` names."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(f"eigenveil.{module}"), attribute)
+
+
+class _Registry(Mapping[str, Task]):
+    def __init__(self, *tasks: Task) -> None:
+        self._tasks = {task.name: task for task in tasks}
+
+    def __getitem__(self, name: str) -> Task:
+        return self._tasks[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tasks)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+
+TASKS = _Registry(
+    Task(
+        name=PCA,
+        title="principal components",
+        estimators={
+            "table": "estimators.pca:PrivatePCA",
+            "sites": "runtime.pca:FederatedPCA",
+            "stream": "estimators.private_streaming:PrivateStreamingPCA",
+            "tracking": "estimators.streaming:StreamingPCA",
+        },
+        plans={
+            "table": "estimators.settings:make_plan",
+            "stream": "estimators.stream_plan:make_stream_plan",
+        },
+        plan_types={
+            "table": "estimators.settings:Plan",
+            "stream": "estimators.stream_plan:StreamPlan",
+        },
+        plan_marks={"stream": "publish"},
+        rounds_of="estimators.pipeline:private_pca",
+        presenter="cli.of_pca:PCAFamily",
+        predictor="cli.plan:plan_pca",
+        of_study="cli.study_report:no_outlook",
+        auto_protocol="federation.choosing:by_prediction",
+        of_sites="federation.study:pca_of_study",
+        fine_weights=True,
+        command_options=frozenset({"projection", "spectrum", "mean_norm"}),
+    ),
+    Task(
+        name=MIXTURE,
+        title="means of spherical Gaussians",
+        estimators={
+            "table": "estimators.mixture:PrivateGaussianMixture",
+            "sites": "runtime.tensors:FederatedGaussianMixture",
+        },
+        plans={"table": "estimators.tensor_settings:make_mixture_plan"},
+        plan_types={"table": "estimators.tensor_settings:MixturePlan"},
+        rounds_of="estimators.mixture_pipeline:private_mixture",
+        presenter="cli.of_mixtures:MixtureFamily",
+        predictor="cli.plan_tensors:plan_tensors",
+        of_study="cli.study_tensors:expect_study",
+        auto_protocol="federation.choosing:by_columns",
+        of_sites="federation.study:tensors_of_study",
+    ),
+    Task(
+        name=TOPICS,
+        title="single-topic documents; rows are word counts",
+        estimators={
+            "table": "estimators.topics:PrivateTopicModel",
+            "sites": "runtime.tensors:FederatedTopicModel",
+        },
+        plans={"table": "estimators.tensor_settings:make_topic_plan"},
+        plan_types={"table": "estimators.tensor_settings:TopicPlan"},
+        rounds_of="estimators.topic_pipeline:private_topics",
+        presenter="cli.of_topics:TopicFamily",
+        predictor="cli.plan_tensors:plan_tensors",
+        of_study="cli.study_tensors:expect_study",
+        auto_protocol="federation.choosing:by_columns",
+        of_sites="federation.study:tensors_of_study",
+        documents="moments.documents:as_documents",
+        moment="pair moment",
+        command_options=frozenset({"vocabulary", "document_words"}),
+    ),
+)
+
+
+def task_named(name: str) -> Task:
+    """The task of a name.
+
+    Raises
+    ------
+    DataError
+        When there is none.
+    """
+    if name not in TASKS:
+        raise DataError(
+            f"{name!r} is not one of {', '.join(TASKS)}.",
+            hint="Choose one of these.",
+            code="bad-choice",
+        )
+    return TASKS[name]
+
+
+def task_of_plan(plan: Any) -> Task:
+    """The task whose plan it is."""
+    return next(
+        task
+        for task in TASKS.values()
+        if any(type(plan) is part(name) for name in task.plan_types.values())
+    )
