@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 FLARE := $(VENV)/.flare
+PAPERS := $(VENV)/.papers
 
 .PHONY: demo demo-flare test test-all test-flare soak bench figures lint format clean
 .DEFAULT_GOAL := demo
@@ -18,8 +19,12 @@ $(CORE): $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	touch $@
 
-$(DEV): $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+$(DEV): $(BIN)/python pyproject.toml papers/pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' --editable ./papers
+	touch $@ $(CORE) $(PAPERS)
+
+$(PAPERS): $(BIN)/python pyproject.toml papers/pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --editable ./papers
 	touch $@ $(CORE)
 
 $(FLARE): $(BIN)/python pyproject.toml
@@ -67,7 +72,7 @@ format: $(DEV)
 bench: $(DEV)  ## measured numbers: utility, time against the limit, memory
 	$(BIN)/python -m benchmarks
 
-figures: $(CORE)  ## everything in docs/ that is measured and drawn; make figures FAST=1: smaller
+figures: $(PAPERS)  ## everything in docs/ that is measured and drawn; make figures FAST=1: smaller
 	$(BIN)/python examples/error_page.py docs/errors.md
 	$(BIN)/python examples/figures.py docs $(if $(FAST),--fast)
 	$(BIN)/eigenveil reproduce all $(if $(FAST),--fast) --out docs/images/reproduction \

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from benchmarks.data import real_data, second_moment
 from benchmarks.report import Report
 from eigenveil import FederatedPCA, PrivatePCA
-from eigenveil.estimators import pipeline
-from eigenveil.estimators.fitted import FittedPCA
-from eigenveil.federation import site
-from eigenveil.federation.hiding import Hiding
-from eigenveil.federation.ledger import Ledger
+from eigenveil.federation.ledger.ledger import Ledger
+from eigenveil.federation.protocol import site
+from eigenveil.federation.secagg.client import Hiding
 from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.linalg.subspace import captured_energy
+from eigenveil.models.pca import rounds
+from eigenveil.models.pca.estimator import FittedPCA
 from eigenveil.privacy import classic_sigma
 
 RUNS = 10
@@ -180,7 +180,7 @@ _CLOCKS = [
     (site, "noisy_integers"),
     (site, "coordinates"),
     (site, "encode"),
-    (pipeline, "leading_eigenpairs"),
+    (rounds, "leading_eigenpairs"),
     (Hiding, "mask"),
     *((Ledger, name) for name in _LEDGER),
 ]

@@ -76,17 +76,17 @@ class _Spent:
 def _signing(report: Report) -> None:
     """What envelopes and proofs of keys cost: all parties in one process, no network in between."""
     from eigenveil.federation import identity
-    from eigenveil.federation.aggregator import Aggregator
-    from eigenveil.federation.ledger import Budget, Ledger
-    from eigenveil.federation.study import make_study
-    from eigenveil.federation.sums import settle
+    from eigenveil.federation.ledger.ledger import Budget, Ledger
+    from eigenveil.federation.protocol.aggregator import Aggregator
+    from eigenveil.federation.protocol.terms import settle
+    from eigenveil.federation.study.study import make_study
     from eigenveil.moments.source import ArrayRows
-    from eigenveil.runtime.flare import parties, signed
-    from eigenveil.runtime.flare.conduct import carry_to_the_end
-    from eigenveil.runtime.flare.job import make_order
-    from eigenveil.runtime.flare.kit import open_kit
-    from eigenveil.runtime.flare.provision import provision
-    from eigenveil.runtime.flare.transport import FlareTransport
+    from eigenveil.network import parties, signed
+    from eigenveil.network.flare.job import make_order
+    from eigenveil.network.flare.provision import provision
+    from eigenveil.network.kit import open_kit
+    from eigenveil.network.runner import carry_to_the_end
+    from eigenveil.network.transport import FlareTransport
 
     names = [f"site{number}" for number in range(10)]
     study = make_study(

@@ -14,8 +14,8 @@ from benchmarks.report import Report
 from eigenveil import PrivateStreamingPCA
 from eigenveil.linalg.subspace import captured_energy
 from eigenveil.privacy.streams import best_factor, toeplitz_error
-from eigenveil.published.federated_pca import FPCA
-from eigenveil.published.stream_data import synth
+from eigenveil_papers.published.data import synth
+from eigenveil_papers.published.federated_pca import FPCA
 
 Rows = NDArray[np.float64]
 K, BLOCK = 6, 25

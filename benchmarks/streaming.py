@@ -16,11 +16,10 @@ from benchmarks.data import power_law, real_data
 from benchmarks.report import Report
 from benchmarks.speed import paired, peak_memory
 from eigenveil import StreamingPCA
-from eigenveil.published.block_power import BlockPower
-from eigenveil.published.frequent_directions import FrequentDirections
-from eigenveil.published.grouse import Grouse
-from eigenveil.published.spirit import Spirit
-from eigenveil.published.stream_data import synth
+from eigenveil_papers.published.data import synth
+from eigenveil_papers.published.frequent_directions import FrequentDirections
+from eigenveil_papers.published.spirit import Spirit
+from eigenveil_papers.published.trackers import BlockPower, Grouse
 
 Rows = NDArray[np.float64]
 

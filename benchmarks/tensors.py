@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from benchmarks.report import Report
 from eigenveil import PrivateGaussianMixture, PrivateTopicModel
-from eigenveil.linalg.matching import component_error
-from eigenveil.published.tensor_data import published_mixture, published_topics
+from eigenveil_papers.published.data import published_mixture, published_topics
+from eigenveil_papers.reproduction.matching import component_error
 
 DELTA = 1e-2
 Errors = NDArray[np.float64]

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from benchmarks.data import power_law, real_data, second_moment
 from benchmarks.report import Report
 from eigenveil import PrivacyError, PrivatePCA
-from eigenveil.estimators.prediction import predict
-from eigenveil.estimators.settings import make_plan
 from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.linalg.subspace import captured_energy
 from eigenveil.models.options import Options
+from eigenveil.models.pca.plan import make_plan
+from eigenveil.planning.predict import predict
 from eigenveil.privacy import classic_sigma
 
 

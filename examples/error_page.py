@@ -18,7 +18,7 @@ from eigenveil.errors import (
     ProtocolError,
     error_codes,
 )
-from eigenveil.runtime.flare import channel
+from eigenveil.network import channel
 
 PACKAGE = Path(eigenveil.__file__).parent
 FAMILY = (EigenveilError, DataError, PrivacyError, BudgetExceeded, ProtocolError, OutputError)

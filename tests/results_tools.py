@@ -3,7 +3,7 @@
 import copy
 from dataclasses import replace
 
-from eigenveil.estimators.result import model_digest
+from eigenveil.models.result import model_digest
 
 
 def with_factors(model, *, features=None, **changes):

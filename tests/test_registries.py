@@ -9,8 +9,8 @@ import pytest
 from sklearn.utils._param_validation import InvalidParameterError
 
 import eigenveil
-from eigenveil.audit.cases import mechanisms
-from eigenveil.cli.family import Family
+from eigenveil.audit.run import mechanisms
+from eigenveil.cli.presenters.base import Family
 from eigenveil.errors import EigenveilError
 from eigenveil.models.options import OPTIONS, Options, options_of
 from eigenveil.models.task import TASKS, part, task_of_plan

@@ -19,26 +19,26 @@ if TYPE_CHECKING:
         PrivacyError,
         ProtocolError,
     )
-    from eigenveil.estimators.mixture import PrivateGaussianMixture
-    from eigenveil.estimators.pca import PrivatePCA
-    from eigenveil.estimators.private_streaming import PrivateStreamingPCA
-    from eigenveil.estimators.streaming import StreamingPCA
-    from eigenveil.estimators.topics import PrivateTopicModel
+    from eigenveil.models.mixture.estimator import PrivateGaussianMixture
+    from eigenveil.models.pca.estimator import PrivatePCA
+    from eigenveil.models.pca.federated import FederatedPCA
+    from eigenveil.models.streaming.private import PrivateStreamingPCA
+    from eigenveil.models.streaming.tracker import StreamingPCA
+    from eigenveil.models.tensors.federated import FederatedGaussianMixture, FederatedTopicModel
+    from eigenveil.models.topics.estimator import PrivateTopicModel
     from eigenveil.privacy.guarantee import Guarantee
-    from eigenveil.runtime.pca import FederatedPCA
-    from eigenveil.runtime.tensors import FederatedGaussianMixture, FederatedTopicModel
 
 # Each is imported when it is first used: the command line's help needs none of the libraries.
 _MODULES = {
-    "FederatedGaussianMixture": "runtime.tensors",
-    "FederatedPCA": "runtime.pca",
-    "FederatedTopicModel": "runtime.tensors",
+    "FederatedGaussianMixture": "models.tensors.federated",
+    "FederatedPCA": "models.pca.federated",
+    "FederatedTopicModel": "models.tensors.federated",
     "Guarantee": "privacy.guarantee",
-    "PrivateGaussianMixture": "estimators.mixture",
-    "PrivatePCA": "estimators.pca",
-    "PrivateStreamingPCA": "estimators.private_streaming",
-    "PrivateTopicModel": "estimators.topics",
-    "StreamingPCA": "estimators.streaming",
+    "PrivateGaussianMixture": "models.mixture.estimator",
+    "PrivatePCA": "models.pca.estimator",
+    "PrivateStreamingPCA": "models.streaming.private",
+    "PrivateTopicModel": "models.topics.estimator",
+    "StreamingPCA": "models.streaming.tracker",
 }
 
 

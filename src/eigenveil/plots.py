@@ -18,10 +18,10 @@ from matplotlib.patches import Circle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from eigenveil.estimators.fitted import FittedPCA
-from eigenveil.estimators.fitted_mixture import FittedMixture
-from eigenveil.estimators.fitted_topics import FittedTopics
-from eigenveil.estimators.stored import StoredModel
+from eigenveil.models.mixture.estimator import FittedMixture
+from eigenveil.models.pca.estimator import FittedPCA
+from eigenveil.models.stored import StoredModel
+from eigenveil.models.topics.estimator import FittedTopics
 
 _BLUE, _GREY, _RED = "#2b6cb0", "#a0aec0", "#c05621"
 _INK = "#2d3748"

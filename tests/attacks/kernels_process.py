@@ -16,7 +16,7 @@ from eigenveil.moments.accumulators import (
 )
 from eigenveil.moments.independence import dependence
 from eigenveil.moments.rows import DTYPE, Block, RowRule
-from eigenveil.moments.tensors import ThirdMoment
+from eigenveil.moments.third import ThirdMoment
 
 ROWS = 600
 

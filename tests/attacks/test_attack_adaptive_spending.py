@@ -10,7 +10,7 @@ import itertools
 import pytest
 
 from eigenveil.errors import BudgetExceeded, EigenveilError
-from eigenveil.federation.ledger import Budget, Draft, Ledger, SessionKey
+from eigenveil.federation.ledger.ledger import Budget, Draft, Ledger, SessionKey
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import Noise, ReleaseRecord
 

@@ -19,18 +19,17 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "federation"))
 from identity_tools import DAY, NOW, Known, Registrar
 from roles_tools import Consortium, Wire, ask, at, carry, changed, request_of, run_study, study_of
 
-from eigenveil.federation.aggregator import Aggregator
-from eigenveil.federation.asking import TRIES
-from eigenveil.federation.bodies import SignRequest
-from eigenveil.federation.certify import check
-from eigenveil.federation.messages import AGGREGATOR, REFUSED, decode
-from eigenveil.federation.signatures import own_signature, text_of, who_signed
-from eigenveil.federation.sums import settle
+from eigenveil.federated.running import finished_study
+from eigenveil.federation.protocol.aggregator import Aggregator
+from eigenveil.federation.protocol.certificates import check, own_signature, text_of, who_signed
+from eigenveil.federation.protocol.messages import AGGREGATOR, REFUSED, decode
+from eigenveil.federation.protocol.payloads import SignRequest
+from eigenveil.federation.protocol.requests import TRIES
+from eigenveil.federation.protocol.terms import settle
+from eigenveil.network.kit import FILE, FORMAT
+from eigenveil.network.results import write_result_files
 from eigenveil.noise.source import SeededSource
 from eigenveil.privacy.certificate import Signatures, plan_hash
-from eigenveil.runtime.flare.kit import FILE, FORMAT
-from eigenveil.runtime.flare.results import write_result_files
-from eigenveil.runtime.running import finished_study
 
 SITES = ("s0", "s1", "s2")
 HOST = "aggregator.example.org"
@@ -368,7 +367,7 @@ def test_a_site_says_no_where_its_own_caveat_is_left_out(of, played, monkeypatch
             if of == "noise":
                 party._source = SeededSource(1)
             else:
-                monkeypatch.setattr("eigenveil.federation.site.dependence", lambda: True)
+                monkeypatch.setattr("eigenveil.federation.protocol.site.dependence", lambda: True)
             try:
                 return party.handle(request)
             finally:
@@ -504,7 +503,7 @@ def test_a_lead_fetches_only_what_is_signed(played, registrar, run, tmp_path, mo
             )
             write_result_files(made, folder, session="s", seconds=1.0, seconds_by_step={})
 
-    monkeypatch.setattr("eigenveil.cli.study_run._open_session", lambda kit: Session())
+    monkeypatch.setattr("eigenveil.cli.commands.study_run._open_session", lambda kit: Session())
     words = ("study", "fetch", "a-job", "--kit", lead_kit(tmp_path / "lead", registrar.root))
     true = outcome.certificate
     sent = [true]

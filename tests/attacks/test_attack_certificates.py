@@ -25,14 +25,14 @@ from eigenveil import (
     PrivateStreamingPCA,
     PrivateTopicModel,
 )
-from eigenveil.federation.certify import check
-from eigenveil.federation.tree import MergeTree
-from eigenveil.federation.tree_private import make_tree_study
+from eigenveil.federated.tree import simulate_tree
+from eigenveil.federation.protocol.certificates import check
+from eigenveil.federation.tree.private import make_tree_study
+from eigenveil.federation.tree.tree import MergeTree
 from eigenveil.privacy.certificate import Certificate, plan_hash
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import NoiseSource
 from eigenveil.privacy.statistics import STATISTICS
-from eigenveil.runtime.tree import simulate_tree
 
 D, ROWS = 5, 2000
 

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from eigenveil import PrivateGaussianMixture, PrivatePCA, PrivateTopicModel
-from eigenveil.cli import commands
+from eigenveil.cli import app as commands
 from eigenveil.cli.app import app
 from eigenveil.errors import EigenveilError
 
@@ -74,7 +74,7 @@ def test_no_value_of_an_option_is_a_defect(command, words, option, home, tmp_pat
 
     for source in ("SecureSource", "SeededSource"):
         monkeypatch.setattr(f"eigenveil.noise.source.{source}.words", drawn)
-    monkeypatch.setattr("eigenveil.runtime.tree.simulate_tree", drawn)
+    monkeypatch.setattr("eigenveil.federated.tree.simulate_tree", drawn)
     monkeypatch.chdir(tmp_path)
     places = {
         "ROWS": home / "rows.csv",

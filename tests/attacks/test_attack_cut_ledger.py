@@ -11,8 +11,8 @@ import sqlite3
 import pytest
 
 from eigenveil.errors import OutputError
-from eigenveil.federation.ledger import Budget, Draft, Ledger, SessionKey
-from eigenveil.federation.ledger_heads import HeadsFile
+from eigenveil.federation.ledger.heads import HeadsFile
+from eigenveil.federation.ledger.ledger import Budget, Draft, Ledger, SessionKey
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import Noise, ReleaseRecord
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from eigenveil.errors import DataError, EigenveilError, OutputError
-from eigenveil.federation.ledger import Budget, Draft, Ledger, SessionKey
+from eigenveil.federation.ledger.ledger import Budget, Draft, Ledger, SessionKey
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import Noise, ReleaseRecord
 

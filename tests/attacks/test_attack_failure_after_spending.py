@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from eigenveil import FederatedGaussianMixture, FederatedTopicModel
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
-from eigenveil.estimators.driver import certified_fit
-from eigenveil.estimators.result import Asked
-from eigenveil.estimators.tasks import rounds_of, rows_for
-from eigenveil.federation.certify import check
+from eigenveil.federation.protocol.certificates import check
+from eigenveil.models.driver import certified_fit, rounds_of, rows_for
+from eigenveil.models.result import Asked
 from eigenveil.moments.source import ArrayRows
 from eigenveil.noise.source import SecureSource
 from plan_tools import plan_of

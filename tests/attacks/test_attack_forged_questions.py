@@ -24,23 +24,23 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.aggregator import Aggregator
-from eigenveil.federation.envelope import Correspondent, open_sealed, seal
 from eigenveil.federation.identity import Identity, role_extension
-from eigenveil.federation.ledger import Budget, Ledger
-from eigenveil.federation.messages import AGGREGATOR, decode
-from eigenveil.federation.signatures import who_signed
-from eigenveil.federation.study import make_study
-from eigenveil.federation.sums import settle
+from eigenveil.federation.ledger.ledger import Budget, Ledger
+from eigenveil.federation.protocol.aggregator import Aggregator
+from eigenveil.federation.protocol.certificates import who_signed
+from eigenveil.federation.protocol.envelope import Correspondent, open_sealed, seal
+from eigenveil.federation.protocol.messages import AGGREGATOR, decode
+from eigenveil.federation.protocol.terms import settle
+from eigenveil.federation.study.study import make_study
 from eigenveil.moments.source import ArrayRows
+from eigenveil.network.channel import BYE, HELLO, UNSIGNED, Stop
+from eigenveil.network.flare.job import make_order
+from eigenveil.network.kit import Kit
+from eigenveil.network.parties import SiteParty
+from eigenveil.network.runner import carry_to_the_end
+from eigenveil.network.signed import SignedWire, party_called
+from eigenveil.network.transport import FlareTransport
 from eigenveil.noise.source import SeededSource
-from eigenveil.runtime.flare.channel import BYE, HELLO, UNSIGNED, Stop
-from eigenveil.runtime.flare.conduct import carry_to_the_end
-from eigenveil.runtime.flare.job import make_order
-from eigenveil.runtime.flare.kit import Kit
-from eigenveil.runtime.flare.parties import SiteParty
-from eigenveil.runtime.flare.signed import SignedWire, party_called
-from eigenveil.runtime.flare.transport import FlareTransport
 from soak_tools import MANY, count
 
 SITES, HOST = ("north", "south", "west"), "aggregator.example.org"
@@ -372,15 +372,15 @@ def test_an_answer_counts_for_one_question_of_one_party(tmp_path, known):
             return random_place.choice(choices)
 
     # enough tries that all fail with probability below 1e-9 a question
-    from eigenveil.federation import asking
+    from eigenveil.federation.protocol import requests
 
-    ask = asking.Asking.ask
+    ask = requests.Asking.ask
     try:
-        asking.Asking.ask = lambda self, *rest: ask(self, *rest[:5], 60)
+        requests.Asking.ask = lambda self, *rest: ask(self, *rest[:5], 60)
         consortium = Consortium(tmp_path / "lying", known, study_of(), Lying)
         outcome = consortium.run()
     finally:
-        asking.Asking.ask = ask
+        requests.Asking.ask = ask
     assert not outcome.missing
     assert consortium.network.lied
     np.testing.assert_array_equal(outcome.factors.components, wanted.factors.components)

@@ -15,9 +15,9 @@ from threading import Barrier
 import numpy as np
 import pytest
 
-from eigenveil.federation.bodies import HelperKey, JoinRequest
-from eigenveil.federation.helper import Helper
-from eigenveil.federation.messages import AGGREGATOR, Message, decode, encode
+from eigenveil.federation.protocol.helper import Helper
+from eigenveil.federation.protocol.messages import AGGREGATOR, Message, decode, encode
+from eigenveil.federation.protocol.payloads import HelperKey, JoinRequest
 from eigenveil.noise import source as source_module
 from eigenveil.noise.source import SecureSource
 
@@ -143,8 +143,8 @@ def test_a_forked_helper_knows_no_session(monkeypatch):
 
 
 def helper_of_a_study():
-    from eigenveil.federation.study import make_study
-    from eigenveil.federation.sums import settle
+    from eigenveil.federation.protocol.terms import settle
+    from eigenveil.federation.study.study import make_study
 
     study = make_study(
         name="three",

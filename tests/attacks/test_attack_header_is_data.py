@@ -31,13 +31,13 @@ from eigenveil import (
 )
 from eigenveil.cli.app import app
 from eigenveil.errors import DataError
-from eigenveil.federation.ledger import Ledger
-from eigenveil.federation.site import Site
-from eigenveil.federation.study import make_study
-from eigenveil.federation.sums import first_difference, settle
-from eigenveil.headers import is_counted, reads_as_value
+from eigenveil.federation.ledger.ledger import Ledger
+from eigenveil.federation.protocol.site import Site
+from eigenveil.federation.protocol.terms import first_difference, settle
+from eigenveil.federation.study.study import make_study
 from eigenveil.io import open_rows, read_vocabulary, write_table
 from eigenveil.io.follow import FollowedRows
+from eigenveil.models.inputs import is_counted, reads_as_value
 from eigenveil.moments.source import ArrayRows
 
 SECRET = ["61.25", "1987-04-23", "7e3", "-2,5", "NaN"]  # the first person
@@ -360,8 +360,8 @@ def test_a_million_columns_are_refused_by_the_header_alone(tmp_path):
 
 
 def test_widths_of_other_formats(tmp_path, monkeypatch):
-    monkeypatch.setattr("eigenveil.headers.MOST_COLUMNS", 3)
-    monkeypatch.setattr("eigenveil.headers.MOST_SPARSE_COLUMNS", 4)
+    monkeypatch.setattr("eigenveil.models.inputs.MOST_COLUMNS", 3)
+    monkeypatch.setattr("eigenveil.models.inputs.MOST_SPARSE_COLUMNS", 4)
     names = ["a", "b", "c", "d", "e"]
     frame = pd.DataFrame(np.ones((2, 5)), columns=names)
     frame.to_parquet(tmp_path / "a.parquet")

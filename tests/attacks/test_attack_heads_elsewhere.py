@@ -20,12 +20,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from authority_tools import TestAuthority, needed
 from eigenveil.errors import DataError, EigenveilError, OutputError
-from eigenveil.federation import ledger_heads_stamped
-from eigenveil.federation.ledger import Budget, Draft, Ledger, SessionKey
-from eigenveil.federation.ledger_heads import HeadsFile
-from eigenveil.federation.ledger_heads_stamped import Authority, NotItsTimestamp, StampedHeads
-from eigenveil.federation.ledger_heads_table import HeadsTable
-from eigenveil.federation.ledger_tables import Head
+from eigenveil.federation.ledger import heads_stamped
+from eigenveil.federation.ledger.heads import HeadsFile
+from eigenveil.federation.ledger.heads_stamped import Authority, NotItsTimestamp, StampedHeads
+from eigenveil.federation.ledger.heads_table import HeadsTable
+from eigenveil.federation.ledger.ledger import Budget, Draft, Ledger, SessionKey
+from eigenveil.federation.ledger.tables import Head
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import Noise, ReleaseRecord
 
@@ -49,7 +49,7 @@ def authority():
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(ledger_heads_stamped, "_PAUSE", 0.0)
+    monkeypatch.setattr(heads_stamped, "_PAUSE", 0.0)
 
 
 class Place:

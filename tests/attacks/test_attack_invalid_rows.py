@@ -26,7 +26,7 @@ from eigenveil.moments.accumulators import (
     Sketch,
 )
 from eigenveil.moments.rows import Block, RowRule
-from eigenveil.moments.tensors import ThirdMoment
+from eigenveil.moments.third import ThirdMoment
 
 D, BAD = 4, 17
 NAMES = ["a", "b", "c", "d"]

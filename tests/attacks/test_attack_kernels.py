@@ -20,15 +20,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels_process import at_offset, released, sums
 
-from eigenveil.estimators.pca import PrivatePCA
+from eigenveil.models.pca.estimator import PrivatePCA
 from eigenveil.moments import independence
-from eigenveil.moments import norms as norms_module
+from eigenveil.moments import rows as norms_module
 from eigenveil.moments import rows as rows_module
-from eigenveil.moments.document_sums import DocumentNorms, DocumentPairs, DocumentSketch
-from eigenveil.moments.document_triples import DocumentTriples
-from eigenveil.moments.documents import DocumentBlock
-from eigenveil.moments.norms import upper_norms
-from eigenveil.moments.rows import DTYPE, RowRule
+from eigenveil.moments.documents.documents import DocumentBlock
+from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
+from eigenveil.moments.documents.triples import DocumentTriples
+from eigenveil.moments.rows import DTYPE, RowRule, upper_norms
 from eigenveil.privacy.certificate import DEPENDENT
 
 PROCESS = Path(__file__).with_name("kernels_process.py")

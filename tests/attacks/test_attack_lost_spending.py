@@ -30,15 +30,15 @@ from eigenveil.errors import (
     same_spent,
     spent_of,
 )
-from eigenveil.estimators.stored import StoredModel
+from eigenveil.federated.running import run_study, site_rows
+from eigenveil.models.stored import StoredModel
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.source import ArrayRows
+from eigenveil.network.flare.job import make_order
+from eigenveil.network.runner import Conductor
+from eigenveil.network.status import STATUS, error_fields, error_from, read_progress
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.spending import Spending
-from eigenveil.runtime.flare.conduct import Conductor
-from eigenveil.runtime.flare.job import make_order
-from eigenveil.runtime.flare.status import STATUS, error_fields, error_from, read_progress
-from eigenveil.runtime.running import run_study, site_rows
 
 RNG = np.random.default_rng(5)
 ROWS = RNG.normal(size=(600, 4)) + 5.0 * np.eye(2, 4)[RNG.integers(2, size=600)]
@@ -221,12 +221,12 @@ class InsteadOfFlare:
 
 @pytest.mark.parametrize("stop", [ProtocolError, RuntimeError, MemoryError, OutputError])
 def test_a_study_over_flare_tells_the_lead_what_was_spent(stop, tmp_path, monkeypatch):
-    from eigenveil.federation.ledger import Ledger
-    from eigenveil.federation.site import Site
-    from eigenveil.federation.sums import settle
+    from eigenveil.federated.running import wished_budget
+    from eigenveil.federation.ledger.ledger import Ledger
+    from eigenveil.federation.protocol.site import Site
+    from eigenveil.federation.protocol.terms import settle
+    from eigenveil.network import runner
     from eigenveil.noise.source import SecureSource
-    from eigenveil.runtime.flare import conduct
-    from eigenveil.runtime.running import wished_budget
 
     rows = sites()
     study = FederatedPCA(1, epsilon=9.0, protocol="cape").study_of(rows)
@@ -238,9 +238,9 @@ def test_a_study_over_flare_tells_the_lead_what_was_spent(stop, tmp_path, monkey
             name=name, terms=settle(study), rows=part, ledger=ledger, source=SecureSource()
         )
     transport = InsteadOfFlare(parties, stop)
-    monkeypatch.setattr(conduct, "FlareTransport", lambda *given: transport)
-    monkeypatch.setattr(conduct, "PASSING", ())
-    logging.getLogger("eigenveil.runtime.flare.conduct").addHandler(logging.NullHandler())
+    monkeypatch.setattr(runner, "FlareTransport", lambda *given: transport)
+    monkeypatch.setattr(runner, "PASSING", ())
+    logging.getLogger("eigenveil.network.runner").addHandler(logging.NullHandler())
     order = make_order(study, "00" * 12, 60.0)
     trouble = Conductor(order, None, list(rows), lambda: False, tmp_path, None).run()
     told(trouble)

@@ -29,9 +29,9 @@ from roles_tools import (
     study_of,
 )
 
-from eigenveil.federation.aggregator import Aggregator
-from eigenveil.federation.messages import AGGREGATOR, REFUSED, decode
-from eigenveil.federation.sums import settle
+from eigenveil.federation.protocol.aggregator import Aggregator
+from eigenveil.federation.protocol.messages import AGGREGATOR, REFUSED, decode
+from eigenveil.federation.protocol.terms import settle
 
 SESSION = "s"
 STUDIES = {

@@ -36,8 +36,8 @@ from eigenveil import (
     PrivateTopicModel,
 )
 from eigenveil.errors import EigenveilError, NoisyResultWarning
-from eigenveil.estimators.result import model_digest
-from eigenveil.federation.certify import check
+from eigenveil.federation.protocol.certificates import check
+from eigenveil.models.result import model_digest
 from eigenveil.moments import stream_sums
 from eigenveil.moments.accumulators import NormHistogram, SecondMoment
 from eigenveil.noise.source import SecureSource

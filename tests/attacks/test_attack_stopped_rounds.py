@@ -24,10 +24,10 @@ from eigenveil import (
     PrivateTopicModel,
 )
 from eigenveil.errors import DataError, spent_of
-from eigenveil.estimators import driver
-from eigenveil.estimators.settings import MECHANISMS
-from eigenveil.estimators.stored import StoredModel
-from eigenveil.estimators.tensor_settings import TENSOR_MECHANISMS
+from eigenveil.models import driver
+from eigenveil.models.pca.plan import MECHANISMS
+from eigenveil.models.stored import StoredModel
+from eigenveil.models.tensors.plan import TENSOR_MECHANISMS
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.source import ArrayRows
 from eigenveil.privacy.accountant import compose

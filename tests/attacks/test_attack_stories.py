@@ -41,17 +41,17 @@ from roles_tools import (
     study_of,
 )
 
-from eigenveil.federation import bodies, consistency, site
-from eigenveil.federation.consistency import bitmap, rows, statement, text_of
-from eigenveil.federation.graph import neighbours, threshold
-from eigenveil.federation.hiding import State
-from eigenveil.federation.keys import Context, RoundFacts, SiteKeys, join_secret, self_key
-from eigenveil.federation.ledger import Ledger, SessionKey
-from eigenveil.federation.masks import Part, self_mask
-from eigenveil.federation.messages import AGGREGATOR, REFUSED, decode
-from eigenveil.federation.site import Site
-from eigenveil.federation.sums import settle
-from eigenveil.federation.unmasking import Unmasking
+from eigenveil.federation.ledger.ledger import Ledger, SessionKey
+from eigenveil.federation.protocol import payloads, site
+from eigenveil.federation.protocol.messages import AGGREGATOR, REFUSED, decode
+from eigenveil.federation.protocol.site import Site
+from eigenveil.federation.protocol.terms import settle
+from eigenveil.federation.secagg import consistency
+from eigenveil.federation.secagg.client import State
+from eigenveil.federation.secagg.consistency import bitmap, rows, statement, text_of
+from eigenveil.federation.secagg.keys import Context, RoundFacts, SiteKeys, join_secret, self_key
+from eigenveil.federation.secagg.masks import Part, neighbours, self_mask, threshold
+from eigenveil.federation.secagg.recovery import Unmasking
 from eigenveil.moments.source import ArrayRows
 
 SESSION = "s"
@@ -102,11 +102,11 @@ class Adversary:
         self.signatures = defaultdict(dict)  # by statement, by site
         self.own, self.pair = defaultdict(set), defaultdict(set)  # by round and site, the holders
         self.joined_as, self.about, self.states = {}, {}, {}
-        join = request_of(self.study, SESSION, "join", bodies.JoinRequest())
+        join = request_of(self.study, SESSION, "join", payloads.JoinRequest())
         self.keys = {}
         for name in self.names:
             told = decode(self.house.parties[name].handle(join), sender=name, limit=LIMIT)
-            self.keys[name] = told.read(bodies.JoinReply).keys
+            self.keys[name] = told.read(payloads.JoinReply).keys
 
     # -- what it tells a site
 
@@ -123,16 +123,16 @@ class Adversary:
         self.states.pop(name, None)
         kind, _, turn = answer.step.partition(" ")
         if kind == "keys":
-            self.sealed[name] = answer.read(bodies.KeysReply).sealed
+            self.sealed[name] = answer.read(payloads.KeysReply).sealed
         if kind == "round":
             asks = decode(request, sender=AGGREGATOR, limit=LIMIT).body["asks"]
             self.about[int(turn), name] = asks[0]["scale"]
         if kind == "survivors":
-            signature = bytes.fromhex(answer.read(bodies.SurvivorsReply).signature)
-            said = decode(request, sender=AGGREGATOR, limit=LIMIT).read(bodies.SurvivorsRequest)
+            signature = bytes.fromhex(answer.read(payloads.SurvivorsReply).signature)
+            said = decode(request, sender=AGGREGATOR, limit=LIMIT).read(payloads.SurvivorsRequest)
             self.signatures[self.said(name, said.survivors)][name] = signature
         if kind == "unmask":
-            reply = answer.read(bodies.UnmaskReply)
+            reply = answer.read(payloads.UnmaskReply)
             for of, seen in ((reply.own, self.own), (reply.pair, self.pair)):
                 for about in of:
                     seen[int(turn), about].add(name)
@@ -141,7 +141,7 @@ class Adversary:
     def tell_keys(self, name, lost=()):
         members = [each for each in self.names if each not in lost]
         near = neighbours(name, members, self.study.degree)
-        body = bodies.KeysRequest(
+        body = payloads.KeysRequest(
             lost=tuple(lost), neighbours={other: self.keys[other] for other in near}
         )
         if self.tell(name, "keys", body, self.signers(members)) is not None:
@@ -154,7 +154,7 @@ class Adversary:
             for other in near
             if other in members and name in self.sealed.get(other, ())
         }
-        body = bodies.SharesRequest(members=bitmap(self.names, members), sealed=sealed)
+        body = payloads.SharesRequest(members=bitmap(self.names, members), sealed=sealed)
         return self.tell(name, "shares", body)
 
     def tell_round(self, name, turn, *, another=False):
@@ -165,7 +165,7 @@ class Adversary:
         return self.send(name, changed(request, body={"asks": [first, *others]}))
 
     def tell_survivors(self, name, turn, survivors):
-        body = bodies.SurvivorsRequest(turn=turn, survivors=bitmap(self.names, survivors))
+        body = payloads.SurvivorsRequest(turn=turn, survivors=bitmap(self.names, survivors))
         return self.tell(name, f"survivors {turn}", body)
 
     def tell_unmask(self, name, turn, extra=()):
@@ -180,7 +180,7 @@ class Adversary:
         for other in extra:  # of another set, or of another site
             found.setdefault(other, next(iter(found.values()), bytes(64)))
         shown = [each for each in self.names if each in found and each in members]
-        body = bodies.UnmaskRequest(turn=turn, signed=bitmap(self.names, shown))
+        body = payloads.UnmaskRequest(turn=turn, signed=bitmap(self.names, shown))
         arrays = self.signers(self.joined_as[name]) | {"signatures": rows(found, shown, 64)}
         return self.tell(name, f"unmask {turn}", body, arrays)
 
@@ -387,7 +387,7 @@ def unmasked(adversary):
         collusion=0,
     )
     for name in left:
-        work.take(name, adversary.sent["unmask 1"][name].read(bodies.UnmaskReply))
+        work.take(name, adversary.sent["unmask 1"][name].read(payloads.UnmaskReply))
     sums = [adversary.sent["round 1"][name].arrays["sum 0"] for name in left]
     total = np.sum(sums, axis=0, dtype=np.uint64)
     return total - work.leftover([Part(total.size)]), left
@@ -476,7 +476,7 @@ def own_mask(adversary, name, size):
     holders = [*sorted(near), name]
     shares = {
         holders.index(each): bytes.fromhex(
-            adversary.sent["unmask 1"][each].read(bodies.UnmaskReply).own[name]
+            adversary.sent["unmask 1"][each].read(payloads.UnmaskReply).own[name]
         )
         for each in adversary.own[1, name]
     }

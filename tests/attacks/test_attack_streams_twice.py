@@ -22,7 +22,7 @@ import pytest
 
 from eigenveil import PrivateStreamingPCA
 from eigenveil.errors import PrivacyError
-from eigenveil.federation.certify import check
+from eigenveil.federation.protocol.certificates import check
 from eigenveil.moments import stream_sums
 from eigenveil.moments.accumulators import Accumulator, NormHistogram, SecondMoment
 from eigenveil.moments.rows import Block

@@ -27,13 +27,13 @@ from eigenveil import (
     PrivateTopicModel,
 )
 from eigenveil.errors import DataError, NoisyResultWarning, PrivacyError
-from eigenveil.estimators.fitted import FittedPCA
-from eigenveil.estimators.result import model_digest
-from eigenveil.federation.tree import MergeTree
-from eigenveil.federation.tree_private import make_tree_study
-from eigenveil.runtime.flare.results import read_result_files, write_result_files
-from eigenveil.runtime.running import run_study, site_rows
-from eigenveil.runtime.tree import simulate_tree
+from eigenveil.federated.running import run_study, site_rows
+from eigenveil.federated.tree import simulate_tree
+from eigenveil.federation.tree.private import make_tree_study
+from eigenveil.federation.tree.tree import MergeTree
+from eigenveil.models.pca.estimator import FittedPCA
+from eigenveil.models.result import model_digest
+from eigenveil.network.results import read_result_files, write_result_files
 from results_tools import shown_by, with_factors
 
 RNG = np.random.default_rng(5)

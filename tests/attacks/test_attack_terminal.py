@@ -22,22 +22,12 @@ from rich.table import Table
 import eigenveil.cli
 from eigenveil import PrivatePCA
 from eigenveil.cli import app as whole
-from eigenveil.cli import (
-    federated,
-    fit,
-    ledger,
-    of_mixtures,
-    of_topics,
-    progress,
-    report,
-    reproduce_report,
-    site_approve,
-    site_says,
-    study_report,
-    study_run,
-    watch_report,
-)
-from eigenveil.cli.screen import Screen, bold, coloured, say, tell
+from eigenveil.cli.commands import fit, ledger, site_approve, study_run
+from eigenveil.cli.commands import fit as federated
+from eigenveil.cli.presenters import results, site_console, tensors, watch
+from eigenveil.cli.presenters import screen as progress
+from eigenveil.cli.presenters import study as study_report
+from eigenveil.cli.presenters.screen import Screen, bold, coloured, say, tell
 from eigenveil.errors import (
     LONGEST_NAME,
     LONGEST_TEXT,
@@ -47,9 +37,10 @@ from eigenveil.errors import (
     printable,
     short_name,
 )
-from eigenveil.estimators.result import model_digest
-from eigenveil.experiments.runner import Step
-from eigenveil.federation.study import make_study
+from eigenveil.federation.study.study import make_study
+from eigenveil.models.result import model_digest
+from eigenveil_papers import command
+from eigenveil_papers.reproduction.runner import Step
 
 HOSTILE = {
     ":smile: 61:AB:CD": ":smile: 61:AB:CD",
@@ -148,20 +139,20 @@ def renamed(model, name):
 
 @NAMES
 def test_results(name, fitted, capsys):
-    report.print_model(renamed(fitted, name), Screen())
+    results.print_model(renamed(fitted, name), Screen())
     literal(capsys.readouterr().out, name)
 
 
 @NAMES
 def test_releases_and_views(name, fitted, capsys):
     record = fitted.certificate_.releases[0].model_copy(update={"name": name})
-    report.print_releases([record], Screen())
+    results.print_releases([record], Screen())
     literal(capsys.readouterr().out, name)
     guarantee = fitted.guarantee_
     said = SimpleNamespace(
         epsilon=1.0, delta=0.0, mu=None, certified=False, __str__=lambda: name, caveats=()
     )
-    report.print_views({name: said, "b": guarantee}, Screen())
+    results.print_views({name: said, "b": guarantee}, Screen())
     literal(capsys.readouterr().out, name)
 
 
@@ -181,19 +172,19 @@ def test_mixtures_and_topics(name, capsys):
     }
     names = np.array([name, "b"], dtype=object)
     mixture = SimpleNamespace(means_=np.array([[9.0, 1.0]]), feature_names_in_=names, **strengths)
-    of_mixtures.MixtureFamily().show(mixture, Screen())
+    tensors.MixtureFamily().show(mixture, Screen())
     literal(capsys.readouterr().out, name)
     topics = SimpleNamespace(
         topics_=np.ones((1, 2)), top_words=lambda n_words: [[name, "b"]], **strengths
     )
-    of_topics.TopicFamily().show(topics, Screen())
+    tensors.TopicFamily().show(topics, Screen())
     literal(capsys.readouterr().out, name)
 
 
 @NAMES
 def test_watching(name, capsys):
     model = SimpleNamespace(components_=np.array([[9.0, 1.0]]), explained_variance_ratio_=[0.5])
-    Screen().print(watch_report._components(model, [name, "b"]))
+    Screen().print(watch._components(model, [name, "b"]))
     literal(capsys.readouterr().out, name)
 
 
@@ -249,7 +240,7 @@ def test_progress(name, capsys, monkeypatch):
     literal(capsys.readouterr().err, name)
     with progress._bars() as bar:
         bar(name, 3)
-    with reproduce_report.progress(1, quiet=False) as told:
+    with command.progress(1, quiet=False) as told:
         told(name)(Step(1, 1, 1.0, name))
     literal(capsys.readouterr().err, name)
 
@@ -271,7 +262,7 @@ def test_ledgers(name, capsys):
 
 @NAMES
 def test_sites_and_leads(name, capsys):
-    site_says.lines(quiet=False)(name)
+    site_console.lines(quiet=False)(name)
     literal(capsys.readouterr().out, name)
     study_run._Teller(quiet=False)(name)
     literal(capsys.readouterr().err, name)

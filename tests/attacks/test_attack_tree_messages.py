@@ -16,10 +16,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "federation"))
 from tree_tools import LIMIT, leaf_message, study_of, totals_of
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.messages import decode, encode
-from eigenveil.federation.tree import MergeTree, Place
-from eigenveil.federation.tree_keys import TreeKeys
-from eigenveil.federation.tree_nodes import Node
+from eigenveil.federation.protocol.messages import decode, encode
+from eigenveil.federation.tree.messages import TreeKeys
+from eigenveil.federation.tree.nodes import Node
+from eigenveil.federation.tree.tree import MergeTree, Place
 
 TREE = MergeTree(fan_out=3, depth=2)
 NODE = Place(1, 0)

@@ -38,10 +38,11 @@ from roles_tools import (
 from test_identity import Known, Registrar
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation import aggregator, allowed, keys
-from eigenveil.federation.bodies import PublicKeys
-from eigenveil.federation.keys import Context
-from eigenveil.federation.messages import AGGREGATOR, HELPER, decode, encode
+from eigenveil.federation.protocol import aggregator, validation
+from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER, decode, encode
+from eigenveil.federation.protocol.payloads import PublicKeys
+from eigenveil.federation.secagg import keys
+from eigenveil.federation.secagg.keys import Context
 
 PRIME = 2**255 - 19
 SMALL_ORDER = [
@@ -202,7 +203,7 @@ def every_key_taken(*, names):
         return pair_key(own, other, context, facts, ("", ""))
 
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(allowed, "check_distinct", return_value=None))
+        stack.enter_context(mock.patch.object(validation, "check_distinct", return_value=None))
         stack.enter_context(mock.patch.object(aggregator, "check_distinct", return_value=None))
         stack.enter_context(mock.patch.object(keys, "point_of", X25519PublicKey.from_public_bytes))
         if not names:

@@ -20,10 +20,10 @@ from roles_tools import run_study, study_of
 from test_identity import DAY, NOW, Known, Registrar
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.graph import neighbours
-from eigenveil.federation.keys import Context
-from eigenveil.federation.messages import HELPER
-from eigenveil.federation.site import Site
+from eigenveil.federation.protocol.messages import HELPER
+from eigenveil.federation.protocol.site import Site
+from eigenveil.federation.secagg.keys import Context
+from eigenveil.federation.secagg.masks import neighbours
 
 RING = 9  # sites, of which each makes masks with four
 STUDIES = {

@@ -18,7 +18,7 @@ from eigenveil import (
     PrivateGaussianMixture,
     PrivateTopicModel,
 )
-from eigenveil.estimators import whitening
+from eigenveil.models.tensors import whitening
 
 FITS, MOST = 20, 7
 

@@ -10,7 +10,7 @@ import pytest
 
 from eigenveil.audit import epsilon_lower_bound, mu_lower_bound
 from eigenveil.audit.case import Randomness
-from eigenveil.audit.many_parties import TREES, VIEWS
+from eigenveil.audit.sound import TREES, VIEWS
 
 QUICK = [name for name, attack in VIEWS.items() if attack.kind in ("gaussian", "laplace")]
 SLOW = [name for name in VIEWS if name not in QUICK]

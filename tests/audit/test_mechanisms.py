@@ -14,11 +14,10 @@ import eigenveil.moments.accumulators as accumulators
 import eigenveil.noise.bingham as bingham
 from eigenveil.audit import epsilon_lower_bound, mu_lower_bound
 from eigenveil.audit.case import Randomness
-from eigenveil.audit.copies import Copies
-from eigenveil.audit.many_parties import STREAMS
-from eigenveil.audit.releases import Attack, exact, summed
+from eigenveil.audit.releases import Attack, Copies, exact, summed
 from eigenveil.audit.sound import (
     ATTACKS,
+    STREAMS,
     U,
     V,
     histogram,
@@ -30,7 +29,7 @@ from eigenveil.moments.release import release_sum
 from eigenveil.moments.rows import RowRule
 from eigenveil.noise import draws
 from eigenveil.noise.source import SecureSource
-from eigenveil.privacy import sensitivity
+from eigenveil.privacy import statistics
 
 # Gaussian bounds at 8000 outputs are about 0.65 and vary by 0.03 or less; those of pure noise are
 # 0.35 or more, but that of the test for wishart noise under replace-one and for bingham vectors is
@@ -89,7 +88,7 @@ def test_halved_noise_is_caught(name):
 
 
 def test_dropping_the_root_of_two_of_replace_one_is_caught(monkeypatch):
-    monkeypatch.setattr(sensitivity, "second_moment", lambda adjacency: 1.0)
+    monkeypatch.setattr(statistics, "second_moment", lambda adjacency: 1.0)
     assert bound(ATTACKS["second-moment-gaussian-replace-one"], n=12_000) > 1.0
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-import eigenveil.audit.cases as registry
+import eigenveil.audit.run as registry
 from eigenveil.audit.case import Claim
 
 FILES = {"audit.csv", "audit.json", "audit.md", "audit.png", "audit.svg"}

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from eigenveil.errors import DataError, ProtocolError
-from eigenveil.federation.ledger import Budget, Ledger
-from eigenveil.federation.ledger_heads import HeadsFile
-from eigenveil.federation.ledger_tables import Head
-from eigenveil.federation.study import make_study
-from eigenveil.federation.study_file import write_toml
-from eigenveil.runtime.flare.kit import FILE, FORMAT
+from eigenveil.federation.ledger.heads import HeadsFile
+from eigenveil.federation.ledger.ledger import Budget, Ledger
+from eigenveil.federation.ledger.tables import Head
+from eigenveil.federation.study.file import write_toml
+from eigenveil.federation.study.study import make_study
+from eigenveil.network.kit import FILE, FORMAT
 
 SITES = ("north", "south", "west")
 
@@ -106,10 +106,10 @@ def test_list_for_programs(approve, kit, ledger):
     found = json.loads(out)
     assert status == 0
     assert found["approved"] == []
-    (asked,) = found["waiting"]
-    assert (asked["hash"], asked["protocol"]) == (study.hash, "cape")
-    assert asked["cost"]["covered"] is True
-    assert asked["cost"]["epsilon"] == pytest.approx(1.0, abs=1e-3)
+    (study_cost,) = found["waiting"]
+    assert (study_cost["hash"], study_cost["protocol"]) == (study.hash, "cape")
+    assert study_cost["cost"]["covered"] is True
+    assert study_cost["cost"]["epsilon"] == pytest.approx(1.0, abs=1e-3)
 
 
 def test_approve_takes_the_first_letters_and_keeps_the_whole_study(approve, kit, ledger):
@@ -189,9 +189,9 @@ def test_approve_refuses(approve, kit, words, status, said):
 
 
 def test_a_hash_that_two_studies_begin_with(approve, kit, monkeypatch):
-    from eigenveil.cli import asked
+    from eigenveil.cli.presenters import study_cost
 
-    monkeypatch.setattr(asked, "_SHORTEST", 0)
+    monkeypatch.setattr(study_cost, "_SHORTEST", 0)
     put(kit, study_of())
     put(kit, study_of("other"))
     status, _, err = approve("")
@@ -378,7 +378,7 @@ class Session:
 
 
 def status_of(state, **fields):
-    from eigenveil.runtime.flare.session import StudyStatus
+    from eigenveil.network.flare.session import StudyStatus
 
     return StudyStatus("a-job", "trial", "", state, "RUNNING", **fields)
 
@@ -386,7 +386,7 @@ def status_of(state, **fields):
 @pytest.fixture
 def ask(run, tmp_path, monkeypatch):
     """'study run' of a study with these statuses: status, output, errors, session."""
-    from eigenveil.cli import study_run
+    from eigenveil.cli.commands import study_run
 
     monkeypatch.setattr(study_run, "_EVERY", 0.01)
     monkeypatch.setattr(study_run, "_BELIEVED", 0.05)
@@ -461,7 +461,7 @@ def test_ctrl_c_aborts_and_again_leaves_it_running(ask):
 
 
 def test_study_run_gives_up_an_aggregator_that_says_nothing(ask, monkeypatch):
-    from eigenveil.cli import study_run
+    from eigenveil.cli.commands import study_run
 
     monkeypatch.setattr(study_run, "_SILENT", 0.05)
 
@@ -479,7 +479,7 @@ def test_study_run_gives_up_an_aggregator_that_says_nothing(ask, monkeypatch):
 
 def test_study_run_gives_up_a_study_that_stands_still(ask, monkeypatch):
     """Its process at the aggregator is stopped, and the aggregator answers all the same."""
-    from eigenveil.cli import study_run
+    from eigenveil.cli.commands import study_run
 
     monkeypatch.setattr(study_run, "_STALLED", 0.05)
     waiting, running = status_of("waiting"), status_of("running", step="round 2", answered=1)
@@ -492,7 +492,7 @@ def test_study_run_gives_up_a_study_that_stands_still(ask, monkeypatch):
 
 
 def test_study_run_waits_for_a_study_that_goes_on(ask, monkeypatch):
-    from eigenveil.cli import study_run
+    from eigenveil.cli.commands import study_run
 
     monkeypatch.setattr(study_run, "_STALLED", 0.5)
     steps = [status_of("running", step="round 2", answered=n) for n in range(100)]
@@ -503,7 +503,7 @@ def test_study_run_waits_for_a_study_that_goes_on(ask, monkeypatch):
 
 def test_study_run_goes_on_after_a_moment_of_silence(ask):
     class Hesitant(Session):
-        asked = 0
+        study_cost = 0
 
         def status(self, job):
             self.asked += 1
@@ -527,10 +527,10 @@ def test_a_result_that_cannot_be_fetched_is_fetched_later(ask):
 
 
 def test_the_aggregator_listens_where_it_is_told(run, tmp_path, monkeypatch):
-    from eigenveil.runtime.flare import entry
+    from eigenveil.network.flare import entry
 
     found = []
-    monkeypatch.setattr("eigenveil.runtime.flare.installed.need_flare", lambda: None)
+    monkeypatch.setattr("eigenveil.network.flare.authority.need_flare", lambda: None)
     monkeypatch.setattr(
         entry, "run_aggregator", lambda kit, **how: found.append(how["listen"]) or 0
     )

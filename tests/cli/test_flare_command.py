@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from eigenveil.federation.study import make_study
-from eigenveil.federation.study_file import write_toml
+from eigenveil.federation.study.file import write_toml
+from eigenveil.federation.study.study import make_study
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_the_command_line_starts_without_loading_flare():
 
 
 def test_studies_and_names_that_cannot_be(study, tmp_path, run, monkeypatch):
-    monkeypatch.setattr("eigenveil.runtime.flare.installed.need_flare", lambda: None)
+    monkeypatch.setattr("eigenveil.network.flare.authority.need_flare", lambda: None)
     kits = tmp_path / "kits"
 
     def provision(file, *words):

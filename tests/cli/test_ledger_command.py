@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from authority_tools import TestAuthority, needed
-from eigenveil.federation.ledger import Budget, Draft, Ledger, SessionKey
-from eigenveil.federation.ledger_heads import HeadsFile
-from eigenveil.federation.ledger_heads_stamped import Authority, StampedHeads
-from eigenveil.federation.ledger_heads_table import HeadsTable
+from eigenveil.federation.ledger.heads import HeadsFile
+from eigenveil.federation.ledger.heads_stamped import Authority, StampedHeads
+from eigenveil.federation.ledger.heads_table import HeadsTable
+from eigenveil.federation.ledger.ledger import Budget, Draft, Ledger, SessionKey
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import Noise, ReleaseRecord
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from eigenveil.cli.commands import COMMANDS
+from eigenveil.cli.app import COMMANDS
 
 HEAVY = ("numpy", "scipy", "sklearn", "matplotlib", "sqlalchemy", "pyarrow", "nvflare")
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from eigenveil.cli.study_report import adversaries
-from eigenveil.federation.study import make_study
-from eigenveil.federation.study_file import read_study
+from eigenveil.cli.presenters.study import adversaries
+from eigenveil.federation.study.file import read_study
+from eigenveil.federation.study.study import make_study
 
 NAMES = ["age", "weight", "bmi", "pulse"]
 

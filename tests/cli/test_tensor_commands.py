@@ -11,8 +11,8 @@ import scipy.io
 import scipy.sparse
 
 from eigenveil import PrivateGaussianMixture, PrivateTopicModel
-from eigenveil.cli.expected import expect
-from eigenveil.federation.study_file import read_study
+from eigenveil.federation.study.file import read_study
+from eigenveil.planning.tensors import expect
 from plan_tools import plan_of
 
 NAMES = ["age", "weight", "bmi", "pulse"]

@@ -14,8 +14,8 @@ import pyarrow.csv
 import pytest
 
 from eigenveil import StreamingPCA
-from eigenveil.estimators.private_streaming import PrivateStreamingPCA
 from eigenveil.linalg.subspace import subspace_distance
+from eigenveil.models.streaming.private import PrivateStreamingPCA
 
 NAMES = [f"x{i}" for i in range(6)]
 _PATIENCE = 300.0  # seconds before a process that says nothing is taken for stuck

@@ -9,7 +9,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from roles_tools import Consortium
 
 from eigenveil.federation.identity import Identity, role_extension
-from eigenveil.federation.messages import AGGREGATOR, HELPER
+from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER
 
 NOW = datetime.datetime.now(datetime.UTC)
 DAY = datetime.timedelta(days=1)

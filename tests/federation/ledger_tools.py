@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from eigenveil.errors import BudgetExceeded
-from eigenveil.federation.ledger import Budget, Draft, Ledger, SessionKey
+from eigenveil.federation.ledger.ledger import Budget, Draft, Ledger, SessionKey
 from eigenveil.privacy.accountant import Loss
-from eigenveil.privacy.accounts import caps_of, usual_room
+from eigenveil.privacy.budget import caps_of, usual_room
 from eigenveil.privacy.releases import Noise, ReleaseRecord
 
 DELTA = 1e-6

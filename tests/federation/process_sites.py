@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation import site as site_module
-from eigenveil.federation.ledger import Ledger
-from eigenveil.federation.ledger_tables import Writer
-from eigenveil.federation.messages import AGGREGATOR, REFUSED, decode
+from eigenveil.federation.ledger.ledger import Ledger
+from eigenveil.federation.ledger.tables import Writer
+from eigenveil.federation.protocol import site as site_module
+from eigenveil.federation.protocol.messages import AGGREGATOR, REFUSED, decode
 
 # A site that says nothing for so long hangs: the test fails.
 _PATIENCE = 120.0

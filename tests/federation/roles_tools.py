@@ -9,15 +9,22 @@ from unittest import mock
 import numpy as np
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.aggregator import Aggregator
-from eigenveil.federation.asking import TRIES
-from eigenveil.federation.helper import Helper
-from eigenveil.federation.ledger import Budget, Ledger, SessionKey
-from eigenveil.federation.messages import AGGREGATOR, HELPER, REFUSED, Message, decode, encode
-from eigenveil.federation.site import Site
-from eigenveil.federation.study import WEIGHT_BITS, make_study
-from eigenveil.federation.sums import active_sites, settle
-from eigenveil.federation.totals import RoundTotals
+from eigenveil.federation.ledger.ledger import Budget, Ledger, SessionKey
+from eigenveil.federation.protocol.aggregator import Aggregator
+from eigenveil.federation.protocol.helper import Helper
+from eigenveil.federation.protocol.messages import (
+    AGGREGATOR,
+    HELPER,
+    REFUSED,
+    Message,
+    decode,
+    encode,
+)
+from eigenveil.federation.protocol.requests import TRIES
+from eigenveil.federation.protocol.round_sums import RoundTotals
+from eigenveil.federation.protocol.site import Site
+from eigenveil.federation.protocol.terms import active_sites, settle
+from eigenveil.federation.study.study import WEIGHT_BITS, make_study
 from eigenveil.moments import release
 from eigenveil.moments.release import coordinates
 from eigenveil.moments.rows import Block

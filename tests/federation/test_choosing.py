@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from eigenveil import DataError
-from eigenveil.estimators.prediction import parse_spectrum
-from eigenveil.federation.choosing import choose_protocol
-from eigenveil.federation.forecast import forecast, noise_factors, pooled
-from eigenveil.federation.study import make_study
+from eigenveil.federation.study.study import make_study
 from eigenveil.linalg.subspace import captured_energy
+from eigenveil.planning.forecast import forecast, noise_factors, pooled
+from eigenveil.planning.predict import parse_spectrum
+from eigenveil.planning.protocol import choose_protocol
 
 
 def study(**changes):

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eigenveil.errors import PrivacyError
-from eigenveil.federation import study_checks
-from eigenveil.federation.graph import neighbours, threshold
-from eigenveil.federation.study import Study, StudySite, default_neighbours, make_study
-from eigenveil.federation.sums import fewest_sites
+from eigenveil.federation.protocol.terms import fewest_sites
+from eigenveil.federation.secagg.masks import neighbours, threshold
+from eigenveil.federation.study import checks
+from eigenveil.federation.study.study import Study, StudySite, default_neighbours, make_study
 
 
 def graph(count, degree):
@@ -128,5 +128,5 @@ def check_masks(names, fields):
     """The checks of a study that are about masks, without the rest of it."""
     sites = tuple(StudySite(**each) for each in names)
     study = Study.model_construct(**fields, sites=sites, masks="modular")
-    study_checks._check_crowd(study)
-    study_checks._check_masks(study)
+    checks._check_crowd(study)
+    checks._check_masks(study)

@@ -11,11 +11,11 @@ from identity_tools import DAY, NOW, Known, Registrar
 from roles_tools import run_study, study_of
 
 from eigenveil.errors import DataError, OutputError, ProtocolError
-from eigenveil.federation import bodies
 from eigenveil.federation.identity import Identity, certified_role, check_signature
-from eigenveil.federation.keys import Context, SiteKeys
-from eigenveil.federation.messages import AGGREGATOR, HELPER, Message, decode, encode
-from eigenveil.runtime.flare.certificates import parse_certificate
+from eigenveil.federation.protocol import payloads
+from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER, Message, decode, encode
+from eigenveil.federation.secagg.keys import Context, SiteKeys
+from eigenveil.network.certificates import parse_certificate
 
 LIMIT = 1 << 24
 
@@ -35,8 +35,8 @@ CONTEXT = Context("study", "session")
 
 def keys():
     made = SiteKeys(SiteKeys.new_master(), CONTEXT)
-    return bodies.PublicKeys(
-        rounds=tuple(made.public_key(turn).hex() for turn in range(1, bodies.MOST_ROUNDS + 1)),
+    return payloads.PublicKeys(
+        rounds=tuple(made.public_key(turn).hex() for turn in range(1, payloads.MOST_ROUNDS + 1)),
         channel=made.channel_public_key().hex(),
         signing=made.signing_public_key().hex(),
     )
@@ -72,7 +72,7 @@ def test_an_aggregator_cannot_put_its_own_keys_in_their_place(
         if step != "keys" or name != "s0":
             return ...
         message = decode(request, sender=AGGREGATOR, limit=LIMIT)
-        body = message.read(bodies.KeysRequest)
+        body = message.read(payloads.KeysRequest)
         forged = body.neighbours["s1"].model_copy(update={field: getattr(own, field)})
         if signs:
             forged = mallory.signed(forged, Context(message.study, message.session), "s1")
@@ -98,14 +98,14 @@ def test_sites_that_sign_are_known_to_those_who_share_no_masks_with_them(
         if step != "keys" or name != "s0" or forged == "neither":
             return ...
         message = decode(request, sender=AGGREGATOR, limit=LIMIT)
-        body = message.read(bodies.KeysRequest)
+        body = message.read(payloads.KeysRequest)
         assert set(body.neighbours) == {"s1", "s4"}
         assert set(body.proofs) == {"s2", "s3"}
         signers, proofs = message.arrays["signers"].copy(), dict(body.proofs)
         signers[2] = list(bytes.fromhex(own.signing))
         if forged == "proof":  # by a certificate of the same registrar
             proof = mallory.signed(own, Context(message.study, message.session), "s2").proof
-            proofs["s2"] = bodies.SignerProof(digest=own.digest(), proof=proof)
+            proofs["s2"] = payloads.SignerProof(digest=own.digest(), proof=proof)
         told = body.model_copy(update={"proofs": proofs}).fields()
         arrays = {"signers": signers}
         return party.handle(
@@ -126,7 +126,7 @@ def test_a_helper_seals_masks_for_the_sites_alone(tmp_path, identities):
         if name != HELPER or not step.startswith("masks"):
             return ...
         message = decode(request, sender=AGGREGATOR, limit=LIMIT)
-        body = message.read(bodies.MasksRequest)
+        body = message.read(payloads.MasksRequest)
         changed = body.model_copy(update={"channels": {**body.channels, "s1": own.channel}})
         told = Message(step, message.study, message.session, AGGREGATOR, changed.fields(), {})
         return party.handle(encode(told))

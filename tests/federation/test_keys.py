@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation import keys as keys_module
-from eigenveil.federation.keys import (
+from eigenveil.federation.secagg import keys as keys_module
+from eigenveil.federation.secagg.keys import (
     SECRET_BYTES,
     Context,
     RoundFacts,

@@ -17,18 +17,18 @@ from ledger_tools import budget_for
 from process_sites import Fatal, Log, ProcessSites, Stage
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.aggregator import Aggregator
-from eigenveil.federation.certify import check
-from eigenveil.federation.ledger import Budget, Ledger, SessionKey
-from eigenveil.federation.messages import REFUSED, decode
-from eigenveil.federation.site import Site
-from eigenveil.federation.study import make_study
-from eigenveil.federation.sums import settle
+from eigenveil.federated.running import InProcess, carry
+from eigenveil.federation.ledger.ledger import Budget, Ledger, SessionKey
+from eigenveil.federation.protocol.aggregator import Aggregator
+from eigenveil.federation.protocol.certificates import check
+from eigenveil.federation.protocol.messages import REFUSED, decode
+from eigenveil.federation.protocol.site import Site
+from eigenveil.federation.protocol.terms import settle
+from eigenveil.federation.study.study import make_study
 from eigenveil.moments.source import ArrayRows
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.certificate import Claim, make_certificate
 from eigenveil.privacy.releases import ReleaseRecord
-from eigenveil.runtime.inprocess import InProcess, carry
 from soak_tools import SOAK, count, times
 
 NAMES = ("a", "b", "c")

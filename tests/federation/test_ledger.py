@@ -33,10 +33,9 @@ from eigenveil.errors import (
     PrivacyError,
     ProtocolError,
 )
-from eigenveil.federation import ledger_store
-from eigenveil.federation.ledger import Draft, Ledger
-from eigenveil.federation.ledger_bodies import EndBody
-from eigenveil.federation.ledger_chain import seal
+from eigenveil.federation.ledger import store
+from eigenveil.federation.ledger.entries import EndBody, seal
+from eigenveil.federation.ledger.ledger import Draft, Ledger
 from eigenveil.privacy.accountant import Loss
 
 ONE = release(0.5)
@@ -478,7 +477,7 @@ def test_entries_come_in_pages_without_a_gap(ledger):
     every = list(ledger.entries())
     for size in (1, 2, 7):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("eigenveil.federation.ledger._PAGE", size)
+            patch.setattr("eigenveil.federation.ledger.ledger._PAGE", size)
             assert list(ledger.entries()) == every
 
 
@@ -777,7 +776,7 @@ def test_a_ledger_without_its_head_or_tables(in_file, path, change, code):
 
 
 def test_a_ledger_that_another_process_holds(in_file, path, monkeypatch):
-    monkeypatch.setattr(ledger_store, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(store, "BUSY_SECONDS", 0.05)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     text = refusal(OutputError, "ledger-busy", lambda: begin(in_file, key_of(), COST))

@@ -9,9 +9,9 @@ import pytest
 from ledger_tools import begin, budget_of, commit, key_of, loss_of, postgresql_server, release
 
 from eigenveil.errors import DataError, EigenveilError, OutputError
-from eigenveil.federation.ledger import Ledger
-from eigenveil.federation.ledger_heads_table import HeadsTable
-from eigenveil.federation.ledger_tables import Head
+from eigenveil.federation.ledger.heads_table import HeadsTable
+from eigenveil.federation.ledger.ledger import Ledger
+from eigenveil.federation.ledger.tables import Head
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
 ONE = release(0.5)

@@ -20,7 +20,7 @@ from ledger_tools import (
 )
 
 from eigenveil.errors import BudgetExceeded, DataError, PrivacyError, ProtocolError
-from eigenveil.federation.ledger import Draft, Ledger
+from eigenveil.federation.ledger.ledger import Draft, Ledger
 from eigenveil.privacy.accountant import Loss, compose, delta_of_product, gaussian_equivalent
 
 # data set: adjacency, delta and the share of epsilon that is set aside for pure releases

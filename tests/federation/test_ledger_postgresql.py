@@ -15,8 +15,8 @@ from ledger_tools import (
 )
 
 from eigenveil.errors import OutputError
-from eigenveil.federation import ledger_store
-from eigenveil.federation.ledger import Ledger
+from eigenveil.federation.ledger import store
+from eigenveil.federation.ledger.ledger import Ledger
 
 psycopg = pytest.importorskip("psycopg")
 ONE = release(0.5)
@@ -102,7 +102,7 @@ def test_a_ledger_lives_beside_other_tables(url, raw):
 
 
 def test_a_ledger_that_another_process_holds(ledger, raw, monkeypatch):
-    monkeypatch.setattr(ledger_store, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(store, "BUSY_SECONDS", 0.05)
     with raw.transaction():
         raw.execute("SELECT * FROM ledger_head FOR UPDATE")
         with pytest.raises(OutputError) as caught:

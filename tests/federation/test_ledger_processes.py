@@ -22,7 +22,7 @@ from ledger_tools import (
 )
 from sqlalchemy import event
 
-from eigenveil.federation.ledger import Draft, Ledger
+from eigenveil.federation.ledger.ledger import Draft, Ledger
 from eigenveil.privacy.accountant import Loss
 from soak_tools import count, times
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eigenveil.federation import masks
-from eigenveil.federation.graph import neighbours
-from eigenveil.federation.keys import Context, RoundFacts, SiteKeys
-from eigenveil.federation.masks import (
+from eigenveil.federation.secagg import masks
+from eigenveil.federation.secagg.keys import Context, RoundFacts, SiteKeys
+from eigenveil.federation.secagg.masks import (
     Part,
     ZeroSum,
     add_gaussian,
     add_uniform,
     gaussian,
+    neighbours,
     pairwise_mask,
     self_mask,
 )

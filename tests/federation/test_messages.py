@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation import bodies
-from eigenveil.federation.messages import (
+from eigenveil.federation.protocol import payloads
+from eigenveil.federation.protocol.messages import (
     MAGIC,
     MASK,
     Message,
@@ -215,7 +215,7 @@ def test_deep_nesting_is_refused(depth):
     text = json.dumps(header()).replace('"body": {}', '"body": {"x": ' + "[" * depth)
     data = raw((text[:-1] + "]" * depth + "}}").encode())
     with pytest.raises(ProtocolError) as caught:
-        decode(data, sender="north", limit=LIMIT).read(bodies.Done)
+        decode(data, sender="north", limit=LIMIT).read(payloads.Done)
     assert caught.value.code == "malformed"
 
 
@@ -342,9 +342,9 @@ def test_asks_with_impossible_numbers_are_refused_naming_the_field(changed):
         text = json.dumps(header(body={"turn": 1, "asks": [ask]})).encode()
         return decode(raw(text), sender="north", limit=LIMIT)
 
-    told(ASK).read(bodies.RoundRequest)
+    told(ASK).read(payloads.RoundRequest)
     with pytest.raises(ProtocolError, match="asks") as caught:
-        told(ASK | changed).read(bodies.RoundRequest)
+        told(ASK | changed).read(payloads.RoundRequest)
     assert caught.value.code == "malformed"
     assert len(caught.value.message) < 300
 
@@ -352,29 +352,29 @@ def test_asks_with_impossible_numbers_are_refused_naming_the_field(changed):
 def test_a_refusal_never_repeats_a_long_field():
     message = Message("a", "b", "c", "north", {"f" * 100_000: 1})
     with pytest.raises(ProtocolError) as caught:
-        message.read(bodies.Done)
+        message.read(payloads.Done)
     assert len(caught.value.message) < 300
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        bodies.JoinRequest(),
-        bodies.KeysRequest(lost=("a",), neighbours={}, rows=5),
-        bodies.KeysReply(sealed={"north": "00ff"}),
-        bodies.SharesRequest(members="e0", sealed={}),
-        bodies.RoundRequest(turn=2, asks=(bodies.AskBody(**ASK),)),
-        bodies.SurvivorsRequest(turn=1, survivors="c0"),
-        bodies.SurvivorsReply(signature="0f" * 64),
-        bodies.UnmaskRequest(turn=1, signed="c0"),
-        bodies.UnmaskReply(own={"a": "0f" * 16}, pair={}),
-        bodies.FinishRequest(outcome="finished"),
-        bodies.Refusal(code="budget", text="no"),
-        bodies.MasksRequest(
+        payloads.JoinRequest(),
+        payloads.KeysRequest(lost=("a",), neighbours={}, rows=5),
+        payloads.KeysReply(sealed={"north": "00ff"}),
+        payloads.SharesRequest(members="e0", sealed={}),
+        payloads.RoundRequest(turn=2, asks=(payloads.AskBody(**ASK),)),
+        payloads.SurvivorsRequest(turn=1, survivors="c0"),
+        payloads.SurvivorsReply(signature="0f" * 64),
+        payloads.UnmaskRequest(turn=1, signed="c0"),
+        payloads.UnmaskReply(own={"a": "0f" * 16}, pair={}),
+        payloads.FinishRequest(outcome="finished"),
+        payloads.Refusal(code="budget", text="no"),
+        payloads.MasksRequest(
             turn=1,
             about="ab" * 32,
             channels={"a": "00" * 32},
-            parts=(bodies.PartBody(size=3, deviation=2.0**40, layout="symmetric"),),
+            parts=(payloads.PartBody(size=3, deviation=2.0**40, layout="symmetric"),),
         ),
     ],
 )
@@ -387,7 +387,7 @@ def test_every_body_survives_the_journey(body):
 def test_shares_have_sixteen_bytes(share):
     message = Message("unmask 1", "a", "s", "north", {"own": {"a": share}, "pair": {}})
     with pytest.raises(ProtocolError):
-        message.read(bodies.UnmaskReply)
+        message.read(payloads.UnmaskReply)
 
 
 def test_a_description_says_what_and_never_how_sensitive():

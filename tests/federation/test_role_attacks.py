@@ -26,13 +26,13 @@ from roles_tools import (
 )
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation import bodies
-from eigenveil.federation.aggregator import Aggregator
-from eigenveil.federation.consistency import bitmap
-from eigenveil.federation.graph import threshold
-from eigenveil.federation.keys import Context, SiteKeys
-from eigenveil.federation.messages import AGGREGATOR, HELPER, decode
-from eigenveil.federation.sums import settle
+from eigenveil.federation.protocol import payloads as bodies
+from eigenveil.federation.protocol.aggregator import Aggregator
+from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER, decode
+from eigenveil.federation.protocol.terms import settle
+from eigenveil.federation.secagg.consistency import bitmap
+from eigenveil.federation.secagg.keys import Context, SiteKeys
+from eigenveil.federation.secagg.masks import threshold
 from eigenveil.privacy.accountant import Loss
 from statistics_tools import FALSE_ALARM, chi_square
 

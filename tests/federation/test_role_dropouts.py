@@ -22,14 +22,14 @@ from roles_tools import (
 )
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation import masks
-from eigenveil.federation.aggregator import Aggregator
-from eigenveil.federation.asking import TRIES
-from eigenveil.federation.consistency import bitmap
-from eigenveil.federation.graph import threshold
-from eigenveil.federation.keys import Context, join_secret, self_key
-from eigenveil.federation.messages import AGGREGATOR, decode
-from eigenveil.federation.sums import settle
+from eigenveil.federation.protocol.aggregator import Aggregator
+from eigenveil.federation.protocol.messages import AGGREGATOR, decode
+from eigenveil.federation.protocol.requests import TRIES
+from eigenveil.federation.protocol.terms import settle
+from eigenveil.federation.secagg import masks
+from eigenveil.federation.secagg.consistency import bitmap
+from eigenveil.federation.secagg.keys import Context, join_secret, self_key
+from eigenveil.federation.secagg.masks import threshold
 
 ROUNDS = ("round 1", "round 2")
 STEPS = (

@@ -17,10 +17,10 @@ from roles_tools import (
     study_of,
 )
 
-from eigenveil.federation import bodies
-from eigenveil.federation.helper import Helper
-from eigenveil.federation.messages import AGGREGATOR, HELPER, Message, decode, encode
-from eigenveil.federation.sums import settle
+from eigenveil.federation.protocol import payloads
+from eigenveil.federation.protocol.helper import Helper
+from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER, Message, decode, encode
+from eigenveil.federation.protocol.terms import settle
 from eigenveil.noise.cube import tensor_size
 
 
@@ -108,7 +108,7 @@ def test_the_helper_forgets_the_oldest_of_many_sessions(tmp_path):
     study = study_of(3, masks="helper")
     helper = Helper(settle(study))
     keys = [
-        ask(helper, HELPER, request_of(study, f"s{i}", "join", bodies.JoinRequest())).body[
+        ask(helper, HELPER, request_of(study, f"s{i}", "join", payloads.JoinRequest())).body[
             "channel"
         ]
         for i in (*range(40), 39, 0)

@@ -15,8 +15,8 @@ from roles_tools import (
 )
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation import bodies
-from eigenveil.federation.messages import REFUSED, Message, decode, encode
+from eigenveil.federation.protocol import payloads
+from eigenveil.federation.protocol.messages import REFUSED, Message, decode, encode
 
 
 class Liar:
@@ -99,7 +99,7 @@ def test_a_factor_with_impossible_numbers_is_refused(value, tmp_path):
 
 def test_what_a_site_says_of_itself_cannot_write_on_the_terminal(tmp_path):
     consortium = Consortium(study_of(4, dropouts=1), tmp_path)
-    refused = bodies.Refusal(code="\x1b[2Kx", text="\x1b[2J\x07gone\u202e").fields()
+    refused = payloads.Refusal(code="\x1b[2Kx", text="\x1b[2J\x07gone\u202e").fields()
 
     def say(message, answer):
         return encode(Message(**(vars(message) | {"step": REFUSED, "body": refused})))
@@ -113,7 +113,7 @@ def test_keys_of_small_order_are_refused_by_every_neighbour(tmp_path):
     consortium = Consortium(study_of(3), tmp_path)
 
     def say(message, answer):
-        rounds = [f"{i:02x}" + "00" * 31 for i in range(bodies.MOST_ROUNDS)]
+        rounds = [f"{i:02x}" + "00" * 31 for i in range(payloads.MOST_ROUNDS)]
         keys = message.body["keys"] | {"rounds": rounds}
         return encode(Message(**(vars(message) | {"body": dict(message.body) | {"keys": keys}})))
 

@@ -30,11 +30,11 @@ from roles_tools import (
 )
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.aggregator import Aggregator
-from eigenveil.federation.consistency import bitmap
-from eigenveil.federation.graph import threshold
-from eigenveil.federation.messages import AGGREGATOR, REFUSED, Message, decode, encode
-from eigenveil.federation.sums import settle
+from eigenveil.federation.protocol.aggregator import Aggregator
+from eigenveil.federation.protocol.messages import AGGREGATOR, REFUSED, Message, decode, encode
+from eigenveil.federation.protocol.terms import settle
+from eigenveil.federation.secagg.consistency import bitmap
+from eigenveil.federation.secagg.masks import threshold
 
 
 @dataclass

@@ -3,9 +3,9 @@
 import pytest
 from roles_tools import Consortium, Wire, study_of
 
-from eigenveil.federation.aggregator import Aggregator
-from eigenveil.federation.sums import settle
-from eigenveil.runtime.inprocess import carry
+from eigenveil.federated.running import carry
+from eigenveil.federation.protocol.aggregator import Aggregator
+from eigenveil.federation.protocol.terms import settle
 
 
 @pytest.mark.parametrize("dropouts", [0, 1])

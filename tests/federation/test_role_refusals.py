@@ -33,13 +33,20 @@ from roles_tools import (
 )
 
 from eigenveil.errors import BudgetExceeded, DataError, ProtocolError
-from eigenveil.federation import bodies
-from eigenveil.federation.aggregator import Aggregator
-from eigenveil.federation.keys import SiteKeys
-from eigenveil.federation.ledger import Ledger
-from eigenveil.federation.messages import AGGREGATOR, HELPER, REFUSED, Message, decode, encode
-from eigenveil.federation.site import Site
-from eigenveil.federation.sums import settle
+from eigenveil.federation.ledger.ledger import Ledger
+from eigenveil.federation.protocol import payloads
+from eigenveil.federation.protocol.aggregator import Aggregator
+from eigenveil.federation.protocol.messages import (
+    AGGREGATOR,
+    HELPER,
+    REFUSED,
+    Message,
+    decode,
+    encode,
+)
+from eigenveil.federation.protocol.site import Site
+from eigenveil.federation.protocol.terms import settle
+from eigenveil.federation.secagg.keys import SiteKeys
 from eigenveil.moments.source import ArrayRows
 from eigenveil.noise.source import SecureSource
 
@@ -219,7 +226,7 @@ def test_refusals_of_rows_are_all_alike(tmp_path):
         folder = tmp_path / str(number)
         folder.mkdir()
         consortium = Consortium(study, folder, rows={"s0": rows})
-        request = request_of(study, "s", "join", bodies.JoinRequest())
+        request = request_of(study, "s", "join", payloads.JoinRequest())
         answers.add(consortium.parties["s0"].handle(request))
     assert len(answers) == 1
 
@@ -239,7 +246,7 @@ def test_a_site_with_hardly_a_row_answers_as_any_other(rows, tmp_path):
 def test_messages_of_another_study_are_refused(tmp_path):
     consortium = Consortium(study_of(3), tmp_path)
     party = consortium.parties["s0"]
-    other = request_of(study_of(3, epsilon=19.0), "s", "join", bodies.JoinRequest())
+    other = request_of(study_of(3, epsilon=19.0), "s", "join", payloads.JoinRequest())
     assert refusal(party, "s0", other) == "other-study"
     assert not consortium.ledgers["s0"].sessions()
 
@@ -282,7 +289,7 @@ def test_an_older_round_is_not_answered_again(tmp_path):
         ("round", 1, "other-round"),
         ("round one", 1, "other-round"),
         ("round 0", 0, "malformed"),
-        (f"round {bodies.MOST_ROUNDS + 1}", bodies.MOST_ROUNDS + 1, "malformed"),
+        (f"round {payloads.MOST_ROUNDS + 1}", payloads.MOST_ROUNDS + 1, "malformed"),
         ("round -1", -1, "malformed"),
     ],
 )
@@ -324,14 +331,14 @@ def test_steps_out_of_order_are_refused(tmp_path):
     def say(step, body):
         return request_of(study, "t", step, body)
 
-    party.handle(say("join", bodies.JoinRequest()))
-    shares = say("shares", bodies.SharesRequest(members="e0", sealed={}))
+    party.handle(say("join", payloads.JoinRequest()))
+    shares = say("shares", payloads.SharesRequest(members="e0", sealed={}))
     assert refusal(party, "s0", rounds) == "out-of-order"
     assert refusal(party, "s0", shares) == "out-of-order"
     assert refusal(party, "s0", rounds) == "out-of-order"
-    survivors = bodies.SurvivorsRequest(turn=1, survivors="e0")
+    survivors = payloads.SurvivorsRequest(turn=1, survivors="e0")
     assert refusal(party, "s0", say("survivors 1", survivors)) == "bad-unmask"
-    unmask = bodies.UnmaskRequest(turn=1, signed="e0")
+    unmask = payloads.UnmaskRequest(turn=1, signed="e0")
     assert refusal(party, "s0", say("unmask 1", unmask)) == "bad-unmask"
     assert spent(consortium, "s0") == NOTHING
 
@@ -340,7 +347,7 @@ def test_steps_out_of_order_are_refused(tmp_path):
 def test_sessions_that_cannot_be_named_are_refused(session, tmp_path):
     consortium = Consortium(study_of(3), tmp_path)
     party = consortium.parties["s0"]
-    text = request_of(consortium.study, "NAME", "join", bodies.JoinRequest())
+    text = request_of(consortium.study, "NAME", "join", payloads.JoinRequest())
     said = json.dumps(session).encode()
     body = text[8:].replace(b'"NAME"', said)
     request = text[:4] + len(body).to_bytes(4, "little") + body
@@ -353,7 +360,7 @@ def test_the_site_of_another_study_or_none_does_not_take_part(tmp_path):
     ledger = Ledger(tmp_path / "ledger")
     ledger.set_budget(wished_budget(study))
     party = Site(name="s9", terms=settle(study), rows=ArrayRows(np.ones((5, 3))), ledger=ledger)
-    join = request_of(study, "s", "join", bodies.JoinRequest())
+    join = request_of(study, "s", "join", payloads.JoinRequest())
     assert refusal(party, "s9", join) == "not-a-site"
     assert not ledger.sessions()
 
@@ -577,7 +584,7 @@ def test_without_a_budget_a_site_does_not_join(tmp_path):
         if place == "other":
             consortium.ledgers["s0"].set_budget(replace(wished_budget(study), data_set="others"))
         party = site_of(consortium, "s0", consortium.rows["s0"])
-        join = request_of(study, "s", "join", bodies.JoinRequest())
+        join = request_of(study, "s", "join", payloads.JoinRequest())
         assert refusal(party, "s0", join) == "data"
         assert party.trouble.code == code
         assert not consortium.ledgers["s0"].sessions()

@@ -18,10 +18,10 @@ from roles_tools import (
 )
 
 from eigenveil.errors import PrivacyError
-from eigenveil.federation import aggregator as aggregator_module
-from eigenveil.federation.aggregator import Aggregator
-from eigenveil.federation.messages import HELPER, decode
-from eigenveil.federation.sums import active_sites, settle
+from eigenveil.federation.protocol import aggregator as aggregator_module
+from eigenveil.federation.protocol.aggregator import Aggregator
+from eigenveil.federation.protocol.messages import HELPER, decode
+from eigenveil.federation.protocol.terms import active_sites, settle
 from eigenveil.linalg.eigen import truncated_root
 from eigenveil.moments import release
 from eigenveil.moments.release import from_coordinates, release_of

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eigenveil import DataError, OutputError, PrivacyError
-from eigenveil.federation.graph import neighbours
-from eigenveil.federation.study import (
+from eigenveil.federation.secagg.masks import neighbours
+from eigenveil.federation.study.checks import has_field
+from eigenveil.federation.study.file import read_study, schema, template, write_toml
+from eigenveil.federation.study.study import (
     FORMAT,
     WEIGHT_BITS,
     Study,
@@ -21,9 +23,7 @@ from eigenveil.federation.study import (
     make_study,
     parse_study,
 )
-from eigenveil.federation.study_checks import has_field
-from eigenveil.federation.study_file import read_study, schema, template, write_toml
-from eigenveil.headers import reads_as_value
+from eigenveil.models.inputs import reads_as_value
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.gaussian import mu_of_epsilon
 from eigenveil.privacy.sampling import lattice_error

@@ -24,16 +24,16 @@ from roles_tools import (
 from scipy import stats
 
 from eigenveil.errors import ProtocolError
-from eigenveil.estimators import shortfall
-from eigenveil.federation import bodies
-from eigenveil.federation.aggregator import Aggregator
-from eigenveil.federation.ledger import Ledger
-from eigenveil.federation.messages import AGGREGATOR, decode
-from eigenveil.federation.site import Site
-from eigenveil.federation.study import make_study
-from eigenveil.federation.sums import active_sites, settle
-from eigenveil.federation.totals import RoundTotals
-from eigenveil.moments.sparse import SparseRows
+from eigenveil.federation.ledger.ledger import Ledger
+from eigenveil.federation.protocol import payloads
+from eigenveil.federation.protocol.aggregator import Aggregator
+from eigenveil.federation.protocol.messages import AGGREGATOR, decode
+from eigenveil.federation.protocol.round_sums import RoundTotals
+from eigenveil.federation.protocol.site import Site
+from eigenveil.federation.protocol.terms import active_sites, settle
+from eigenveil.federation.study.study import make_study
+from eigenveil.models.tensors import whitening
+from eigenveil.moments.source import SparseRows
 from eigenveil.noise.cube import tensor_copies, tensor_size
 from eigenveil.privacy.statistics import STATISTICS
 from statistics_tools import FALSE_ALARM, OFF_BY_30_PERCENT, REJECTED, gaussian_variance
@@ -171,7 +171,7 @@ ROUNDS = {
 def test_rounds_are_those_that_there_are_keys_for(task, tmp_path):
     finished = run_study(consortium_of(study_of(task), tmp_path))
     assert [[ask.name for ask in asks] for asks, _ in finished.rounds] == ROUNDS[task]
-    assert len(ROUNDS[task]) <= bodies.MOST_ROUNDS
+    assert len(ROUNDS[task]) <= payloads.MOST_ROUNDS
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -252,7 +252,7 @@ def noise_of_tensors(study, folder, runs):
     with (
         mock.patch.object(RoundTotals, "releases", noting),
         # all are taken, those of noise too
-        mock.patch.object(shortfall, "standing", lambda pair: pair.core.shape[0]),
+        mock.patch.object(whitening, "standing", lambda pair: pair.core.shape[0]),
     ):
         for number in range(runs):
             (folder / str(number)).mkdir()

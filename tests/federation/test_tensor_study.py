@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eigenveil import DataError, PrivacyError
-from eigenveil.estimators.tensor_settings import FULL_UP_TO, MixturePlan, TopicPlan
-from eigenveil.federation.choosing import choose_protocol
-from eigenveil.federation.forecast import forecast, pooled
-from eigenveil.federation.study import WEIGHT_BITS, Study, make_study, parse_study
-from eigenveil.federation.study_checks import has_field
-from eigenveil.federation.study_file import read_study, template, write_toml
-from eigenveil.federation.sums import settle
-from eigenveil.federation.wishes import coarse_weights
+from eigenveil.federation.protocol.terms import settle
+from eigenveil.federation.study.checks import has_field
+from eigenveil.federation.study.file import read_study, template, write_toml
+from eigenveil.federation.study.site_weights import coarse_weights
+from eigenveil.federation.study.study import WEIGHT_BITS, Study, make_study, parse_study
+from eigenveil.models.tensors.plan import FULL_UP_TO, MixturePlan, TopicPlan
 from eigenveil.noise.cube import tensor_size
+from eigenveil.planning.forecast import forecast, pooled
+from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.sampling import lattice_error
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eigenveil import FederatedGaussianMixture, FederatedPCA
-from eigenveil.federation.totals import marked_where_wrapped
+from eigenveil.federation.protocol.round_sums import marked_where_wrapped
 from eigenveil.moments.release import capacity
 
 ROWS = np.random.default_rng(0).standard_normal((900, 6)) * [9, 5, 1, 1, 1, 1] + [50, 0, 0, 0, 0, 0]
@@ -35,7 +35,7 @@ def test_too_many_rows_make_nothing_usable_and_say_so(model, monkeypatch):
         seen.append(many)
         return many
 
-    monkeypatch.setattr("eigenveil.federation.aggregator.marked_where_wrapped", spy)
+    monkeypatch.setattr("eigenveil.federation.protocol.aggregator.marked_where_wrapped", spy)
     with pytest.warns(match="may have wrapped"):
         model.fit(np.array_split(ROWS, 3))
     assert len(seen) == 1

@@ -28,14 +28,13 @@ from tree_tools import (
 )
 
 from eigenveil.errors import DataError, InvalidRowsWarning, PrivacyError, ProtocolError
-from eigenveil.federation import tree_private
-from eigenveil.federation.certify import check
-from eigenveil.federation.tree import MergeTree, Place
-from eigenveil.federation.tree_contents import Subspaces
-from eigenveil.federation.tree_messages import Talk, Told
-from eigenveil.federation.tree_nodes import Merged, Node
-from eigenveil.federation.tree_outcome import publish
-from eigenveil.federation.tree_private import Leaf, make_tree_study
+from eigenveil.federation.protocol.certificates import check
+from eigenveil.federation.tree import private
+from eigenveil.federation.tree.contents import Subspaces
+from eigenveil.federation.tree.messages import Talk, Told
+from eigenveil.federation.tree.nodes import Merged, Node, publish
+from eigenveil.federation.tree.private import Leaf, make_tree_study
+from eigenveil.federation.tree.tree import MergeTree, Place
 from eigenveil.linalg.subspace import Subspace, subspace_of
 from eigenveil.moments.release import coordinates
 from eigenveil.moments.rows import Block
@@ -715,13 +714,13 @@ def test_the_noise_at_the_root_is_as_large_as_recorded(protect):
     agreed = study_of(TREE, lost=3, features=50, sketch_size=40, protect=protect)
     numbers = [0, 1, 3, 4, 5, 7, 8]
     assert _noise_p_value(agreed, numbers) > FALSE_ALARM
-    drawn = tree_private.noisy_integers
+    drawn = private.noisy_integers
 
     def halved(sums, record, source):
         noise = record.noise.model_copy(update={"scale": record.noise.scale / 2})
         return drawn(sums, record.model_copy(update={"noise": noise}), source)
 
-    with mock.patch.object(tree_private, "noisy_integers", halved):
+    with mock.patch.object(private, "noisy_integers", halved):
         assert _noise_p_value(agreed, numbers) < REJECTED
 
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from hypothesis import strategies as st
 
-from eigenveil.federation.messages import Message, decode, encode
-from eigenveil.federation.tree import MergeTree, Place
-from eigenveil.federation.tree_keys import TreeKeys
-from eigenveil.federation.tree_messages import Told
-from eigenveil.federation.tree_nodes import Merged, Node
-from eigenveil.federation.tree_private import make_tree_study
+from eigenveil.federation.protocol.messages import Message, decode, encode
+from eigenveil.federation.tree.messages import Told, TreeKeys
+from eigenveil.federation.tree.nodes import Merged, Node
+from eigenveil.federation.tree.private import make_tree_study
+from eigenveil.federation.tree.tree import MergeTree, Place
 
 LIMIT = 1 << 24
 KEYS = TreeKeys.in_one_process()

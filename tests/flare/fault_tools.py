@@ -10,9 +10,9 @@ import numpy as np
 from federation_tools import SITES, Federation, in_process, pca_study
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.ledger import Ledger
-from eigenveil.federation.messages import decode
-from eigenveil.runtime.flare.approvals import approve
+from eigenveil.federation.ledger.ledger import Ledger
+from eigenveil.federation.protocol.messages import decode
+from eigenveil.network.approvals import approve
 
 RNG = np.random.default_rng(3)
 ROWS = {name: RNG.standard_normal((1000, 20)) * np.linspace(3.0, 0.3, 20) for name in SITES}

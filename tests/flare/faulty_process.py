@@ -22,10 +22,10 @@ import party_process
 from party_process import mischief, say
 
 from eigenveil.errors import EigenveilError
-from eigenveil.federation import ledger_store
-from eigenveil.federation import site as site_module
-from eigenveil.federation.ledger import SessionKey
-from eigenveil.federation.messages import AGGREGATOR, decode
+from eigenveil.federation.ledger import store
+from eigenveil.federation.ledger.ledger import SessionKey
+from eigenveil.federation.protocol import site as site_module
+from eigenveil.federation.protocol.messages import AGGREGATOR, decode
 
 HonestParty = party_process.SiteParty
 
@@ -105,7 +105,7 @@ def as_values(integers, grid):
 
 def no_room(kit):
     """Databases of this process that grow no more, once the kit says so."""
-    inner = ledger_store._open_file
+    inner = store._open_file
 
     def open_file():
         connection = inner()
@@ -113,7 +113,7 @@ def no_room(kit):
             connection.execute("PRAGMA max_page_count = 1")  # no more than there are
         return connection
 
-    ledger_store._open_file = open_file
+    store._open_file = open_file
 
 
 def careless(kit):

@@ -16,24 +16,23 @@ import numpy as np
 import psutil
 
 import eigenveil
-from eigenveil.federation.aggregator import Aggregator
-from eigenveil.federation.helper import Helper
+from eigenveil.federated.base import fitted_of
+from eigenveil.federated.running import InProcess, carry, finished_study
 from eigenveil.federation.identity import Identity
-from eigenveil.federation.ledger import Budget, Ledger
-from eigenveil.federation.messages import HELPER
-from eigenveil.federation.site import Site
-from eigenveil.federation.study import Study, make_study
-from eigenveil.federation.sums import active_sites, settle
+from eigenveil.federation.ledger.ledger import Budget, Ledger
+from eigenveil.federation.protocol.aggregator import Aggregator
+from eigenveil.federation.protocol.helper import Helper
+from eigenveil.federation.protocol.messages import HELPER
+from eigenveil.federation.protocol.site import Site
+from eigenveil.federation.protocol.terms import active_sites, settle
+from eigenveil.federation.study.study import Study, make_study
 from eigenveil.moments.source import ArrayRows
+from eigenveil.network.flare.job import parties_of
+from eigenveil.network.flare.provision import provision
+from eigenveil.network.flare.session import StudySession
+from eigenveil.network.kit import open_kit
+from eigenveil.network.results import read_result_files
 from eigenveil.noise.source import SeededSource
-from eigenveil.runtime.federated import fitted_of
-from eigenveil.runtime.flare.job import parties_of
-from eigenveil.runtime.flare.kit import open_kit
-from eigenveil.runtime.flare.provision import provision
-from eigenveil.runtime.flare.results import read_result_files
-from eigenveil.runtime.flare.session import StudySession
-from eigenveil.runtime.inprocess import InProcess, carry
-from eigenveil.runtime.running import finished_study
 
 SITES = ("north", "south", "west")
 SEEDS = {name: number for number, name in enumerate(SITES, start=11)}

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from eigenveil.federation.ledger import Ledger
-from eigenveil.federation.messages import AGGREGATOR, decode
+from eigenveil.federation.ledger.ledger import Ledger
+from eigenveil.federation.protocol.messages import AGGREGATOR, decode
 from eigenveil.moments.source import ArrayRows
+from eigenveil.network.flare import party as party_module
+from eigenveil.network.flare.entry import run_aggregator, run_site
+from eigenveil.network.flare.party import HelperParty, SiteParty
+from eigenveil.network.kit import open_kit
 from eigenveil.noise.source import SeededSource
-from eigenveil.runtime.flare import party as party_module
-from eigenveil.runtime.flare.entry import run_aggregator, run_site
-from eigenveil.runtime.flare.kit import open_kit
-from eigenveil.runtime.flare.party import HelperParty, SiteParty
 
 
 def say(text):

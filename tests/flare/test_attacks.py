@@ -29,12 +29,11 @@ from nvflare.private.defs import CellMessageHeaderKeys, JobFailureMsgKey, Reques
 
 import eigenveil
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.envelope import Correspondent, Envelope, open_sealed, seal
-from eigenveil.federation.ledger import Ledger
-from eigenveil.federation.messages import AGGREGATOR, REFUSED, Message, decode, encode
-from eigenveil.runtime.flare.abort import signed_abort
-from eigenveil.runtime.flare.channel import ABORT, BYE, CHANNEL, TOPIC
-from eigenveil.runtime.flare.signed import identity_of, party_called
+from eigenveil.federation.ledger.ledger import Ledger
+from eigenveil.federation.protocol.envelope import Correspondent, Envelope, open_sealed, seal
+from eigenveil.federation.protocol.messages import AGGREGATOR, REFUSED, Message, decode, encode
+from eigenveil.network.channel import ABORT, BYE, CHANNEL, TOPIC
+from eigenveil.network.signed import identity_of, party_called, signed_abort
 from soak_tools import MANY, count
 
 ATTACKER = Path(__file__).with_name("attacker_process.py")

@@ -10,13 +10,13 @@ pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip instal
 from fault_tools import PATIENCE, ROWS, SITES, FaultyFederation, pca_study, until
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation.ledger import Budget, Ledger
+from eigenveil.federation.ledger.ledger import Budget, Ledger
+from eigenveil.network.approvals import approve, waiting_studies
+from eigenveil.network.flare import job as job_module
+from eigenveil.network.flare import session as session_module
+from eigenveil.network.flare.session import StudySession
+from eigenveil.network.kit import furnish, open_kit
 from eigenveil.privacy.accountant import Loss
-from eigenveil.runtime.flare import job as job_module
-from eigenveil.runtime.flare import session as session_module
-from eigenveil.runtime.flare.approvals import approve, waiting_studies
-from eigenveil.runtime.flare.kit import furnish, open_kit
-from eigenveil.runtime.flare.session import StudySession
 from soak_tools import count, times
 
 ROUNDS = 6  # of the study below: norms, centre, both again, second moment, variances
@@ -230,7 +230,7 @@ def test_another_study_under_an_approved_ones_name(federation, monkeypatch):
         meta["custom_props"][job_module.STUDY_PROPERTY] = approved.model_dump(mode="json")
         (folder / "meta.json").write_text(json.dumps(meta))
 
-    monkeypatch.setattr("eigenveil.runtime.flare.session.write_job", disguised)
+    monkeypatch.setattr("eigenveil.network.flare.session.write_job", disguised)
     with federation.session() as session:
         job = session.submit(other)
         status = federation.wait(session, job, timeout=PATIENCE)

@@ -15,11 +15,11 @@ pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip instal
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from fault_tools import PATIENCE, ROWS, SITES, FaultyFederation, pca_study, until
 
-from eigenveil.federation import bodies
-from eigenveil.federation.consistency import bitmap
-from eigenveil.federation.graph import threshold
-from eigenveil.federation.hiding import State
-from eigenveil.federation.keys import (
+from eigenveil.federation.protocol import payloads
+from eigenveil.federation.protocol.messages import AGGREGATOR, decode, fingerprint
+from eigenveil.federation.secagg.client import State
+from eigenveil.federation.secagg.consistency import bitmap
+from eigenveil.federation.secagg.keys import (
     Context,
     RoundFacts,
     SiteKeys,
@@ -27,8 +27,7 @@ from eigenveil.federation.keys import (
     pair_key,
     self_key,
 )
-from eigenveil.federation.masks import Part, self_mask
-from eigenveil.federation.messages import AGGREGATOR, decode, fingerprint
+from eigenveil.federation.secagg.masks import Part, self_mask, threshold
 
 ROUNDS = 4
 WINDOW = 4  # entries that are searched for together
@@ -153,7 +152,7 @@ def keys_of(federation):
 
 
 def accounts(federation, name):
-    from eigenveil.federation.ledger import Ledger
+    from eigenveil.federation.ledger.ledger import Ledger
 
     return Ledger(federation.ledger(name)).sessions()
 
@@ -276,9 +275,9 @@ def test_a_late_message_is_under_a_mask_that_nobody_gives_away(federation, studi
     holders = ["north", "west", "south"]
     for name in ("north", "west"):
         ((_, joined),) = federation.tapped(studies["late"], name, "join")
-        publics[name] = decode(joined, sender=name, limit=1 << 30).read(bodies.JoinReply).keys
+        publics[name] = decode(joined, sender=name, limit=1 << 30).read(payloads.JoinReply).keys
         ((_, unmasked),) = federation.tapped(studies["late"], name, "unmask 1")
-        told = decode(unmasked, sender=name, limit=1 << 30).read(bodies.UnmaskReply)
+        told = decode(unmasked, sender=name, limit=1 << 30).read(payloads.UnmaskReply)
         shares[holders.index(name)] = bytes.fromhex(told.pair["south"])
         own |= set(told.own)
     assert own == {"north", "west"}  # nobody gave a share of south's own mask

@@ -14,7 +14,7 @@ pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip instal
 from fault_tools import PATIENCE, SITES, FaultyFederation, pca_study, until
 from federation_tools import Federation
 
-from eigenveil.federation.ledger import Budget, Ledger
+from eigenveil.federation.ledger.ledger import Budget, Ledger
 from soak_tools import count
 
 

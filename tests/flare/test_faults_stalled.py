@@ -18,7 +18,7 @@ pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip instal
 from fault_tools import PATIENCE, ROWS, SITES, FaultyFederation, pca_study, until
 
 import eigenveil
-from eigenveil.federation.study_file import write_toml
+from eigenveil.federation.study.file import write_toml
 
 # Seconds that the lead waits: for the aggregator, and for progress beyond a site's tries.
 SHORT = 5.0

@@ -14,8 +14,8 @@ from nvflare.fuel.f3.streaming.stream_const import (
     StreamHeaderKey,
 )
 
-from eigenveil.runtime.flare.bounds import MOST_OF_FLARE, largest_message
-from eigenveil.runtime.flare.guard import AggregatorGuard, JobGuard, SiteGuard
+from eigenveil.network.channel import MOST_OF_FLARE, largest_message
+from eigenveil.network.flare.guard import AggregatorGuard, JobGuard, SiteGuard
 
 HOST, LIMIT = "aggregator.example.org", 5000
 JOB = "server.0f0f0f0f-0000-4000-8000-0f0f0f0f0f0f"

@@ -13,12 +13,13 @@ pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip instal
 from federation_tools import SITES, Federation, in_process, pca_study
 
 from eigenveil.errors import DataError, OutputError, ProtocolError
-from eigenveil.federation.ledger import Ledger
-from eigenveil.runtime.flare import authority, certificates
-from eigenveil.runtime.flare import job as job_module
-from eigenveil.runtime.flare.approvals import approve, approved_study, waiting_studies
-from eigenveil.runtime.flare.kit import open_kit
-from eigenveil.runtime.flare.session import StudySession
+from eigenveil.federation.ledger.ledger import Ledger
+from eigenveil.network import certificates
+from eigenveil.network.approvals import approve, approved_study, waiting_studies
+from eigenveil.network.flare import authority
+from eigenveil.network.flare import job as job_module
+from eigenveil.network.flare.session import StudySession
+from eigenveil.network.kit import open_kit
 
 RNG = np.random.default_rng(3)
 ROWS = {name: RNG.standard_normal((2000, 20)) * np.linspace(3.0, 0.3, 20) for name in SITES}
@@ -109,7 +110,7 @@ def test_what_is_not_there_is_said(federation, session):
 
 
 def federation_lock(federation):
-    from eigenveil.runtime.flare.kit import lock
+    from eigenveil.network.kit import lock
 
     return lock(federation.kit("north"))
 
@@ -190,7 +191,7 @@ def test_code_in_a_job_is_refused(federation, session, monkeypatch):
         custom.mkdir()
         (custom / "evil.py").write_text("raise SystemExit")
 
-    monkeypatch.setattr("eigenveil.runtime.flare.session.write_job", with_code)
+    monkeypatch.setattr("eigenveil.network.flare.session.write_job", with_code)
     job = session.submit(study)
     status = federation.wait(session, job)
     assert status.state == "failed"

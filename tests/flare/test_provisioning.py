@@ -15,10 +15,9 @@ from cryptography.x509 import BasicConstraints, ExtendedKeyUsage, SubjectAlterna
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from eigenveil.errors import DataError, OutputError
-from eigenveil.federation.study import make_study
-from eigenveil.federation.study_file import write_toml
-from eigenveil.runtime.flare import authority
-from eigenveil.runtime.flare.certificates import (
+from eigenveil.federation.study.file import write_toml
+from eigenveil.federation.study.study import make_study
+from eigenveil.network.certificates import (
     fingerprint,
     new_key,
     pem,
@@ -27,10 +26,11 @@ from eigenveil.runtime.flare.certificates import (
     role_name,
     write_key,
 )
-from eigenveil.runtime.flare.enrolment import package, request
-from eigenveil.runtime.flare.kit import FILE, open_kit, prepare
-from eigenveil.runtime.flare.provision import provision
-from eigenveil.runtime.flare.registrar import approve, make_registrar
+from eigenveil.network.enrolment import package, request
+from eigenveil.network.flare import authority
+from eigenveil.network.flare.provision import provision
+from eigenveil.network.kit import FILE, open_kit, prepare
+from eigenveil.network.registrar import approve, make_registrar
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[flare]'")
 
@@ -367,7 +367,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):
 
     provision(study(), tmp_path / "kits")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    monkeypatch.setattr("eigenveil.runtime.flare.registrar.certificates.pem", fail)
+    monkeypatch.setattr("eigenveil.network.registrar.certificates.pem", fail)
     for out, wish in ((tmp_path / "kits", True), (tmp_path / "new", False)):
         with pytest.raises(OutputError, match="No space left"):
             provision(study(), out, overwrite=wish)
@@ -412,4 +412,4 @@ def test_the_commands(tmp_path, run, monkeypatch):
     assert "complete" in done[1]
     facts = json.loads(run("flare", "show", "own/north", "--json")[1])
     assert (facts["role"], facts["name"], facts["trouble"]) == ("site", "north", "")
-    assert facts["allows"] == ["eigenveil.runtime.flare.executor.SiteExecutor"]
+    assert facts["allows"] == ["eigenveil.network.flare.executor.SiteExecutor"]

@@ -9,10 +9,10 @@ pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip instal
 
 from federation_tools import SITES, Federation, in_process, pca_study
 
-from eigenveil.federation.certify import check
-from eigenveil.federation.study import make_study
-from eigenveil.federation.sums import active_sites
-from eigenveil.runtime.flare.certificates import read_certificate
+from eigenveil.federation.protocol.certificates import check
+from eigenveil.federation.protocol.terms import active_sites
+from eigenveil.federation.study.study import make_study
+from eigenveil.network.certificates import read_certificate
 
 RNG = np.random.default_rng(7)
 MEANS = 5.0 * np.eye(3, 6) + 1.0

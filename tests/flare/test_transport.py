@@ -6,15 +6,9 @@ import time
 import pytest
 
 from eigenveil.errors import ProtocolError
-from eigenveil.runtime.flare import transport as transport_module
-from eigenveil.runtime.flare.channel import (
-    NO_ANSWER,
-    NOT_ADMITTED,
-    UNREACHABLE,
-    Answer,
-    sentence,
-)
-from eigenveil.runtime.flare.transport import FlareTransport
+from eigenveil.network import transport as transport_module
+from eigenveil.network.channel import NO_ANSWER, NOT_ADMITTED, UNREACHABLE, Answer, sentence
+from eigenveil.network.transport import FlareTransport
 
 SITES = ("north", "south")
 
@@ -175,8 +169,8 @@ def test_bye_reaches_everybody():
 def test_a_call_of_the_lead_has_an_end(monkeypatch):
     """Some calls of FLARE's interface wait for ever when the aggregator is stopped."""
     pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[flare]'")
-    from eigenveil.runtime.flare import session
-    from eigenveil.runtime.flare.kit import Kit
+    from eigenveil.network.flare import session
+    from eigenveil.network.kit import Kit
 
     kit, ever = Kit(None, "lead", "x@y.example", "lead", "localhost", 1, "p"), threading.Event()
     begun = time.monotonic()

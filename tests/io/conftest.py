@@ -32,5 +32,5 @@ def text(tmp_path: Path) -> Callable[[str, str], Path]:
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> int:
     """Makes blocks of 16 rows."""
     monkeypatch.setattr("eigenveil.io.open.block_rows", lambda features: 16)
-    monkeypatch.setattr("eigenveil.io.tabular.block_rows", lambda features: 16)
+    monkeypatch.setattr("eigenveil.io.formats.tabular.block_rows", lambda features: 16)
     return 16

@@ -209,7 +209,7 @@ def test_text_of_other_programs(text, tmp_path):
 
 
 def test_text_that_looks_like_whole_numbers_at_first(text, monkeypatch):
-    monkeypatch.setattr("eigenveil.io.text._READ_BYTES", 64)
+    monkeypatch.setattr("eigenveil.io.formats.text._READ_BYTES", 64)
     path = text("t.csv", "a,b,c\n" + "1,,7\n" * 50 + "2.5,0.25,inf\n")
     got = values(open_rows([path]))
     assert got.shape == (51, 3)
@@ -218,7 +218,7 @@ def test_text_that_looks_like_whole_numbers_at_first(text, monkeypatch):
 
 def test_long_lines_of_text_are_read_whole(text, monkeypatch):
     # a line is longer than what is read at a time: the header's, the first, and one further on
-    monkeypatch.setattr("eigenveil.io.text._READ_BYTES", 32)
+    monkeypatch.setattr("eigenveil.io.formats.text._READ_BYTES", 32)
     lines = [f"{i},{'x' * (700 if i == 60 else 3)},{i / 2}" for i in range(100)]
     path = text("t.csv", f"a,{'n' * 100},b\n" + "\n".join(lines))
     got = values(open_rows([path], columns=["a", "b"]))

@@ -70,7 +70,7 @@ def test_a_text_column_that_is_not_numeric(content, text):
 @pytest.mark.parametrize("ending", ["csv", "csv.gz"])
 @pytest.mark.parametrize("place", [0, 3, 200])
 def test_a_cell_that_is_not_a_number_is_none(ending, place, tmp_path, monkeypatch):
-    monkeypatch.setattr("eigenveil.io.text._READ_BYTES", 256)
+    monkeypatch.setattr("eigenveil.io.formats.text._READ_BYTES", 256)
     path = tmp_path / f"t.{ending}"
     lines = ["1,2"] * 250
     lines[place] = "3,secret"
@@ -138,7 +138,7 @@ def test_what_a_cell_is_depends_on_it_alone(text):
 
 
 def test_many_columns_with_cells_that_are_no_numbers(text, monkeypatch):
-    monkeypatch.setattr("eigenveil.io.text._READ_BYTES", 64)
+    monkeypatch.setattr("eigenveil.io.formats.text._READ_BYTES", 64)
     lines = ["1,2,3,4,5"] * 40
     for place, line in ((9, "x,2,3,4,5"), (15, "1,x,3,4,5"), (20, "1,2,x,x,5"), (39, "1,2,3,4,x")):
         lines[place] = line
@@ -148,7 +148,7 @@ def test_many_columns_with_cells_that_are_no_numbers(text, monkeypatch):
 
 
 def test_a_line_of_another_length_is_a_row_that_is_none(text, monkeypatch):
-    monkeypatch.setattr("eigenveil.io.text._READ_BYTES", 64)
+    monkeypatch.setattr("eigenveil.io.formats.text._READ_BYTES", 64)
     path = text("t.csv", "a,b\n1,2\n3,4\nsecret\n5,6,7\n" + "8,9\n" * 40)
     rows = open_rows([path])
     for _ in range(2):
@@ -187,8 +187,8 @@ def test_a_line_of_other_bytes_is_a_row_that_is_none(tmp_path):
 
 
 def test_a_quote_that_never_ends(text, monkeypatch):
-    monkeypatch.setattr("eigenveil.io.text._READ_BYTES", 64)
-    monkeypatch.setattr("eigenveil.io.text._MOST_READ_BYTES", 256)
+    monkeypatch.setattr("eigenveil.io.formats.text._READ_BYTES", 64)
+    monkeypatch.setattr("eigenveil.io.formats.text._MOST_READ_BYTES", 256)
     path = text("t.csv", 'a,b\n1,"2\n' + "3,4\n" * 300)
     error = refusal([path])
     assert str(path) in error.message

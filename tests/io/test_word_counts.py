@@ -12,7 +12,7 @@ from row_formats import NAMED, NAMELESS, NAMES, values
 
 from eigenveil.errors import DataError
 from eigenveil.io import open_rows, read_vocabulary, write_columns
-from eigenveil.moments.documents import as_documents
+from eigenveil.moments.documents.documents import as_documents
 from eigenveil.moments.engine import check_rows
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from eigenveil.errors import DataError
-from eigenveil.linalg.matching import component_error, matched, matched_error
+from eigenveil_papers.reproduction.matching import component_error, matched, matched_error
 
 ROWS = st.integers(1, 5).flatmap(
     lambda columns: st.tuples(

@@ -6,8 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eigenveil.errors import DataError
-from eigenveil.linalg.rank import adjust_rank, check_shares, last_share
-from eigenveil.linalg.subspace import Subspace, append, subspace_of
+from eigenveil.linalg.subspace import (
+    Subspace,
+    adjust_rank,
+    append,
+    check_shares,
+    last_share,
+    subspace_of,
+)
 
 
 def along_axes(strengths, features=6):

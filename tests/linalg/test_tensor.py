@@ -10,8 +10,8 @@ from scipy import stats
 
 from eigenveil.errors import DataError
 from eigenveil.linalg import tensor as subject
-from eigenveil.linalg.matching import matched
 from eigenveil.linalg.tensor import cubes, identity_terms, multilinear, power_iteration
+from eigenveil_papers.reproduction.matching import matched
 from statistics_tools import FALSE_ALARM, mutant
 
 SIZES = st.integers(1, 7)

@@ -11,7 +11,7 @@ from eigenveil.moments.accumulators import (
     Sketch,
 )
 from eigenveil.moments.rows import DTYPE, Block, RowRule
-from eigenveil.moments.tensors import ThirdMoment
+from eigenveil.moments.third import ThirdMoment
 
 COUNT_WEIGHT = 0.25
 VARIANCE = 0.1

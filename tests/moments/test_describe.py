@@ -13,10 +13,10 @@ from sums_tools import COUNT_WEIGHT, KINDS, PRECISIONS, SEEDS, make, nasty_rows,
 from eigenveil.errors import ProtocolError
 from eigenveil.moments.accumulators import ComponentEnergy, NormHistogram, Sketch
 from eigenveil.moments.describe import Description, describe, rebuild
-from eigenveil.moments.document_sums import DocumentNorms, DocumentPairs, DocumentSketch
-from eigenveil.moments.document_triples import DocumentTriples
+from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
+from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.rows import Block, RowRule
-from eigenveil.moments.tensors import ThirdMoment
+from eigenveil.moments.third import ThirdMoment
 
 BOUNDS = st.sampled_from([0.0, 1.0, 0.3, 1e-300, 1e300, 5e-324])
 

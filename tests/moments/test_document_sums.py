@@ -14,27 +14,27 @@ from hypothesis import strategies as st
 from sums_tools import SEEDS, python, random_basis
 
 from eigenveil.errors import DataError
-from eigenveil.moments import document_sums, document_triples
 from eigenveil.moments.accumulators import ABOVE_EDGE, BINS, bin_upper_edges
-from eigenveil.moments.document_sums import (
-    DocumentNorms,
-    DocumentPairs,
-    DocumentSketch,
-    public_signs,
-)
-from eigenveil.moments.document_triples import DocumentTriples, triples_error
-from eigenveil.moments.documents import (
+from eigenveil.moments.documents import sums as document_sums
+from eigenveil.moments.documents import triples as document_triples
+from eigenveil.moments.documents.documents import (
     MOST_WORDS,
     DocumentBlock,
     DocumentRows,
     TableDocuments,
     as_documents,
 )
+from eigenveil.moments.documents.sums import (
+    DocumentNorms,
+    DocumentPairs,
+    DocumentSketch,
+    public_signs,
+)
+from eigenveil.moments.documents.triples import DocumentTriples, triples_error
 from eigenveil.moments.engine import accumulate, check_rows
 from eigenveil.moments.release import calibrated_record, release_sum
 from eigenveil.moments.rows import Block
-from eigenveil.moments.source import ArrayRows
-from eigenveil.moments.sparse import SparseRows
+from eigenveil.moments.source import ArrayRows, SparseRows
 from eigenveil.noise.cube import tensor_size
 from eigenveil.noise.source import SecureSource
 from eigenveil.privacy.budget import StepBudget

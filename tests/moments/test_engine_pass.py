@@ -9,8 +9,7 @@ from sums_tools import SEEDS, make
 
 from eigenveil.errors import DataError
 from eigenveil.moments.engine import accumulate, check_rows
-from eigenveil.moments.source import ArrayRows, block_rows
-from eigenveil.moments.sparse import SparseRows
+from eigenveil.moments.source import ArrayRows, SparseRows, block_rows
 
 D = 4
 NAMES = ["age", "height", "weight", "blood pressure"]

@@ -20,9 +20,9 @@ from eigenveil.moments.accumulators import (
 )
 from eigenveil.moments.release import coordinates, from_coordinates
 from eigenveil.moments.rows import Block, RowRule, integer_rows
-from eigenveil.moments.tensors import ROWS_A_PRODUCT, ThirdMoment, cube_sums, whole_cube
+from eigenveil.moments.third import ROWS_A_PRODUCT, ThirdMoment, cube_sums, whole_cube
 from eigenveil.noise.cube import tensor_indices, tensor_size
-from eigenveil.privacy import sensitivity
+from eigenveil.privacy import statistics
 
 every_precision = pytest.mark.parametrize("precision", PRECISIONS)
 # features and columns, one column and as many as features among them
@@ -118,7 +118,7 @@ def test_the_variance_is_rounded_and_what_is_used_is_what_is_recorded(variance):
 @given(seed=SEEDS)
 def test_no_row_moves_it_further_than_stated(columns, variance, seed):
     third = moment(5, columns, clip=0.4, variance=variance)
-    farthest = sensitivity.third_moment("add-remove", rows=columns, variance=third.variance)
+    farthest = statistics.third_moment("add-remove", rows=columns, variance=third.variance)
     rng = np.random.default_rng(seed)
     rows = np.concatenate(
         [
@@ -138,7 +138,7 @@ def test_no_row_moves_it_further_than_stated(columns, variance, seed):
 )
 def test_the_stated_length_is_nearly_reached(columns, variance):
     third = moment(5, columns, clip=0.4, variance=variance)
-    farthest = sensitivity.third_moment("add-remove", rows=columns, variance=third.variance)
+    farthest = statistics.third_moment("add-remove", rows=columns, variance=third.variance)
     length = math.sqrt(variance) if columns == 1 and 0.25 < variance < 1 else 1.0
     row = 2.0 * 0.4 * length * third.basis.T[:1]
     third.update(Block(row))

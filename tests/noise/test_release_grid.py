@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from eigenveil.errors import PrivacyError
 from eigenveil.noise import draws, vector, wishart
-from eigenveil.noise.edges import spectral_edge
-from eigenveil.noise.grid import grid_exponent
+from eigenveil.noise.grid import grid_exponent, spectral_edge
 from eigenveil.noise.source import SecureSource
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import Noise

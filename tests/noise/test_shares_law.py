@@ -13,8 +13,8 @@ from eigenveil.moments import release as release_module
 from eigenveil.moments.accumulators import NormHistogram, RowSum, SecondMoment
 from eigenveil.moments.rows import RowRule
 from eigenveil.noise import draws, gaussian, laplace, vector, wishart
-from eigenveil.noise import gamma as gamma_module
-from eigenveil.noise.gamma import exponential, gamma
+from eigenveil.noise import lattice as gamma_module
+from eigenveil.noise.lattice import exponential, gamma
 from eigenveil.noise.source import SecureSource, SeededSource
 from eigenveil.privacy import sampling
 from eigenveil.privacy.accountant import NEGLIGIBLE

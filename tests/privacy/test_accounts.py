@@ -20,7 +20,7 @@ from eigenveil.privacy.accountant import (
     mu_beside_pure,
     pure_epsilon_beside,
 )
-from eigenveil.privacy.accounts import (
+from eigenveil.privacy.budget import (
     as_gaussian,
     caps_of,
     counted,

@@ -9,11 +9,11 @@ import pytest
 from eigenveil.audit import all_cases
 from eigenveil.audit.releases import exact, summed
 from eigenveil.audit.sound import ATTACKS
-from eigenveil.estimators.ways import LESS
+from eigenveil.models.pca.ways import LESS
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.describe import ACCUMULATORS, Description, describe, rebuild
-from eigenveil.moments.document_sums import ClippedSum, DocumentNorms
-from eigenveil.moments.documents import DocumentBlock
+from eigenveil.moments.documents.documents import DocumentBlock
+from eigenveil.moments.documents.sums import ClippedSum, DocumentNorms
 from eigenveil.moments.release import record_of
 from eigenveil.moments.rows import Block
 from eigenveil.noise.sampler import ChoiceSampler, NoiseSampler, sampler_of

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from eigenveil.moments.documents import FEWEST_WORDS
-from eigenveil.privacy import sensitivity
+from eigenveil.moments.documents.documents import FEWEST_WORDS
+from eigenveil.privacy import statistics
 from eigenveil.privacy.guarantee import ADJACENCIES
 from eigenveil.privacy.releases import Noise, ReleaseRecord
 from eigenveil.privacy.statistics import tensor_size
@@ -229,8 +229,8 @@ def test_third_moments_move_as_far_as_claimed(rows, variance, adjacency):
     ids=["crossed terms", "a row inside", "always inside", "beyond the ball", "root of two"],
 )
 def test_other_third_moments_are_rejected(old, new, rows, variance, monkeypatch):
-    changed = mutant(sensitivity.third_moment, old, new)
-    monkeypatch.setattr(sensitivity, "third_moment", changed)
+    changed = mutant(statistics.third_moment, old, new)
+    monkeypatch.setattr(statistics, "third_moment", changed)
     assert not is_tight(*third_moment_search(rows, variance, "replace-one"))
 
 
@@ -239,7 +239,7 @@ def test_the_farthest_row_is_that_of_the_closed_form():
     x = np.linspace(0, 1, 20_001)
     for rows, variance in product([1, 2, 3, 10, 100], np.geomspace(1e-3, 30, 60)):
         squared = x**3 - 6 * variance * x**2 + (3 * rows + 6) * variance**2 * x
-        claimed = sensitivity.third_moment("add-remove", rows=rows, variance=variance)
+        claimed = statistics.third_moment("add-remove", rows=rows, variance=variance)
         assert math.sqrt(squared.max()) == pytest.approx(claimed, rel=1e-6)
 
 
@@ -334,8 +334,8 @@ def test_documents_seen_through_a_matrix_move_as_far_as_claimed(statistic, colum
     ],
 )
 def test_other_claims_about_documents_are_rejected(statistic, old, new, monkeypatch):
-    changed = mutant(getattr(sensitivity, statistic), old, new)
-    monkeypatch.setattr(sensitivity, statistic, changed)
+    changed = mutant(getattr(statistics, statistic), old, new)
+    monkeypatch.setattr(statistics, statistic, changed)
     assert not is_tight(*document_search(statistic.replace("_", "-"), "replace-one", 2))
 
 
@@ -386,7 +386,7 @@ def test_documents_of_two_words_would_move_a_sketch_further():
         for shortest in (2, 3)
     }
     assert found[2] == pytest.approx(math.sqrt(5 / 2), rel=1e-12)
-    assert found[3] <= sensitivity.document_sketch("replace-one", gain=1.0)
+    assert found[3] <= statistics.document_sketch("replace-one", gain=1.0)
 
 
 def test_three_words_are_the_extreme_documents_of_a_sketch():

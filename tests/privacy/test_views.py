@@ -17,7 +17,7 @@ from releases_tools import release
 
 from eigenveil.audit import mu_lower_bound
 from eigenveil.errors import PrivacyError
-from eigenveil.federation import graph
+from eigenveil.federation.secagg import masks as graph
 from eigenveil.privacy import epsilon_of_mu, views
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.views import (
@@ -34,7 +34,7 @@ from eigenveil.privacy.views import (
     worst,
     zero_sum_covariance,
 )
-from eigenveil.published.correlated import cape_messages
+from eigenveil_papers.published.cape_pca import cape_messages
 from statistics_tools import FALSE_ALARM
 
 DELTA = 1e-6

@@ -1,9 +1,8 @@
 """Lower bounds on the privacy loss of a mechanism, from its outputs alone."""
 
 from eigenveil.audit.bounds import delta_lower_bounds, epsilon_lower_bound, mu_lower_bound
-from eigenveil.audit.cases import all_cases, chosen, mechanisms
 from eigenveil.audit.report import write
-from eigenveil.audit.run import Finding, audit
+from eigenveil.audit.run import Finding, all_cases, audit, chosen, mechanisms
 
 __all__ = [
     "Finding",

@@ -1,30 +1,85 @@
-"""Worst-case neighbours of this package's releases, and outputs from the code that makes them.
-
-Rows go through preparation, accumulator, calibrated record and noise on the grid: nothing is
-modelled. Where the noise of each entry is drawn by itself, many releases are drawn in one call.
-Elsewhere each release is drawn by itself, and serves both data sets: its record must be the same
-for both (this is checked), so what the noise is added to is all that differs.
-"""
+"""Many independent copies of one release, drawn at once."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eigenveil.audit.case import Claim, FloatArray, Randomness, Samples, joined
-from eigenveil.audit.copies import Copies
 from eigenveil.moments.accumulators import Accumulator
-from eigenveil.moments.exponential import release_vectors
-from eigenveil.moments.release import calibrated_record, release_sum
+from eigenveil.moments.release import calibrated_record, release_sum, release_vectors
 from eigenveil.moments.rows import Block
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.gaussian import epsilon_of_mu
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.mechanisms import MECHANISMS, Mechanism, NoiseKind
 from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.privacy.statistics import Layout
+
+
+class Copies(Accumulator):
+    """A sum ``count`` times over, so that one call adds independent noise to each copy.
+
+    Only for sums whose entries get independent noise (layouts "vector" and "matrix"): whatever
+    draws noise for such a sum draws it entry by entry, for however many entries there are. The
+    record stays that of one copy.
+    """
+
+    layout: Layout = "vector"
+
+    def __init__(self, inner: Accumulator, count: int) -> None:
+        if inner.layout not in ("vector", "matrix"):
+            raise ValueError(f"noise in the layout {inner.layout!r} is not drawn entry by entry")
+        self.inner, self.count, self.statistic = inner, count, inner.statistic
+
+    @property
+    def grid(self) -> int:
+        """That of a copy."""
+        return self.inner.grid
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """All entries of all copies."""
+        return (self.count * self.inner.size,)
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """Those of a copy."""
+        return self.inner.parameters
+
+    def kind(self) -> tuple[Any, ...]:
+        """That of a copy, and how many."""
+        return (*self.inner.kind(), self.count)
+
+    def fresh(self) -> Self:
+        """Empty copies."""
+        return type(self)(self.inner.fresh(), self.count)
+
+    def update(self, block: Block) -> None:
+        """Add rows to every copy."""
+        self.inner.update(block)
+
+    def merge(self, other: Self) -> None:
+        """Add the rows of another such sum to every copy."""
+        self.inner.merge(other.inner)
+
+    def integers(self) -> NDArray[np.int64]:
+        """Copy after copy."""
+        return np.tile(self.inner.integers().ravel(), self.count)
+
+
+# -- Worst-case neighbours of this package's releases, and outputs from the code that makes them.
+#
+# Rows go through preparation, accumulator, calibrated record and noise on the grid: nothing is
+# modelled. Where the noise of each entry is drawn by itself, many releases are drawn in one call.
+# Elsewhere each release is drawn by itself, and serves both data sets: its record must be the same
+# for both (this is checked), so what the noise is added to is all that differs.
+
 
 Rows = Sequence[FloatArray]
 Make = Callable[[], Accumulator]

@@ -1,7 +1,8 @@
-"""Running audits: outputs from several processes, bounds, and a verdict on each claim."""
+"""The registry: every mechanism that can be audited, by name."""
 
 from __future__ import annotations
 
+import difflib
 import math
 import multiprocessing
 import os
@@ -10,6 +11,8 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
 
 import numpy as np
 
@@ -21,9 +24,77 @@ from eigenveil.audit.bounds import (
     mu_lower_bound,
 )
 from eigenveil.audit.case import Case, FloatArray, Randomness, Samples, joined
-from eigenveil.audit.cases import all_cases
-from eigenveil.errors import PrivacyError
+from eigenveil.audit.sound import many_party_cases, sound_cases
+from eigenveil.errors import DataError, PrivacyError
 from eigenveil.privacy.gaussian import delta_of_mu, epsilon_of_mu
+
+# Words that stand for many cases.
+EVERYTHING = "all"
+GROUPS = ("sound", "published")
+
+
+@cache
+def all_cases() -> dict[str, Case]:
+    """Every case by its name: releases, many parties, published algorithms."""
+    found: dict[str, Case] = {}
+    for case in (*sound_cases(), *many_party_cases(), *_other_cases()):
+        if case.name in found:
+            raise AssertionError(f"two cases are called {case.name!r}")
+        found[case.name] = case
+    return found
+
+
+def _other_cases() -> Iterator[Case]:
+    """Cases that installed packages add: entry points of the group ``eigenveil.audits``."""
+    for point in entry_points(group="eigenveil.audits"):
+        yield from point.load()()
+
+
+def mechanisms() -> dict[str, list[Case]]:
+    """The cases of each mechanism."""
+    found: dict[str, list[Case]] = {}
+    for case in all_cases().values():
+        found.setdefault(case.mechanism, []).append(case)
+    return found
+
+
+def chosen(words: Sequence[str]) -> list[Case]:
+    """The cases that words name: mechanisms, cases, ``sound``, ``published`` or ``all``.
+
+    Raises
+    ------
+    DataError
+        ``unknown-mechanism``, with the closest names.
+    """
+    cases, families = all_cases(), mechanisms()
+    taken: dict[str, Case] = {}
+    for word in words:
+        if word == EVERYTHING:
+            found = list(cases.values())
+        elif word in GROUPS:
+            found = [case for case in cases.values() if case.group == word]
+        elif word in families:
+            found = families[word]
+        elif word in cases:
+            found = [cases[word]]
+        else:
+            raise _unknown(word, list(dict.fromkeys([*families, *cases, *GROUPS, EVERYTHING])))
+        taken.update((case.name, case) for case in found)
+    return list(taken.values())
+
+
+def _unknown(word: str, names: Sequence[str]) -> DataError:
+    close = difflib.get_close_matches(word.lower().replace("_", "-"), names, n=3, cutoff=0.5)
+    meant = f"Did you mean {' or '.join(close)}? " if close else ""
+    return DataError(
+        f"There is no mechanism {word!r}.",
+        hint=f"{meant}'eigenveil audit list' shows all of them.",
+        code="unknown-mechanism",
+    )
+
+
+# -- Running audits: outputs from several processes, bounds, and a verdict on each claim.
+
 
 TRIALS, CONFIDENCE = 100_000, 0.999
 # Of a case that draws a part of the trials, no fewer than so many.

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.audit.case import Claim, FloatArray, Randomness, Samples, joined
-from eigenveil.audit.copies import Copies
 from eigenveil.audit.releases import (
     DELTA,
+    Copies,
     Make,
     Rows,
     budget_of,
@@ -27,7 +27,7 @@ from eigenveil.audit.releases import (
     release_claim,
     summed,
 )
-from eigenveil.federation import masks
+from eigenveil.federation.secagg import masks
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.release import calibrated_record, noisy_integers
 from eigenveil.moments.rows import Block

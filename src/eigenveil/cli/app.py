@@ -1,4 +1,7 @@
-"""The ``eigenveil`` command: its sub-commands, and how errors leave it."""
+"""The commands by name: what each says of itself in one line, and where it is.
+
+A command's module is imported when it is run: the list of commands needs none of the libraries.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,150 @@ import importlib.metadata
 import sys
 import traceback
 import warnings
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from eigenveil.cli.commands import Commands
-from eigenveil.cli.screen import tell
+from eigenveil.cli.presenters.screen import tell
 from eigenveil.errors import EigenveilError, InvalidRowsWarning, NoisyResultWarning, OutputError
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command, or a group of them.
+
+    Attributes
+    ----------
+    place : str
+        ``module:name`` of a function, or of a ``typer.Typer``.
+    summary : str
+        The first line of its help.
+    """
+
+    place: str
+    summary: str
+
+    def load(self, name: str) -> Any:
+        """The command itself, under its name."""
+        module, _, attribute = self.place.partition(":")
+        found = getattr(import_module(module), attribute)
+        if not isinstance(found, typer.Typer):
+            alone = typer.Typer(add_completion=False)
+            alone.command()(found)
+            found = alone
+        made = typer.main.get_command(found)
+        made.name = name
+        return made
+
+
+COMMANDS = {
+    "fit": Command(
+        "eigenveil.cli.commands.fit:fit",
+        "Fit private PCA, a mixture or topics to the rows of FILES, or of several sites.",
+    ),
+    "transform": Command(
+        "eigenveil.cli.commands.show:transform",
+        "Write the scores of the rows of FILES, or their components' probabilities.",
+    ),
+    "show": Command(
+        "eigenveil.cli.commands.show:show",
+        "Show the components, the releases and the guarantee of a result.",
+    ),
+    "certify": Command(
+        "eigenveil.cli.commands.certify:certify",
+        "Recompute the guarantee of a result and say whether it holds (status 8 if not).",
+    ),
+    "proofs": Command(
+        "eigenveil.cli.commands.certify:proofs",
+        "Print a proof that a certificate cites, or the list of all proofs.",
+    ),
+    "plan": Command(
+        "eigenveil.cli.commands.plan:plan",
+        "Predict what a fit would give, before any data is touched.",
+    ),
+    "watch": Command(
+        "eigenveil.cli.commands.watch:watch",
+        "Track the leading directions of rows as they come, and print how they drift.",
+    ),
+    "simulate-tree": Command(
+        "eigenveil.cli.commands.simulate_tree:simulate_tree",
+        "Play a tree of sites on made-up rows: time, bytes and error of every level.",
+    ),
+    "audit": Command(
+        "eigenveil.cli.commands.audit:audit",
+        "Attack mechanisms on worst-case neighbours and compare with what is claimed of them.",
+    ),
+    "study": Command(
+        "eigenveil.cli.commands.study_run:study_app",
+        "What several sites agree on: one file, checked before any row is touched.",
+    ),
+    "site": Command(
+        "eigenveil.cli.commands.site:site_app",
+        "A site between organisations: its owner's rows, ledger and say.",
+    ),
+    "aggregator": Command(
+        "eigenveil.cli.commands.aggregator:aggregator_app",
+        "The aggregator between organisations: it has no rows, and no key but its own.",
+    ),
+    "ledger": Command(
+        "eigenveil.cli.commands.ledger:ledger_app",
+        "A site's ledger: what may be lost about its rows, and what was.",
+    ),
+    "flare": Command(
+        "eigenveil.cli.commands.flare:flare_app",
+        "Kits for studies between organisations: each party's key, certificate and policy.",
+    ),
+}
+
+
+_IN_PACKAGES = {"reproduce": "eigenveil-papers"}
+"""Commands of packages beside this one, to name what to install where one is absent."""
+
+
+@cache
+def all_commands() -> dict[str, Command]:
+    """The package's own commands, and those that installed packages add.
+
+    A package adds one as an entry point of the group ``eigenveil.commands``: a :class:`Command`.
+    """
+    others = entry_points(group="eigenveil.commands")
+    return COMMANDS | {point.name: point.load() for point in others if point.name not in COMMANDS}
+
+
+class Commands(TyperGroup):
+    """The group of all commands, of which only the one that runs is imported."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names in their order."""
+        del ctx
+        return list(all_commands())
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """What stands for a command in the list of them."""
+        del ctx
+        found = all_commands().get(cmd_name)
+        return None if found is None else TyperCommand(cmd_name, help=found.summary)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first word names, and the words after it."""
+        word = args[0] if args else ""
+        if word in _IN_PACKAGES and word not in all_commands():
+            raise EigenveilError(
+                f"'eigenveil {word}' comes with the package {_IN_PACKAGES[word]}.",
+                hint=f"pip install {_IN_PACKAGES[word]} (in a checkout: pip install ./papers).",
+                code="not-installed",
+            )
+        name, stub, rest = super().resolve_command(ctx, args)
+        return name, stub and all_commands()[stub.name or ""].load(stub.name or ""), rest
+
+
+# -- The ``eigenveil`` command: its sub-commands, and how errors leave it.
+
 
 app = typer.Typer(
     name="eigenveil",

@@ -27,9 +27,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from eigenveil.errors import OutputError, ProtocolError
-from eigenveil.federation import bodies
-from eigenveil.federation.keys import Context
-from eigenveil.federation.messages import HELPER
+from eigenveil.federation.protocol import payloads
+from eigenveil.federation.protocol.messages import HELPER
+from eigenveil.federation.secagg.keys import Context
 
 CertifiedRole = Literal["site", "helper", "aggregator", "lead"]
 ROLES: tuple[CertifiedRole, ...] = get_args(CertifiedRole)
@@ -111,22 +111,22 @@ class Identity:
         now = datetime.datetime.now(datetime.UTC)
         check_signature(text, signature, pem, root=self.root, role=role, name=name, now=now)
 
-    def signed(self, keys: bodies.PublicKeys, context: Context, name: str) -> bodies.PublicKeys:
+    def signed(self, keys: payloads.PublicKeys, context: Context, name: str) -> payloads.PublicKeys:
         """The same keys with a proof that they are this party's in this session."""
         return keys.model_copy(update={"proof": self._proof(keys.proved(), context, name)})
 
-    def signed_channel(self, channel: str, context: Context, name: str) -> bodies.Proof:
+    def signed_channel(self, channel: str, context: Context, name: str) -> payloads.Proof:
         """A proof for a single channel key, such as the helper's."""
         return self._proof((channel,), context, name)
 
-    def _proof(self, keys: tuple[str, ...], context: Context, name: str) -> bodies.Proof:
+    def _proof(self, keys: tuple[str, ...], context: Context, name: str) -> payloads.Proof:
         signature = self.sign(_text(keys, context, name))
-        return bodies.Proof(certificate=self.pem, signature=signature.hex())
+        return payloads.Proof(certificate=self.pem, signature=signature.hex())
 
     def check(
         self,
         keys: tuple[str, ...],
-        proof: bodies.Proof | None,
+        proof: payloads.Proof | None,
         context: Context,
         name: str,
     ) -> None:

@@ -1,14 +1,92 @@
-"""Which files are meant: folders and patterns made into a list."""
+"""How a library's complaint about a file becomes the package's own error."""
 
 from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Sequence
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.io.reading import reading
+
+_COMPLAINTS = (
+    OSError,
+    EOFError,
+    LookupError,
+    ValueError,
+    OverflowError,
+    MemoryError,  # a damaged length
+    SyntaxError,  # a damaged header of an array; TokenError too
+    tokenize.TokenError,
+    RuntimeError,  # an encrypted archive; NotImplementedError too
+    zipfile.BadZipFile,
+    zlib.error,
+    pa.ArrowException,
+)
+_LONGEST = 200  # characters of a complaint that quotes what it found
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn what goes wrong while a file is read into a DataError that names it."""
+    try:
+        yield
+    except DataError:
+        raise
+    except _COMPLAINTS as error:
+        raise DataError(
+            f"{path} cannot be read: {_first_line(error)}.",
+            hint="Check that the file is complete, readable, and of the format its name ends in.",
+            code="unreadable",
+        ) from None
+
+
+def _first_line(error: BaseException) -> str:
+    known = isinstance(error, OSError) and not isinstance(error, pa.ArrowException)
+    text = getattr(error, "strerror", None) if known else None
+    lines = (text or str(error)).strip().splitlines() or [type(error).__name__]
+    return lines[0][:_LONGEST].rstrip(". ")
+
+
+# -- Rows in pieces of one size, whatever pieces they come in.
+
+
+def rechunk(parts: Iterable[NDArray[Any]], step: int) -> Iterator[NDArray[Any]]:
+    """Cut the same rows into pieces of ``step``; only the last may be shorter, and none is empty.
+
+    A piece that lies within one part is a view of it.
+    """
+    waiting: list[NDArray[Any]] = []
+    count = 0
+    for part in parts:
+        taken = 0
+        while taken < part.shape[0]:
+            piece = part[taken : taken + step - count]
+            waiting.append(piece)
+            taken += piece.shape[0]
+            count += piece.shape[0]
+            if count == step:
+                yield _joined(waiting)
+                waiting, count = [], 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(pieces: list[NDArray[Any]]) -> NDArray[Any]:
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+# -- Which files are meant: folders and patterns made into a list.
+
 
 READABLE = (
     ".csv",

@@ -13,13 +13,13 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.headers import check_width, numbered_names
-from eigenveil.io.chunks import rechunk
+from eigenveil.io.files import rechunk
+from eigenveil.io.formats.tabular import Table, numbers_of
+from eigenveil.io.formats.text import BAD_CELL, BAD_LINE, cells_of_first_line
 from eigenveil.io.growing import GrowingText
-from eigenveil.io.select import select
+from eigenveil.io.open import select
 from eigenveil.io.stopping import Stop
-from eigenveil.io.tabular import Table, numbers_of
-from eigenveil.io.text import BAD_CELL, BAD_LINE, cells_of_first_line
+from eigenveil.models.inputs import check_width, numbered_names
 from eigenveil.moments.rows import Block
 
 _ASCII = bytes(byte if byte < 128 else ord("?") for byte in range(256))

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eigenveil.errors import DataError
-from eigenveil.io.files import ending
-from eigenveil.io.reading import reading
+from eigenveil.io.files import ending, reading
 from eigenveil.io.stopping import Stop
 
 STANDARD_INPUT = Path("standard input")

@@ -1,12 +1,24 @@
-"""Scikit-learn's constraints of an estimator's parameters, derived from the declaration."""
+"""Errors of parameters: the package's own, with code and hint, and scikit-learn's own kind too."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, InvalidParameterError
 
+from eigenveil.errors import DataError, PrivacyError
 from eigenveil.models.options import Domain, Options, Path, options_of
+
+
+class InvalidParameter(DataError, InvalidParameterError):  # type: ignore[misc]
+    """A parameter is not what it may be; nothing was charged or released."""
+
+
+class InvalidPrivacyParameter(PrivacyError, InvalidParameterError):  # type: ignore[misc]
+    """The same of a parameter that says what is promised."""
+
+
+# -- Scikit-learn's constraints of an estimator's parameters, derived from the declaration.
 
 
 class Declared(Interval):  # type: ignore[misc]

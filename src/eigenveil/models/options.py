@@ -398,7 +398,7 @@ def refused(
 ) -> EigenveilError:
     """The error of an option that cannot be what it is, in scikit-learn's words and of its kind."""
     # scikit-learn takes a moment to load, and only its class of error is wanted here
-    from eigenveil.models.refusals import InvalidParameter, InvalidPrivacyParameter
+    from eigenveil.models.constraints import InvalidParameter, InvalidPrivacyParameter
 
     whose = f"The {option.name!r} parameter of {owner}" if owner else option.name
     kind: type[DataError | PrivacyError]

@@ -15,12 +15,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.moments.exact import ExactSum, Integers, appended, gram_parts, product_parts
-from eigenveil.moments.exponential import release_vectors
-from eigenveil.moments.norms import squared_norms, upper_norms
-from eigenveil.moments.release import Release, release_sum
-from eigenveil.moments.rows import DTYPE, Block, FloatArray, Precision, RowRule, integer_rows
-from eigenveil.moments.spec import Description, Parts, Spec, spec_of
+from eigenveil.moments.exact import (
+    Description,
+    ExactSum,
+    Integers,
+    Parts,
+    Spec,
+    appended,
+    gram_parts,
+    product_parts,
+    spec_of,
+)
+from eigenveil.moments.release import Release, release_sum, release_vectors
+from eigenveil.moments.rows import (
+    DTYPE,
+    Block,
+    FloatArray,
+    Precision,
+    RowRule,
+    integer_rows,
+    squared_norms,
+    upper_norms,
+)
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.statistics import Layout, StatisticName

@@ -18,16 +18,16 @@ from eigenveil.moments.accumulators import (
     SecondMoment,
     Sketch,
 )
-from eigenveil.moments.document_sums import (
+from eigenveil.moments.documents.sums import (
     ClippedSum,
     DocumentNorms,
     DocumentPairs,
     DocumentSketch,
 )
-from eigenveil.moments.document_triples import DocumentTriples
+from eigenveil.moments.documents.triples import DocumentTriples
+from eigenveil.moments.exact import Description, Parts
 from eigenveil.moments.rows import DTYPE, RowRule
-from eigenveil.moments.spec import Description, Parts
-from eigenveil.moments.tensors import ThirdMoment
+from eigenveil.moments.third import ThirdMoment
 from eigenveil.privacy.statistics import STATISTICS
 
 __all__ = ["ACCUMULATORS", "Description", "describe", "rebuild"]

@@ -24,7 +24,7 @@ from eigenveil.moments.accumulators import (
     Sketch,
 )
 from eigenveil.moments.rows import DTYPE, Block, FloatArray, Precision, RowRule
-from eigenveil.moments.tensors import ThirdMoment
+from eigenveil.moments.third import ThirdMoment
 
 # Odd widths start every row at another alignment; 67 is more than a few registers hold.
 _WIDTHS = (5, 67)

@@ -14,7 +14,7 @@ from eigenveil.errors import PrivacyError
 from eigenveil.moments.exact import Integers, modulo, scaled_sum
 from eigenveil.noise.cube import Number, tensor_from_entries, tensor_indices
 from eigenveil.noise.grid import grid_exponent
-from eigenveil.noise.sampler import NoiseSampler, sampler_of
+from eigenveil.noise.sampler import ChoiceSampler, NoiseSampler, sampler_of
 from eigenveil.noise.source import RandomSource, of_one_release
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.guarantee import Adjacency
@@ -255,3 +255,29 @@ def noise_integers(
     return sampler.noise(
         accumulator.layout, accumulator.shape, record.noise, of_one_release(source)
     )
+
+
+# -- The exponential mechanism for directions: drawn from a sum, one after the other.
+#
+# Component j is drawn with density ``exp(u' A u / scale)`` on the unit sphere of what the earlier
+# components leave (Kapralov & Talwar 2013; Amin et al. 2019); each draw is a release of its own,
+# and the record counts them.
+
+
+def release_vectors(
+    accumulator: Accumulator, record: ReleaseRecord, source: RandomSource
+) -> Release:
+    """Draw ``record.draws`` vectors, shape (K, D), from an exact second moment.
+
+    They are released rounded to the record's grid and so are orthonormal up to that: the exact
+    double-precision values would give away the eigenvectors they were made from.
+    """
+    grid = record.noise.grid
+    assert not record.mechanism.added
+    assert grid is not None
+    moment = np.ldexp(accumulator.integers().astype(np.float64), accumulator.grid)
+    moment /= record.noise.scale
+    sampler = sampler_of(record.noise.kind)
+    assert isinstance(sampler, ChoiceSampler)
+    vectors = sampler.chosen(moment, record.draws, of_one_release(source))
+    return Release(record=record, values=np.ldexp(np.rint(np.ldexp(vectors, -grid)), grid))

@@ -1,27 +1,169 @@
-"""Rows made ready: centred, of norm at most 1, and rounded to integers.
+"""Norms of rows that no processor, alignment or neighbour changes.
 
-A prepared row is ``q * 2**-bits`` with an integer-valued vector q and ``|q| <= 2**bits``. Integers
-add up without rounding, so every sum over rows is exact: it does not depend on the order of the
-rows, on blocks, threads, files or the tree of merges, and its sensitivity is the one proved, not
-the one plus floating-point error (Casacuberta et al. 2022 show what the latter can cost). What a
-row becomes depends on that row alone.
-
-A row is valid if every entry is a finite number. An invalid row becomes a zero row: it is counted,
-and adds nothing to any other sum, about whatever centre. So no row decides whether there is a
-result.
+A sum of squares in floating point depends on its order, and the order on the kernel that a library
+picks, on where a row starts in memory and on what stands beside it. So a norm here is no result of
+arithmetic but of a definition: the exact squared norm, rounded up to the next of a fixed sequence
+of numbers. Any order of summation tells where the squared norm lies up to a proved error; where
+that leaves two numbers to choose from, it is summed up more exactly (docs/proofs/release-grid.md,
+claim 6).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.moments.norms import FloatArray as FloatArray
-from eigenveil.moments.norms import squared_norms, upper_norms
+FloatArray = NDArray[np.floating[Any]]
+
+# Numbers to which squared norms are rounded up, in every octave: 2**8 for rows in single precision,
+# whose entries are rounded to 2**-9 anyway, and 2**24 for those in double precision.
+_STEP_BITS: dict[Any, int] = {np.dtype(np.float32): 8, np.dtype(np.float64): 24}
+# Unit roundoff, and between which computed squares underflow and overflow cost nothing that counts.
+_ROUNDOFF: dict[Any, float] = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float64): 2.0**-53}
+_RANGE: dict[Any, tuple[float, float]] = {
+    np.dtype(np.float32): (2.0**-86, 2.0**127),
+    np.dtype(np.float64): (2.0**-900, 2.0**1000),
+}
+# Squares that are added up in single precision before their sum moves to double; of shorter rows,
+# the loop that is not BLAS's is faster.
+_PIECE, _SHORT = 1024, 48
+_MANTISSA = 52
+# Where in a step the numbers lie: as far as can be from squared norms with few digits, such as 1.
+_SHIFTED = 0.38
+
+
+def upper_norms(rows: FloatArray) -> NDArray[np.float64]:
+    """Euclidean norms, rounded up by less than ``2**-9`` (single) or ``2**-25`` (double) of them.
+
+    Parameters
+    ----------
+    rows : array of shape (n, D)
+        In single or double precision, in any layout.
+
+    Returns
+    -------
+    array of shape (n,)
+        Each a function of its row's numbers alone. NaN where an entry is not finite, 0 for a zero
+        row, at most the largest number there is.
+    """
+    return _rounded_up(rows, _STEP_BITS[rows.dtype])
+
+
+def _rounded_up(rows: FloatArray, bits: int) -> NDArray[np.float64]:
+    """The same with ``2**bits`` numbers an octave."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = _squares(rows)
+        norms = np.sqrt(_next_numbers(squares, bits))
+    unsettled = np.flatnonzero(~_settled(squares, _error(rows), bits, _RANGE[rows.dtype]))
+    if unsettled.size:
+        some = rows[unsettled]
+        if rows.dtype == np.float32:  # squares are exact in double precision
+            norms[unsettled] = _rounded_up(some.astype(np.float64), bits)
+        else:
+            finite = np.isfinite(some).all(axis=1)
+            norms[unsettled] = np.where(finite, 0.0, np.nan)
+            for place in np.flatnonzero(finite & some.any(axis=1)):
+                norms[unsettled[place]] = _exactly(some[place].tolist(), bits)
+    return norms
+
+
+def _squares(rows: FloatArray) -> NDArray[np.float64]:
+    """Squared norms in some order of summation: off by at most :func:`_error` of them."""
+    if rows.dtype == np.float64:
+        return np.asarray(squared_norms(rows), dtype=np.float64)
+    total = np.zeros(rows.shape[0])
+    for start in range(0, rows.shape[1], _PIECE):
+        total += squared_norms(rows[:, start : start + _PIECE])
+    return total
+
+
+def squared_norms(rows: FloatArray) -> FloatArray:
+    """Sums of squares in some order: exact for integers whose squares add up exactly."""
+    if rows.shape[1] < _SHORT:
+        return np.asarray(np.einsum("ij,ij->i", rows, rows))
+    return np.asarray(np.vecdot(rows, rows))
+
+
+def _error(rows: FloatArray) -> float:
+    """How far squared norms within the range may be off, as a part of them, in any order.
+
+    n products and their sum, none negative, are off by ``n u / (1 - n u)`` at most (Higham 2002,
+    section 3.1), fused or not. What underflows, in single precision, is less than 2**-126 each of
+    2**-86 or more.
+    """
+    width: int = rows.shape[1]
+    if rows.dtype == np.float64:
+        return 1.01 * (width + 2) * _ROUNDOFF[rows.dtype]
+    return 1.01 * (min(width, _PIECE) + 2) * _ROUNDOFF[rows.dtype] + width * 2.0**-38
+
+
+def _steps(bits: int) -> tuple[np.int64, np.int64]:
+    """A step as a difference of the bit patterns of two doubles, and where the numbers lie in it.
+
+    Bit patterns grow with the doubles they stand for, and adding ``k << 52`` multiplies by 2**k.
+    """
+    step = 1 << (_MANTISSA - bits)
+    return np.int64(step), np.int64(int(_SHIFTED * step))
+
+
+def _next_numbers(squares: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
+    """The first number of the sequence above each."""
+    step, shift = _steps(bits)
+    patterns = squares.view(np.int64) + shift
+    patterns |= step - 1
+    patterns += 1 - shift
+    return patterns.view(np.float64)
+
+
+def _settled(
+    squares: NDArray[np.float64], error: float, bits: int, within: tuple[float, float]
+) -> NDArray[np.bool_]:
+    """Whether no number of the sequence is so near that it may be on the other side."""
+    step, shift = _steps(bits)
+    places = (squares.view(np.int64) + shift) & (step - 1)
+    # a relative error is at most twice as large in units of the last of 52 bits
+    near = math.ceil(error * 2.0 ** (_MANTISSA + 1)) + 2
+    lowest, highest = within
+    return np.asarray(
+        (places >= near) & (places < step - near) & (squares >= lowest) & (squares <= highest)
+    )
+
+
+def _exactly(row: list[float], bits: int) -> float:
+    """The norm of a row of finite numbers, not all 0, by exact arithmetic."""
+    square = sum((Fraction(entry) ** 2 for entry in row), Fraction(0))
+    half = (square.numerator.bit_length() - square.denominator.bit_length()) // 2
+    square /= Fraction(4) ** half  # between 1/4 and 8
+    above = _next_number(float(square) * (1.0 - 2.0**-40), bits)
+    while Fraction(above) <= square:
+        above = _next_number(above, bits)
+    try:
+        return math.ldexp(math.sqrt(above), half)
+    except OverflowError:
+        return float(np.finfo(np.float64).max)
+
+
+def _next_number(square: float, bits: int) -> float:
+    return float(_next_numbers(np.array([square]), bits)[0])
+
+
+# -- Rows made ready: centred, of norm at most 1, and rounded to integers.
+#
+# A prepared row is ``q * 2**-bits`` with an integer-valued vector q and ``|q| <= 2**bits``.
+# Integers add up without rounding, so every sum over rows is exact: it does not depend on the
+# order of the rows, on blocks, threads, files or the tree of merges, and its sensitivity is the
+# one proved, not the one plus floating-point error (Casacuberta et al. 2022 show what the latter
+# can cost). What a row becomes depends on that row alone.
+#
+# A row is valid if every entry is a finite number. An invalid row becomes a zero row: it is
+# counted, and adds nothing to any other sum, about whatever centre. So no row decides whether
+# there is a result.
+
 
 Precision = Literal["single", "double"]
 

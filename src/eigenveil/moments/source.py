@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -71,3 +71,25 @@ class ArrayRows:
             yield Block(
                 self._array[start : start + self._step], origin=self._origin, first_row=start
             )
+
+
+# -- Rows of a scipy sparse matrix, made dense a block at a time.
+
+
+class SparseRows:
+    """Rows of a CSR matrix of shape (n, D)."""
+
+    def __init__(
+        self, matrix: Any, *, names: Sequence[str] | None = None, origin: str = ""
+    ) -> None:
+        self._matrix, self.names, self._origin = matrix.tocsr(), names, origin
+        self.features = int(matrix.shape[1])
+        self.single = matrix.dtype == np.float32
+
+    def blocks(self) -> Iterator[Block]:
+        """Dense copies of consecutive rows."""
+        step = block_rows(self.features)
+        dtype = np.float32 if self.single else np.float64
+        for start in range(0, self._matrix.shape[0], step):
+            dense = self._matrix[start : start + step].toarray().astype(dtype, copy=False)
+            yield Block(dense, origin=self._origin, first_row=start)

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.noise.draws import open_uniform
-from eigenveil.noise.gamma import gamma
-from eigenveil.noise.lattice import lattice_noise
+from eigenveil.noise.lattice import gamma, lattice_noise
 from eigenveil.noise.sampler import NoiseSampler
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.releases import Noise

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from eigenveil.noise import draws
 from eigenveil.noise.cube import tensor_size
-from eigenveil.noise.gamma import gamma
+from eigenveil.noise.lattice import gamma
 from eigenveil.noise.sampler import NoiseSampler
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.releases import Noise

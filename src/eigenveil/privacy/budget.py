@@ -7,8 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eigenveil.errors import PrivacyError
-from eigenveil.privacy.accountant import delta_below_resolution, pure_epsilon_beside
+from eigenveil.privacy.accountant import (
+    NEGLIGIBLE,
+    Loss,
+    delta_below_resolution,
+    gaussian_equivalent,
+    mu_beside_pure,
+    pure_epsilon_beside,
+)
 from eigenveil.privacy.gaussian import check_delta, check_epsilon, mu_of_epsilon
+from eigenveil.privacy.guarantee import Adjacency
+from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.sampling import SamplingError
 
 # A hair of the budget, so that rounding, of the noise scales and of the conversion from delta, can
@@ -89,3 +98,146 @@ def split_budget(
         whole = math.fsum(pure.values())
         budgets |= {s: StepBudget(epsilon=rest * part / whole) for s, part in pure.items()}
     return budgets
+
+
+# -- The caps of an account: what adaptively chosen releases may add up to within (epsilon, delta).
+#
+# A budget that is checked by the joint privacy-loss distribution of what was spent is no valid
+# filter where Gaussian and pure releases are chosen one after the other: whoever chooses may take
+# the cheaper kind for the outcome at hand. An account therefore fixes caps before anything is
+# released, one for the sum of mu squared, one for the sum of pure epsilons, and room for the
+# samplers' errors; the product of Gaussian noise and randomised response at the caps meets the
+# budget, and bounds every adaptive choice within them (docs/proofs/accounts.md; tables.md,
+# section 6).
+
+
+# Below the caps that the budget allows, more than all rounding: 1e-10 is kept back by a study.
+_CAP_MARGIN = 1.0 - 1e-11
+# Of epsilon and of delta, for the samplers' errors, where nothing says how much is needed.
+_LOG_RATIO_ROOM, _DISTANCE_ROOM = 2.0**-14, 2.0**-20
+NOTHING = Loss()
+
+
+def usual_room(epsilon: float, delta: float) -> SamplingError:
+    """Room for the samplers' errors that a budget can spare without being noticed."""
+    epsilon = min(epsilon, LARGEST_EPSILON)
+    return SamplingError(
+        epsilon * _LOG_RATIO_ROOM, delta * _DISTANCE_ROOM / (1.0 + math.exp(epsilon))
+    )
+
+
+def caps_of(epsilon: float, delta: float, *, pure: float = 0.0, room: SamplingError) -> Loss:
+    """The caps of an account, rounded to the private side.
+
+    Parameters
+    ----------
+    epsilon : float
+        0 closes the account. Beyond 40 the caps are those of 40.
+    delta : float
+        With 0 all is pure: ``pure`` of the caps is epsilon, samplers' errors included.
+    pure : float
+        What is set aside for pure releases beside Gaussian ones, below epsilon.
+    room : SamplingError
+        For the samplers of all Gaussian releases.
+
+    Raises
+    ------
+    PrivacyError
+        When there are no such caps: ``bad-pure-epsilon``, or the room takes all.
+    """
+    check_delta(delta)
+    if epsilon != 0:
+        check_epsilon(epsilon)
+    largest = min(epsilon, LARGEST_EPSILON)
+    part = delta > 0 and 0 < pure < epsilon
+    if not part and pure != 0:
+        raise PrivacyError(
+            f"pure epsilon = {pure!r} is not a part of epsilon = {epsilon:g} at delta = {delta:g}.",
+            hint="Give 0 <= pure epsilon < epsilon; with delta = 0 all of epsilon is pure anyway.",
+            code="bad-pure-epsilon",
+        )
+    if epsilon == 0:
+        return NOTHING
+    if delta == 0:
+        return Loss(pure=epsilon * _CAP_MARGIN, distance=NEGLIGIBLE)
+    left = largest - 2 * room.log_ratio
+    usable = (delta - room.cost(largest)) * math.exp(-2 * room.log_ratio)
+    if left <= 0 or usable <= 0:
+        raise PrivacyError(
+            f"Room for samplers' errors of {room.log_ratio:.3g} and {room.distance:.3g} leaves "
+            f"nothing of epsilon = {epsilon:g} at delta = {delta:g}.",
+            hint="Give a larger epsilon or delta.",
+            code="delta-below-resolution",
+        )
+    mu = mu_beside_pure(pure, epsilon=left, delta=usable)
+    return Loss(mu * mu * _CAP_MARGIN, pure * _CAP_MARGIN, room.log_ratio, room.distance)
+
+
+def rooms_for(loss: Loss, epsilon: float, delta: float) -> list[SamplingError]:
+    """Rooms that an account may have whose first session costs ``loss``, the best first.
+
+    Enough for as many sessions like it as there is mu squared for; at the least its own.
+    """
+    usual, own = usual_room(epsilon, delta), SamplingError(loss.log_ratio, loss.distance)
+    if delta == 0 or epsilon == 0:
+        return [usual]
+    whole = mu_beside_pure(0.0, epsilon=min(epsilon, LARGEST_EPSILON), delta=delta) ** 2
+    times = max(1.0, whole / loss.mu_squared) if loss.mu_squared > 0 else 1.0
+    like_it = SamplingError(
+        max(usual.log_ratio, times * own.log_ratio), max(usual.distance, times * own.distance)
+    )
+    return [usual, like_it, own]
+
+
+def as_gaussian(loss: Loss) -> Loss:
+    """The same with its pure part at its Gaussian equivalent.
+
+    No less than the sum over the pure part's pieces (docs/proofs/accounts.md, claim 2).
+    """
+    return Loss(
+        mu_squared=loss.mu_squared + gaussian_equivalent(loss.pure) ** 2,
+        log_ratio=loss.log_ratio,
+        distance=loss.distance,
+    )
+
+
+def pure_of_gaussian(mu_squared: float) -> float:
+    """Largest pure epsilon whose Gaussian equivalent is within ``mu_squared``: rounded down."""
+    low, high = 0.0, 1.0
+    while gaussian_equivalent(high) ** 2 <= mu_squared and high < LARGEST_EPSILON:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        fits = gaussian_equivalent(middle) ** 2 <= mu_squared
+        low, high = (middle, high) if fits else (low, middle)
+    return low
+
+
+# -- one row more or less, counted where one row is changed
+
+
+def replaced(record: ReleaseRecord) -> ReleaseRecord:
+    """The same release for neighbours of which one row is changed."""
+    return record.model_copy(update={"adjacency": "replace-one"})
+
+
+def counted(record: ReleaseRecord, adjacency: Adjacency) -> ReleaseRecord:
+    """A release as an account under ``adjacency`` counts it.
+
+    Raises
+    ------
+    PrivacyError
+        ``other-adjacency``, where what is promised for changed rows would be counted for added
+        ones.
+    """
+    if record.adjacency == adjacency:
+        return record
+    if record.adjacency == "replace-one":
+        raise PrivacyError(
+            f"Release {record.name!r} is for neighbours of which one row is changed: it cannot be "
+            "counted where rows are added or removed.",
+            hint="The number of rows is public in such a study, which no account under add-remove "
+            "can cover: open the account under replace-one.",
+            code="other-adjacency",
+        )
+    return replaced(record)

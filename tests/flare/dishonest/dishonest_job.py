@@ -21,21 +21,21 @@ from copy import copy
 from dataclasses import replace
 
 from eigenveil.errors import ProtocolError
-from eigenveil.federation import bodies
-from eigenveil.federation.messages import AGGREGATOR, REFUSED, decode, encode
-from eigenveil.runtime.flare import conduct
-from eigenveil.runtime.flare.channel import BYE, HELLO, NO_ANSWER, Answer, Stop
+from eigenveil.federation.protocol import payloads
+from eigenveil.federation.protocol.messages import AGGREGATOR, REFUSED, decode, encode
+from eigenveil.network import runner
+from eigenveil.network.channel import BYE, HELLO, NO_ANSWER, Answer, Stop
 
 
 def install():
     """Put the dishonest wire in the place of the honest one."""
-    run = conduct.Conductor.run
+    run = runner.Conductor.run
 
     def run_dishonestly(conductor):
         wire = DishonestWire(conductor.wire, conductor.folder)
         return run(replace(conductor, wire=wire))
 
-    conduct.Conductor.run = run_dishonestly
+    runner.Conductor.run = run_dishonestly
 
 
 class Damaging:
@@ -150,7 +150,7 @@ class DishonestWire:
         last = max(turns)
         final = self.asked[name, f"round {last}"]
         message = decode(final, sender=AGGREGATOR, limit=len(final))
-        body = message.read(bodies.RoundRequest)
+        body = message.read(payloads.RoundRequest)
 
         def changed(turn, scale=1.0, **fields):
             asks = [each.model_copy(update={"scale": scale * each.scale}) for each in body.asks]
@@ -164,7 +164,7 @@ class DishonestWire:
         yield "earlier round, less noise", changed(1, 0.5)
         yield "one round more", changed(last + 1)
         yield "one round more, little noise", changed(last + 1, 1e-3)
-        yield "much later round", changed(bodies.MOST_ROUNDS, 1e-3)
+        yield "much later round", changed(payloads.MOST_ROUNDS, 1e-3)
         yield "other study", changed(last + 1, study="0" * 64)
         yield "other session", changed(last + 1, session="0" * 24)
         join = self.asked[name, "join"]
@@ -179,7 +179,7 @@ class DishonestWire:
     def other_keys(self, name):
         asked = self.asked[name, "keys"]
         message = decode(asked, sender=AGGREGATOR, limit=len(asked))
-        body = message.read(bodies.KeysRequest)
+        body = message.read(payloads.KeysRequest)
         own = next(iter(body.neighbours.values()))
         told = body.model_copy(update={"neighbours": dict.fromkeys(body.neighbours, own)})
         return encode(replace(message, body=told.model_dump(mode="json")))

@@ -6,7 +6,7 @@ others, are made to do wrong here.
 
 import sys
 
-if "eigenveil.runtime.flare.job_process" in sys.orig_argv:
+if "eigenveil.network.flare.job_process" in sys.orig_argv:
     import dishonest_job
 
     dishonest_job.install()

@@ -1,0 +1,1 @@
+"""The five papers' algorithms as published, and their experiments reproduced."""

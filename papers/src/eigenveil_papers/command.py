@@ -1,0 +1,317 @@
+"""What ``eigenveil reproduce`` prints: the list, its progress, and the verdicts."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from eigenveil.cli import options
+from eigenveil.cli.options import WrongOption
+from eigenveil.cli.presenters.screen import Screen, bold, coloured, description, tell
+from eigenveil.errors import EigenveilError, printable
+from eigenveil_papers.reproduction.data import NAMES, at_hand
+from eigenveil_papers.reproduction.experiment import Experiment, Settings, Verdict
+from eigenveil_papers.reproduction.results import OURS, Outcome
+from eigenveil_papers.reproduction.runner import Step
+
+if TYPE_CHECKING:
+    from eigenveil_papers.reproduction.experiment import Scale
+
+
+Tell = Callable[[str], Callable[[Step], None]]
+_COLOURS = {"holds": "green", "does not hold": "red", "in part": "yellow", "not tested": "dim"}
+
+
+def print_list(
+    chosen: Sequence[Experiment], settings: Settings, jobs: int, *, json: bool, quiet: bool
+) -> None:
+    """Names, what they show, their data, and how long they take."""
+    rows = []
+    for experiment in chosen:
+        known = {name: _at_hand(name, settings) for name in experiment.datasets}
+        rows.append((experiment, known, _seconds(experiment, settings, jobs)))
+    if json:
+        options.print_json(
+            [
+                {
+                    "name": experiment.name,
+                    "paper": experiment.paper,
+                    "title": experiment.title,
+                    "data": known,
+                    "seconds": None if seconds is None else round(seconds),
+                }
+                for experiment, known, seconds in rows
+            ]
+        )
+        return
+    out = Screen(quiet=quiet)
+    table = Table(title=f"experiments ({settings.scale} scale, {jobs} processes)")
+    for head in ("name", "paper", "shows", "data", "time"):
+        table.add_column(
+            head, justify="right" if head == "time" else "left", no_wrap=head == "name"
+        )
+    for experiment, known, seconds in rows:
+        names = ", ".join(name if there else f"{name}*" for name, there in known.items())
+        about = "-" if seconds is None else _time_text(seconds)
+        table.add_row(experiment.name, experiment.paper, experiment.title, names, about)
+    out.print(table)
+    if any(not there for _, known, _ in rows for there in known.values()):
+        out.print(
+            "* not at hand: a smaller data set stands in. Give its file with --data-folder, or say "
+            "--fetch."
+        )
+    out.print("next: eigenveil reproduce NAME, or 'all'; --fast for fewer rows and runs")
+
+
+def _at_hand(name: str, settings: Settings) -> bool:
+    return name not in NAMES or at_hand(name, settings)
+
+
+def _seconds(experiment: Experiment, settings: Settings, jobs: int) -> float | None:
+    try:
+        return sum(task.cost for task in experiment.tasks(settings)) / jobs
+    except EigenveilError:
+        return None
+
+
+def _time_text(seconds: float) -> str:
+    return f"{max(seconds, 1.0):.0f} s" if seconds < 90.0 else f"{seconds / 60.0:.0f} min"
+
+
+@contextmanager
+def progress(count: int, *, quiet: bool) -> Iterator[Tell]:
+    """A bar an experiment on a terminal, a line when one is done elsewhere, nothing when quiet."""
+    if quiet:
+        yield lambda _: _tell_nothing
+    elif sys.stderr.isatty():
+        columns = (
+            description(),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[tasks]}", markup=False),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=Screen(errors=True)) as bars:
+            yield lambda name: _bar(bars, name)
+    else:
+        yield _Lines(count)
+
+
+def _tell_nothing(step: Step) -> None:
+    del step
+
+
+def _bar(bars: Progress, name: str) -> Callable[[Step], None]:
+    task = bars.add_task(printable(name), total=1.0, tasks="")
+
+    def step_done(step: Step) -> None:
+        bars.update(task, completed=step.share, tasks=f"{step.done} of {step.total} tasks")
+        if step.note:
+            bars.console.print(f"note: {step.note}")
+
+    return step_done
+
+
+class _Lines:
+    """For logs."""
+
+    def __init__(self, count: int) -> None:
+        self._count, self._begun = count, 0
+
+    def __call__(self, name: str) -> Callable[[Step], None]:
+        self._begun += 1
+        number, start = self._begun, time.monotonic()
+        resumed: list[int] = []
+
+        def step_done(step: Step) -> None:
+            if not resumed:
+                resumed.append(step.done)
+            if step.note:
+                tell(f"note: {step.note}")
+            if step.done == step.total:
+                earlier = f", {resumed[0]} of them earlier" if resumed[0] else ""
+                tell(
+                    f"[{number}/{self._count}] {name}: {step.total} tasks{earlier}, "
+                    f"{time.monotonic() - start:.1f} s"
+                )
+
+        return step_done
+
+
+def as_values(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """The same as plain values."""
+    return [
+        {
+            "name": outcome.experiment.name,
+            "paper": outcome.experiment.paper,
+            "title": outcome.experiment.title,
+            "files": [str(path) for path in outcome.files],
+            "claims": [asdict(claim) for claim in outcome.claims],
+        }
+        for outcome in outcomes
+    ]
+
+
+def print_outcomes(outcomes: Sequence[Outcome], out: Screen, page: Path | None) -> None:
+    """Verdicts on the papers' claims, this package's own below, and where everything lies."""
+    for outcome in outcomes:
+        table = Table(title=f"{outcome.experiment.name}: {outcome.experiment.title}")
+        for head in ("where", "claim", "measured", "verdict"):
+            table.add_column(head, no_wrap=head == "verdict")
+        for claim in (claim for claim in outcome.claims if claim.where != OURS):
+            colour = _COLOURS[claim.verdict]
+            table.add_row(
+                claim.where,
+                claim.says,
+                claim.measured,
+                coloured(claim.verdict, colour),
+            )
+        out.print(table)
+    counts = Counter(c.verdict for each in outcomes for c in each.claims if c.where != OURS)
+    said = [f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict) if counts[verdict]]
+    if said:
+        out.print(bold("the papers' claims:"), ", ".join(said))
+    for outcome in outcomes:
+        for claim in outcome.claims:
+            if claim.where == OURS:
+                colour = _COLOURS[claim.verdict]
+                out.print(
+                    bold(f"{outcome.experiment.name}:"),
+                    claim.says,
+                    coloured(f"{claim.verdict}:", colour),
+                    claim.measured,
+                )
+    for outcome in outcomes:
+        first = outcome.files[0]
+        ends = ", ".join(path.name.removeprefix(first.stem) for path in outcome.files)
+        out.print(f"wrote {first.with_suffix('')} ({ends})")
+    if page is not None:
+        out.print(f"wrote {page}")
+
+
+# -- ``eigenveil reproduce``: the papers' figures and tables, measured again.
+
+
+class _Stopped(EigenveilError):
+    """Ctrl-C; what is done is kept."""
+
+    exit_status = 130
+
+
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Experiments such as 000-fig1, 'all', or 'list' to see which."),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Only this data set; by default those of the paper.")
+    ] = None,
+    data_folder: Annotated[
+        Path | None, typer.Option(help="Where files of data sets are, such as mnist.npz.")
+    ] = None,
+    fetch: Annotated[
+        bool, typer.Option("--fetch", help="Get data sets that are not at hand from OpenML.")
+    ] = False,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="Fewer rows and runs: minutes for all of them.")
+    ] = False,
+    toy: Annotated[bool, typer.Option("--toy", hidden=True)] = False,
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="Repetitions of each measurement.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes; by default one for each processor.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for pictures and numbers.")] = Path(
+        "reproduced"
+    ),
+    page: Annotated[
+        Path | None, typer.Option(help="Also write a page (.md) about all claims in the folder.")
+    ] = None,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Do not go on with a run that was stopped.")
+    ] = False,
+    redraw: Annotated[
+        bool, typer.Option("--redraw", help="Only draw and judge what was measured before.")
+    ] = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Measure figures and tables of the papers again, beside this package's sound algorithms.
+
+    Writes each as a picture (PNG, SVG), its numbers (CSV) and a verdict on every claim (JSON).
+    A run that was stopped goes on where it was when the same command is given again.
+    """
+    from eigenveil_papers.reproduction import page as registry
+    from eigenveil_papers.reproduction import results
+    from eigenveil_papers.reproduction.page import write_page
+    from eigenveil_papers.reproduction.runner import check_data
+
+    if fast and toy:
+        raise WrongOption("--fast and --toy exclude each other.", hint="Choose one.")
+    if restart and redraw:
+        raise WrongOption(
+            "--restart measures anew and --redraw does not measure.", hint="Choose one."
+        )
+    scale: Scale = "fast" if fast else "toy" if toy else "full"
+    from eigenveil_papers.reproduction.experiment import Settings
+
+    settings = Settings(scale=scale, data=data, folder=data_folder, fetch=fetch, runs=runs)
+    processes = jobs or _processors()
+    if not names or "list" in names:
+        chosen = registry.choose([n for n in names or () if n != "list"] or ["all"], settings)
+        print_list(chosen, settings, processes, json=json, quiet=quiet)
+        return
+    chosen = registry.choose(names, settings)
+    for experiment in chosen:
+        check_data(experiment, settings)
+    if page is not None and not page.absolute().parent.is_dir():
+        raise WrongOption(f"{page.parent} is not a folder.", hint="Make it first.")
+    outcomes = []
+    with progress(len(chosen), quiet=quiet or json) as tell:
+        for experiment in chosen:
+            if redraw:
+                outcomes.append(results.redraw(experiment, settings, out=out))
+                continue
+            try:
+                outcome = results.make(
+                    experiment,
+                    settings,
+                    out=out,
+                    jobs=processes,
+                    progress=tell(experiment.name),
+                    restart=restart,
+                )
+            except KeyboardInterrupt:
+                raise _Stopped(
+                    f"stopped during {experiment.name}.",
+                    hint=f"What was measured is kept in {out}; the same command"
+                    + (" without --restart" if restart else "")
+                    + " goes on from there.",
+                    code="stopped",
+                ) from None
+            outcomes.append(outcome)
+    if page is not None:
+        write_page(out, page)
+    if json:
+        options.print_json(as_values(outcomes))
+        return
+    print_outcomes(outcomes, Screen(quiet=quiet), page)
+
+
+def _processors() -> int:
+    """Those this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,204 @@
+"""The synthetic streams of paper 002: Synth(alpha), rows with a power-law spectrum."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.errors import DataError
+from eigenveil_papers.published.cape_pca import FloatArray
+from eigenveil_papers.published.orthogonal import (
+    Moments,
+    Sensitivities,
+    gaussian_moments,
+    gaussian_sensitivities,
+    scaled_by_largest,
+    smallest_variance,
+    topic_moments,
+    topic_sensitivities,
+)
+
+
+def synth(
+    alpha: float, *, features: int, rows: int, random_state: int | np.random.Generator | None = None
+) -> NDArray[np.float64]:
+    """Rows of Synth(alpha) (section 4.1, footnote 2): ``Y = U S V'`` with ``S_ii = i^-alpha``.
+
+    U and V come from the QR factorisation of Gaussian matrices, so the directions are random. The
+    singular values of *all* rows together are ``i^-alpha``: rows are short (their squared norms add
+    up to ``sum i^(-2 alpha)``), and must be scaled up before norms of 1 mean anything.
+
+    Parameters
+    ----------
+    alpha : float
+        0 or more: 0 is a flat spectrum.
+    features, rows : int
+        D and n, both at least 1.
+    random_state : int, Generator or None
+
+    Returns
+    -------
+    array of shape (n, D)
+        Of rank ``min(n, D)``.
+
+    Raises
+    ------
+    DataError
+        When a number is out of range.
+    """
+    if not (alpha >= 0 and math.isfinite(alpha)) or features < 1 or rows < 1:
+        raise DataError(
+            f"There is no Synth({alpha!r}) of {rows} rows and {features} features.",
+            hint="Give alpha from 0 on, and at least one row and one feature.",
+        )
+    rng = np.random.default_rng(random_state)
+    rank = min(features, rows)
+    directions, _ = np.linalg.qr(rng.standard_normal((features, features)))
+    weights, _ = np.linalg.qr(rng.standard_normal((rows, rank)))
+    strengths = np.arange(1, rank + 1, dtype=np.float64) ** -alpha
+    return np.asarray((weights * strengths) @ directions[:, :rank].T)
+
+
+# -- The synthetic data of paper 001's tensor experiments (section 6.2, figures 3 to 5).
+#
+# The data behind the published figures of mixtures differ from what the text says: see
+# :func:`gaussian_sites`.
+
+
+SITES = 5
+NOISE_VARIANCE = 0.05
+
+
+def published_weights(count: int) -> FloatArray:
+    """The weights 1, ..., 10 K in equal steps, divided by their sum."""
+    steps = np.linspace(1, 10 * count, count)
+    return np.asarray(steps / steps.sum())
+
+
+def orthogonal_rows(count: int, size: int, rng: np.random.Generator) -> FloatArray:
+    """Rows of a uniformly random orthogonal matrix, (count, size)."""
+    basis, triangle = np.linalg.qr(rng.standard_normal((size, count)))
+    return np.asarray((basis * np.sign(np.diagonal(triangle))).T)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Spherical Gaussians: means (K, D), weights (K,) and the variance of each feature."""
+
+    means: FloatArray
+    weights: FloatArray
+    noise_variance: float = NOISE_VARIANCE
+
+    def rows(self, count: int, rng: np.random.Generator) -> FloatArray:
+        """Rows (count, D), not scaled."""
+        drawn = rng.standard_normal((count, self.means.shape[1]))
+        drawn *= np.sqrt(self.noise_variance)
+        components = rng.choice(len(self.weights), size=count, p=self.weights)
+        for number, mean in enumerate(self.means):
+            drawn[components == number] += mean
+        return drawn
+
+
+@dataclass(frozen=True)
+class Topics:
+    """A single-topic model: the topics' distributions over words (K, D), and weights (K,)."""
+
+    distributions: FloatArray
+    weights: FloatArray
+
+    def documents(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Three words for each document, (count, 3) integers."""
+        topics = rng.choice(len(self.weights), size=count, p=self.weights)
+        words = np.empty((count, 3), dtype=np.int64)
+        for number, distribution in enumerate(self.distributions):
+            chosen = topics == number
+            shape = (int(chosen.sum()), 3)
+            words[chosen] = rng.choice(distribution.size, size=shape, p=distribution)
+        return words
+
+
+def published_mixture(size: int, count: int, rng: np.random.Generator) -> Mixture:
+    """K means that are rows of a random orthogonal matrix (D = size, K = count)."""
+    return Mixture(orthogonal_rows(count, size, rng), published_weights(count))
+
+
+def published_topics(size: int, count: int, rng: np.random.Generator) -> Topics:
+    """The same rows, negative entries at zero, divided by their sum.
+
+    Rows without a positive entry would be no distribution: then all are drawn anew.
+    """
+    while True:
+        positive = np.maximum(orthogonal_rows(count, size, rng), 0.0)
+        if positive.any(axis=1).all():
+            break
+    return Topics(positive / positive.sum(axis=1, keepdims=True), published_weights(count))
+
+
+def gaussian_sites(
+    mixture: Mixture,
+    rows: int,
+    rng: np.random.Generator,
+    *,
+    sites: int = SITES,
+    repeated: bool = False,
+    known_variance: bool = True,
+) -> tuple[list[Moments], Sensitivities]:
+    """Moments of sites with ``rows / sites`` rows each, and the sensitivities of one of them.
+
+    Each site divides its rows by the largest norm it finds. Rows are made and forgotten site by
+    site.
+
+    Parameters
+    ----------
+    mixture : Mixture
+    rows : int
+        Of all sites together, N.
+    rng : Generator
+    sites : int
+        S, which must divide ``rows``.
+    repeated : bool
+        The same rows at every site. The authors' generator does this: it never moves on to the
+        next rows. Their non-private errors are those of N/S rows (tests), not of N as printed.
+    known_variance : bool
+        Whether the noise variance is known, as the text assumes, or the smallest eigenvalue of the
+        site's covariance, as the authors compute it. The sensitivity of the triple moment takes
+        the last site's.
+    """
+    share = _share(rows, sites)
+    made, variances = zip(
+        *(_one_site(mixture, share, rng, known_variance) for _ in range(1 if repeated else sites)),
+        strict=True,
+    )
+    sensitivities = gaussian_sensitivities(share, mixture.means.shape[1], variances[-1])
+    return list(made) * (sites if repeated else 1), sensitivities
+
+
+def _one_site(
+    mixture: Mixture, rows: int, rng: np.random.Generator, known_variance: bool
+) -> tuple[Moments, float]:
+    scaled, largest = scaled_by_largest(mixture.rows(rows, rng))
+    known = mixture.noise_variance / largest**2
+    variance = known if known_variance else smallest_variance(scaled)
+    return gaussian_moments(scaled, variance), variance
+
+
+def topic_sites(
+    topics: Topics, rows: int, rng: np.random.Generator, *, sites: int = SITES
+) -> tuple[list[Moments], Sensitivities]:
+    """Moments of sites with ``rows / sites`` documents each, and one site's sensitivities."""
+    share = _share(rows, sites)
+    size = topics.distributions.shape[1]
+    made = [topic_moments(topics.documents(share, rng), size) for _ in range(sites)]
+    return made, topic_sensitivities(share)
+
+
+def _share(rows: int, sites: int) -> int:
+    if sites < 1 or rows < sites or rows % sites:
+        raise DataError(
+            f"{rows} rows cannot be shared equally by {sites} sites.",
+            hint="The published method is for sites with equally many rows.",
+        )
+    return rows // sites

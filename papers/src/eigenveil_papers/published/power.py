@@ -1,0 +1,129 @@
+"""The private power method as paper 003 runs it (Hardt & Price 2014): never certified.
+
+L rounds of ``Y = A V + G``, V the QR factor of Y, with ``A = X'X`` of rows of norm at most 1. What
+is wrong: the Gaussian noise is in proportion to the largest entry of V, which hides one entry of A
+changed by 1 but not a row, which changes ``A V`` by up to 1 in Frobenius norm whatever the entries
+of V are; and the number of rounds comes from the exact singular values.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from eigenveil.errors import DataError
+from eigenveil.linalg.eigen import fix_signs, orthonormal_basis
+from eigenveil.privacy.gaussian import check_delta, check_epsilon
+from eigenveil_papers.published.moments import Rows, SecondMoment, check_components, second_moment
+from eigenveil_papers.published.result import ONE_ENTRY, ROUNDS, PublishedPCA, Seed, claimed
+from eigenveil_papers.published.trackers import checked_count
+
+_MOST_ROUNDS = 10_000
+
+
+def private_power(
+    X: Rows,
+    *,
+    n_components: int,
+    epsilon: float,
+    delta: float = 0.0,
+    n_iter: int | None = None,
+    row_bound: float | None = None,
+    random_state: Seed = None,
+) -> PublishedPCA:
+    """The private power method: L noisy rounds, Gaussian noise with delta and Laplace without.
+
+    Each entry of G is N(0, s^2), ``s = max|V| sqrt(4 K L ln(1/delta)) / epsilon``; with
+    ``delta = 0`` it is Laplace of scale ``2 K L sqrt(D) / epsilon`` (paper 003, section 3, which
+    leaves open whether this, too, is times max|V|: without, pure epsilon does hold for a row).
+    ``deviation`` is s without its factor max|V|, or the scale of the Laplace noise; there is no
+    ``released`` matrix; ``strengths`` are the lengths of the last Y's columns, each without its
+    share in those before it.
+
+    Parameters
+    ----------
+    X : array of shape (n, D), or SecondMoment
+        Not centred: centre the rows by something public if they need it.
+    n_components : int
+        K, at most D.
+    epsilon, delta : float
+        The guarantee claimed, ``epsilon > 0`` and ``0 <= delta < 1``.
+    n_iter : int or None
+        L. By default ``s_K / (s_K - s_{K+1}) ln D`` of the exact singular values (:func:`rounds`),
+        which is not private.
+    row_bound : float or None
+        A public bound on the rows' norms, by which they are divided. Without one it is the largest
+        norm found, which is not private.
+    random_state : int, Generator or None
+
+    Raises
+    ------
+    DataError
+        When the rows are no finite matrix or break the bound, there are too few features, or
+        singular values K and K + 1 are so close that L is above 10000.
+    PrivacyError
+        When epsilon or delta is out of range.
+    """
+    moment = second_moment(X, row_bound=row_bound)
+    check_components(n_components, moment.features)
+    check_epsilon(epsilon)
+    check_delta(delta)
+    found = n_iter is None
+    count = rounds(moment, n_components) if n_iter is None else checked_count("n_iter", n_iter)
+    shape = moment.features, n_components
+    scale = noise_scale(*shape, rounds=count, epsilon=epsilon, delta=delta)
+    rng = np.random.default_rng(random_state)
+    total = moment.total
+    basis = orthonormal_basis(rng.standard_normal(shape))
+    triangle = np.zeros((n_components, n_components))
+    for _ in range(count):
+        if delta:
+            noise = rng.normal(scale=scale * float(np.abs(basis).max()), size=shape)
+        else:
+            noise = rng.laplace(scale=scale, size=shape)
+        basis, triangle = np.linalg.qr(total @ basis + noise)
+    return PublishedPCA(
+        components=fix_signs(np.ascontiguousarray(basis.T)),
+        strengths=np.abs(np.diag(triangle)),
+        deviation=scale,
+        row_bound=moment.row_bound,
+        claim=claimed(
+            epsilon,
+            delta,
+            *((ONE_ENTRY,) if delta else ()),
+            *((ROUNDS,) if found else ()),
+            calculation="the published noise of each round",
+            public_bound=moment.public_bound,
+        ),
+    )
+
+
+def noise_scale(
+    features: int, components: int, *, rounds: int, epsilon: float, delta: float
+) -> float:
+    """Deviation of Gaussian noise for ``max|V| = 1``, or the scale of Laplace noise (delta 0)."""
+    if delta == 0:
+        return 2 * components * rounds * math.sqrt(features) / epsilon
+    return math.sqrt(4 * components * rounds * math.log(1 / delta)) / epsilon
+
+
+def rounds(moment: SecondMoment, n_components: int) -> int:
+    """L, from the exact singular values of the rows: ``s_K / (s_K - s_{K+1}) ln D``, rounded up.
+
+    Raises
+    ------
+    DataError
+        When that is above 10000.
+    """
+    roots = np.sqrt(np.append(moment.spectrum, 0.0))
+    last, after = float(roots[n_components - 1]), float(roots[n_components])
+    needed = last * math.log(moment.features)
+    if needed > _MOST_ROUNDS * (last - after):
+        raise DataError(
+            f"Singular values {n_components} and {n_components + 1} are too close for the published"
+            " number of rounds.",
+            hint="Give n_iter, or another number of components.",
+            code="power-rounds",
+        )
+    return max(1, math.ceil(needed / (last - after))) if last > after else 1

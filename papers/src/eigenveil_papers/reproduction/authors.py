@@ -1,0 +1,84 @@
+"""The curves of the papers' authors, where they are at hand."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil_papers.reproduction.data import shared_folder
+
+Kind = Literal["captured_energy", "component_error"]
+AuthorsCurve = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+# the names under which the authors stored their series, and ours
+_SERIES = {
+    "pooled_dp": "pooled",
+    "dpdispca": "dpdispca",
+    "full_dp": "full",
+    "local_dp": "local",
+    "dispca_nonprivate": "dispca",
+    "local_nonprivate": "local-exact",
+    "djica_dp": "djica",
+    "nonprivate": "exact",
+    "capeAGN": "capeagn",
+    "conv": "conv",
+    "local": "local",
+}
+
+
+def authors(kind: Kind, figure: str) -> dict[str, AuthorsCurve]:
+    """What the authors stored beside their code, by our names of the series.
+
+    Parameters
+    ----------
+    kind : {"captured_energy", "component_error"}
+        Of paper 000 and paper 001.
+    figure : str
+        Their name, such as ``"mnist_vs_epsilon"`` or ``"MOG_vs_epsilon_K_5_D_10_N_100k"``.
+
+    Returns
+    -------
+    dict
+        Positions and values, each of shape (n,), by series; empty where nothing is at hand. A
+        value that does not depend on the position is repeated. Series of zeros only, which were
+        never measured, are left out.
+    """
+    found = _stored().get(kind, {}).get(figure)
+    if not found or "values" not in found:
+        return {}
+    x = np.array(found["values"], dtype=np.float64)
+    curves: dict[str, AuthorsCurve] = {}
+    for name, series in _SERIES.items():
+        if name not in found:
+            continue
+        values = np.array(found[name], dtype=np.float64).ravel()
+        if values.size != x.size:  # one for all positions, or one a run
+            values = np.full(x.size, values.mean())
+        if np.any(values != 0.0):
+            curves[series] = (x, values)
+    random = _stored().get(kind, {}).get(_random_of(figure), {}).get("random_vectors")
+    if random is not None:
+        curves["random"] = (x, np.full(x.size, float(random)))
+    return curves
+
+
+def _random_of(figure: str) -> str:
+    """The name under which the error of random vectors is stored; they write D as N in it."""
+    found = re.match(r"(MOG|STM)_.*K_(\d+)_D_(\d+)", figure)
+    return "random_comp_error_{}_K_{}_N_{}".format(*found.groups()) if found else ""
+
+
+@lru_cache(maxsize=1)
+def _stored() -> Mapping[str, Any]:
+    folder = shared_folder("reference")
+    path = None if folder is None else folder / "published.json"
+    if path is None or not path.is_file():
+        return {}
+    stored: dict[str, Any] = json.loads(path.read_text())
+    return stored

@@ -1,0 +1,187 @@
+"""One series held against another, position by position."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil_papers.reproduction.numbers import Curve, Numbers
+
+ERRORS = 3.0
+"""Standard errors that a difference must be beyond to be clear."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One series against another where both were measured.
+
+    Attributes
+    ----------
+    panel : str
+    x, gains, errors : arrays of shape (n,)
+        Positions, means of the first less those of the second, and standard errors of that.
+    least : float
+        Smaller differences are none, whatever their error.
+    """
+
+    panel: str
+    x: NDArray[np.float64]
+    gains: NDArray[np.float64]
+    errors: NDArray[np.float64]
+    least: float
+
+    @property
+    def clear(self) -> NDArray[np.bool_]:
+        """Where the difference is beyond its error."""
+        return np.asarray(np.abs(self.gains) > np.maximum(self.least, ERRORS * self.errors))
+
+    @property
+    def ahead(self) -> int:
+        """At how many positions the first is clearly above."""
+        return int(np.sum(self.clear & (self.gains > 0)))
+
+    @property
+    def behind(self) -> int:
+        """At how many it is clearly below."""
+        return int(np.sum(self.clear & (self.gains < 0)))
+
+    @property
+    def best(self) -> int:
+        """Where the first is ahead most."""
+        return int(np.argmax(self.gains))
+
+    @property
+    def worst(self) -> int:
+        """Where it is behind most."""
+        return int(np.argmin(self.gains))
+
+
+def compared(
+    numbers: Numbers, panel: str, first: str, second: str, *, least: float, floored: bool
+) -> Comparison:
+    """The first series against the second in a panel; empty where one is absent.
+
+    Parameters
+    ----------
+    floored : bool
+        Whether errors are as :func:`floored_errors` has them.
+    """
+    one, two = numbers.curve(panel, first), numbers.curve(panel, second)
+    x, i, j = np.intersect1d(one.x, two.x, return_indices=True)
+    one_error, two_error = (floored_errors(of) if floored else of.error for of in (one, two))
+    errors = np.hypot(one_error[i], two_error[j])
+    return Comparison(panel, x, one.mean[i] - two.mean[j], errors, least)
+
+
+def floored_errors(curve: Curve) -> NDArray[np.float64]:
+    """Standard errors, none below the median of its curve: a few runs may agree by chance."""
+    return np.maximum(curve.error, np.median(curve.error)) if curve.error.size else curve.error
+
+
+# -- How many times more epsilon one mechanism needs than another for the same result.
+
+
+FloatArray = NDArray[np.float64]
+
+
+class EqualUtility(NamedTuple):
+    """At a level of utility: the epsilons of both, and their ratio.
+
+    Attributes
+    ----------
+    ratio : float
+        Of the worse's epsilon to the better's; nan where it cannot be said.
+    level : float
+        The mean at which they are compared.
+    better, worse : float
+        Epsilon at which each reaches it; nan where it never does.
+    bound : {"exact", "lower", "upper"}
+        ``"lower"``: the ratio is at least this, since the better one reaches the level already at
+        its smallest epsilon, or the worse one never does (then the ratio is of the worse's largest
+        epsilon). ``"upper"``: at most this, for the same reasons the other way round.
+    """
+
+    ratio: float
+    level: float
+    better: float
+    worse: float
+    bound: Literal["exact", "lower", "upper"]
+
+    def __str__(self) -> str:
+        if math.isnan(self.ratio):
+            return "not comparable"
+        sign = {"exact": "", "lower": "at least ", "upper": "at most "}[self.bound]
+        return f"{sign}{self.ratio:.3g}"
+
+
+def equal_utility(
+    better: Curve, worse: Curve, level: float | None = None, *, higher: bool = True
+) -> EqualUtility:
+    """Compare two curves over epsilon where they reach the same mean.
+
+    Epsilon is interpolated in its logarithm, on the monotone envelope of the means (a mechanism
+    with more epsilon may always add noise, so a dip is noise of the measurement).
+
+    Parameters
+    ----------
+    better, worse : Curve
+        Over epsilon > 0. Which is which may turn out otherwise: the ratio is then below 1.
+    level : float, optional
+        The mean to compare at; by default the one that the worse reaches at its largest epsilon,
+        or if the better one never does, the one that this reaches.
+    higher : bool
+        Whether a higher mean is better (captured energy), or a lower one (error).
+    """
+    sign = 1.0 if higher else -1.0
+    nothing = EqualUtility(math.nan, math.nan, math.nan, math.nan, "exact")
+    if better.x.size == 0 or worse.x.size == 0:
+        return nothing
+    own, other = (_envelope(curve, sign) for curve in (better, worse))
+    wanted = min(own[-1], other[-1]) if level is None else sign * level
+    at_better, better_low = _reach(better.x, own, wanted)
+    at_worse, worse_low = _reach(worse.x, other, wanted)
+    level = sign * wanted
+    if math.isnan(at_better):
+        if math.isnan(at_worse):
+            return nothing._replace(level=level)
+        ratio = at_worse / float(better.x[-1])
+        return EqualUtility(ratio, level, math.nan, at_worse, "upper")
+    if math.isnan(at_worse):
+        ratio = float(worse.x[-1]) / at_better
+        return EqualUtility(ratio, level, at_better, math.nan, "lower")
+    if better_low and worse_low:  # both are there from the start: nothing can be said
+        return nothing._replace(level=level, better=at_better, worse=at_worse)
+    bound: Literal["exact", "lower", "upper"] = (
+        "lower" if better_low else "upper" if worse_low else "exact"
+    )
+    return EqualUtility(at_worse / at_better, level, at_better, at_worse, bound)
+
+
+def equal_utility_ratio(
+    better: Curve, worse: Curve, level: float | None = None, *, higher: bool = True
+) -> float:
+    """The ratio of :func:`equal_utility`; nan if not comparable, and perhaps only a bound."""
+    return equal_utility(better, worse, level, higher=higher).ratio
+
+
+def _envelope(curve: Curve, sign: float) -> FloatArray:
+    return np.asarray(np.maximum.accumulate(sign * curve.mean), dtype=np.float64)
+
+
+def _reach(x: FloatArray, values: FloatArray, level: float) -> tuple[float, bool]:
+    """Where rising values first reach a level, and whether that is at the very start."""
+    reached = np.flatnonzero(values >= level - 1e-12)
+    if reached.size == 0:
+        return math.nan, False
+    first = int(reached[0])
+    if first == 0:
+        return float(x[0]), bool(values[0] > level + 1e-12 or values.size == 1)
+    if values[first] <= level + 1e-12:
+        return float(x[first]), False
+    part = (level - values[first - 1]) / (values[first] - values[first - 1])
+    logs = np.log(x[first - 1 : first + 1])
+    return float(np.exp(logs[0] + part * (logs[1] - logs[0]))), False

@@ -1,0 +1,276 @@
+"""Figure 2 of paper 001: capePCA's captured energy, and the project's headline beside it."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from eigenveil_papers.reproduction.distributed_cases import (
+    CHOICES,
+    DELTA,
+    SITES,
+    chosen,
+    comparable,
+    drawn,
+    panel,
+    panel_tasks,
+)
+from eigenveil_papers.reproduction.distributed_claims import (
+    as_authors,
+    at_its_guarantee,
+    better,
+    compare,
+    epsilon_ratios,
+    in_words,
+    reaches,
+    rises,
+    same,
+)
+from eigenveil_papers.reproduction.distributed_pca import Sweep
+from eigenveil_papers.reproduction.experiment import Claim, Experiment, Settings, Task
+from eigenveil_papers.reproduction.figure import LOOKS, Look, panel_grid
+from eigenveil_papers.reproduction.numbers import Measured, Numbers
+
+SWEEPS: tuple[Sweep, ...] = ("epsilon", "rows", "delta")
+THEIRS = {"pooled": "capepca", "full": "conv", "dpdispca": "dpdispca", "local": "local"}
+"""The authors' capePCA adds the pooled noise once; their series, and ours drawn beside them."""
+
+_OTHERS = ("dpdispca", "conv", "local")
+_DRAWN = ("exact", "capepca", *_OTHERS, "eigenveil", "eigenveil-all")
+_SERIES: dict[Sweep, tuple[str, ...]] = {
+    "epsilon": (*_DRAWN, "pooled", "pooled-by-value", "eigenveil-add-remove"),
+    "rows": tuple(series for series in _DRAWN if series != "eigenveil-all"),
+    "delta": tuple(series for series in _DRAWN if series != "eigenveil-all"),
+}
+_COSTS: dict[str, dict[Sweep, float]] = {
+    "mnist": {"epsilon": 25.0, "rows": 8.0, "delta": 6.0},
+    "synthetic": {"epsilon": 2.5, "rows": 2.0, "delta": 0.7},
+    "covtype": {"epsilon": 0.4, "rows": 0.2, "delta": 0.1},
+    "digits": {"epsilon": 0.4, "rows": 0.2, "delta": 0.1},
+}
+
+
+def _panels(settings: Settings) -> list[tuple[str, Sweep]]:
+    """The paper's nine, and those of digits, which are always at hand."""
+    return [(name, sweep) for sweep in SWEEPS for name in chosen(settings, CHOICES)]
+
+
+def _tasks(settings: Settings) -> list[Task]:
+    tasks = []
+    for name, sweep in _panels(settings):
+        if settings.scale == "toy" and name == "mnist" and settings.data is None:
+            continue  # too large for a second
+        tasks += panel_tasks(name, sweep, settings, series=_SERIES[sweep], cost=_COSTS[name][sweep])
+    return tasks
+
+
+def _draw(numbers: Numbers, settings: Settings) -> Figure:
+    panels = [panel(name, sweep, settings, ours=THEIRS) for name, sweep in _panels(settings)]
+    return panel_grid(
+        drawn(numbers, _DRAWN),
+        panels,
+        LOOKS | {"dpdispca": Look("DPdisPCA", "paper-2")},
+        columns=4 if settings.data is None else 3,
+        title="Captured energy of capePCA and of Eigenveil",
+    )
+
+
+def _claims(numbers: Numbers, settings: Settings) -> list[Claim]:
+    epsilon, rows, delta = (
+        [f"{name}-{sweep}" for name in CHOICES if f"{name}-{sweep}" in numbers.panels]
+        for sweep in SWEEPS
+    )
+    panels = [*epsilon, *rows, *delta]
+    where = "Section 6.1, figure 2"
+    headline = [of for of in ("mnist-epsilon", "digits-epsilon") if of in epsilon]
+    others = [of for of in epsilon if of not in headline]
+    return [
+        same(
+            "capePCA has the utility of pooled rows with Analyze Gauss.",
+            "Section 4",
+            numbers,
+            epsilon,
+            "capepca",
+            "pooled",
+        ),
+        *(
+            better(f"capePCA clearly outperforms {name}.", where, numbers, panels, "capepca", other)
+            for name, other in (
+                ("DPdisPCA", "dpdispca"),
+                ("the conventional way, all noise at each site", "conv"),
+                ("one site alone", "local"),
+            )
+        ),
+        rises(
+            "As epsilon increases, the captured energy increases.",
+            f"{where} (a)-(c)",
+            numbers,
+            epsilon,
+            "capepca",
+            falls=False,
+        ),
+        reaches(
+            "capePCA reaches the optimal energy for some parameter choices (here: 95 % of it).",
+            f"{where} (a)-(c)",
+            numbers,
+            epsilon,
+            "capepca",
+        ),
+        rises(
+            "The utility increases with the rows at each site.",
+            f"{where} (d)-(f)",
+            numbers,
+            rows,
+            "capepca",
+            falls=False,
+        ),
+        rises(
+            "Lower delta means more noise: the energy rises with delta.",
+            f"{where} (g)-(i)",
+            numbers,
+            delta,
+            "capepca",
+            falls=False,
+        ),
+        as_authors(
+            "The authors' stored curves, taken as figure 2's, come out (of each panel the "
+            "difference furthest beyond its error).",
+            "Figure 2",
+            numbers,
+            {
+                f"{name}-{sweep}": comparable(name, sweep, settings, ours=THEIRS)
+                for name, sweep in _panels(settings)
+                if f"{name}-{sweep}" in numbers.panels
+            },
+        ),
+        epsilon_ratios(
+            "Headline: on MNIST and digits DPdisPCA needs at least 10 times the epsilon for the "
+            "same energy.",
+            numbers,
+            headline,
+            "eigenveil",
+            "dpdispca",
+        ),
+        epsilon_ratios(
+            "Headline: on MNIST and digits capePCA needs at least 10 times the epsilon for the "
+            "same energy.",
+            numbers,
+            headline,
+            "eigenveil",
+            "capepca",
+        ),
+        epsilon_ratios(
+            "capePCA needs 10 times the epsilon on the other data, too.",
+            numbers,
+            others,
+            "eigenveil",
+            "capepca",
+        ),
+        epsilon_ratios(
+            "capePCA needs 10 times the epsilon of ours for one row more or less, for which 1/N "
+            "really is the sensitivity.",
+            numbers,
+            epsilon,
+            "eigenveil-add-remove",
+            "capepca",
+        ),
+        epsilon_ratios(
+            "capePCA needs 10 times the epsilon also if its aggregator ranks by eigenvalue, better "
+            "than as published.",
+            numbers,
+            epsilon,
+            "eigenveil",
+            "pooled-by-value",
+        ),
+        epsilon_ratios(
+            "capePCA needs 10 times the epsilon of ours with nothing assumed of the rows: centre "
+            "and scale are private too.",
+            numbers,
+            epsilon,
+            "eigenveil-all",
+            "capepca",
+        ),
+        epsilon_ratios(
+            "capePCA needs 10 times the epsilon, if it is the one that its noise really gives "
+            "against the aggregator for one row changed, in place of the one it claims.",
+            _at_guarantee(numbers, settings, epsilon),
+            epsilon,
+            "eigenveil",
+            "capepca",
+        ),
+        _dominates(numbers, panels),
+    ]
+
+
+def _at_guarantee(numbers: Numbers, settings: Settings, panels: list[str]) -> Numbers:
+    """The panels over epsilon, capePCA's points moved to what its noise gives."""
+    moved: list[Measured] = []
+    for of in panels:
+        name = of.removesuffix("-epsilon")
+        task = panel_tasks(name, "epsilon", settings, series=(), cost=0.0)[0]
+        setting = task.arguments["setting"]
+        curve = numbers.curve(of, "capepca")
+        real = at_its_guarantee(
+            curve, rows=setting["rows"], sites=setting["sites"], delta=setting["delta"]
+        )
+        to = dict(zip(curve.x[-real.x.size :], real.x, strict=True)) if real.x.size else {}
+        moved += [
+            row._replace(x=float(to[row.x])) if row.series == "capepca" else row
+            for row in numbers.measured
+            if row.panel == of and (row.series != "capepca" or row.x in to)
+        ]
+    return Numbers(moved)
+
+
+def _dominates(numbers: Numbers, panels: list[str]) -> Claim:
+    count, behind, lost = 0, 0, []
+    for of in panels:
+        for other in ("capepca", *_OTHERS):
+            found = compare(numbers, of, "eigenveil", other)
+            count += found.x.size
+            behind += found.behind
+            if found.behind:
+                lost.append(f"behind {other} in {in_words(found)}")
+    told = f"Clearly behind at {behind} of {count} comparisons"
+    return Claim(
+        says="At the same (epsilon, delta) no published method of this figure is ahead of "
+        "Eigenveil.",
+        where="eigenveil",
+        measured="; ".join([told, *lost]) + ".",
+        verdict="not tested" if not count else "holds" if not behind else "in part",
+    )
+
+
+_ABOUT = f"""\
+Captured energy of K directions over that of the exact ones, as paper 000 measures it and with
+its settings: delta = {DELTA}, S = {SITES} sites of 1000 rows (500 of COVTYPE, 179 of digits), K
+= 50 (10 for COVTYPE and digits), exact centring and largest norm, which are not private; error
+bars are standard errors over 10 runs (3 of MNIST). capePCA runs the real protocol, zero-sum
+noise and all; the authors' code adds the pooled noise once, and that is drawn as their curve.
+"eigenveil" promises the same (epsilon, delta) against the same aggregator for one row changed:
+the same centred rows, each divided by its own norm, isometric noise, exact calibration, all
+spent on the second moment. It is run as one curator with the record of noise of the masked
+protocol (a test compares the two; figure 1 of paper 000 runs the protocol). "eigenveil-all"
+gets the rows as they are and assumes nothing; where it finds them too few for its epsilon and
+returns nothing, random directions stand for it. The published noise is short of its claim: the
+aggregator sees all messages together, which is sqrt(2S/(S+1)) in mu, and one row changed moves
+the second moment by sqrt(2)/N, not 1/N; with this delta and a small epsilon the classic
+calibration wastes more than that. One claim below compares at the epsilon that the noise really
+gives. Directions are ranked by singular value as published; ranking by eigenvalue, better under
+much noise, is measured too ("pooled-by-value"). The panels of digits are not the paper's: their
+rows are always at hand. At hand are 10,000 rows of MNIST and 15,000 of COVTYPE, where the
+authors had 60,000, and the panels over N end there. The authors' MNIST curves are lower
+wherever noise matters, as if it were 18 % larger (a fitted factor; paper 000's figures say
+more). The cause is not established: their rows are the training set, and a largest norm 9 %
+above that of the rows here would do it, which these rows do not suggest. Against delta the
+authors' script takes K = 10 for MNIST, as we do."""
+
+FIG2 = Experiment(
+    name="001-fig2",
+    title="capePCA: captured energy against epsilon, rows and delta",
+    paper="001",
+    about=_ABOUT.replace("\n", " "),
+    datasets=CHOICES,
+    tasks=_tasks,
+    draw=_draw,
+    claims=_claims,
+)

@@ -1,0 +1,114 @@
+"""What the figures of paper 002 share: its private forms, also as its authors' code has them.
+
+Two forms of figure 3's and 2's FPCA are measured. As the text has it, a block of b rows is divided
+by b and its mask is lemma 2's for n = b. As the authors' code has it, the block is divided by b and
+the mask is lemma 2's for the length of the whole stream: n/b times less noise than the text says.
+Their symmetric MOD-SuLQ, too, differs from equation 6: the entries below the diagonal hold the
+second moment twice and no noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.linalg.eigen import left_singular
+from eigenveil.linalg.subspace import Subspace, append
+from eigenveil.privacy.gaussian import epsilon_of_mu, mu_of_epsilon
+from eigenveil.privacy.statistics import second_moment
+from eigenveil_papers.published.federated_pca import streaming_mod_sulq
+from eigenveil_papers.published.sulq import omega, symmetric_omega
+from eigenveil_papers.reproduction.experiment import Claim, Verdict
+from eigenveil_papers.reproduction.numbers import Numbers
+
+FloatArray = NDArray[np.float64]
+
+RANK, BLOCK = 6, 25
+"""r and b of the paper's section 4.1."""
+MOVED = second_moment("replace-one")
+"""How far a row of norm at most 1, replaced by another, moves the sum of outer products."""
+
+
+def fpca_as_coded(
+    rows: FloatArray, *, epsilon: float, delta: float, columns: int, rng: np.random.Generator
+) -> FloatArray:
+    """Components (r, D) of FPCA with the mask that the authors' code draws.
+
+    Parameters
+    ----------
+    rows : array of shape (n, D)
+        Taken as they are: the code neither centres them nor divides them by anything, so the claim
+        is void unless their norms are at most 1.
+    columns : int
+        Of the slices in which a block's second moment is made.
+    """
+    count, features = rows.shape
+    deviation = omega(epsilon, delta, features, count)
+    kept = Subspace(np.zeros((features, 0)), np.zeros(0))
+    for start in range(0, count - BLOCK + 1, BLOCK):
+        block = rows[start : start + BLOCK]
+        found = streaming_mod_sulq(block, rank=RANK, deviation=deviation, columns=columns, rng=rng)
+        kept = append(kept, found.basis.T, rank=RANK)
+    return np.asarray(kept.basis.T)
+
+
+def mod_sulq_as_coded(
+    rows: FloatArray, *, n_components: int, epsilon: float, delta: float, rng: np.random.Generator
+) -> FloatArray:
+    """Components (K, D) of "symmetric" MOD-SuLQ as the authors' code has it: half is exact."""
+    count, features = rows.shape
+    moment = rows.T @ rows / count
+    deviation = symmetric_omega(epsilon, delta, features, count)
+    mask = np.triu(rng.normal(scale=deviation, size=(features, features)))
+    _, components = left_singular(moment + mask + np.tril(moment, -1), n_components)
+    return components
+
+
+def needed_deviation(epsilon: float, delta: float, rows: int) -> float:
+    """The deviation that the exact Gaussian mechanism needs on a second moment of so many rows.
+
+    In isometric coordinates, for one row of norm at most 1 replaced by another.
+    """
+    return MOVED / mu_of_epsilon(epsilon, delta) / rows
+
+
+def epsilon_as_coded(
+    epsilon: float, delta: float, *, features: int, rows: int, row_norm: float = 1.0
+) -> float:
+    """The epsilon that the mask of :func:`fpca_as_coded` gives at this delta, for rows so long.
+
+    That mask is Gaussian, with the same deviation for every entry, on a block's second moment.
+    """
+    moved = MOVED * row_norm**2 / BLOCK
+    return epsilon_of_mu(moved / omega(epsilon, delta, features, rows), delta)
+
+
+def stated(claim: tuple[str, str], measured: str = "", verdict: Verdict = "not tested") -> Claim:
+    """A claim by what it says and where, and what was measured about it, if anything was."""
+    says, where = claim
+    return Claim(says=says, where=where, measured=measured, verdict=verdict)
+
+
+def measured_all(numbers: Numbers, wanted: Mapping[str, Collection[str]]) -> bool:
+    """Whether each panel has points of all its series (an interrupted run lacks some)."""
+    return all(set(series) <= set(numbers.series(panel)) for panel, series in wanted.items())
+
+
+def alignment(first: FloatArray, components: FloatArray) -> float:
+    """q_A: the cosine of the angle between the first components, without sign."""
+    return min(1.0, abs(float(first @ components[0])))
+
+
+def overlap(exact: FloatArray, components: FloatArray) -> float:
+    """Mean squared cosine of the principal angles of two subspaces (K, D): 0 to 1."""
+    return float(np.linalg.norm(exact @ components[: len(exact)].T) ** 2) / len(exact)
+
+
+def random_alignment(features: int) -> float:
+    """The mean of q_A for a direction drawn uniformly: Gamma(D/2)/(sqrt(pi) Gamma((D+1)/2))."""
+    return math.exp(math.lgamma(features / 2) - math.lgamma((features + 1) / 2)) / math.sqrt(
+        math.pi
+    )

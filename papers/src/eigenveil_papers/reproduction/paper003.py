@@ -1,0 +1,332 @@
+"""Figures 1 and 2 of paper 003: captured energy against epsilon and against the number of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from eigenveil_papers.published import wishart_sn
+from eigenveil_papers.reproduction.data import unit_rows
+from eigenveil_papers.reproduction.experiment import Experiment, Point, Settings, Task
+from eigenveil_papers.reproduction.figure import LOOKS, Look, Panel, panel_grid
+from eigenveil_papers.reproduction.numbers import Measured, Numbers
+from eigenveil_papers.reproduction.paper003_claims import figure1_claims, figure2_claims
+from eigenveil_papers.reproduction.paper003_methods import (
+    ADD_REMOVE,
+    APPROXIMATE,
+    DATA,
+    DELTA,
+    PURE,
+    Problem,
+    chosen,
+    components_for,
+    data_arguments,
+    prepared_rows,
+    raw_rows,
+    subspace,
+    title_of,
+)
+
+_EPSILONS: Mapping[str, tuple[float, ...]] = {
+    "synthetic": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
+    "covtype": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
+    "mnist": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
+}
+_FEW: Mapping[str, tuple[float, ...]] = {
+    "synthetic": (0.001, 0.01, 0.1, 1.0, 10.0),
+    "covtype": (0.001, 0.01, 0.1, 1.0, 10.0),
+    "mnist": (3.0, 30.0),
+}
+FIXED_EPSILON: Mapping[str, float] = {"synthetic": 0.1, "covtype": 0.1}
+_WITNESS_EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+# Work
+
+
+def energy_against_epsilon(
+    rng: np.random.Generator,
+    *,
+    name: str,
+    data: Mapping[str, Any],
+    epsilons: Sequence[float],
+    series: Sequence[str],
+) -> Iterator[Point]:
+    """One run of every method at every epsilon: per cent of the exact subspace's energy."""
+    X = prepared_rows(data)
+    problem = Problem(X, components_for(name, X.shape[1]), raw_rows(data))
+    panel = f"{name}-epsilon"
+    for epsilon in epsilons:
+        yield Point(panel, "exact", epsilon, 100.0)
+        for of in series:
+            found = subspace(of, problem, epsilon=epsilon, delta=DELTA[name], rng=rng)
+            yield Point(panel, of, epsilon, problem.captured(found))
+
+
+def energy_against_rows(
+    rng: np.random.Generator,
+    *,
+    name: str,
+    data: Mapping[str, Any],
+    counts: Sequence[int],
+    epsilon: float,
+    series: Sequence[str],
+) -> Iterator[Point]:
+    """One run of every method on nested random subsets, each prepared for itself."""
+    X = prepared_rows(data)
+    k = components_for(name, X.shape[1])
+    order = rng.permutation(X.shape[0])
+    panel = f"{name}-rows"
+    for count in counts:
+        problem = Problem(unit_rows(X[order[:count]]), k)
+        yield Point(panel, "exact", float(count), 100.0)
+        for of in series:
+            found = subspace(of, problem, epsilon=epsilon, delta=DELTA[name], rng=rng)
+            yield Point(panel, of, float(count), problem.captured(found))
+
+
+def witness_frequency(
+    rng: np.random.Generator, *, features: int, epsilons: Sequence[float], trials: int
+) -> Iterator[Point]:
+    """How often a release of SN shows that a row was not there.
+
+    The rows are a fixed set and the zero row; the neighbour has a unit vector in its place. Where
+    the release less the neighbour's moment has a negative eigenvalue, the neighbour cannot have
+    made it: an event of chance 0 there, and here of the chance that is measured.
+    """
+    X = np.vstack([0.5 * np.eye(features), np.zeros(features)])
+    unit = rng.standard_normal(features)
+    unit /= np.linalg.norm(unit)
+    impossible = X.T @ X + np.outer(unit, unit)
+    for epsilon in epsilons:
+        seen = 0
+        for _ in range(trials):
+            released = wishart_sn(
+                X, n_components=1, epsilon=epsilon, row_bound=1.0, random_state=rng
+            ).released
+            assert released is not None
+            seen += bool(np.linalg.eigvalsh(released - impossible)[0] < 0.0)
+        yield Point("witness", "wishart-sn", epsilon, seen / trials)
+        yield Point("witness", "formula", epsilon, -math.expm1(-epsilon))
+
+
+def energy_shares(
+    rng: np.random.Generator, *, name: str, data: Mapping[str, Any], counts: Sequence[int]
+) -> Iterator[Point]:
+    """Per cent of all energy in the leading k directions, of rows centred and not; no privacy."""
+    del rng
+    for series, rows in (("centred", prepared_rows(data)), ("as they are", raw_rows(data))):
+        values = np.linalg.eigvalsh(rows.T @ rows)[::-1]
+        held = 100.0 * np.cumsum(values) / np.sum(values)
+        for count in counts:
+            if count <= held.size:
+                yield Point(f"{name}-share", series, float(count), float(held[count - 1]))
+        fewest = float(np.searchsorted(held, 90.0) + 1)
+        yield Point(f"{name}-share", f"fewest, {series}", 90.0, fewest)
+
+
+# Tasks
+
+
+def _tasks1(settings: Settings) -> list[Task]:
+    tasks = []
+    for name in chosen(settings):
+        if name == "mnist" and settings.scale == "toy" and settings.data is None:
+            continue
+        data = data_arguments(name, settings)
+        series = [*APPROXIMATE, *PURE, ADD_REMOVE]
+        if name == "mnist":  # each vector from a Markov chain or an eigendecomposition of its own
+            series = [of for of in series if of not in ("ppca", "ppca-exact")]
+        epsilons = list(settings.pick(_EPSILONS[name], _FEW[name], (0.1, 10.0)))
+        # MNIST is not in the paper's figure, and dear: the power method takes 532 rounds there
+        times = {"mnist": (3, 1, 1), "covtype": (10, 3, 1), "synthetic": (10, 3, 2)}[name]
+        for run in settings.repetitions(*times):
+            arguments: dict[str, Any] = {
+                "name": name,
+                "data": data,
+                "epsilons": epsilons,
+                "series": series,
+            }
+            cost = {"synthetic": 11.0, "covtype": 4.0, "mnist": 30.0}[name]
+            tasks.append(Task(work=energy_against_epsilon, arguments=arguments, run=run, cost=cost))
+        arguments = {"name": name, "data": data, "counts": [10, 50, 500]}
+        tasks.append(Task(work=energy_shares, arguments=arguments, cost=0.5))
+    trials = settings.pick(1000, 500, 300)
+    for run in settings.repetitions():
+        epsilons = list(settings.pick(_WITNESS_EPSILONS, _WITNESS_EPSILONS, (0.5, 2.0)))
+        arguments = {"features": 5, "epsilons": epsilons, "trials": trials}
+        tasks.append(Task(work=witness_frequency, arguments=arguments, run=run, cost=2.0))
+    return tasks
+
+
+def row_counts(rows: int, settings: Settings) -> list[int]:
+    """From a sixtieth of the rows (200, where it is less) to all, evenly in the logarithm."""
+    least = min(max(200.0, rows / 60), rows / 2)
+    counts = np.geomspace(least, rows, settings.pick(8, 5, 2))
+    return sorted({int(float(f"{count:.2g}")) for count in counts[:-1]} | {rows})
+
+
+def _tasks2(settings: Settings) -> list[Task]:
+    tasks = []
+    for name in chosen(settings, ("synthetic", "covtype")):
+        data = data_arguments(name, settings)
+        counts = row_counts(prepared_rows(data).shape[0], settings)
+        series = [of for of in (*APPROXIMATE, *PURE) if of != "eigenveil-all"]
+        for run in settings.repetitions(10, 3, 1 if name == "covtype" else 2):
+            arguments = {
+                "name": name,
+                "data": data,
+                "counts": counts,
+                "epsilon": FIXED_EPSILON[name] if settings.scale != "toy" else 1.0,
+                "series": series,
+            }
+            cost = {"synthetic": 8.0, "covtype": 3.0}[name]
+            tasks.append(Task(work=energy_against_rows, arguments=arguments, run=run, cost=cost))
+    return tasks
+
+
+# Drawing
+
+LOOKS_003 = {
+    "eigenveil": LOOKS["eigenveil"]._replace(label="Eigenveil"),
+    "eigenveil-strict": Look("Eigenveil, delta = 1e-6", "ours-sketch"),
+    **{key: look for key, look in LOOKS.items() if key != "eigenveil"},
+    "eigenveil-all": LOOKS["eigenveil-all"]._replace(role="ours-curator"),
+    "analyze-gauss": LOOKS["analyze-gauss"]._replace(label="Analyze Gauss (delta > 0)"),
+    "wishart-sn": LOOKS["wishart-sn"]._replace(label="SN as published (not private as claimed)"),
+    "formula": Look("1 - exp(-epsilon)", "exact-2"),
+}
+"""Here Eigenveil is one curator: the data set is in one place."""
+
+_ENERGY = "energy (% of not private)"
+# AG beside the pure ones: the paper holds SN against it
+_BESIDE = ("analyze-gauss",)
+
+
+def _split(numbers: Numbers, axis: str) -> Numbers:
+    """Each panel of a data set as two: methods that promise (epsilon, delta), and epsilon alone."""
+    kinds = {"delta": ("exact", *APPROXIMATE), "pure": ("exact", *PURE, *_BESIDE)}
+    rows: list[Measured] = [row for row in numbers.measured if row.panel == "witness"]
+    for kind, series in kinds.items():
+        rows += [
+            row._replace(panel=f"{row.panel}-{kind}")
+            for row in numbers.measured
+            if row.panel.endswith(f"-{axis}") and row.series in series
+        ]
+    return Numbers(rows)
+
+
+def _kinds(name: str, kind: str) -> str:
+    return f"delta = {DELTA[name]:g}" if kind == "delta" else "delta = 0"
+
+
+def _title(name: str, settings: Settings, promise: str) -> str:
+    """Of a panel: two lines where a stand-in is named."""
+    plain = title_of(name, settings)
+    return f"{plain}\n{promise}" if "," in plain else f"{plain}, {promise}"
+
+
+def _draw1(numbers: Numbers, settings: Settings) -> Figure:
+    names = [name for name in chosen(settings) if f"{name}-epsilon" in numbers.panels]
+    panels = [
+        Panel(
+            key=f"{name}-epsilon-{kind}",
+            title=_title(name, settings, _kinds(name, kind)),
+            xlabel="epsilon",
+            ylabel=_ENERGY,
+            ylim=(0, 103),
+        )
+        for kind in ("delta", "pure")
+        for name in names
+    ]
+    witness = Panel(
+        key="witness",
+        title="SN: releases that give a row away",
+        xlabel="epsilon",
+        ylabel="frequency",
+        ylim=(0, 1.03),
+    )
+    if "witness" in numbers.panels:
+        panels.insert(len(names), witness)
+    return panel_grid(
+        _split(numbers, "epsilon"),
+        panels,
+        LOOKS_003,
+        columns=len(names) + 1,
+        title="Captured energy against epsilon (paper 003, figure 1)",
+    )
+
+
+def _draw2(numbers: Numbers, settings: Settings) -> Figure:
+    panels = [
+        Panel(
+            key=f"{name}-rows-{kind}",
+            title=_title(
+                name, settings, f"epsilon = {FIXED_EPSILON[name]:g}, {_kinds(name, kind)}"
+            ),
+            xlabel="rows",
+            ylabel=_ENERGY,
+            ylim=(0, 103),
+        )
+        for name in chosen(settings, ("synthetic", "covtype"))
+        for kind in ("delta", "pure")
+    ]
+    return panel_grid(
+        _split(numbers, "rows"),
+        panels,
+        LOOKS_003,
+        columns=2,
+        title="Captured energy against the number of rows (paper 003, figure 2)",
+    )
+
+
+_ABOUT = (
+    "Rows are prepared as in the paper, for all methods: the exact mean subtracted, divided by the"
+    " largest norm found. That is not private, so the curves are about the step after it; one more"
+    " in figure 1 has everything private: it takes the raw rows and has nothing assumed of them."
+    " All promise for one row changed, as the paper does: so the repaired Wishart mechanism, which"
+    " is made for a row more or less, has half of the epsilon. The paper's delta, 0.1 and"
+    " 0.02, is so large that a Gaussian mechanism that is calibrated exactly needs little noise at"
+    " any epsilon; the classic calibration of Analyze Gauss does not see that. Eigenveil is"
+    " therefore also measured with delta = 1e-6. The synthetic covariance is not in the paper: ten"
+    " variances from 10 to 1 and ninety below 0.1 stand for it. COVTYPE is a sample of 15000 rows"
+    " where the paper has 20000. A difference counts from half a point and three standard errors"
+    " on; what the repair may cost at most was written after it had been measured, as a summary."
+)
+
+FIG1 = Experiment(
+    name="003-fig1",
+    title="Captured energy against epsilon, and the witness against SN",
+    paper="003",
+    about=(
+        "The paper prints no values of epsilon; 0.001 to 10 are taken here (0.1 to 30 for MNIST). "
+        + _ABOUT
+        + " MNIST, which the paper names and does not draw, has k = 50 (the text's 500 is a slip of"
+        " the scanner), delta = 0.02 and three runs; PPCA is left out there, for its chain takes"
+        " too long. One panel draws releases of SN and counts those that a neighbouring data set"
+        " cannot have made."
+    ),
+    datasets=DATA,
+    tasks=_tasks1,
+    draw=_draw1,
+    claims=figure1_claims,
+)
+
+FIG2 = Experiment(
+    name="003-fig2",
+    title="Captured energy against the number of rows",
+    paper="003",
+    about=(
+        "The paper prints no epsilon and no numbers of rows; epsilon = 0.1 and rows from a sixtieth"
+        " of the data to all are taken here. Each number of rows is a random subset, prepared for"
+        " itself and held against its own exact subspace. " + _ABOUT
+    ),
+    datasets=("synthetic", "covtype"),
+    tasks=_tasks2,
+    draw=_draw2,
+    claims=figure2_claims,
+)

@@ -1,0 +1,93 @@
+"""``eigenveil aggregator``: the party that adds up what sites send, and sees no row."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from eigenveil.cli import options
+from eigenveil.errors import OutputError
+
+aggregator_app = typer.Typer(
+    help="The aggregator between organisations: it has no rows, and no key but its own.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@aggregator_app.callback()
+def _one_of_several() -> None:
+    """Keep ``start`` a word of its own, though it is the only one."""
+
+
+@aggregator_app.command()
+def start(
+    kit: Annotated[
+        Path, typer.Option("--kit", help="The aggregator's kit, as 'eigenveil flare' makes it.")
+    ],
+    listen: Annotated[
+        str,
+        typer.Option(
+            help="Address of this machine to listen on; 0.0.0.0 for all of them. Only this "
+            "machine's own processes reach the default."
+        ),
+    ] = "127.0.0.1",
+    quiet: options.Quiet = False,
+) -> int:
+    """Carry studies between the lead and the sites until stopped (Ctrl-C)."""
+    from eigenveil.cli.presenters.site_console import end_at_once, lines, told
+    from eigenveil.network.flare.authority import need_flare
+    from eigenveil.network.kit import open_kit
+
+    opened = open_kit(kit, role="aggregator")
+    need_flare()
+    from eigenveil.network.flare.entry import run_aggregator
+
+    say = lines(quiet=quiet)
+    _check_address(listen, opened.port)
+    only = " (only from this machine: --listen says otherwise)" if _is_loopback(listen) else ""
+    say(f"Aggregator {opened.name} listens on {listen}:{opened.port}{only}; Ctrl-C stops it.")
+    end_at_once(say)
+    return told(run_aggregator(opened, listen=listen, say=say), opened.folder, say)
+
+
+def _is_loopback(address: str) -> bool:
+    return ipaddress.IPv4Address(address).is_loopback
+
+
+def _check_address(host: str, port: int) -> None:
+    """Refuse what cannot be listened on, for which FLARE would wait without a word.
+
+    Raises
+    ------
+    OutputError
+    """
+    try:
+        ipaddress.IPv4Address(host)
+    except ValueError:
+        raise options.WrongOption(
+            f"--listen {host!r} is not an IPv4 address.",
+            hint="Give one of this machine's, such as 192.0.2.7, or 0.0.0.0 for all of them.",
+        ) from None
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise OutputError(
+                    f"Port {port} is in use by another process.",
+                    hint="Stop that one; another port needs new kits: 'eigenveil flare provision "
+                    "--port'.",
+                    code="port-in-use",
+                ) from None
+            raise OutputError(
+                f"{host}:{port} cannot be listened on: {error.strerror}.",
+                hint="Give an address of this machine: --listen.",
+                code="bad-address",
+            ) from None

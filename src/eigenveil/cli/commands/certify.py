@@ -1,0 +1,134 @@
+"""``eigenveil proofs``: the proofs that certificates cite, readable wherever it is installed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from cryptography import x509
+
+from eigenveil.cli import options
+from eigenveil.cli.presenters.registry import load_model
+from eigenveil.cli.presenters.results import CERTIFICATE, MODEL, print_views
+from eigenveil.cli.presenters.screen import Screen, bold, say
+from eigenveil.errors import DataError, EigenveilError, short_name
+from eigenveil.federation.protocol.certificates import NOT_TRUE, WHAT_SITES_SIGN, Verdict, check
+from eigenveil.network.certificates import read_certificate as read_root
+from eigenveil.network.kit import read_kit_file
+from eigenveil.privacy.certificate import WHAT_IT_CANNOT_SHOW, Certificate, read_certificate
+from eigenveil.privacy.proof_files import proof_titles, read_proof
+
+
+def proofs(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="A proof, as 'eigenveil certify' names it; without it, all are listed."
+        ),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Print a proof that a certificate cites, or the list of all proofs."""
+    if name is not None:
+        text = read_proof(name)
+        if json:
+            options.print_json({"name": name.removesuffix(".md"), "text": text})
+        else:
+            typer.echo(text, nl=False)
+        return
+    titles = proof_titles()
+    if json:
+        options.print_json(titles)
+        return
+    longest = max(map(len, titles), default=0)
+    for each, title in titles.items():
+        say(f"{each:{longest}}  {title}")
+
+
+# -- ``eigenveil certify``: a certificate against its plan, and its guarantee computed again.
+
+
+_DOES_NOT_HOLD = 8
+
+
+def certify(
+    result: options.ResultFolder,
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            help="The authority that signatures must be under: a federation's root certificate "
+            "(rootCA.pem), or a kit. There must then be signatures."
+        ),
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> int:
+    """Recompute the guarantee of a result and say whether it holds (status 8 if not).
+
+    It holds for the model that the certificate was made for: the model beside it must be that.
+    Between organisations the aggregator and the sites have signed it: who has is said.
+    """
+    if result.suffix == ".npz":
+        raise DataError(
+            f"{result} is a model, and a certificate is compared with the model beside it.",
+            hint=f"Give the result's folder: eigenveil certify {result.parent}",
+            code="bad-certificate",
+        )
+    path: Path = result / CERTIFICATE if result.is_dir() or not result.suffix else result
+    certificate = read_certificate(path)
+    verdict = check(certificate, root=_authority(root))
+    beside = path.parent / MODEL
+    # a played tree writes no model
+    if beside.exists() or (result.is_dir() and certificate.tree is None):
+        trouble = _other_model(beside, certificate)
+        if trouble is not None:
+            verdict = Verdict(False, NOT_TRUE, None, trouble)
+    if json:
+        options.print_json(
+            {
+                "holds": verdict.holds,
+                "explanation": verdict.explanation,
+                "guarantee": None if verdict.guarantee is None else verdict.guarantee.as_dict(),
+                "views": {name: view.as_dict() for name, view in verdict.views.items()},
+                "proofs": list(certificate.proofs),
+                "signed": None if verdict.signed is None else asdict(verdict.signed),
+            }
+        )
+    else:
+        screen = Screen(quiet=quiet)
+        screen.print(bold(verdict.word))
+        screen.print(verdict.explanation)
+        if verdict.guarantee is not None:
+            screen.print(f"claim: {verdict.guarantee}")
+        if len(verdict.views) > 1:
+            print_views(verdict.views, screen)
+        screen.print(f"releases: {', '.join(short_name(r.name) for r in certificate.releases)}")
+        names = ", ".join(name.removesuffix(".md") for name in certificate.proofs)
+        screen.print(f"proofs: {names} ('eigenveil proofs NAME' prints one)", soft_wrap=True)
+        if verdict.signed is not None:
+            screen.print(f"signatures: {verdict.signed}.", soft_wrap=True)
+            screen.print(f"note: {WHAT_SITES_SIGN}.")
+        screen.print(f"note: {WHAT_IT_CANNOT_SHOW}.")
+    if not verdict.holds:
+        raise typer.Exit(_DOES_NOT_HOLD)
+    return 0
+
+
+def _authority(root: Path | None) -> x509.Certificate | None:
+    """The root certificate in a file, or of a kit."""
+    if root is None:
+        return None
+    return read_root(read_kit_file(root).root_certificate if root.is_dir() else root)
+
+
+def _other_model(model: Path, certificate: Certificate) -> str | None:
+    """Why a certificate is not that of the model beside it; ``None`` where it is."""
+    try:
+        inside = load_model(model).certificate_
+    except EigenveilError as error:
+        return str(error)
+    if inside != certificate:
+        return f"{CERTIFICATE} is not the certificate that {model} was saved with."
+    return None

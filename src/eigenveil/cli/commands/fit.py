@@ -1,0 +1,418 @@
+"""``eigenveil fit --site NAME=FILES``: the whole protocol among sites in one process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID
+from rich.table import Table
+
+from eigenveil.cli import options
+from eigenveil.cli.options import WantedColumns, WrongOption, read_columns
+from eigenveil.cli.presenters.pca import draw_rows
+from eigenveil.cli.presenters.registry import wishes_of
+from eigenveil.cli.presenters.results import (
+    as_json,
+    check_free,
+    check_place,
+    new_folder,
+    print_model,
+    print_views,
+    write_result,
+)
+from eigenveil.cli.presenters.screen import Screen, bold, description, fit_progress, tell
+from eigenveil.errors import DataError, OutputError, printable
+from eigenveil.federated.running import wished_budget
+from eigenveil.federation.ledger.ledger import Ledger
+from eigenveil.federation.protocol.terms import settle
+from eigenveil.federation.study.study import Study
+from eigenveil.io.files import expand
+from eigenveil.models.task import TASKS, Task
+from eigenveil.moments.source import RowSource
+
+_LEDGER = ".ledger"
+
+
+def read_sites(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Files of each site, from ``NAME=FILE``; a name given again adds files.
+
+    Raises
+    ------
+    DataError
+        When a text is not of this form.
+    """
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, file = text.partition("=")
+        if not (name and equals and file):
+            raise DataError(
+                f"--site {text!r} is not NAME=FILE.", hint="For example: --site north=a.parquet."
+            )
+        found.setdefault(name, []).append(file)
+    return found
+
+
+def open_sites(files: dict[str, list[str]], wanted: WantedColumns) -> dict[str, RowSource]:
+    """Rows of each site; columns by name, those of the first site where none are given.
+
+    Raises
+    ------
+    DataError
+        Naming the site, its file and the column; or a file that two sites are given: its rows would
+        count twice, and the guarantee speaks of rows that count once.
+    """
+    found: dict[str, RowSource] = {}
+    seen: dict[Path, str] = {}
+    for name, paths in files.items():
+        try:
+            rows = wanted.open_like(paths)
+        except (DataError, OutputError) as error:
+            raise type(error)(
+                f"site {name}: {error.message}", hint=error.hint, code=error.code
+            ) from None
+        for file in expand(paths):
+            if (first := seen.setdefault(file.resolve(), name)) != name:
+                raise DataError(
+                    f"site {name}: {file} is given to site {first}, too.",
+                    hint="Give each file once: rows that count twice break the privacy guarantee.",
+                    code="file-twice",
+                )
+        if found and rows.features != next(iter(found.values())).features:
+            first, other = next(iter(found.items()))
+            raise DataError(
+                f"site {name} has {rows.features} columns, site {first} {other.features}.",
+                hint="All sites must have the same columns.",
+                code="other-features",
+            )
+        found[name] = rows
+        if wanted.columns is None and wanted.names is None and rows.names is not None:
+            wanted = WantedColumns(columns=list(rows.names), header=wanted.header)
+    return found
+
+
+def open_ledgers(folder: Path, study: Study, say: Callable[[str], None]) -> dict[str, Ledger]:
+    """Each site's ledger ``NAME.ledger`` in a folder; one that is new gets the study's wish.
+
+    Raises
+    ------
+    OutputError
+        When the folder cannot be made.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"{folder}: {error.strerror or error}.", hint="Choose another --ledgers."
+        ) from None
+    found, terms = {}, settle(study)
+    budget = wished_budget(terms)
+    for name in terms.names:
+        place = folder / f"{name}{_LEDGER}"
+        ledger = found[name] = Ledger(place)
+        if not place.exists() or ledger.budget(budget.data_set) is None:
+            ledger.set_budget(budget)
+            say(
+                f"{place}: new, with a budget of epsilon = {budget.epsilon:g} at delta = "
+                f"{budget.delta:g}, which this study uses up ('eigenveil ledger budget' sets it)."
+            )
+    return found
+
+
+@contextmanager
+def protocol_progress(sites: int, *, quiet: bool) -> Iterator[Callable[[str, int], None] | None]:
+    """A progress callback: a bar a step on a terminal, a line a step elsewhere."""
+    if quiet:
+        yield None
+    elif sys.stderr.isatty():
+        columns = (description(), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, console=Screen(errors=True)) as bars:
+            tasks: dict[str, TaskID] = {}
+
+            def advance(step: str, count: int) -> None:
+                if step not in tasks:
+                    tasks[step] = bars.add_task(printable(step), total=sites)
+                bars.advance(tasks[step], count)
+
+            yield advance
+    else:
+        counts: dict[str, int] = {}
+
+        def note(step: str, count: int) -> None:
+            counts[step] = counts.get(step, 0) + count
+            if counts[step] == sites:
+                tell(f"{step}: {sites} site{'' if sites == 1 else 's'} answered")
+
+        yield note
+
+
+def print_federation(model: Any, out: Screen) -> None:
+    """Traffic of each site, and what each adversary is held to."""
+    study = model.study_
+    heading = f"protocol {study.protocol}, masks {model.certificate_.federation.masks}"
+    table = Table(title=heading)
+    for name in ("site", "messages", "received", "sent", "largest message"):
+        table.add_column(name, justify="left" if name == "site" else "right")
+    for name, traffic in model.traffic_.items():
+        largest = max(traffic.sent_by_step.items(), key=lambda item: item[1])
+        table.add_row(
+            name,
+            str(traffic.messages),
+            options.bytes_text(traffic.received),
+            options.bytes_text(traffic.sent),
+            f"{largest[0]}: {options.bytes_text(largest[1])}",
+        )
+    out.print(table)
+    if model.choice_:
+        out.print(f"protocol {study.protocol} was chosen: {model.choice_}")
+    for name, why in model.missing_.items():
+        out.print(bold("missing:"), f"site {name}: {why}")
+    print_views(model.views_, out)
+
+
+def federation_as_json(model: Any) -> dict[str, Any]:
+    """The same as plain values."""
+    return {
+        "protocol": model.study_.protocol,
+        "choice": model.choice_,
+        "study_hash": model.study_.hash,
+        "views": {name: view.as_dict() for name, view in model.views_.items()},
+        "traffic": {
+            name: {
+                "messages": traffic.messages,
+                "received": traffic.received,
+                "sent": traffic.sent,
+                "sent_by_step": traffic.sent_by_step,
+            }
+            for name, traffic in model.traffic_.items()
+        },
+        "missing": model.missing_,
+    }
+
+
+# -- ``eigenveil fit``: files in, a certified result folder out; of one data set or of many sites.
+
+
+_OF_SITES = "With --site: "
+
+
+@options.declared("table", "sites")
+def fit(
+    context: typer.Context,
+    out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")],
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(help="CSV, Parquet, Feather, .npy or .npz files, folders or patterns."),
+    ] = None,
+    site: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=FILE of a site that keeps its rows; repeat, also with one name."),
+    ] = None,
+    study: Annotated[
+        Path | None, typer.Option(help=_OF_SITES + "what they agreed on; then no other wishes.")
+    ] = None,
+    task: options.TaskName = "pca",
+    ledgers: Annotated[
+        Path | None,
+        typer.Option(help=_OF_SITES + "folder of their ledgers, NAME.ledger; kept between runs."),
+    ] = None,
+    vocabulary: options.Vocabulary = None,
+    columns: options.Columns = None,
+    exclude: options.Exclude = None,
+    header: options.Header = True,
+    overwrite: Annotated[bool, typer.Option(help="Replace an earlier result.")] = False,
+    plots: Annotated[bool, typer.Option(help="Write figures.")] = True,
+    projection: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also draw rows along two components, for their owner only: a folder, or a .png "
+            "or .svg file, outside of --out."
+        ),
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    *,
+    said: dict[str, Any],
+) -> None:
+    """Fit private PCA, a mixture or topics to the rows of FILES, or of several sites."""
+    check_free(out, overwrite=overwrite)
+    _check_place(files, site, study, ledgers)
+    picture = None if projection is None else _picture(projection, out, overwrite=overwrite)
+    if picture is not None and site:
+        raise WrongOption(
+            "--projection is for one data set.", hint="Sites keep their rows; leave it out."
+        )
+    agreed = None if study is None else _read_agreed(study, task, context)
+    fitted = options.read_task(task) if agreed is None else TASKS[agreed.task]
+    wishes = wishes_of(fitted, said, context, sites=bool(site))
+    wanted = read_columns(columns, exclude, vocabulary, header=header)
+    show = _Show(out, figures=plots, json=json, quiet=quiet)
+    if site:
+        _fit_sites(fitted, wishes, site, wanted, show, agreed=agreed, ledgers=ledgers)
+    else:
+        _fit_one(fitted, wishes, files or [], wanted, show, picture)
+
+
+@dataclass(frozen=True)
+class _Show:
+    """Where a result goes, and how it is told."""
+
+    out: Path
+    figures: bool
+    json: bool
+    quiet: bool
+
+
+def _check_place(
+    files: list[str] | None, site: list[str] | None, study: Path | None, ledgers: Path | None
+) -> None:
+    """Rows of one data set or of sites, not of both."""
+    if site and files:
+        raise DataError(
+            f"{files[0]} belongs to no site.", hint="Give every file as --site NAME=FILE."
+        )
+    if not site and not files:
+        raise DataError(
+            "There are no files.", hint="Give files with rows, or --site NAME=FILE for several."
+        )
+    if not site and (study is not None or ledgers is not None):
+        raise DataError(
+            "--study and --ledgers are for several sites.",
+            hint="Give --site NAME=FILE for each.",
+        )
+
+
+def _fit_one(
+    task: Task,
+    wishes: dict[str, Any],
+    files: list[str],
+    wanted: WantedColumns,
+    show: _Show,
+    picture: Path | None,
+) -> None:
+    model: Any = task.estimator("table")(**wishes)
+    rows = wanted.open(files)
+    with new_folder(show.out) as folder:  # made before anything is spent
+        with fit_progress(quiet=show.quiet or show.json) as progress:
+            model.fit_rows(rows, progress=progress)
+        written = write_result(model, folder, figures=show.figures)
+    if picture is not None:  # when the result is safe
+        draw_rows(model, rows, picture)
+    if show.json:
+        options.print_json({**as_json(model), "out": str(show.out)})
+        return
+    screen = Screen(quiet=show.quiet)
+    print_model(model, screen)
+    print_written(screen, show.out, written)
+    if picture is not None:
+        screen.print(f"{picture} shows ROWS: it is not private; keep it inside.")
+
+
+def _picture(place: Path, out: Path, *, overwrite: bool) -> Path:
+    """The file to draw rows in, which is not to be published: not in the result's folder.
+
+    Raises
+    ------
+    WrongOption, OutputError
+        When it would lie in the result, or cannot be written.
+    """
+    check_place(place, overwrite=True)
+    file = place / "projection.png" if place.is_dir() else place
+    if file.suffix.lower() not in (".png", ".svg"):
+        raise WrongOption(
+            f"--projection {place} is neither a folder nor a .png or .svg file.",
+            hint="Give a folder that exists, or such a file.",
+        )
+    check_place(file, overwrite=overwrite)
+    if file.resolve().is_relative_to(out.resolve()):
+        raise WrongOption(
+            f"--projection {place} lies in {out}, which is to be published, and shows rows.",
+            hint="Choose a place outside of --out.",
+            code="rows-in-result",
+        )
+    return file
+
+
+def _read_agreed(file: Path, task: str, context: typer.Context) -> Study:
+    """The study of all sites, which says everything that it can say."""
+    from eigenveil.federation.study.file import read_study
+
+    agreed = read_study(file)
+    said = options.given(context)
+    if "task" in said and options.read_task(task) is not TASKS[agreed.task]:
+        raise _for_the_study("task")
+    if "vocabulary" in said:
+        raise _for_the_study("vocabulary")
+    return agreed
+
+
+def _for_the_study(name: str) -> DataError:
+    return DataError(
+        f"{name} is for the study to say, and --study is given.",
+        hint="Change the study file (every site's), or leave --study out.",
+    )
+
+
+def _fit_sites(
+    task: Task,
+    wishes: dict[str, Any],
+    site: list[str],
+    wanted: WantedColumns,
+    show: _Show,
+    *,
+    agreed: Study | None,
+    ledgers: Path | None,
+) -> None:
+    # imported here: the ledger's database library takes a moment to load
+    from eigenveil.federation.study.file import write_toml
+
+    paths = read_sites(site)
+    estimator = task.estimator("sites")
+    model: Any = estimator(**wishes)
+    if agreed is not None:
+        usual = {n: v for n, v in estimator().get_params().items() if n != "random_state"}
+        for name, value in usual.items():
+            if not np.array_equal(wishes.get(name, value), value):
+                raise _for_the_study(name)
+        if agreed.columns is not None:
+            wanted = WantedColumns(columns=list(agreed.columns), header=wanted.header)
+    rows = open_sites(paths, wanted)
+    asked = model.study_of(rows) if agreed is None else agreed
+    screen = Screen(quiet=show.quiet)
+    with new_folder(show.out) as folder:  # made before anything is spent
+        books = None
+        if ledgers is not None:
+            say = _unsaid if show.json else screen.print
+            books = open_ledgers(ledgers, asked, say)
+        steps = protocol_progress(len(rows), quiet=show.quiet or show.json)
+        with steps as progress:
+            model.fit_study(asked, rows, ledgers=books, progress=progress)
+        written = write_result(model, folder, figures=show.figures)
+        write_toml(model.study_, folder / "study.toml")
+        written.append(("study.toml", "what was run, for 'eigenveil study check'"))
+    if show.json:
+        found = as_json(model) | federation_as_json(model)
+        options.print_json({**found, "out": str(show.out)})
+        return
+    print_model(model, screen)
+    print_federation(model, screen)
+    print_written(screen, show.out, written)
+
+
+def _unsaid(text: str) -> None:
+    del text
+
+
+def print_written(screen: Screen, out: Path, written: list[tuple[str, str]]) -> None:
+    """What a result folder holds, and what to do next."""
+    screen.print()
+    screen.print(f"written to {out}:")
+    for name, what in written:
+        screen.print(f"  {name:<28} {what}")
+    screen.print(f"next: eigenveil certify {out}")

@@ -1,0 +1,236 @@
+"""``eigenveil flare``: keys, certificates and kits of the parties of a study between sites."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from eigenveil.cli import options
+from eigenveil.cli.presenters.screen import Screen, bold
+from eigenveil.federation.study.file import read_study
+
+if TYPE_CHECKING:  # loaded by the commands: cryptography takes a while
+    from eigenveil.network.roles import Role
+
+flare_app = typer.Typer(
+    help="Kits for studies between organisations: each party's key, certificate and policy.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+StudyFile = Annotated[Path, typer.Argument(help="The study, as 'eigenveil study new' writes it.")]
+Host = Annotated[str, typer.Option(help="The name by which the sites reach the aggregator.")]
+Port = Annotated[int, typer.Option(help="The one port on which the aggregator listens.")]
+Replace = Annotated[
+    bool, typer.Option("--overwrite", help="Replace what is there; keys in it are lost.")
+]
+
+_ROLES = ("site", "aggregator", "lead", "helper")
+
+
+@flare_app.command()
+def provision(
+    study: StudyFile,
+    out: Annotated[Path, typer.Option(help="Folder to make.")] = Path("kits"),
+    host: Host = "localhost",
+    port: Port = 8102,
+    registrar_only: Annotated[
+        bool,
+        typer.Option(
+            "--registrar-only",
+            help="Make the registrar's kit alone; each party makes its own key (request).",
+        ),
+    ] = False,
+    overwrite: Replace = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Make the kits of all parties in one place: on one machine, or by one whom all trust."""
+    from eigenveil.network.certificates import fingerprint, read_certificate
+    from eigenveil.network.flare.authority import need_flare
+    from eigenveil.network.flare.provision import provision as make_kits
+    from eigenveil.network.kit import open_kit
+    from eigenveil.network.registrar import make_registrar
+
+    agreed = read_study(study)
+    need_flare()
+    if registrar_only:
+        kit = make_registrar(agreed, out, host=host, port=port, overwrite=overwrite)
+        made = {"registrar": out}
+    else:
+        made = make_kits(agreed, out, host=host, port=port, overwrite=overwrite)
+        kit = open_kit(made["registrar"])
+    root = fingerprint(read_certificate(kit.root_certificate))
+    if json:
+        kits = {name: str(folder) for name, folder in made.items()}
+        options.print_json({"kits": kits, "root_fingerprint": root})
+        return
+    screen = Screen(quiet=quiet)
+    for name, folder in made.items():
+        screen.print(f"{name:<12} {folder}", soft_wrap=True)
+    screen.print(f"root certificate: {root}", soft_wrap=True)
+    screen.print(
+        f"The root key is in {made['registrar']} alone: whoever holds it can admit "
+        "anybody. Keep it with an independent party, never with the aggregator.",
+        soft_wrap=True,
+    )
+    if not registrar_only:
+        screen.print(
+            "All private keys were made here. Between organisations, let each party make its own: "
+            "--registrar-only, and 'eigenveil flare request'.",
+            soft_wrap=True,
+        )
+
+
+@flare_app.command()
+def request(
+    study: StudyFile,
+    out: Annotated[Path, typer.Option(help="The party's kit: a folder to make.")],
+    role: Annotated[str, typer.Option(help="site, aggregator, lead or helper.")] = "site",
+    name: Annotated[
+        str | None,
+        typer.Option(help="A site's name in the study, or the aggregator's host name."),
+    ] = None,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Ask for a new certificate of the kit's own key.")
+    ] = False,
+    overwrite: Replace = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Begin a party's kit: its private key, and a request for the registrar."""
+    from eigenveil.network.certificates import fingerprint
+    from eigenveil.network.enrolment import read_request
+    from eigenveil.network.enrolment import request as ask
+
+    asked = _role(role)
+    file = ask(read_study(study), out, role=asked, name=name, renew=renew, overwrite=overwrite)
+    key = fingerprint(read_request(file).public_key)
+    if json:
+        options.print_json({"request": str(file), "key_fingerprint": key})
+        return
+    screen = Screen(quiet=quiet)
+    screen.print(f"request:    {file} (public; send it to the registrar)")
+    screen.print(f"public key: {key}", soft_wrap=True)
+    screen.print("The private key stays in the kit. Tell the registrar the line above, by another")
+    screen.print("way; then 'eigenveil flare package' completes the kit with what comes back.")
+
+
+@flare_app.command()
+def approve(
+    request: Annotated[Path, typer.Argument(help="A party's request.")],
+    kit: Annotated[Path, typer.Option(help="The registrar's kit.")],
+    out: Annotated[
+        Path | None, typer.Option(help="File to write; NAME.approval.json by default.")
+    ] = None,
+    days: Annotated[int, typer.Option(help="For how long the certificate is good.")] = 365,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="The party has a certificate, and gets another.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """As the registrar, certify the key of a party's request."""
+    from eigenveil.network.certificates import fingerprint, read_certificate
+    from eigenveil.network.enrolment import read_request
+    from eigenveil.network.flare.authority import need_flare
+    from eigenveil.network.kit import open_kit
+    from eigenveil.network.registrar import approve as certify
+
+    registrar = open_kit(kit, role="registrar")
+    found = read_request(request)
+    need_flare()
+    target = out or Path(f"{found.name.replace('/', '_')}.approval.json")
+    certify(request, kit, target, days=days, renew=renew, overwrite=overwrite)
+    key, root = (
+        fingerprint(found.public_key),
+        fingerprint(read_certificate(registrar.certificate)),
+    )
+    if json:
+        options.print_json(
+            {
+                "approval": str(target),
+                "role": found.role,
+                "name": found.name,
+                "key_fingerprint": key,
+                "root_fingerprint": root,
+            }
+        )
+        return
+    screen = Screen(quiet=quiet)
+    screen.print(f"approval:         {target} (public; send it to the party)")
+    screen.print(f"party:            {found.role} {found.name}")
+    screen.print(f"public key:       {key}", soft_wrap=True)
+    screen.print(f"root certificate: {root}", soft_wrap=True)
+    screen.print(
+        "If the party says another public key, do not send it. Tell the party the root "
+        "certificate's line, by another way than the file.",
+        soft_wrap=True,
+    )
+
+
+@flare_app.command()
+def package(
+    kit: Annotated[Path, typer.Argument(help="The kit that 'request' began.")],
+    approval: Annotated[Path, typer.Argument(help="What the registrar sent.")],
+    fingerprint: Annotated[
+        str,
+        typer.Option(help="Of the root certificate, as the registrar told it (by telephone, say)."),
+    ],
+    quiet: options.Quiet = False,
+) -> None:
+    """Complete a party's kit with what the registrar approved."""
+    from eigenveil.network.enrolment import package as complete
+
+    done = complete(kit, approval, fingerprint=fingerprint)
+    Screen(quiet=quiet).print(
+        f"{kit} is complete: {done.role} {done.name}, aggregator at {done.host}:{done.port}.",
+        soft_wrap=True,
+    )
+
+
+@flare_app.command()
+def show(
+    kit: Annotated[Path, typer.Argument(help="A party's kit.")],
+    json: options.Json = False,
+) -> None:
+    """Say whose a kit is, how long it is good, and what may be asked of it."""
+    from eigenveil.network.flare.provision import inspect
+    from eigenveil.network.kit import open_kit
+
+    facts = inspect(open_kit(kit))
+    if json:
+        options.print_json(asdict(facts))
+        return
+    screen = Screen()
+    lines = {
+        "role": facts.role,
+        "name": facts.name,
+        "federation": facts.project,
+        "aggregator": f"{facts.host}:{facts.port}",
+        "certificate": facts.fingerprint,
+        "root certificate": facts.root_fingerprint,
+        "valid until": facts.valid_until,
+        "jobs may name": ", ".join(facts.allows) or "nothing: this party runs no jobs",
+    }
+    if facts.role == "site":
+        lines["studies approved"] = ", ".join(facts.approved) or "none"
+        lines["studies waiting"] = ", ".join(facts.waiting) or "none"
+    for what, text in lines.items():
+        screen.print(f"{what + ':':<18}{text}", soft_wrap=True)
+    if facts.trouble:
+        screen.print(bold("CANNOT CONNECT:"), facts.trouble, soft_wrap=True)
+
+
+def _role(text: str) -> Role:
+    """A role that asks for a certificate."""
+    for role in _ROLES:
+        if text == role:
+            return role  # type: ignore[return-value]
+    raise options.WrongOption(
+        f"--role {text!r} is not one of {', '.join(_ROLES)}.", hint="Choose one of these."
+    )

@@ -1,0 +1,306 @@
+"""The second place of a ledger's heads, as the command line names it."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+from rich.table import Table
+
+from eigenveil.cli import options
+from eigenveil.cli.presenters.results import check_place
+from eigenveil.cli.presenters.screen import Screen, bold
+from eigenveil.files import replacing
+
+if TYPE_CHECKING:
+    from eigenveil.federation.ledger.heads import Heads
+    from eigenveil.federation.ledger.ledger import Ledger, Session, Standing
+    from eigenveil.privacy.guarantee import Adjacency
+
+
+HEADS_HELP = (
+    "The second place of the ledger's heads: a file elsewhere, or a PostgreSQL URL that ends with "
+    "?ledger=NAME."
+)
+AUTHORITY_HELP = "The root certificate of the timestamp authority (PEM)."
+
+
+def heads_of(
+    place: str | None, authority: Path | None, timestamps: str | None = None, *, notes: bool = True
+) -> Heads | None:
+    """The place that ``--heads``, ``--authority`` and ``--timestamps`` name together.
+
+    Without ``notes`` it is only read, and no URL of an authority is needed.
+
+    Raises
+    ------
+    WrongOption
+        When they do not fit together.
+    OutputError, DataError
+        When one of them cannot be what it should.
+    """
+    if place is None:
+        if timestamps is not None or authority is not None:
+            raise options.WrongOption(
+                "--authority is for heads with timestamps, and --heads is missing."
+                if timestamps is None
+                else "--timestamps and --authority are for heads, and --heads is missing.",
+                hint="Give --heads FILE, too: the timestamps are kept there.",
+            )
+        return None
+    if "://" in place:
+        if timestamps is not None or authority is not None or place.startswith("http"):
+            raise options.WrongOption(
+                "Timestamps are kept in a file, and --heads names none.",
+                hint=(
+                    f"Give --heads FILE {'--timestamps URL ' if notes else ''}--authority FILE, or "
+                    "a database's URL alone."
+                ),
+            )
+        from eigenveil.federation.ledger.heads_table import HeadsTable
+
+        return HeadsTable(place)
+    if notes and (authority is None) != (timestamps is None):
+        raise options.WrongOption(
+            "--timestamps and --authority go together: no timestamp is kept that was not checked.",
+            hint="Give the authority's URL and a PEM file with its root certificate, which the "
+            "authority publishes.",
+        )
+    if authority is None:
+        from eigenveil.federation.ledger.heads import HeadsFile
+
+        return HeadsFile(place)
+    from eigenveil.federation.ledger.heads_stamped import Authority, StampedHeads
+
+    return StampedHeads(place, Authority(authority, timestamps or ""))
+
+
+# -- ``eigenveil ledger``: what a site's ledger allows, what it spent, and whether it holds.
+
+
+ledger_app = typer.Typer(
+    help="A site's ledger: what may be lost about its rows, and what was.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+Place = Annotated[
+    str, typer.Argument(help="The ledger's file, or a URL such as postgresql://host/name.")
+]
+
+_DOES_NOT_HOLD = 8
+_MOST_SESSIONS = 20
+
+
+@ledger_app.command()
+def show(place: Place, json: options.Json = False) -> None:
+    """Show the budgets, what is spent of them, and the last sessions."""
+    ledger = _open(place)
+    standings, sessions = ledger.standings(), ledger.sessions()
+    if json:
+        options.print_json(
+            {
+                "ledger": ledger.name,
+                "standings": [_standing_json(standing) for standing in standings],
+                "sessions": [_session_json(session) for session in sessions],
+            }
+        )
+        return
+    screen = Screen()
+    _print_standings(standings, screen)
+    _print_sessions(sessions, screen)
+
+
+@ledger_app.command()
+def verify(
+    place: Place,
+    against: Annotated[
+        str | None, typer.Option(help="A last hash that was noted elsewhere; must be in the chain.")
+    ] = None,
+    heads: Annotated[
+        str | None,
+        typer.Option(help=f"{HEADS_HELP} As 'site start' has it; all must be in the chain."),
+    ] = None,
+    authority: Annotated[
+        Path | None, typer.Option(help=f"{AUTHORITY_HELP} Checks the timestamps in --heads.")
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> int:
+    """Recompute the chain of entries and say whether it holds (status 8 if not)."""
+    if against is not None and not re.fullmatch("[0-9a-f]{64}", against := against.lower()):
+        raise options.WrongOption(
+            "--against is no hash of an entry.",
+            hint="Give the 64 hexadecimal digits that 'ledger verify' printed as the last hash.",
+        )
+    found = _open(place, heads_of(heads, authority, notes=False)).verify(against=against)
+    if json:
+        options.print_json(asdict(found))
+    else:
+        screen = Screen(quiet=quiet)
+        screen.print(bold("HOLDS" if found.holds else "DOES NOT HOLD"))
+        screen.print(found.explanation)
+        screen.print(f"last entry: {found.entries}, hash {found.last}")
+        screen.print(
+            "note: whoever can write the ledger can make another that holds; keep the last hash "
+            "elsewhere, and give it with --against (or have every head kept: --heads)."
+            if against is None and heads is None
+            else "note: what came after the last hash that was noted elsewhere rests on the ledger "
+            "alone."
+        )
+    if not found.holds:
+        raise typer.Exit(_DOES_NOT_HOLD)
+    return 0
+
+
+@ledger_app.command()
+def export(
+    place: Place,
+    out: Annotated[
+        Path | None, typer.Option(help="Write to this file; standard output by default.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
+) -> None:
+    """Write all entries, one JSON object a line."""
+    if out is not None:
+        check_place(out, overwrite=overwrite)
+    lines = (entry.line() for entry in _open(place).entries())
+    if out is None:
+        for line in lines:
+            typer.echo(line)
+        return
+    with replacing(out) as scratch, scratch.open("w", encoding="ascii") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+@ledger_app.command()
+def budget(
+    place: Place,
+    data_set: Annotated[str, typer.Option(help="The rows' name in this ledger.")],
+    epsilon: Annotated[
+        float, typer.Option(help="What may be lost over everything; 0 closes the data set.")
+    ],
+    delta: Annotated[float, typer.Option(help="In [0, 1), well below one over the rows.")],
+    pure_epsilon: Annotated[
+        float, typer.Option(help="Set aside for pure studies; the rest is for Gaussian ones.")
+    ] = 0.0,
+    adjacency: Annotated[str, options.option_help("adjacency")] = "add-remove",
+    quiet: options.Quiet = False,
+) -> None:
+    """Open a data set's account, or set its budget anew; makes the ledger where there is none."""
+    from eigenveil.federation.ledger.ledger import Budget
+
+    ledger = _open(place)
+    ledger.set_budget(Budget(data_set, cast("Adjacency", adjacency), epsilon, delta, pure_epsilon))
+    screen = Screen(quiet=quiet)
+    _print_standings([s for s in ledger.standings() if s.budget.data_set == data_set], screen)
+
+
+@ledger_app.command()
+def end(
+    place: Place,
+    study: Annotated[str, typer.Option(help="The study's hash, as 'ledger show' prints it.")],
+    quiet: options.Quiet = False,
+) -> None:
+    """End the open sessions of a study that will not go on; what they charged stays."""
+    count = _open(place).end_study(study)
+    Screen(quiet=quiet).print(
+        f"{count} session{'' if count == 1 else 's'} ended; what was reserved is free again."
+        if count
+        else "No session of this study is open; nothing changed."
+    )
+
+
+def _open(place: str, heads: Heads | None = None) -> Ledger:
+    from eigenveil.federation.ledger.ledger import Ledger
+
+    return Ledger(place, heads=heads)
+
+
+def _print_standings(standings: list[Standing], screen: Screen) -> None:
+    from eigenveil.federation.ledger.placing import told_left
+
+    table = Table(title="accounts, in epsilon at the budget's delta")
+    for name in ("data set", "neighbours"):
+        table.add_column(name)
+    for name in ("budget", "delta", "spent"):
+        table.add_column(name, justify="right")
+    for standing in standings:
+        of = standing.budget
+        numbers = (of.epsilon, of.delta, standing.spent_epsilon)
+        near = f"{of.adjacency}, one {of.unit}"
+        table.add_row(of.data_set, near, *(f"{number:.4g}" for number in numbers))
+    screen.print(table)
+    for standing in standings:
+        caps, held = standing.caps, standing.caps.minus(standing.left)
+        screen.print(f"{standing.budget.data_set}: {told_left(standing)}", soft_wrap=True)
+        screen.print(
+            f"  spent or reserved: {held.mu_squared:.4g} of {caps.mu_squared:.4g} of mu squared, "
+            f"{held.pure:.4g} of {caps.pure:.4g} of pure epsilon",
+            soft_wrap=True,
+        )
+    if not standings:
+        screen.print("No budget is set: no study can begin.")
+
+
+def _print_sessions(sessions: list[Session], screen: Screen) -> None:
+    last = sessions[-_MOST_SESSIONS:]
+    shown = f"the last {len(last)} of {len(sessions)}" if len(last) < len(sessions) else "all"
+    table = Table(title=f"sessions ({shown})")
+    table.add_column("begun (UTC)")
+    table.add_column("study", overflow="fold")
+    for name in ("session", "data set", "outcome"):
+        table.add_column(name)
+    table.add_column("charges", justify="right")
+    for session in last:
+        releases = sum(len(charge.releases) for _, charge in session.charges)
+        table.add_row(
+            session.begun[:16].replace("T", " "),
+            session.key.study,
+            session.key.session,
+            session.terms.data_set,
+            "open" if session.outcome is None else session.outcome,
+            f"{releases} release{'' if releases == 1 else 's'}",
+        )
+    screen.print(table)
+
+
+def _standing_json(standing: Standing) -> dict[str, Any]:
+    return {
+        **asdict(standing.budget),
+        "caps": asdict(standing.caps),
+        "spent": asdict(standing.spent),
+        "reserved": asdict(standing.reserved),
+        "left": asdict(standing.left),
+        "spent_epsilon": _finite(standing.spent_epsilon),
+        "left_epsilon": standing.left_epsilon,
+        "left_pure_epsilon": standing.left_pure,
+    }
+
+
+def _session_json(session: Session) -> dict[str, Any]:
+    return {
+        "study": session.key.study,
+        "session": session.key.session,
+        "begun": session.begun,
+        "data_set": session.terms.data_set,
+        "adjacency": session.terms.adjacency,
+        "note": session.terms.note,
+        "outcome": session.outcome,
+        "reserved": asdict(session.terms.reserve),
+        "charged": asdict(session.charged()),
+        "counted": asdict(session.spent()),
+        "charges": [
+            {"entry": number, "step": charge.step, "releases": [r.name for r in charge.releases]}
+            for number, charge in session.charges
+        ],
+    }
+
+
+def _finite(number: float) -> float | None:
+    """JSON has no infinity."""
+    return number if math.isfinite(number) else None

@@ -1,0 +1,332 @@
+"""What ``eigenveil plan`` was asked, for whoever answers it: the task's predictor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.table import Table
+
+from eigenveil.checks import check_whole
+from eigenveil.cli import options
+from eigenveil.cli.presenters.registry import wishes_of
+from eigenveil.cli.presenters.results import print_releases, release_as_json
+from eigenveil.cli.presenters.screen import Screen
+from eigenveil.errors import DataError, PrivacyError
+from eigenveil.models.inputs import check_width
+from eigenveil.models.options import options_of
+from eigenveil.models.pca.plan import Plan
+from eigenveil.models.task import Task, part
+from eigenveil.models.tensors.plan import MixturePlan
+from eigenveil.planning.predict import Prediction, parse_spectrum, predict
+from eigenveil.planning.tensors import Expected, expect
+from eigenveil.privacy.accountant import compose
+from eigenveil.privacy.guarantee import Guarantee
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A task, what was said of its options, and the data that are expected.
+
+    ``spectrum``, ``mean_norm`` and ``document_words`` describe the expected rows or documents.
+    """
+
+    task: Task
+    wishes: dict[str, Any]
+    features: int
+    rows: int
+    spectrum: str
+    mean_norm: float
+    document_words: int
+    json: bool
+    quiet: bool
+
+    def plan(self, **instead: Any) -> Any:
+        """The plan of one table, with other values of some options."""
+        options = self.task.options("table", **self.wishes | instead)
+        return self.task.make_plan(options, features=self.features, rows=self.rows)
+
+
+# -- ``eigenveil plan`` of mixtures and topics: what is released, at which cost, and what it shows.
+
+
+# Weights of components that are looked at, beside an equal share.
+_WEIGHTS = (0.5, 0.2, 0.1, 0.05, 0.02)
+
+
+def needs(found: Expected, rows: int) -> list[dict[str, float | None]]:
+    """What a component of some weights needs to stand above the noise."""
+    plan, weights = found.plan, set(_WEIGHTS)
+    if not plan.auto_components:
+        weights.add(1.0 / plan.n_components)
+    lines: list[dict[str, float | None]] = []
+    for weight in sorted(weights, reverse=True):
+        if isinstance(plan, MixturePlan):
+            lines.append({"weight": weight, "distance": found.distance(weight)})
+        else:
+            words = found.words(weight, rows)
+            lines.append({"weight": weight, "words": words if words >= 1.0 else None})
+    return lines
+
+
+def guarantee_of(found: Expected) -> Guarantee:
+    """What the releases promise together."""
+    plan = found.plan
+    return compose(found.records, delta=plan.delta, adjacency=plan.adjacency)
+
+
+def needs_json(found: Expected, rows: int) -> dict[str, Any]:
+    """The releases, and what stands above their noise, as plain values."""
+    return {
+        "rounds": [[record.name for record in together] for together in found.rounds],
+        "releases": [release_as_json(record) for record in found.records],
+        "released_values": sum(record.noise.size for record in found.records),
+        "needs": needs(found, rows),
+        "document_words": found.document_words,
+    }
+
+
+def plan_tensors(asked: Asked) -> None:
+    """Say what a plan would release of so many rows."""
+    plan, task, rows = asked.plan(), asked.task.name, asked.rows
+    found = expect(plan, rows, document_words=asked.document_words)
+    guarantee = guarantee_of(found)
+    if asked.json:
+        options.print_json(
+            {
+                "task": task,
+                "rows": rows,
+                **needs_json(found, rows),
+                "guarantee": {**guarantee.as_dict(), "sentence": str(guarantee)},
+                "plan_hash": plan.hash,
+                "plan": plan.model_dump(mode="json"),
+            }
+        )
+    elif not asked.quiet:
+        _print_tensors(found, guarantee, task, rows)
+
+
+def _print_tensors(found: Expected, guarantee: Guarantee, task: str, rows: int) -> None:
+    plan, screen = found.plan, Screen()
+    many = f"at most {plan.n_components}" if plan.auto_components else str(plan.n_components)
+    things = "components" if isinstance(plan, MixturePlan) else "topics"
+    kind = "features" if isinstance(plan, MixturePlan) else "words"
+    screen.print(f"{task}: {rows:,} rows x {plan.features:,} {kind}, {many} {things}.")
+    print_releases(found.records, screen, title=f"releases, in {len(found.rounds)} passes")
+    values = 8 * sum(record.noise.size for record in found.records)
+    screen.print(f"together {options.bytes_text(values)}.")
+    print_needs(found, rows, screen)
+    screen.print(f"guarantee: {guarantee}")
+    wish = "auto" if plan.auto_components else plan.n_components
+    screen.print(
+        f"next: eigenveil fit FILES --task {task} --components {wish} --epsilon {plan.epsilon:g} "
+        f"--delta {plan.delta:g} --out result/"
+    )
+
+
+def print_needs(found: Expected, rows: int, out: Screen) -> None:
+    """A table of what components need to stand above the noise."""
+    mixture = isinstance(found.plan, MixturePlan)
+    table = Table(title=f"what a {'component' if mixture else 'topic'} needs, to be seen")
+    table.add_column("weight", justify="right")
+    table.add_column("rows" if mixture else "documents", justify="right")
+    table.add_column("distance at least" if mixture else "words at most", justify="right")
+    for line in needs(found, rows):
+        weight = line["weight"]
+        assert weight is not None
+        value = line["distance" if mixture else "words"]
+        if value is None:
+            text = "never"
+        elif mixture:
+            text = f"{value:.3g}"
+        else:
+            text = "all" if value >= found.plan.features else f"{value:,.0f}"
+        table.add_row(f"{weight:.3g}", f"{weight * rows:,.0f}", text)
+    out.print(table)
+    if mixture:
+        out.print(
+            "distance: of its mean from that of all rows, in standard deviations of a feature "
+            "within a component. There it stands just above the noise; at twice that its mean is "
+            "off by about a fifth of the distance."
+        )
+    else:
+        out.print(
+            "words: over how many its probability may be spread evenly, in documents of "
+            f"{found.document_words} words, not counting what it has in common with other topics. "
+            "There it stands just above the noise; at half that its likeliest words are the right "
+            "ones."
+        )
+    out.print("worked out of the expected moments, without any data: about right, not promised.")
+
+
+# -- ``eigenveil plan``: what a fit would give, before any data is touched.
+
+
+_ALL = "all"
+FloatVector = NDArray[np.float64]
+
+
+@options.declared("table", without=("random_state", "invalid"))
+def plan(
+    context: typer.Context,
+    rows: Annotated[int, typer.Option(help="Number of rows expected.")],
+    features: Annotated[int, typer.Option(help="Number of columns.")],
+    task: options.TaskName = "pca",
+    spectrum: Annotated[
+        str,
+        typer.Option(
+            help="Expected eigenvalues: power:1.0, exponential:20, spike:5:0.8, or numbers."
+        ),
+    ] = "power:1.0",
+    mean_norm: Annotated[
+        float,
+        typer.Option(help="Norm of the mean against the root mean square of centred rows."),
+    ] = 0.0,
+    mechanism: Annotated[
+        str, typer.Option(help="One mechanism, or 'all' that can give this delta.")
+    ] = _ALL,
+    center: Annotated[str, typer.Option(help="private, none or public.")] = "private",
+    document_words: options.DocumentWords = 20,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    *,
+    said: dict[str, Any],
+) -> None:
+    """Predict what a fit would give, before any data is touched."""
+    chosen = options.read_task(task)
+    if mechanism != _ALL:
+        said["mechanism"] = mechanism
+    if "center" in options.given(context):
+        said["center"] = center
+    wishes = wishes_of(chosen, _centred(said, features), context, sites=False)
+    components = wishes.get("n_components", chosen.usual_components)
+    fewest = 1 if isinstance(components, str) else components
+    if rows < fewest:
+        raise DataError(
+            f"rows = {rows} is fewer than components = {components}.", hint="Give more rows."
+        )
+    check_whole("features", features)
+    check_width("The plan", features, sparse=True)
+    check_whole("rows", rows, most=2**53)
+    if not (np.isfinite(mean_norm) and mean_norm >= 0):
+        raise DataError(f"mean-norm = {mean_norm} is negative.", hint="Give 0 or more.")
+    asked = Asked(
+        chosen,
+        wishes,
+        features=features,
+        rows=rows,
+        spectrum=spectrum,
+        mean_norm=mean_norm,
+        document_words=options.check_document_words(document_words),
+        json=json,
+        quiet=quiet,
+    )
+    part(chosen.predictor)(asked)
+
+
+def _centred(said: dict[str, Any], features: int) -> dict[str, Any]:
+    """What was said, with the centre as an estimator has it."""
+    text = said.get("center")
+    if text is None:
+        return said
+    if text not in ("private", "none", "public"):
+        raise DataError(
+            f"center = {text!r} is not private, none or public.", hint="Choose one of these."
+        )
+    return said | {"center": np.zeros(features) if text == "public" else text == "private"}
+
+
+def plan_pca(asked: Asked) -> None:
+    """Say what each mechanism would give."""
+    results = _predictions(asked, parse_spectrum(asked.spectrum, asked.features))
+    if asked.json:
+        options.print_json([_as_json(*result) for result in results])
+    elif not asked.quiet:
+        _print(results, asked)
+
+
+_Result = tuple[str, Plan | None, Prediction | str]
+
+
+def _predictions(asked: Asked, eigenvalues: FloatVector) -> list[_Result]:
+    """What each mechanism would give, or why it cannot be."""
+    results: list[_Result] = []
+    one = asked.wishes.get("mechanism")
+    every = list(options_of(asked.task.name, "table")["mechanism"].choices)
+    every.remove("auto")
+    for name in every if one is None else [one]:
+        try:
+            made = asked.plan(mechanism=name)
+            found = predict(made, eigenvalues, rows=asked.rows, mean_norm=asked.mean_norm)
+            results.append((made.mechanism, made, found))
+        except PrivacyError as error:
+            if one is not None:
+                raise
+            results.append((name, None, error.message))
+    return results
+
+
+def _as_json(name: str, made: Plan | None, found: Prediction | str) -> dict[str, Any]:
+    if made is None or isinstance(found, str):
+        return {"mechanism": name, "captured_energy": None, "note": found}
+    return {
+        "mechanism": name,
+        "captured_energy": found.captured_energy,
+        "note": found.note,
+        "noise_rows": found.noise_rows,
+        "released_values": found.released_values,
+        "message_bytes": 8 * found.released_values,
+        "memory_bytes": found.memory_bytes,
+        "plan_hash": made.hash,
+        "plan": made.model_dump(mode="json"),
+    }
+
+
+def _print(
+    results: list[_Result],
+    asked: Asked,
+) -> None:
+    screen = Screen()
+    components = asked.wishes.get("n_components", asked.task.usual_components)
+    table = Table(
+        title=f"{asked.rows:,} rows x {asked.features:,} features, {components} components, "
+        f"{asked.spectrum}"
+    )
+    table.add_column("mechanism")
+    table.add_column("captured energy", justify="right")
+    table.add_column("noise (rows)", justify="right")
+    table.add_column("message", justify="right")
+    table.add_column("memory", justify="right")
+    table.add_column("note")
+    for name, _, found in results:
+        if isinstance(found, str):
+            table.add_row(name, "-", "-", "-", "-", found)
+            continue
+        energy = "-" if found.captured_energy is None else f"{found.captured_energy:.3f}"
+        table.add_row(
+            name,
+            energy,
+            f"{found.noise_rows:.3g}",
+            options.bytes_text(8 * found.released_values),
+            options.bytes_text(found.memory_bytes),
+            found.note,
+        )
+    screen.print(table)
+    made = next((m for _, m, _ in results if m is not None), None)
+    if made is not None:
+        screen.print(
+            f"guarantee of each: ({made.epsilon:g}, {made.delta:g})-differential privacy, "
+            f"{made.adjacency}, against anyone who sees the result."
+        )
+    screen.print(
+        "captured energy: of the exact subspace's, simulated on Gaussian rows with this spectrum. "
+        "noise: its scale in the largest contribution a row can make."
+    )
+    if made is not None:
+        screen.print(
+            f"next: eigenveil fit FILES --components {components} --epsilon {made.epsilon:g} "
+            f"--delta {made.delta:g} --out result/"
+        )

@@ -1,0 +1,335 @@
+"""The figure of a simulated tree: error, bytes and time of every level."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator
+from rich.table import Table
+
+from eigenveil.cli import options
+from eigenveil.cli.options import WrongOption
+from eigenveil.cli.presenters.results import CERTIFICATE, check_free, new_folder, print_views
+from eigenveil.cli.presenters.screen import Screen, bold, counted
+from eigenveil.federated.tree_report import TreeReport
+from eigenveil.models.options import OF_SKETCH
+from eigenveil.plots import _BLUE, _GREY, _INK, _RED
+
+_MIB = 2.0**20
+
+
+def level_name(report: TreeReport, level: int) -> str:
+    """A level in words."""
+    if level == 0:
+        return "leaves"
+    return "root" if level == report.tree.depth else f"level {level}"
+
+
+def tree_figure(report: TreeReport) -> Any:
+    """Axes of three panels, one above the other; all numbers are of synthetic rows."""
+    figure = Figure(figsize=(6.6, 7.6), layout="constrained")
+    error, size, seconds = figure.subplots(3, 1, sharex=True)
+    place = np.arange(len(report.levels))
+    _errors(error, report, place)
+    _sizes(size, report, place)
+    _seconds(seconds, report, place)
+    names = [f"{level_name(report, level.level)}\n({level.parties})" for level in report.levels]
+    seconds.set_xticks(place, names)
+    seconds.set_xlabel("level of the tree (parties)")
+    seconds.set_xlim(-0.6, place[-1] + 0.6)
+    for axes in (error, size, seconds):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color=_GREY, alpha=0.35, lw=0.6)
+        axes.set_axisbelow(True)
+    figure.align_ylabels()
+    outcome = report.outcome
+    guarantee = outcome.guarantee_
+    figure.suptitle(
+        f"{int(np.count_nonzero(outcome.arrived)):,} of {report.tree.leaf_count:,} leaves arrived, "
+        f"{report.rows:,} made-up rows\n"
+        f"the root's result: epsilon = {guarantee.epsilon:.3g}, delta = {guarantee.delta:.2g}"
+        + ("" if guarantee.certified else " (not certified)"),
+        fontsize=10,
+    )
+    return np.array([error, size, seconds])
+
+
+def _errors(axes: Any, report: TreeReport, place: Any) -> None:
+    """How much the components of a level miss."""
+    for values, style in (
+        (
+            [level.error for level in report.levels],
+            {"marker": "o", "color": _BLUE, "label": "private sums, as sent"},
+        ),
+        (
+            [level.merged_error for level in report.levels],
+            {"marker": "s", "color": _RED, "ls": "--", "label": "merged subspaces, no noise"},
+        ),
+    ):
+        shown = np.array([np.nan if v is None else 100.0 * max(v, 1e-9) for v in values])
+        axes.plot(place, shown, lw=1.4, ms=5.5, **style)
+    axes.set_yscale("log")
+    axes.set_ylabel("energy missed\n(% of the best possible)")
+    axes.yaxis.set_major_locator(LogLocator(numticks=6))
+    axes.legend(frameon=False, loc="lower left")
+
+
+def _sizes(axes: Any, report: TreeReport, place: Any) -> None:
+    """What a level sends in all."""
+    sizes = np.array([level.bytes for level in report.levels]) / _MIB
+    axes.bar(place, sizes, width=0.55, color=_BLUE)
+    for at, size, level in zip(place, sizes, report.levels, strict=True):
+        if level.messages:
+            text = f"{level.messages:,}\nmessages" if level.messages > 1 else "1\nmessage"
+            axes.annotate(
+                text,
+                (at, size),
+                xytext=(0, 2),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                fontsize=7.5,
+                color=_INK,
+            )
+    axes.set_ylabel("sent by the level\n(MiB, private sums)")
+    axes.set_ylim(0, 1.28 * float(sizes.max(initial=0.0)) or 1.0)
+
+
+def _seconds(axes: Any, report: TreeReport, place: Any) -> None:
+    """Processor time of a level, and of its slowest party."""
+    total = np.array([level.seconds for level in report.levels])
+    slowest = np.array([level.slowest for level in report.levels])
+    floor = 1e-6
+    axes.plot(
+        place,
+        np.maximum(total, floor),
+        marker="o",
+        color=_BLUE,
+        lw=1.4,
+        ms=5.5,
+        label="all parties of the level",
+    )
+    axes.plot(
+        place,
+        np.maximum(slowest, floor),
+        marker="s",
+        color=_RED,
+        ls="--",
+        lw=1.4,
+        ms=5.5,
+        label="its slowest party",
+    )
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_ylabel("processor time (s)")
+    axes.legend(frameon=False, loc="upper right")
+
+
+# -- ``eigenveil simulate-tree``: merging up a tree of made-up sites, level by level.
+
+
+_TABLE, _FIGURES = "tree.csv", ("tree.png", "tree.svg")
+
+
+def simulate_tree(
+    nodes: Annotated[int, typer.Option(help="Leaves: sites with rows, 2 or more.")] = 1024,
+    fan_out: Annotated[int, typer.Option(help="Children of an inner node, 2 or more.")] = 4,
+    features: Annotated[int, typer.Option(help="Columns of the made-up rows.")] = 1000,
+    components: Annotated[int, typer.Option("--components", "-k", help="Components.")] = 10,
+    sketch_columns: Annotated[
+        int,
+        typer.Option(
+            "--sketch-size", help="Columns of the sketch, and directions of a merged subspace."
+        ),
+    ] = 50,
+    rows: Annotated[int, typer.Option(help="Rows of a leaf.")] = 200,
+    epsilon: Annotated[float, options.option_help("epsilon")] = 1.0,
+    delta: Annotated[float, options.option_help("delta")] = 1e-6,
+    lost: Annotated[
+        float, typer.Option(help="Share of the leaves that never send, at random, in [0, 1).")
+    ] = 0.3,
+    tolerate: Annotated[
+        float,
+        typer.Option(
+            help="Share of the leaves that may be missing: the others draw all of the noise."
+        ),
+    ] = 0.35,
+    lost_subtrees: Annotated[
+        int, typer.Option(help="Inner nodes that take messages and never send, at random.")
+    ] = 0,
+    late: Annotated[
+        float, typer.Option(help="Share of the arriving leaves that come after their node sent.")
+    ] = 0.05,
+    protect: Annotated[
+        str,
+        typer.Option(
+            help="Whom the wish is about: outsider (the leaves share the noise) or aggregators "
+            "(each leaf draws all of it)."
+        ),
+    ] = "outsider",
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Reproducible rows, losses and noise: the result is not certified."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")] = Path("tree"),
+    overwrite: Annotated[bool, typer.Option(help="Replace an earlier result.")] = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Play a tree of sites on made-up rows: time, bytes and error of every level.
+
+    The parties are those of a real tree: leaves add their part of the noise, inner nodes merge, the
+    root publishes. Some leaves are lost, some are late.
+    """
+    _check(nodes=nodes, fan_out=fan_out, rows=rows, sketch_columns=sketch_columns, seed=seed)
+    _check_shares(lost=lost, late=late, tolerate=tolerate)
+    check_free(out, overwrite=overwrite)
+
+    from eigenveil.federated import tree as runtime
+    from eigenveil.federation.tree.private import make_tree_study
+    from eigenveil.federation.tree.tree import MergeTree
+
+    sketch: dict[str, Any] = {OF_SKETCH: sketch_columns}
+    tree = MergeTree.with_leaves(nodes, fan_out=fan_out)
+    study = make_tree_study(
+        tree,
+        features=features,
+        n_components=components,
+        epsilon=epsilon,
+        delta=delta,
+        **sketch,
+        lost=min(nodes - 1, math.ceil(tolerate * nodes - 1e-9)),
+        protect=protect,
+    )
+    with new_folder(out) as folder:
+        with counted("leaves", quiet=quiet or json) as progress:
+            report = runtime.simulate_tree(
+                study,
+                rows=rows,
+                lost=lost,
+                late=late,
+                lost_subtrees=lost_subtrees,
+                seed=seed,
+                progress=progress,
+            )
+        _write(report, folder)
+    if json:
+        from eigenveil.federated.tree_report import as_values
+
+        options.print_json({**as_values(report), "out": str(out)})
+        return
+    _print(report, Screen(quiet=quiet), out)
+
+
+def _check(*, nodes: int, fan_out: int, rows: int, sketch_columns: int, seed: int | None) -> None:
+    for name, value, least, why in (
+        ("--nodes", nodes, 2, "a tree has at least two leaves"),
+        ("--fan-out", fan_out, 2, "a node that merges has at least two children"),
+        ("--rows", rows, 1, "a leaf has rows"),
+        ("--sketch-size", sketch_columns, 1, "a sketch has columns"),
+        ("--seed", 0 if seed is None else seed, 0, "a seed is not negative"),
+    ):
+        if value < least:
+            raise WrongOption(f"{name} {value} is below {least}: {why}.", hint="Give a larger one.")
+
+
+def _check_shares(**shares: float) -> None:
+    for name, value in shares.items():
+        if not 0 <= value < 1:
+            raise WrongOption(
+                f"--{name} {value} is not a share of the leaves from 0 to below 1.",
+                hint="For example 0.3.",
+            )
+
+
+_COLUMNS = (
+    "level",
+    "parties",
+    "sent",
+    "least",
+    "messages",
+    "bytes",
+    "seconds",
+    "slowest",
+    "error",
+    "merged_error",
+    "merged_bytes",
+    "merged_seconds",
+)
+
+
+def _write(report: TreeReport, folder: Path) -> None:
+    from eigenveil import plots
+
+    with (folder / _TABLE).open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(_COLUMNS)
+        for level in report.levels:
+            values = (getattr(level, name) for name in _COLUMNS)
+            table.writerow(["" if value is None else value for value in values])
+    report.outcome.certificate.write(folder / CERTIFICATE)
+    axes = tree_figure(report)
+    for name in _FIGURES:
+        plots.save_figure(axes, folder / name)
+
+
+def _print(report: TreeReport, screen: Screen, out: Path) -> None:
+
+    table = Table(title=f"{report.tree.leaf_count} leaves, {report.tree.fan_out} children a node")
+    for name in (
+        "level",
+        "parties",
+        "sent",
+        "messages",
+        "bytes",
+        "all (s)",
+        "slowest (ms)",
+        "missed, private",
+        "missed, merged",
+    ):
+        table.add_column(name, justify="left" if name == "level" else "right")
+    for level in report.levels:
+        top = level.level == report.tree.depth
+        table.add_row(
+            level_name(report, level.level),
+            f"{level.parties:,}",
+            "-" if top else f"{level.sent:,}",
+            "-" if top else f"{level.messages:,}",
+            "-" if top else options.bytes_text(level.bytes),
+            f"{level.seconds:.3f}",
+            f"{1000 * level.slowest:.2f}",
+            _percent(level.error),
+            _percent(level.merged_error),
+        )
+    screen.print(table)
+    screen.print(
+        "missed: share of the energy of the best components of all rows that arrived, on average "
+        "over the level: of the private sums as sent, and of merged subspaces without noise."
+    )
+    arrived = int(np.count_nonzero(report.outcome.arrived))
+    screen.print(
+        f"{arrived:,} of {report.tree.leaf_count:,} leaves arrived ({report.late} late), "
+        f"{report.rows:,} rows; the root's result after {report.seconds:.1f} s on "
+        f"{report.workers} threads. Were every party a computer of its own: "
+        f"{report.critical_seconds:.3f} s of work on the longest way up."
+    )
+    print_views(report.outcome.guarantees_, screen)
+    guarantee = report.outcome.guarantee_
+    screen.print(bold("guarantee of the result:"), guarantee)
+    notes = (note for found in report.outcome.guarantees_.values() for note in found.caveats)
+    for note in dict.fromkeys(notes):
+        if note not in guarantee.caveats or guarantee.certified:
+            screen.print(f"  note: {note}.")
+    files = ", ".join((_TABLE, *_FIGURES, CERTIFICATE))
+    screen.print(f"written to {out}: {files}. Rows were made up; check the noise with")
+    screen.print(f"next: eigenveil certify {out}")
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.3g} %"

@@ -1,0 +1,238 @@
+"""``eigenveil site``: a site of studies between organisations, run by the owner of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from eigenveil.cli import options
+from eigenveil.cli.commands.ledger import AUTHORITY_HELP, HEADS_HELP, heads_of
+from eigenveil.cli.commands.site_approve import LEDGER_HELP, approve, print_studies, waiting_of
+from eigenveil.cli.options import WantedColumns, read_columns
+from eigenveil.cli.presenters.screen import Screen
+from eigenveil.cli.presenters.site_console import BudgetWish, check_budget
+from eigenveil.cli.presenters.study_cost import Owner, owner_of
+from eigenveil.errors import OutputError
+from eigenveil.federation.study.study import Study
+
+if TYPE_CHECKING:
+    from eigenveil.federation.ledger.heads import Heads
+    from eigenveil.moments.source import RowSource
+    from eigenveil.network.kit import Kit
+
+site_app = typer.Typer(
+    help="A site between organisations: its owner's rows, ledger and say.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+KitFolder = Annotated[
+    Path, typer.Option("--kit", help="The site's kit, as 'eigenveil flare' makes it.")
+]
+DataSet = Annotated[str, typer.Option(help="The rows' name in the ledger.")]
+
+
+_SQLITE = "sqlite:///"
+
+site_app.command()(approve)
+
+
+@site_app.command()
+def start(
+    kit: KitFolder,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="A file, folder or pattern with the site's rows; repeat for several."),
+    ] = None,
+    ledger: Annotated[str | None, typer.Option(help=LEDGER_HELP)] = None,
+    data_set: DataSet = "default",
+    budget_epsilon: Annotated[
+        float | None,
+        typer.Option(help="Set the ledger's budget, where it has none: what may be lost in all."),
+    ] = None,
+    budget_delta: Annotated[
+        float | None, typer.Option(help="Of this budget, in [0, 1); 1e-6 by default.")
+    ] = None,
+    budget_pure_epsilon: Annotated[
+        float, typer.Option(help="Of this budget, set aside for pure studies.")
+    ] = 0.0,
+    heads: Annotated[
+        str | None,
+        typer.Option(help=f"{HEADS_HELP} Every new head is noted before the answer leaves."),
+    ] = None,
+    timestamps: Annotated[
+        str | None,
+        typer.Option(help="URL of a timestamp authority (RFC 3161) that stamps heads in a file."),
+    ] = None,
+    authority: Annotated[Path | None, typer.Option(help=AUTHORITY_HELP)] = None,
+    adjacency: Annotated[str, options.option_help("adjacency")] = "add-remove",
+    approve: Annotated[
+        str,
+        typer.Option(
+            help="manual: every study waits for 'eigenveil site approve'; all: none does."
+        ),
+    ] = "manual",
+    columns: options.Columns = None,
+    exclude: options.Exclude = None,
+    vocabulary: options.Vocabulary = None,
+    header: options.Header = True,
+    quiet: options.Quiet = False,
+) -> int:
+    """Answer studies until stopped (Ctrl-C); a noise helper's kit needs no rows and no ledger."""
+    if approve not in ("manual", "all"):
+        raise options.WrongOption(
+            f"--approve {approve!r} is not manual or all.", hint="Choose one of these."
+        )
+    from eigenveil.network.flare.authority import need_flare
+    from eigenveil.network.kit import open_kit
+
+    opened = open_kit(kit)
+    if opened.role == "helper":
+        _no_rows_here(data, ledger, heads)
+        need_flare()
+        return _start(opened, None, approve="all", quiet=quiet)
+    opened = open_kit(kit, role="site")
+    # FLARE goes into the kit's folder, and takes this process along
+    files = [str(Path(file).absolute()) for file in _needed("data", data)]
+    rows = _Rows(files, read_columns(columns, exclude, vocabulary, header=header))
+    rows.check()
+    place = _absolute(str(_needed("ledger", ledger)))
+    budget = BudgetWish(data_set, adjacency, budget_epsilon, budget_delta, budget_pure_epsilon)
+    noted = heads_of(heads, authority, timestamps)
+    check_budget(place, budget, Screen(quiet=quiet), heads=noted)
+    need_flare()
+    Owner(place, data_set).keep(opened.local)
+    return _start(opened, _Own(rows, place, data_set, noted), approve=approve, quiet=quiet)
+
+
+@site_app.command()
+def status(
+    kit: KitFolder,
+    json: options.Json = False,
+) -> None:
+    """Say whether the site runs, which study it is in, and what waits for its owner."""
+    from eigenveil.network import approvals
+    from eigenveil.network.kit import open_kit
+
+    opened = open_kit(kit)
+    screen = Screen(quiet=json)
+    waiting, approved = waiting_of(opened, screen), approvals.approved_studies(opened)
+    owner = owner_of(opened.local)
+    running = _running(opened)
+    if json:
+        options.print_json(
+            {
+                "kit": str(opened.folder),
+                "role": opened.role,
+                "name": opened.name,
+                "aggregator": f"{opened.host}:{opened.port}",
+                "running": running,
+                "ledger": owner.ledger,
+                "data_set": owner.data_set,
+                "waiting": [{"hash": each.hash, "name": each.name} for each in waiting],
+                "approved": [{"hash": each.hash, "name": each.name} for each in approved],
+            }
+        )
+        return
+    state = "runs" if running else "does not run"
+    screen.print(
+        f"{opened.role} {opened.name} {state}; its aggregator is {opened.host}:{opened.port}"
+    )
+    screen.print(f"ledger: {owner.ledger or 'not known here'}")
+    print_studies("waits for approval", waiting, screen)
+    print_studies("approved", approved, screen)
+    if waiting:
+        screen.print(f"next: eigenveil site approve --kit {kit} --list")
+
+
+def _running(kit: Kit) -> bool:
+    """Whether a process runs from the kit."""
+    from eigenveil.network.kit import lock
+
+    try:
+        with lock(kit):
+            return False
+    except OutputError as error:
+        if error.code != "kit-in-use":
+            raise
+        return True
+
+
+# -- the owner's rows and ledger
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The files of a site, opened for each study as it names its columns."""
+
+    files: Sequence[str]
+    wanted: WantedColumns
+
+    def check(self) -> None:
+        """Refuse files that cannot be read, before any study asks for them."""
+        self.wanted.open_like(self.files)
+
+    def __call__(self, study: Study) -> RowSource:
+        """Rows with the study's columns, by name where files have names."""
+        if study.columns is None:
+            return self.wanted.open_like(self.files)
+        return WantedColumns(list(study.columns), header=self.wanted.header).open_like(self.files)
+
+
+def _needed(name: str, value: Any) -> Any:
+    if not value:
+        raise options.WrongOption(
+            f"--{name} is missing.",
+            hint="A site needs its rows and its ledger; only a noise helper has neither.",
+        )
+    return value
+
+
+def _no_rows_here(data: list[str] | None, ledger: str | None, heads: str | None) -> None:
+    if data or ledger is not None or heads is not None:
+        raise options.WrongOption(
+            "This kit is a noise helper's, which must not have rows or a ledger.",
+            hint="Leave --data, --ledger and --heads out.",
+        )
+
+
+def _absolute(place: str) -> str:
+    """A ledger's place that means the same in every folder."""
+    if "://" not in place:
+        return str(Path(place).absolute())
+    if (file := place.removeprefix(_SQLITE)) != place and not file.startswith(("/", ":")):
+        return _SQLITE + str(Path(file).absolute())
+    return place
+
+
+@dataclass(frozen=True)
+class _Own:
+    """What a site has and a helper has not."""
+
+    rows: _Rows
+    ledger: str
+    data_set: str
+    heads: Heads | None
+
+
+def _start(kit: Kit, own: _Own | None, *, approve: str, quiet: bool) -> int:
+    """Answer studies until stopped."""
+    # imported here: FLARE and the ledger's database library take a moment to load
+    from eigenveil.cli.presenters.site_console import TellingLedger, end_at_once, lines, told
+    from eigenveil.network.flare.entry import run_site
+    from eigenveil.network.parties import Approve, HelperParty, Party, SiteParty
+
+    say = lines(quiet=quiet)
+    how = cast("Approve", approve)
+    party: Party
+    if own is None:
+        party = HelperParty(kit, approve=how, say=say)
+    else:
+        books = TellingLedger(own.ledger, own.data_set, say, heads=own.heads)
+        party = SiteParty(kit, own.rows, books, data_set=own.data_set, approve=how, say=say)
+    end_at_once(say)
+    return told(run_site(kit, party, say=say), kit.folder, say)

@@ -1,0 +1,315 @@
+"""``eigenveil study``: write, check and plan what several sites agree on, before anything runs."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from eigenveil.cli import options
+from eigenveil.cli.options import WantedColumns
+from eigenveil.cli.presenters.registry import check_options, wishes_of
+from eigenveil.cli.presenters.results import check_place
+from eigenveil.cli.presenters.screen import Screen
+from eigenveil.cli.presenters.study import (
+    adversaries_json,
+    forecast_json,
+    print_plan,
+    print_summary,
+    summary,
+)
+from eigenveil.errors import DataError, EigenveilError, PrivacyError
+from eigenveil.federation.study.file import read_study, schema, write_toml
+from eigenveil.federation.study.study import Study, make_study
+from eigenveil.files import replacing
+from eigenveil.io import open_rows, read_vocabulary
+from eigenveil.models.options import options_of
+from eigenveil.models.task import TASKS, part
+from eigenveil.moments.source import RowSource
+from eigenveil.planning.forecast import DEFAULT_SPECTRUM, Forecast, forecast, pooled
+from eigenveil.planning.protocol import Choice, choose_protocol
+
+study_app = typer.Typer(
+    help="What several sites agree on: one file, checked before any row is touched.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+StudyFile = Annotated[Path, typer.Argument(help="A study, as 'eigenveil study new' writes it.")]
+
+
+@study_app.command()
+@options.declared("sites", without=("random_state",))
+def new(
+    context: typer.Context,
+    out: Annotated[Path, typer.Argument(help="File to write, such as study.toml.")],
+    site: Annotated[
+        list[str],
+        typer.Option(help="A site's name, or name:epsilon for one with a smaller wish; repeat."),
+    ],
+    task: options.TaskName = "pca",
+    columns: options.Columns = None,
+    vocabulary: options.Vocabulary = None,
+    features: Annotated[
+        int | None, typer.Option(help="Number of columns, where files have no names for them.")
+    ] = None,
+    from_file: Annotated[
+        str | None,
+        typer.Option("--from", help="A file with rows: its column names are read, nothing else."),
+    ] = None,
+    header: options.Header = True,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the study; that of the file by default.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    *,
+    said: dict[str, Any],
+) -> None:
+    """Write a commented study file that every site can read, check and agree to."""
+    chosen = options.read_task(task)
+    wishes = wishes_of(chosen, said, context, sites=True)
+    if isinstance(wishes.get("center"), np.ndarray):
+        wishes["center"] = wishes["center"].ravel()
+    asked = make_study(
+        name=_name_of(out) if name is None else name,
+        task=chosen.name,
+        **_columns(options.read_names(columns), features, from_file, vocabulary, header=header),
+        components=wishes.pop("n_components", chosen.usual_components),
+        sites=[_site(text) for text in site],
+        **wishes,
+    )
+    # settled in the file: all sites must run the same, and see what they agree to
+    choice = _choice(asked)
+    made = asked if choice is None else asked.with_protocol(choice.protocol)
+    write_toml(made, out, overwrite=overwrite)
+    if json:
+        options.print_json({**summary(made, choice), "out": str(out)})
+        return
+    screen = Screen(quiet=quiet)
+    screen.print(f"written to {out}: hash {made.hash}")
+    if choice is not None:
+        screen.print(f"protocol {choice.protocol}: {choice.reason}")
+    screen.print(f"next: eigenveil study check {out}")
+
+
+@study_app.command()
+def check(
+    study: StudyFile,
+    site: Annotated[
+        list[str] | None,
+        typer.Option(help="SITE=FILE also checks the columns of that site's file; repeat."),
+    ] = None,
+    header: options.Header = True,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Say what a study means, and whether sites' files fit it; no row is used."""
+    found = read_study(study)
+    files = _site_files(found, site or [])
+    checked = _check_files(found, files, header=header)
+    choice = _choice(found)
+    if json:
+        options.print_json({**summary(found, choice), "files": checked})
+    elif not quiet:
+        print_summary(found, choice, checked)
+        Screen().print(f"next: eigenveil study plan {study}")
+
+
+@study_app.command()
+def plan(
+    context: typer.Context,
+    study: StudyFile,
+    rows: Annotated[
+        int | None,
+        typer.Option(help="Rows of all sites together; the study's expected_rows by default."),
+    ] = None,
+    spectrum: Annotated[
+        str,
+        typer.Option(
+            help="Expected eigenvalues: power:1.0, exponential:20, spike:5:0.8, or numbers."
+        ),
+    ] = DEFAULT_SPECTRUM,
+    document_words: options.DocumentWords = 20,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Say what each protocol sends and would give, and what each adversary is guaranteed."""
+    found = read_study(study)
+    if rows is not None and rows < 1:
+        raise DataError(f"rows = {rows} is not a positive number.", hint="Give at least 1.")
+    task = TASKS[found.task]
+    check_options(task, context)
+    words = options.check_document_words(document_words)
+    expected = found.expected_rows if rows is None else rows
+    choice = _choice(found)  # what a run would choose, whatever spectrum is asked about here
+    chosen = found.protocol if choice is None else choice.protocol
+    outlook = part(task.of_study)(found.with_protocol(chosen), expected, words, spectrum)
+    forecasts = _forecasts(found, expected, spectrum, simulated=outlook is None)
+    if json:
+        said: dict[str, Any] = {
+            "task": found.task,
+            "protocol": chosen,
+            "reason": None if choice is None else choice.reason,
+            "rows": expected,
+            "spectrum": spectrum if outlook is None else None,
+            "study_hash": found.hash,
+            "forecasts": [
+                {**forecast_json(each), "chosen": each.protocol == chosen} for each in forecasts
+            ],
+            "adversaries": adversaries_json(found),
+        }
+        options.print_json(said | ({} if outlook is None else outlook.as_json()))
+    elif not quiet:
+        print_plan(found, forecasts, chosen, choice, expected, spectrum, outlook)
+
+
+@study_app.command("schema")
+def print_schema(
+    out: Annotated[Path | None, typer.Option(help="File to write instead of printing.")] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Print the JSON schema of a study, for editors and other programs."""
+    if out is None:
+        if json or not quiet:
+            options.print_json(schema())
+        return
+    import json as json_format
+
+    check_place(out, overwrite=overwrite)
+    with replacing(out) as scratch:
+        scratch.write_text(json_format.dumps(schema(), indent=2) + "\n", encoding="utf-8")
+    if json:
+        options.print_json({"out": str(out)})
+    else:
+        Screen(quiet=quiet).print(f"written to {out}")
+
+
+# -- reading the command line
+
+
+def _name_of(path: Path) -> str:
+    """A study's name from its file's."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", path.stem).lstrip("_.-")[:64]
+    return name or "study"
+
+
+def _site(text: str) -> dict[str, Any]:
+    name, colon, wish = text.partition(":")
+    if not colon:
+        return {"name": name}
+    try:
+        return {"name": name, "epsilon": float(wish)}
+    except ValueError:
+        raise DataError(
+            f"--site {text}: {wish!r} is not a number.",
+            hint="Give a name, or name:epsilon, such as south:0.5.",
+        ) from None
+
+
+def _columns(
+    names: list[str] | None,
+    features: int | None,
+    from_file: str | None,
+    vocabulary: Path | None,
+    *,
+    header: bool,
+) -> dict[str, Any]:
+    """The field that says which columns."""
+    given = [each for each in (names, features, from_file, vocabulary) if each is not None]
+    if len(given) != 1:
+        raise DataError(
+            f"{len(given)} of --columns, --features and --from (or --vocabulary) were given.",
+            hint="Say which columns with one of them.",
+            code="columns-or-features",
+        )
+    if vocabulary is not None:
+        return {"columns": tuple(read_vocabulary(vocabulary))}
+    if from_file is None:
+        return {"columns": names, "features": features}
+    rows = open_rows([from_file], header=header)
+    return {"features": rows.features} if rows.names is None else {"columns": tuple(rows.names)}
+
+
+def _site_files(study: Study, given: Sequence[str]) -> dict[str, str]:
+    """File by site."""
+    names = [site.name for site in study.sites]
+    files: dict[str, str] = {}
+    for text in given:
+        name, equals, file = text.partition("=")
+        if not (equals and file):
+            raise DataError(
+                f"--site {text}: not SITE=FILE.", hint=f"For example: --site {names[0]}=rows.csv."
+            )
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            raise DataError(
+                f"--site {text}: the study has no site {name!r}.",
+                hint=f"Did you mean {near[0]!r}?" if near else f"Its sites are {', '.join(names)}.",
+                code="unknown-site",
+            )
+        if name in files:
+            raise DataError(
+                f"--site {text}: site {name!r} is given twice.",
+                hint="Give one file, folder or pattern a site.",
+            )
+        files[name] = file
+    return files
+
+
+def _check_files(study: Study, files: dict[str, str], *, header: bool) -> dict[str, str]:
+    """What was found of each site's file; everything that is wrong is said at once."""
+    found, wrong = {}, []
+    for name, file in files.items():
+        try:
+            found[name] = _fits(
+                study, WantedColumns(study.columns, header=header).open_like([file])
+            )
+        except EigenveilError as error:
+            wrong.append((name, error))
+    if wrong:
+        raise DataError(
+            "; ".join(f"site {name!r}: {error.message.rstrip('.')}" for name, error in wrong) + ".",
+            hint=wrong[0][1].hint,
+            code=wrong[0][1].code,
+        )
+    return found
+
+
+def _fits(study: Study, rows: RowSource) -> str:
+    if rows.features != study.width:
+        raise DataError(
+            f"its file has {rows.features} columns and the study {study.width}",
+            hint="Name the wanted columns in the study (columns), or mend the file.",
+            code="other-features",
+        )
+    precision = "single" if rows.single else "double"
+    named = study.columns is not None and rows.names is not None
+    by = "by name" if named else "by number"
+    return f"all {study.width} columns are there ({by}), stored in {precision} precision"
+
+
+def _choice(study: Study) -> Choice | None:
+    """Which protocol 'auto' is, and why; ``None`` where the study names one."""
+    return choose_protocol(study, study.width) if study.protocol == "auto" else None
+
+
+def _forecasts(study: Study, rows: int | None, spectrum: str, *, simulated: bool) -> list[Forecast]:
+    """All protocols' forecasts, and that of all rows in one place where it can be simulated."""
+    found = [pooled(study, study.width, rows, spectrum)] if simulated else []
+    for protocol in options_of(study.task, "sites")["protocol"].choices:
+        if protocol == "auto":
+            continue
+        try:
+            found.append(forecast(study.with_protocol(protocol), study.width, rows, spectrum))
+        except PrivacyError as error:
+            found.append(Forecast(protocol, None, error.message.rstrip("."), 0, 0, 0))
+    return found

@@ -1,0 +1,300 @@
+"""Where ``eigenveil watch`` writes at its end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from eigenveil.cli import options
+from eigenveil.cli.options import WrongOption
+from eigenveil.cli.presenters.results import check_free, check_place, new_folder, write_result
+from eigenveil.cli.presenters.watch import Moment, Report, Tracking
+from eigenveil.errors import DataError, OutputError
+from eigenveil.io.follow import FollowedRows
+from eigenveil.io.stopping import Stop
+from eigenveil.io.write import ENDINGS, write_columns
+from eigenveil.models.streaming.tracker import StreamingPCA
+
+_MODEL = ".npz"
+
+
+class WatchOut:
+    """A file or folder that can be written; checked before any row is read.
+
+    Raises
+    ------
+    OutputError
+        When it exists, is of an unknown kind, or its folder is missing.
+    """
+
+    def __init__(self, path: Path, *, private: bool, overwrite: bool) -> None:
+        self.path = path
+        kind = path.suffix.lower()
+        self._folder = private and not kind
+        if self._folder:
+            check_free(path, overwrite=overwrite)
+            return
+        known = (*ENDINGS, _MODEL) if private else ENDINGS
+        if kind not in known:
+            raise OutputError(
+                f"{path} is not of a format that can be written.",
+                hint=f"Its name must end in one of {', '.join(known)}.",
+                code="unknown-format",
+            )
+        check_place(path, overwrite=overwrite)
+
+    def write(self, model: Any, names: Sequence[str] | None) -> None:
+        """Write the whole result, the model, or a line of loadings a feature."""
+        if self._folder:
+            with new_folder(self.path) as folder:
+                write_result(model, folder, figures=True)
+        elif self.path.suffix.lower() == _MODEL:
+            model.save(self.path)
+        else:
+            columns: list[tuple[str, Any]] = [
+                (f"PC{index + 1}", component) for index, component in enumerate(model.components_)
+            ]
+            if names is not None and self.path.suffix.lower() != ".npy":
+                columns.insert(0, ("feature", np.array(names, dtype=object)))
+            write_columns(self.path, columns)
+
+
+# -- ``eigenveil watch``: the subspace of a growing file, and how it drifts.
+
+
+_PRIVATE = "With --epsilon: "
+_OF_PRIVATE = ("delta", "horizon", "publish", "adjacency", "row_norm", "invalid")
+_OF_PLAIN = ("forgetting", "adaptive_rank", "center")
+
+
+def watch(
+    context: typer.Context,
+    file: Annotated[
+        str,
+        typer.Argument(help="A .csv or .tsv file; - is standard input."),
+    ],
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="At the end of the file, wait for more lines.")
+    ] = False,
+    components: Annotated[
+        int, typer.Option("--components", "-k", min=1, help="Number of components.")
+    ] = 2,
+    block_size: Annotated[
+        int, typer.Option("--block-size", "-b", min=1, help="Rows taken at a time.")
+    ] = 100,
+    adaptive_rank: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            metavar="ALPHA BETA",
+            help="One component more or less after a block whose last one's share of the strengths "
+            "is above BETA or below ALPHA, in percent; paper 002 has 1 10.",
+        ),
+    ] = None,
+    forgetting: Annotated[
+        float, typer.Option(help="Factor on what was seen before, at each block; 1 keeps all.")
+    ] = 1.0,
+    center: Annotated[
+        bool, typer.Option("--center", help="Subtract the running mean of the rows.")
+    ] = False,
+    columns: options.Columns = None,
+    exclude: options.Exclude = None,
+    header: options.Header = True,
+    every: Annotated[int, typer.Option(min=1, help="Blocks between two lines.")] = 1,
+    limit: Annotated[int | None, typer.Option(min=1, help="Rows after which to end.")] = None,
+    poll: Annotated[
+        float, typer.Option(min=0.001, help="Seconds between looks at a file with nothing new.")
+    ] = 0.5,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where to write the components at the end: .csv, .parquet, .feather or .npy; "
+            "with --epsilon also .npz (the model) or a folder, as 'eigenveil fit' writes it."
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace what was written before.")] = False,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Track privately: a privacy wish, above 0.")
+    ] = None,
+    delta: Annotated[
+        float, typer.Option(help=_PRIVATE + "in [0, 1); 0 asks for pure epsilon.")
+    ] = 1e-6,
+    publish: Annotated[
+        str | None,
+        typer.Option(
+            help=_PRIVATE + "end (components at the end only) or continual (after each block); by "
+            "default continual if there is a horizon."
+        ),
+    ] = None,
+    horizon: Annotated[
+        int | None, typer.Option(min=1, help=_PRIVATE + "most blocks of a continual stream.")
+    ] = None,
+    adjacency: Annotated[
+        str | None,
+        typer.Option(
+            help=_PRIVATE + "add-remove (one row more or less; not of a continual stream, where it "
+            "would shift all later blocks) or replace-one (the row count public)."
+        ),
+    ] = None,
+    row_norm: Annotated[
+        str, typer.Option(help=_PRIVATE + "unit, or a public number that rows are clipped at.")
+    ] = "unit",
+    invalid: Annotated[
+        str,
+        typer.Option(
+            help=_PRIVATE + "zero (a row that is not valid counts as a zero row) or error (it ends "
+            "the stream, which is then visible)."
+        ),
+    ] = "zero",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Track the leading directions of rows as they come, and print how they drift.
+
+    A line a block: rows until now, rank, the share of the rows' energy that the components capture,
+    and the sine of the largest angle to the subspace of the line before and of the first block.
+    Ctrl-C ends it in good order. Without --epsilon what it prints and writes is as private as the
+    rows.
+    """
+    _check_together(context, private=epsilon is not None)
+    place = None if out is None else WatchOut(out, private=epsilon is not None, overwrite=overwrite)
+    if epsilon is not None:
+        tracking = _private(
+            publish or ("end" if horizon is None else "continual"),
+            adjacency,
+            n_components=components,
+            epsilon=epsilon,
+            delta=delta,
+            horizon=horizon,
+            row_norm=options.read_number(row_norm),
+            invalid=invalid,
+        )
+    else:
+        tracking = Tracking(
+            StreamingPCA(
+                n_components=components,
+                block_size=block_size,
+                adaptive_rank=adaptive_rank,
+                forgetting=forgetting,
+                center=center,
+            )
+        )
+    stop = Stop()
+    with stop.listening():
+        _run(
+            tracking,
+            FollowedRows(
+                None if file == "-" else file,
+                columns=options.read_names(columns),
+                exclude=options.read_names(exclude) or (),
+                header=header,
+                follow=follow,
+                poll=poll,
+                stop=stop,
+                strict=epsilon is None or invalid == "error",
+            ),
+            _Pace(block_size, every, limit),
+            Report(stop, json=json, quiet=quiet),
+            stop,
+            place,
+        )
+
+
+def _check_together(context: typer.Context, *, private: bool) -> None:
+    """Raise where an option has no meaning beside another one."""
+    said = options.given(context)
+    for name in _OF_PLAIN if private else _OF_PRIVATE:
+        if name in said:
+            raise WrongOption(
+                f"{options.option_text(name)} is for tracking {'without' if private else 'with'} "
+                "--epsilon.",
+                hint="Leave one of them out.",
+            )
+
+
+def _private(publish: str, adjacency: str | None, **wishes: Any) -> Tracking:
+    """Private tracking; blocks are cut by counting rows, which not every adjacency allows."""
+    if publish == "end":
+        usual = "add-remove"
+    elif adjacency == "add-remove":
+        raise WrongOption(
+            "--adjacency add-remove cannot be kept by a continual stream whose blocks have a fixed "
+            "number of rows: one row more shifts all later ones.",
+            hint="Say --adjacency replace-one, or --publish end.",
+        )
+    else:
+        usual = "replace-one"
+    # imported here: certificates and accountants take a moment to load
+    from eigenveil.models.streaming.private import PrivateStreamingPCA
+
+    model = PrivateStreamingPCA(publish=publish, adjacency=adjacency or usual, **wishes)
+    return Tracking(model, publishes=publish != "end", horizon=wishes["horizon"])
+
+
+@dataclass(frozen=True)
+class _Pace:
+    """Rows of a block, blocks of a line, and rows in all."""
+
+    block: int
+    line: int
+    limit: int | None
+
+
+def _run(
+    tracking: Tracking,
+    rows: FollowedRows,
+    pace: _Pace,
+    report: Report,
+    stop: Stop,
+    place: WatchOut | None,
+) -> None:
+    trouble: DataError | None = None
+    with report.live():
+        try:
+            for moment in _moments(tracking, rows, pace, stop):
+                report.moment(moment, published=tracking.publishes)
+        except DataError as error:
+            # what was learnt until then is as good as ever, but a release would cost what it costs
+            if not tracking.blocks or not tracking.publishes:
+                raise
+            trouble = error
+    if not tracking.publishes and not tracking.blocks and rows.names is not None:
+        tracking.take(
+            np.empty((0, len(rows.names))), rows.names
+        )  # no rows: what is released does not say so
+    if not tracking.blocks and not stop.requested:
+        raise DataError(f"No rows in {rows.path}.", hint="Give at least one row.", code="no-rows")
+    why = _why(tracking, pace, stop, trouble)
+    if tracking.blocks:
+        tracking.finish(rows.names)
+        if place is not None:
+            place.write(tracking.model, rows.names)
+    written = place.path if place is not None and tracking.blocks else None
+    report.end(tracking, rows.names, why, written)
+    if trouble is not None:
+        raise trouble
+
+
+def _moments(tracking: Tracking, rows: FollowedRows, pace: _Pace, stop: Stop) -> Iterator[Moment]:
+    with contextlib.closing(rows.blocks(pace.block, limit=pace.limit)) as blocks:
+        for block in blocks:
+            tracking.take(block.values, rows.names)
+            if tracking.blocks % pace.line == 0:
+                yield tracking.moment()
+            if tracking.blocks_left == 0 or stop.requested:
+                return
+
+
+def _why(tracking: Tracking, pace: _Pace, stop: Stop, trouble: DataError | None) -> str:
+    if trouble is not None:
+        return "error"
+    if tracking.blocks_left == 0:
+        return "horizon"
+    if tracking.rows == pace.limit:
+        return "limit"
+    return "stopped" if stop.requested else "rows"

@@ -1,0 +1,110 @@
+"""PCA as the commands meet it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from eigenveil import plots
+from eigenveil.cli.presenters.base import Drawing, Family, name_of, names_of
+from eigenveil.cli.presenters.screen import Screen
+from eigenveil.errors import short_name
+from eigenveil.files import replacing
+from eigenveil.models.pca.estimator import FittedPCA
+from eigenveil.moments.source import RowSource
+
+_MOST_POINTS = 5000
+
+
+class PCAFamily(Family):
+    """Components, explained variance, mean."""
+
+    task = "pca"
+    stored = FittedPCA
+
+    def values(self, model: Any) -> dict[str, Any]:
+        """Components and what belongs to them."""
+        return {
+            "components": model.components_.tolist(),
+            "features": names_of(model),
+            "mean": model.mean_.tolist(),
+            "explained_variance": model.explained_variance_.tolist(),
+            "explained_variance_ratio": model.explained_variance_ratio_.tolist(),
+            "usable": model.usable_.tolist(),
+            "noise_floor": model.noise_floor_,
+            "rows": model.n_samples_,
+        }
+
+    def show(self, model: Any, out: Screen) -> None:
+        """A line a component."""
+        table = Table(title=f"{model.n_components_} components of {model.n_features_in_} features")
+        table.add_column("component")
+        table.add_column("explained variance", justify="right")
+        table.add_column("% of total", justify="right")
+        table.add_column("cumulative %", justify="right")
+        table.add_column("largest loading")
+        table.add_column("above noise")
+        total = 0.0
+        names = names_of(model)
+        for index, component in enumerate(model.components_):
+            share = 100 * float(model.explained_variance_ratio_[index])
+            total += share
+            top = int(abs(component).argmax())
+            table.add_row(
+                f"PC{index + 1}",
+                f"{model.explained_variance_[index]:.5g}",
+                f"{share:.1f}",
+                f"{total:.1f}",
+                f"{short_name(name_of(names, top))} ({component[top]:+.2f})",
+                "yes" if model.usable_[index] else "NO: not usable",
+            )
+        out.print(table)
+
+    def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
+        """Loadings, a line a feature."""
+        names = names_of(model)
+        with (folder / "components.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["feature", "mean", *self.new_names(model)])
+            for index in range(model.components_.shape[1]):
+                values = [model.mean_[index], *model.components_[:, index]]
+                writer.writerow([name_of(names, index), *(repr(float(v)) for v in values)])
+        return [("components.csv", "loadings by feature")]
+
+    def drawings(self, model: Any) -> Iterator[Drawing]:
+        """The scree plot."""
+        yield Drawing(
+            plots.scree(model), ("scree.png", "scree.svg"), "explained variance against the noise"
+        )
+
+    def new_names(self, model: Any) -> list[str]:
+        """PC1, PC2, ..."""
+        return [f"PC{i + 1}" for i in range(model.components_.shape[0])]
+
+    def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
+        """Scores along the components."""
+        return np.asarray((rows - model.mean_) @ model.components_.T)
+
+
+def draw_rows(model: FittedPCA, rows: RowSource, file: Path) -> None:
+    """Draw rows along two components; the picture says that it shows rows. Not private."""
+    axes = plots.projection(model, _some_scores(model, rows))
+    with replacing(file) as scratch:
+        plots.save_figure(axes, scratch)
+
+
+def _some_scores(model: FittedPCA, rows: RowSource) -> NDArray[np.float64]:
+    """Scores of at most a few thousand rows from the first blocks."""
+    parts, count = [], 0
+    for block in rows.blocks():
+        parts.append((block.values - model.mean_) @ model.components_[:2].T)
+        count += block.values.shape[0]
+        if count >= _MOST_POINTS:
+            break
+    return np.asarray(np.concatenate(parts)[:_MOST_POINTS])

@@ -1,0 +1,99 @@
+"""The tasks that commands know, which options each has, and results of any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+import eigenveil
+from eigenveil.cli.options import (
+    WrongOption,
+    check_said,
+    given,
+    option_name,
+    option_text,
+)
+from eigenveil.cli.presenters.base import Family
+from eigenveil.errors import DataError
+from eigenveil.models.options import options_of, tasks_with
+from eigenveil.models.stored import StoredModel, estimator_of
+from eigenveil.models.task import TASKS, Task
+
+
+def family_of(model: StoredModel) -> Family:
+    """The family of a fitted model."""
+    return next(family for family in families() if isinstance(model, family.stored))
+
+
+def families() -> Iterator[Family]:
+    """Those of all tasks."""
+    return (task.family() for task in TASKS.values())
+
+
+def load_model(path: Path) -> StoredModel:
+    """A model that any estimator saved.
+
+    Raises
+    ------
+    OutputError, DataError
+        When the file is absent, or no model.
+    """
+    name = estimator_of(path)
+    if any(name in family.stored._FAMILY for family in families()):
+        kind: type[StoredModel] = getattr(eigenveil, name)
+        return kind.load(path)
+    raise DataError(
+        f"{path} holds a {name}, which this version does not know.",
+        hint="Use the version that wrote it, or a later one.",
+    )
+
+
+def wishes_of(
+    task: Task, said: Mapping[str, Any], context: typer.Context, *, sites: bool
+) -> dict[str, Any]:
+    """What was said of a task's options, checked.
+
+    Raises
+    ------
+    WrongOption, DataError, PrivacyError
+        Naming an option that has no meaning for the task, or for its data, or a value that cannot
+        be.
+    """
+    check_options(task, context)
+    declared = options_of(task.name, "sites" if sites else "table")
+    for name, value in said.items():
+        if name in declared:
+            check_said(declared[name], value)
+            continue
+        option = option_name(name)
+        if not sites and task.has(name, "sites"):
+            raise DataError(
+                f"{option_text(option)} is for several sites.",
+                hint="Give --site NAME=FILE for each.",
+            )
+        # what sites need a protocol for, one data set does by other means
+        if sites and task.has(name, "table"):
+            raise DataError(
+                f"{option_text(option)} is for one data set.",
+                hint="With --site choose a --protocol.",
+            )
+        raise _not_for(option, task, tasks_with(name, "table", "sites"))
+    return dict(said)
+
+
+def check_options(task: Task, context: typer.Context) -> None:
+    """Raise where an option was given that only commands have, and not for the task."""
+    for option in given(context):
+        tasks = tuple(other.name for other in TASKS.values() if option in other.command_options)
+        if tasks and option not in task.command_options:
+            raise _not_for(option, task, tasks)
+
+
+def _not_for(option: str, task: Task, tasks: tuple[str, ...]) -> WrongOption:
+    return WrongOption(
+        f"{option_text(option)} is not for --task {task.name}.",
+        hint=f"It is for {' and '.join(tasks)}; leave it out.",
+    )

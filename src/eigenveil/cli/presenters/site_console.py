@@ -1,0 +1,207 @@
+"""What the owner of a site reads while it runs: a line an event, with what each answer cost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn, cast
+
+from eigenveil.cli import options
+from eigenveil.cli.presenters.screen import Screen
+from eigenveil.cli.presenters.screen import say as print_line
+from eigenveil.errors import DataError, OutputError
+from eigenveil.federation.ledger.books import epsilon_or_infinity
+from eigenveil.federation.ledger.heads import Heads
+from eigenveil.federation.ledger.ledger import Draft, Ledger, Session, SessionKey
+from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.releases import ReleaseRecord
+
+if TYPE_CHECKING:
+    from eigenveil.federation.ledger.ledger import Budget
+    from eigenveil.privacy.guarantee import Adjacency
+
+
+Say = Callable[[str], None]
+
+
+def lines(*, quiet: bool) -> Say:
+    """Prints a line at once, with the time of day; as a terminal can show it, whoever wrote it."""
+
+    def say(text: str) -> None:
+        if not quiet:
+            print_line(f"{time.strftime('%H:%M:%S')}  {text}")
+
+    return say
+
+
+def end_at_once(say: Say) -> None:
+    """Let Ctrl-C and SIGTERM end this process at once, and well.
+
+    FLARE has threads that nothing ends, and nothing has to be put away: what was answered is in the
+    ledger, whatever was being made for an answer was not sent, and studies go on at the next start.
+    """
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        del number, frame
+        with suppress(RuntimeError):  # in the middle of another line
+            say("Stopped.")
+        os._exit(0)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+
+
+def told(status: int, kit: Path, say: Say) -> int:
+    """The exit status of FLARE's program, which ends by itself only where something is wrong."""
+    if status:
+        say(f"It ended, with status {status}: {kit / 'log.txt'} says why.")
+    return status
+
+
+class TellingLedger(Ledger):
+    """A ledger that says what was answered, as soon as that is durable.
+
+    Parameters
+    ----------
+    place, heads
+        As of :class:`Ledger`.
+    data_set : str
+        At the delta of its budget costs are told.
+    say : callable
+    """
+
+    def __init__(
+        self,
+        place: str | os.PathLike[str],
+        data_set: str,
+        say: Say,
+        *,
+        heads: Heads | None = None,
+    ) -> None:
+        super().__init__(place, heads=heads)
+        self._data_set, self._say = data_set, say
+        self._ended: set[SessionKey] = set()
+
+    def commit(
+        self,
+        key: SessionKey,
+        step: str,
+        *,
+        request: bytes,
+        draft: Callable[[Session, bytes], Draft],
+    ) -> bytes:
+        """The answer, as of :meth:`Ledger.commit`; charges are told."""
+        charges: list[ReleaseRecord] = []
+
+        def charged(session: Session, state: bytes) -> Draft:
+            drafted = draft(session, state)
+            charges.extend(drafted.charges)
+            return drafted
+
+        reply = super().commit(key, step, request=request, draft=charged)
+        self._say(f"Answered {step}: {self._cost(charges)}.")
+        return reply
+
+    def end(self, key: SessionKey, outcome: str) -> None:
+        """End a session, as of :meth:`Ledger.end`; the first time is told."""
+        super().end(key, outcome)
+        if key not in self._ended:
+            self._ended.add(key)
+            self._say(f"Ended: {outcome}. What was reserved and not spent is free again.")
+
+    def _cost(self, charges: Sequence[ReleaseRecord]) -> str:
+        if not charges:
+            return "nothing is spent"
+        names = ", ".join(record.name for record in charges)
+        budget = self.budget(self._data_set)
+        if budget is None:
+            return names
+        loss = Loss.total(Loss.of(record) for record in charges)
+        epsilon = epsilon_or_infinity(loss, budget.delta)
+        return f"{names}, which costs epsilon = {epsilon:.4g} at delta = {budget.delta:g}"
+
+
+# -- A site's budget, as its owner says it when the site starts.
+
+
+_USUAL_DELTA = 1e-6
+
+
+@dataclass(frozen=True)
+class BudgetWish:
+    """A budget as it is said on the command line."""
+
+    data_set: str
+    adjacency: str
+    epsilon: float | None
+    delta: float | None
+    pure_epsilon: float = 0.0
+
+
+def check_budget(
+    place: str, wish: BudgetWish, screen: Screen, *, heads: Heads | None = None
+) -> None:
+    """See to it that the ledger has a budget: one from before, or this one.
+
+    ``heads`` is the second place of the ledger's heads; that it can be used is known after this.
+
+    Raises
+    ------
+    DataError
+        When there is none and none is given; when there is one and another is given; when what was
+        noted in ``heads`` is not of this ledger.
+    OutputError
+        When ``heads`` cannot be reached or written.
+    """
+    from eigenveil.federation.ledger.ledger import Budget, Ledger
+
+    if wish.epsilon is None and (wish.delta is not None or wish.pure_epsilon):
+        raise options.WrongOption(
+            "--budget-delta and --budget-pure-epsilon are for a budget, and --budget-epsilon is "
+            "missing.",
+            hint="Give it, too, or none of them.",
+        )
+    ledger, name = Ledger(place, heads=heads), wish.data_set
+    try:
+        before = ledger.budget(name)
+    except OutputError as error:
+        if error.code != "no-ledger":
+            raise
+        before = None
+    if before is not None:
+        ledger.note_head()
+    if wish.epsilon is None:
+        if before is None:
+            raise DataError(
+                f"{ledger.name} has no budget for data set {name!r}.",
+                hint="Say what may be lost about these rows in all: --budget-epsilon 2 "
+                "--budget-delta 1e-6 (or 'eigenveil ledger budget').",
+                code="no-budget",
+            )
+        return
+    kind = cast("Adjacency", wish.adjacency)
+    delta = _USUAL_DELTA if wish.delta is None else wish.delta
+    wished = Budget(name, kind, wish.epsilon, delta, wish.pure_epsilon)
+    if before is None:
+        ledger.set_budget(wished)
+        screen.print(f"{ledger.name}: {_said(wished)}, for data set {name}")
+    elif before != wished:
+        raise DataError(
+            f"{ledger.name} has a budget for data set {name!r} already: {_said(before)}.",
+            hint="Leave --budget-epsilon out, or change it with 'eigenveil ledger budget'.",
+            code="budget-exists",
+        )
+
+
+def _said(budget: Budget) -> str:
+    aside = f", {budget.pure_epsilon:g} of it for pure studies" if budget.pure_epsilon else ""
+    return (
+        f"a budget of epsilon = {budget.epsilon:g} at delta = {budget.delta:g}{aside}, "
+        f"{budget.adjacency}"
+    )

@@ -1,0 +1,149 @@
+"""Studies that ask the owner of a site: which is meant, what it can cost, where the ledger is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eigenveil.errors import DataError
+from eigenveil.federation.protocol.terms import settle
+from eigenveil.federation.study.study import Study
+from eigenveil.files import replacing
+
+if TYPE_CHECKING:  # the database library takes long to load
+    from eigenveil.federation.ledger.ledger import Budget, Ledger
+
+_SHORTEST = 6
+_OWN_FILE = "owner.json"
+
+
+def can_be_shown(study: Study) -> bool:
+    """Whether its text can be printed as it is: names of columns come from others.
+
+    One that moves the cursor could hide from the owner what it is that is approved.
+    """
+    return all(name.isprintable() for name in study.columns or ())
+
+
+def pick(studies: Sequence[Study], prefix: str, *, what: str) -> Study:
+    """The one study whose hash begins so.
+
+    Raises
+    ------
+    DataError
+        When there is none, or more than one.
+    """
+    if len(prefix) < _SHORTEST:
+        raise DataError(
+            f"{prefix!r} is too short to name a study.",
+            hint=f"Give at least {_SHORTEST} characters of its hash.",
+            code="short-hash",
+        )
+    found = [study for study in studies if study.hash.startswith(prefix)]
+    if not found:
+        raise DataError(
+            f"No study with a hash that begins with {prefix} {what}.",
+            hint="'eigenveil site approve --list' shows them all.",
+            code="unknown-study",
+        )
+    if len(found) > 1:
+        raise DataError(
+            f"{len(found)} studies have hashes that begin with {prefix}.",
+            hint="Give more of the hash.",
+            code="unknown-study",
+        )
+    return found[0]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The most that a study can cost a site, beside its budget.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        Of the study alone, at its delta.
+    budget : Budget or None
+        Of the site's data set, where there is one.
+    covered : bool or None
+        Whether its account covers the study; ``None`` where there is none.
+    left : str
+        What is left of the account before it, in words.
+    """
+
+    epsilon: float
+    delta: float
+    budget: Budget | None = None
+    covered: bool | None = None
+    left: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "budget": None if self.budget is None else self.budget.epsilon,
+            "budget_delta": None if self.budget is None else self.budget.delta,
+            "covered": self.covered,
+            "left": self.left,
+        }
+
+
+def cost_of(study: Study, site: str, ledger: Ledger | None, data_set: str) -> Cost | None:
+    """What a study can cost a site at most; ``None`` where it does not take part.
+
+    Raises
+    ------
+    OutputError, DataError
+        When the ledger cannot be read.
+    """
+    terms = settle(study)
+    if site not in terms.names:
+        return None
+    # imported here: it comes with the ledger's database library
+    from eigenveil.federation.ledger.books import epsilon_or_infinity
+    from eigenveil.federation.ledger.placing import Wanted, told_left
+
+    most = terms.reservation(site)
+    own = epsilon_or_infinity(most, study.delta)
+    if ledger is None:
+        return Cost(own, study.delta)
+    for standing in ledger.standings():
+        if standing.budget.data_set == data_set:
+            replacing = terms.reservation(site, replacing=True)
+            covered = ledger.covers(Wanted(data_set, study.adjacency, most, replacing))
+            return Cost(own, study.delta, standing.budget, covered, told_left(standing))
+    return Cost(own, study.delta)
+
+
+# -- what the owner said at 'site start', for the commands that come later
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Where a site's ledger is, and its rows' name in it."""
+
+    ledger: str | None = None
+    data_set: str = "default"
+
+    def keep(self, local: Path) -> None:
+        """Remember it in the kit; a place with a password is not written down."""
+        place = self.ledger
+        if place is not None and "://" in place and "@" in place:
+            place = None
+        with replacing(local / _OWN_FILE) as scratch:
+            scratch.write_text(
+                json.dumps({"ledger": place, "data_set": self.data_set}), encoding="utf-8"
+            )
+
+
+def owner_of(local: Path) -> Owner:
+    """What was remembered, or nothing."""
+    try:
+        fields = json.loads((local / _OWN_FILE).read_text(encoding="utf-8"))
+        return Owner(fields["ledger"], str(fields["data_set"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return Owner()

@@ -1,1 +1,0 @@
-"""The figures and tables of the papers, measured anew beside the sound algorithms."""

@@ -1,0 +1,1 @@
+"""Estimators over several sites, and sites in one process."""

@@ -1,0 +1,209 @@
+"""What all estimators of many sites do: say a study, run it, keep what it released."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, ClassVar, Self
+
+from numpy.typing import ArrayLike
+
+from eigenveil.checks import is_number
+from eigenveil.errors import DataError
+from eigenveil.federated.running import StudyProgress, StudyRun, Traffic, run_study, site_rows
+from eigenveil.federation.ledger.ledger import Ledger
+from eigenveil.federation.study.study import Study, make_study
+from eigenveil.models.constraints import Configured
+from eigenveil.models.inputs import tell_owner
+from eigenveil.models.options import Path, study_options
+from eigenveil.models.result import Asked, Result, View
+from eigenveil.models.stored import noise_source, public_centre
+from eigenveil.models.task import TASKS
+from eigenveil.moments.source import RowSource
+
+
+class FederatedFit(Configured):
+    """Fitting to several sites that keep their rows; stands before a fitted model's class.
+
+    Attributes
+    ----------
+    views_, traffic_, study_, choice_, missing_
+        As each estimator describes them.
+    """
+
+    _PATH: ClassVar[Path] = "sites"
+    _FOR_ONE: ClassVar[str]
+
+    _result: Result | None
+    _take_over: Callable[[Result], None]
+
+    views_ = View(lambda result: dict(result.views))
+    traffic_: View[dict[str, Traffic]] = View(lambda result: deepcopy(result.details["traffic"]))
+    study_: View[Study] = View(lambda result: result.details["study"])
+    choice_: View[str] = View(lambda result: result.details["choice"])
+    missing_: View[dict[str, str]] = View(lambda result: dict(result.details["missing"]))
+
+    def fit(self, X: Sequence[ArrayLike] | Mapping[str, ArrayLike], y: object = None) -> Self:
+        """Fit to the rows (of a topic model: the documents' word counts) of several sites.
+
+        Parameters
+        ----------
+        X : sequence of arrays, or mapping of site name to array
+            Each of shape (n_s, n_features), dense, sparse or a frame; any row counts, 0 too.
+
+        Raises
+        ------
+        DataError
+            Naming the site whose columns cannot be used, or with a row that is not valid where
+            ``invalid="error"``; nothing was charged.
+        PrivacyError
+            When the wish cannot be met, or the data are too few for it; ``spent`` is the guarantee
+            of what was released before that was known, or ``None``.
+        ProtocolError
+            When too few sites are left.
+        """
+        del y
+        return self.fit_rows(site_rows(X, for_one=self._FOR_ONE))
+
+    def fit_rows(
+        self,
+        rows: Mapping[str, RowSource],
+        *,
+        ledgers: Mapping[str, Ledger] | None = None,
+        progress: StudyProgress | None = None,
+    ) -> Self:
+        """Fit to sites' rows read a block at a time.
+
+        Parameters
+        ----------
+        rows : mapping of site name to RowSource
+        ledgers : mapping of site name to Ledger, optional
+            Each site's own, with a budget for the data set "default"; by default each site has a
+            new one with just this budget, thrown away afterwards.
+        progress : callable, optional
+            Told ``(step, sites)`` after every answer.
+        """
+        study = self.study_of(rows)
+        asked = Asked.by(self)
+        return self._fit(study, rows, asked, ledgers=ledgers, progress=progress)
+
+    def study_of(self, rows: Mapping[str, RowSource]) -> Study:
+        """The study that the constructor's parameters say, over these sites' rows."""
+        first = next(iter(rows.values()), None)
+        if first is None:
+            raise DataError("There is no site.", hint="Give the rows of at least one site.")
+        options = self._options()
+        own = options.site_epsilon or {}
+        if unknown := set(own) - set(rows):
+            raise options.refused(
+                "site_epsilon",
+                f"names {sorted(unknown)[0]!r}, which is no site.",
+                hint=f"The sites are {', '.join(rows)}.",
+            )
+        said = {name: options[name] for name in study_options(self._TASK)}
+        if "center" in said:
+            said["center"] = study_centre(options.center, first.features)
+        return make_study(
+            name="fit",
+            task=self._TASK,
+            features=first.features if first.names is None else None,
+            columns=None if first.names is None else list(first.names),
+            components=options.n_components,
+            sites=tuple({"name": name, "epsilon": plain_number(own.get(name))} for name in rows),
+            **said,
+        )
+
+    def fit_study(
+        self,
+        study: Study,
+        rows: Mapping[str, RowSource],
+        *,
+        ledgers: Mapping[str, Ledger] | None = None,
+        progress: StudyProgress | None = None,
+    ) -> Self:
+        """Run a study over its sites' rows; the study, not the constructor, says what is done."""
+        if TASKS.get(study.task) is not TASKS[self._TASK]:
+            raise DataError(
+                f"The study's task is {study.task!r}; {type(self).__name__} fits {self._TASK!r}.",
+                hint="Use the estimator of the study's task.",
+                code="other-task",
+            )
+        return self._fit(study, rows, self._asked(study), ledgers=ledgers, progress=progress)
+
+    def _fit(
+        self,
+        study: Study,
+        rows: Mapping[str, RowSource],
+        asked: Asked,
+        *,
+        ledgers: Mapping[str, Ledger] | None,
+        progress: StudyProgress | None,
+    ) -> Self:
+        def keep(run: StudyRun) -> None:
+            self._take_over(result_of(run, asked))
+            for name, invalid in run.invalid.items():
+                tell_owner(invalid, where=f"site {name}: ")
+
+        run_study(
+            study,
+            rows,
+            source=noise_source(self._options().random_state),
+            ledgers=ledgers,
+            progress=progress,
+            keep=keep,
+        )
+        return self
+
+    def keep_run(self, run: StudyRun) -> Self:
+        """Take over what a finished study of the estimator's task released."""
+        self._take_over(result_of(run, self._asked(run.study)))
+        return self
+
+    def _asked(self, study: Study) -> Asked:
+        """What a study asks for, as the constructor's parameters."""
+        own = {site.name: site.epsilon for site in study.sites if site.epsilon is not None}
+        given: Any = self
+        said = {name: getattr(study, name) for name in given.get_params() if hasattr(study, name)}
+        return Asked.by(
+            self, **said | {"n_components": study.components, "site_epsilon": own or None}
+        )
+
+
+def result_of(run: StudyRun, asked: Asked) -> Result:
+    """The result of a finished study."""
+    return Result(
+        asked,
+        run.outcome.plan,
+        run.outcome.factors,
+        run.study.width,
+        run.outcome.columns,
+        run.certificate,
+        details={
+            "study": run.study,
+            "choice": run.choice,
+            "traffic": run.traffic,
+            "missing": dict(run.outcome.missing),
+        },
+    )
+
+
+def study_centre(center: object, features: int) -> bool | tuple[float, ...]:
+    """A constructor's ``center`` as a study says it.
+
+    Raises
+    ------
+    DataError
+        When it is not one finite number a feature.
+    """
+    centre = public_centre(center, features)
+    return bool(center) if centre is None else tuple(float(number) for number in centre)
+
+
+def plain_number(value: object) -> Any:
+    """A number of numpy's as a plain float; what is no number is for the study to refuse."""
+    return float(value) if is_number(value) else value  # type: ignore[arg-type]
+
+
+def fitted_of(run: StudyRun) -> Any:
+    """The fitted estimator of a finished study's task, such as ``FederatedPCA``."""
+    return TASKS[run.study.task].estimator("sites")().keep_run(run)

@@ -1,0 +1,377 @@
+"""Parties in one process: real messages, serialised and counted, and no network."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import _get_feature_names, check_array
+
+from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, ProtocolError, same_spent
+from eigenveil.federation.ledger.ledger import Budget, Ledger
+from eigenveil.federation.protocol.aggregator import Aggregator, Outcome
+from eigenveil.federation.protocol.helper import Helper
+from eigenveil.federation.protocol.messages import HELPER
+from eigenveil.federation.protocol.requests import Call, Replies, Transport
+from eigenveil.federation.protocol.site import Site
+from eigenveil.federation.protocol.terms import Terms, settle
+from eigenveil.federation.study.study import Study
+from eigenveil.models.inputs import check_names, fits_floats
+from eigenveil.moments.engine import InvalidRows, check_rows
+from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
+from eigenveil.noise.source import RandomSource
+from eigenveil.planning.protocol import choose_protocol
+from eigenveil.privacy.certificate import Certificate
+
+Result = TypeVar("Result")
+
+
+class Party(Protocol):
+    """A role that answers messages."""
+
+    def handle(self, request: bytes) -> bytes:
+        """The answer."""
+        ...
+
+
+@dataclass
+class Traffic:
+    """What one party received and sent.
+
+    Attributes
+    ----------
+    messages : int
+        Requests that it answered.
+    received, sent : int
+        Bytes.
+    sent_by_step : dict
+        Bytes that it sent, by step.
+    """
+
+    messages: int = 0
+    received: int = 0
+    sent: int = 0
+    sent_by_step: dict[str, int] = field(default_factory=dict)
+
+    def count(self, step: str, request: bytes, reply: bytes) -> None:
+        """Note one exchange."""
+        self.messages += 1
+        self.received += len(request)
+        self.sent += len(reply)
+        self.sent_by_step[step] = self.sent_by_step.get(step, 0) + len(reply)
+
+
+class InProcess:
+    """A transport that calls its parties one after the other."""
+
+    def __init__(self, parties: Mapping[str, Party]) -> None:
+        self._parties = dict(parties)
+        self.traffic = {name: Traffic() for name in parties}
+
+    def sites(self) -> Sequence[str]:
+        """Names of the parties."""
+        return tuple(self._parties)
+
+    def call(self, method: str, payloads: Mapping[str, bytes], timeout: float) -> Replies:
+        """Each party's answer; nobody is waited for here, so ``timeout`` does not matter."""
+        del timeout
+        replies: dict[str, bytes] = {}
+        failures: dict[str, EigenveilError] = {}
+        for name, request in payloads.items():
+            party = self._parties.get(name)
+            if party is None:
+                failures[name] = ProtocolError("there is no such party here", code="unknown-party")
+                continue
+            replies[name] = party.handle(request)
+            self.traffic[name].count(method, request, replies[name])
+        return replies, failures
+
+
+def carry(run: Generator[Call, Replies, Result], transport: Transport) -> Result:
+    """Carry a role's calls until it has its result."""
+    try:
+        call = next(run)
+        while True:
+            call = run.send(transport.call(call.method, call.payloads, call.timeout))
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+
+
+# -- Studies over rows in one process: every site's own software, real messages, no network.
+
+
+DATA_SET = "default"
+StudyProgress = Callable[[str, int], None]
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """A finished study.
+
+    Attributes
+    ----------
+    study : Study
+        With the protocol that was run.
+    choice : str
+        Why that protocol, where the study did not name one.
+    outcome : Outcome
+    certificate : Certificate
+    traffic : dict of str to Traffic
+        Of each party.
+    invalid : dict of str to InvalidRows
+        Of each site that has some: for the owner of its rows only.
+    """
+
+    study: Study
+    choice: str
+    outcome: Outcome
+    certificate: Certificate
+    traffic: dict[str, Traffic]
+    invalid: dict[str, InvalidRows] = field(default_factory=dict)
+
+
+def run_study(
+    study: Study,
+    rows: Mapping[str, RowSource],
+    *,
+    source: RandomSource,
+    ledgers: Mapping[str, Ledger] | None = None,
+    progress: StudyProgress | None = None,
+    keep: Callable[[StudyRun], object] | None = None,
+) -> StudyRun:
+    """Run a study over its sites' rows.
+
+    Parameters
+    ----------
+    source : RandomSource
+        Of the sites' noise.
+    ledgers : mapping of site to Ledger, optional
+        By default each site has a new one with just the study's budget, thrown away afterwards.
+    progress : callable, optional
+        Told ``(step, sites)`` after every answer.
+    keep : callable, optional
+        Given the finished study, where what it releases is taken over.
+
+    Raises
+    ------
+    DataError, BudgetExceeded
+        Naming the site whose columns or ledger refuse, or with a row that is not valid where the
+        study says ``invalid="error"``.
+    PrivacyError
+        When the wish cannot be met, or the data are too few for it.
+    ProtocolError
+        When too few sites are left.
+    BaseException
+        Whatever stops the study after something was released says so: ``spent`` is the guarantee of
+        what was released before, ``released`` its records.
+    """
+    _check_rows(study, rows)
+    choice = choose_protocol(study, study.width) if study.protocol == "auto" else None
+    settled = study if choice is None else study.with_protocol(choice.protocol)
+    terms = settle(settled)
+    with _Ledgers(terms, ledgers) as books:
+        sites = {
+            name: Site(name=name, terms=terms, rows=rows[name], ledger=books[name], source=source)
+            for name in terms.names
+        }
+        parties: dict[str, Party] = dict(sites)
+        if settled.invalid == "error":
+            _check_valid(sites)
+        if terms.mask_kind == "helper":
+            parties[HELPER] = Helper(terms)
+        transport = InProcess(parties)
+        aggregator = Aggregator(terms, progress=progress)
+        try:
+            outcome = carry(aggregator.run(), transport)
+            reason = "" if choice is None else choice.reason
+            run = finished_study(settled, outcome, traffic=transport.traffic, choice=reason)
+            invalid = {
+                name: site.invalid for name, site in sites.items() if site.invalid is not None
+            }
+            run = replace(run, invalid=invalid)
+            if keep is not None:
+                keep(run)
+        except EigenveilError as error:
+            aggregator.tell_spent(error)
+            raise _for_the_owner(error, sites) from None
+        except BaseException as error:
+            aggregator.tell_spent(error)
+            raise
+    return run
+
+
+def finished_study(
+    study: Study, outcome: Outcome, *, traffic: dict[str, Traffic], choice: str = ""
+) -> StudyRun:
+    """A study that an aggregator has brought to its end, with its certificate.
+
+    Parameters
+    ----------
+    study : Study
+        With ``protocol`` settled.
+    choice : str
+        Why that protocol, where it was not named.
+    """
+    return StudyRun(
+        study=study,
+        choice=choice,
+        outcome=outcome,
+        certificate=outcome.certificate,
+        traffic=traffic,
+    )
+
+
+class _Ledgers:
+    """The sites' ledgers: their own, or new ones that are thrown away."""
+
+    def __init__(self, terms: Terms, given: Mapping[str, Ledger] | None) -> None:
+        self._terms, self._given = terms, given
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Mapping[str, Ledger]:
+        if self._given is not None:
+            return self._given
+        self._folder = tempfile.TemporaryDirectory(prefix="eigenveil-")
+        folder = Path(self._folder.name)
+        first = folder / "new.ledger"
+        Ledger(first, durable=False).set_budget(wished_budget(self._terms))
+        made = {}
+        for number, name in enumerate(self._terms.names):  # all begin as copies of one
+            place = folder / f"{number}.ledger"
+            shutil.copy(first, place)
+            made[name] = Ledger(place, durable=False)
+        return made
+
+    def __exit__(self, *_: object) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def wished_budget(terms: Terms) -> Budget:
+    """The budget that just covers a study."""
+    study, plan = terms.study, terms.plan
+    pure = [b.epsilon for b in plan.budgets().values() if b.epsilon is not None]
+    return Budget(
+        data_set=DATA_SET,
+        adjacency=study.adjacency,
+        epsilon=study.epsilon,
+        delta=study.delta,
+        pure_epsilon=math.fsum(pure) * (1.0 + 1e-10) if plan.mixed else 0.0,
+    )
+
+
+def site_rows(
+    X: Sequence[ArrayLike] | Mapping[str, ArrayLike], *, for_one: str
+) -> dict[str, RowSource]:
+    """Rows of each site, checked; columns of frames are matched by name.
+
+    Raises
+    ------
+    DataError
+        Naming the site; where X is one array, the estimator ``for_one`` data set.
+    """
+    if isinstance(X, Mapping):
+        named = {str(name): array for name, array in X.items()}
+    elif scipy.sparse.issparse(X) or (isinstance(X, np.ndarray) and X.ndim != 3):
+        raise DataError(
+            "X is one array, not one for each site.",
+            hint="Give a list of arrays, or a mapping of site names to arrays; for one data set "
+            f"use {for_one}.",
+        )
+    else:
+        named = {f"site{number}": array for number, array in enumerate(X, start=1)}
+    _check_twice(named)
+    found: dict[str, RowSource] = {}
+    wanted: list[str] | None = None
+    for name, array in named.items():
+        columns = _get_feature_names(array)
+        if columns is not None and wanted is not None and set(columns) == set(wanted):
+            array = array[wanted]  # type: ignore[index]
+            columns = wanted
+        found[name] = _source(name, array, None if columns is None else [str(c) for c in columns])
+        wanted = wanted or (None if columns is None else list(columns))
+    return found
+
+
+def _source(name: str, array: Any, columns: list[str] | None) -> RowSource:
+    try:
+        with fits_floats():
+            checked = check_array(
+                array,
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                ensure_all_finite=False,
+                ensure_min_samples=0,
+            )
+    except DataError as error:
+        raise DataError(f"site {name}: {error.message}", hint=error.hint, code=error.code) from None
+    except (ValueError, TypeError) as error:
+        raise DataError(f"site {name}: {error}", hint="Mend that site's rows.") from None
+    check_names(f"site {name}", columns)
+    if scipy.sparse.issparse(checked):
+        return SparseRows(checked, names=columns)
+    return ArrayRows(checked, names=columns, origin=f"site {name}")
+
+
+def _check_twice(given: Mapping[str, object]) -> None:
+    """Refuse one object for two sites, as one file is: its rows would count twice."""
+    first: dict[int, str] = {}
+    for name, rows in given.items():
+        if (other := first.setdefault(id(rows), name)) != name:
+            raise DataError(
+                f"site {name}: its rows are those that site {other} has, the same object.",
+                hint="Give each site its own: rows that count twice break the privacy guarantee.",
+                code="rows-twice",
+            )
+
+
+def _check_rows(study: Study, rows: Mapping[str, RowSource]) -> None:
+    _check_twice(rows)
+    names = {site.name for site in study.sites}
+    if missing := names - set(rows):
+        raise DataError(
+            f"There are no rows for site {sorted(missing)[0]!r} of the study.",
+            hint="Give rows for every site of the study.",
+            code="no-rows-for-site",
+        )
+    if strange := set(rows) - names:
+        raise DataError(
+            f"site {sorted(strange)[0]!r} is not in the study.",
+            hint=f"The study's sites are {', '.join(sorted(names))}.",
+            code="unknown-site",
+        )
+
+
+def _check_valid(sites: Mapping[str, Site]) -> None:
+    """Read all sites' rows before any is charged; a site that may be lost is checked as well."""
+    for name, site in sites.items():
+        try:
+            check_rows(site.rows)
+        except DataError as error:
+            message = error.message
+            if f"site {name}" not in message:
+                message = f"site {name}: {message}"
+            raise DataError(message, hint=error.hint, code=error.code) from None
+
+
+def _for_the_owner(error: EigenveilError, sites: Mapping[str, Site]) -> EigenveilError:
+    """In one process the caller owns all rows: it may know what the aggregator must not."""
+    for name, site in sites.items():
+        trouble = site.trouble
+        if isinstance(trouble, DataError | BudgetExceeded):
+            message = trouble.message
+            if f"site {name}" not in message:
+                message = f"site {name}: {message}"
+            told = type(trouble)(message, hint=trouble.hint, code=trouble.code)
+            same_spent(error, told)
+            return told
+    return error

@@ -1,0 +1,368 @@
+"""Synthetic rows for trees: a few strong directions, the same at every leaf, under noise."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.errors import DataError
+from eigenveil.federated.tree_faults import Errors, Fates
+from eigenveil.federated.tree_report import TreeLevel, TreeReport
+from eigenveil.federation.tree.contents import Subspaces, Totals
+from eigenveil.federation.tree.messages import Talk, Told, TreeKeys
+from eigenveil.federation.tree.nodes import Node, publish
+from eigenveil.federation.tree.private import Leaf, TreeStudy
+from eigenveil.federation.tree.tree import Place
+from eigenveil.linalg.subspace import Subspace, subspace_of
+from eigenveil.linalg.threads import single_threaded_blas
+from eigenveil.moments.independence import dependence
+from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
+from eigenveil.privacy.tree_views import check_arrived
+
+# Of a row's energy, what lies along the strong directions.
+_SIGNAL = 0.5
+
+
+class TreeRows:
+    """Rows of norm 1, made anew for each leaf whenever they are asked for.
+
+    Half of a row's energy lies along ``components`` orthonormal directions, with variances that
+    fall from 4 to 1; the other half is spread evenly over all features.
+
+    Parameters
+    ----------
+    features, components, rows : int
+        ``rows`` a leaf.
+    seed : int
+    """
+
+    def __init__(self, *, features: int, components: int, rows: int, seed: int) -> None:
+        self.features, self.rows, self._seed = features, rows, seed
+        rng = np.random.default_rng([seed])
+        basis, _ = np.linalg.qr(rng.standard_normal((features, components)))
+        shares = np.linspace(4.0, 1.0, components)
+        deviations = np.sqrt(_SIGNAL * shares / shares.sum())
+        self._directions: NDArray[np.float32] = (basis * deviations).T.astype(np.float32)
+
+    def leaf(self, number: int) -> NDArray[np.float64]:
+        """The rows of a leaf, shape (rows, features)."""
+        rng = np.random.default_rng([self._seed, number])
+        scores = rng.standard_normal((self.rows, self._directions.shape[0]), dtype=np.float32)
+        rows = rng.standard_normal((self.rows, self.features), dtype=np.float32)
+        rows *= np.float32(np.sqrt((1.0 - _SIGNAL) / self.features))
+        rows += scores @ self._directions
+        rows /= np.sqrt(np.vecdot(rows, rows))[:, None]
+        return rows.astype(np.float64)
+
+
+# -- A whole tree in one process: leaves, lost ones, late ones, and what each level costs.
+#
+# The roles are those of a real tree; only the rows are made up, and messages are handed over
+# rather than carried. Beside the private sums the leaves' subspaces go up too, without noise, for
+# comparison (paper 002, algorithm 1).
+
+
+TreeProgress = Callable[[int, int], None]
+
+
+@dataclass
+class _Tally:
+    """What a level has done so far."""
+
+    sent: int = 0
+    messages: int = 0
+    bytes: int = 0
+    merged_bytes: int = 0
+    merged_seconds: float = 0.0
+
+
+class _Pair:
+    """A party of the tree that merges the private sums, and one that merges the subspaces."""
+
+    def __init__(self, talk: Talk[Totals], plain: Talk[Subspace], place: Place) -> None:
+        self.sums, self.subspaces = Node(talk, place), Node(plain, place)
+        self.seconds, self.sent = 0.0, 0
+
+
+def simulate_tree(
+    study: TreeStudy,
+    *,
+    rows: int,
+    lost: float = 0.0,
+    late: float = 0.0,
+    lost_subtrees: int = 0,
+    seed: int | None = None,
+    rank: int | None = None,
+    workers: int | None = None,
+    progress: TreeProgress | None = None,
+) -> TreeReport:
+    """Play every party of a tree on made-up rows.
+
+    Parameters
+    ----------
+    study : TreeStudy
+    rows : int
+        Rows a leaf.
+    lost, late : float
+        Shares of leaves, in [0, 1): that never send, and, of the others, that come after their
+        node has sent, so that they go up in supplements.
+    lost_subtrees : int
+        Nodes between leaves and root that take messages and never send.
+    seed : int, optional
+        Makes rows, fates and noise reproducible; then nothing is certified.
+    rank : int, optional
+        Directions kept in the subspaces; by default as many as the sketch has columns.
+    workers : int, optional
+        Threads; by default one a processor.
+    progress : callable, optional
+        Told ``(done, all)`` leaves.
+
+    Raises
+    ------
+    DataError
+        When a number is out of range.
+    PrivacyError
+        ``too-many-lost`` when so much was lost that the promise cannot be kept.
+    """
+    if rows < 1:
+        raise DataError(f"rows = {rows} is below 1.", hint="Give the rows of a leaf.")
+    entropy = int(np.random.SeedSequence(seed).generate_state(2, np.uint64)[0])
+    rng = np.random.default_rng([entropy, 1])
+    fates = Fates.drawn(study.tree, lost=lost, late=late, lost_subtrees=lost_subtrees, rng=rng)
+    arriving = sum(fates.arrives(study.tree, leaf) for leaf in range(study.tree.leaf_count))
+    for ask in study.asks:  # known now: nothing has to be played for it
+        check_arrived(ask.record, arriving)
+    workers = workers or _processors()
+    with single_threaded_blas(), ThreadPoolExecutor(workers) as pool:
+        run = _Run(study, fates, rng, rows=rows, seed=seed, entropy=entropy, rank=rank)
+        return run.play(pool, workers, progress)
+
+
+class _Run:
+    def __init__(
+        self,
+        study: TreeStudy,
+        fates: Fates,
+        rng: np.random.Generator,
+        *,
+        rows: int,
+        seed: int | None,
+        entropy: int,
+        rank: int | None,
+    ) -> None:
+        plan = study.plan
+        kept = min(plan.features, rank or max(plan.sketch_columns, plan.n_components))
+        self.study, self.tree, self.fates, self.rng = study, study.tree, fates, rng
+        self.session, self.keys = os.urandom(12).hex(), TreeKeys.in_one_process()
+        self.talk = study.talk(self.session, self.keys)
+        plain = Subspaces(features=plan.features, rank=kept)
+        self.plain = Talk(self.tree, plain, study.hash, self.session, self.keys)
+        self.rows = TreeRows(
+            features=plan.features, components=plan.n_components, rows=rows, seed=entropy
+        )
+        self.seed, self.rank = seed, kept
+        self.errors = Errors(study, rng)
+        self.pairs: dict[Place, _Pair] = {}
+        self.tallies = [_Tally() for _ in range(self.tree.depth + 1)]
+        self.leaf_seconds: list[float] = []
+
+    def play(
+        self, pool: ThreadPoolExecutor, workers: int, progress: TreeProgress | None
+    ) -> TreeReport:
+        """Everything that happens, in order."""
+        start = time.perf_counter()
+        steps = list(self._order())
+        leaves = [step.number for step in steps if step.level == 0]
+        made = self._made([*leaves, *self.fates.late], pool, 2 * workers, progress)
+        for step in steps:
+            if step.level == 0:
+                self._deliver(Place(0, step.number), *next(made))
+            else:
+                self._send(step)
+        for leaf in self.fates.late:
+            self._deliver(Place(0, leaf), *next(made))
+        for level in range(1, self.tree.depth):  # supplements
+            for place in self.tree.places(level):
+                self._send(place)
+        root = self._pair(self.tree.root)
+        merged = root.sums.result()
+        self.tallies[-1].sent = 1
+        outcome = publish(
+            self.study,
+            merged,
+            secure=self.seed is None,
+            dependent=dependence(),
+        )
+        plain = root.subspaces.result().value
+        seconds = time.perf_counter() - start
+        self.errors.keep(self.tree.root, outcome.factors.components, plain)
+        return TreeReport(
+            tree=self.tree,
+            levels=self._levels(outcome.least),
+            outcome=outcome,
+            late=len(self.fates.late),
+            lost_subtrees=len(self.fates.silent),
+            rows=self.rows.rows * int(np.count_nonzero(merged.arrived)),
+            seconds=seconds,
+            workers=workers,
+        )
+
+    def _order(self) -> Iterator[Place]:
+        """Leaves that arrive in time, and nodes when they send, sub-tree by sub-tree at random.
+
+        A node sends once all of its children have had their time; so only the nodes on one way up
+        hold anything.
+        """
+        late = frozenset(self.fates.late)
+
+        def below(place: Place) -> Iterator[Place]:
+            if place.level == 0:
+                if place.number not in self.fates.lost and place.number not in late:
+                    yield place
+                return
+            children = self.tree.children(place)
+            for child in self.rng.permutation(len(children)).tolist():
+                yield from below(children[child])
+            if place != self.tree.root:
+                yield place
+
+        return below(self.tree.root)
+
+    def _made(
+        self,
+        leaves: Sequence[int],
+        pool: ThreadPoolExecutor,
+        ahead: int,
+        progress: TreeProgress | None,
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """The leaves' messages, in order, a few of them made ahead."""
+        waiting: deque[Future[tuple[bytes, bytes, float, float]]] = deque()
+        left = iter(leaves)
+        for done in range(len(leaves)):
+            while len(waiting) < ahead and (leaf := next(left, None)) is not None:
+                waiting.append(pool.submit(self._leaf, leaf))
+            sums, subspace, seconds, merged_seconds = waiting.popleft().result()
+            self.leaf_seconds.append(seconds)
+            self.tallies[0].sent += 1
+            self.tallies[0].merged_seconds += merged_seconds
+            if progress is not None:
+                progress(done + 1, len(leaves))
+            yield sums, subspace
+
+    def _leaf(self, number: int) -> tuple[bytes, bytes, float, float]:
+        """A leaf's messages, and the processor time that each took."""
+        rows = self.rows.leaf(number)
+        started = time.thread_time()
+        leaf = Leaf(
+            self.study,
+            number,
+            source=self._source(number),
+            session=self.session,
+            keys=self.keys,
+        )
+        sums = leaf.partial_fit(rows).send()
+        added = time.thread_time()
+        subspace = subspace_of(rows, rank=self.rank)
+        told = Told(Place(0, number), 0, np.ones(1, dtype=bool), (), subspace)
+        plain = self.plain.write(told)
+        merged = time.thread_time()
+        if self.fates.arrives(self.tree, number):
+            self.errors.add(rows)
+        return sums, plain, added - started, merged - added
+
+    def _source(self, number: int) -> RandomSource:
+        if self.seed is None:
+            return SecureSource()
+        return SeededSource(np.random.default_rng([self.seed, 2, number]))
+
+    def _pair(self, place: Place) -> _Pair:
+        if place not in self.pairs:
+            self.pairs[place] = _Pair(self.talk, self.plain, place)
+        return self.pairs[place]
+
+    def _deliver(self, sender: Place, sums: bytes, subspace: bytes) -> None:
+        """Hand a party's messages to its parent."""
+        parent = self.tree.parent(sender)
+        assert parent is not None
+        pair, tally = self._pair(parent), self.tallies[parent.level]
+        started = time.thread_time()
+        pair.sums.take(sums)
+        middle = time.thread_time()
+        pair.subspaces.take(subspace)
+        tally.merged_seconds += time.thread_time() - middle
+        pair.seconds += middle - started
+        below = self.tallies[sender.level]
+        below.messages += 1
+        below.bytes += len(sums)
+        below.merged_bytes += len(subspace)
+        if sender.level == 0 or self._pair(sender).sent == 1:
+            self._measure(sender, sums, subspace)
+
+    def _send(self, place: Place) -> None:
+        """Let a node send what it has, if it has anything."""
+        pair = self._pair(place)
+        if place in self.fates.silent or pair.sums.waiting == 0:
+            return
+        started = time.thread_time()
+        sums = pair.sums.send()
+        middle = time.thread_time()
+        subspace = pair.subspaces.send()
+        self.tallies[place.level].merged_seconds += time.thread_time() - middle
+        pair.seconds += middle - started
+        assert sums is not None
+        assert subspace is not None
+        pair.sent += 1
+        self.tallies[place.level].sent += pair.sent == 1
+        self._deliver(place, sums, subspace)
+
+    def _measure(self, sender: Place, sums: bytes, subspace: bytes) -> None:
+        """Keep what a message says of the components, of some of the parties of a level."""
+        if not self.errors.wants(sender):
+            return
+        parent = self.tree.parent(sender)
+        assert parent is not None
+        told = self.talk.read(sums, receiver=parent)
+        plain = self.plain.read(subspace, receiver=parent).value
+        count = int(np.count_nonzero(told.leaves))
+        self.errors.keep(sender, self.errors.private_basis(told.value, count), plain)
+
+    def _levels(self, least: tuple[int, ...]) -> tuple[TreeLevel, ...]:
+        found = self.errors.by_level()
+        times: list[list[float]] = [self.leaf_seconds]
+        times += [
+            [pair.seconds for place, pair in self.pairs.items() if place.level == level]
+            for level in range(1, self.tree.depth + 1)
+        ]
+        return tuple(
+            TreeLevel(
+                level=level,
+                parties=self.tree.nodes(level),
+                sent=tally.sent,
+                least=least[level - 1] if level else None,
+                messages=tally.messages,
+                bytes=tally.bytes,
+                seconds=sum(seconds),
+                slowest=max(seconds, default=0.0),
+                merged_bytes=tally.merged_bytes,
+                merged_seconds=tally.merged_seconds,
+                error=error,
+                merged_error=merged_error,
+            )
+            for level, (tally, seconds, (error, merged_error)) in enumerate(
+                zip(self.tallies, times, found, strict=True)
+            )
+        )
+
+
+def _processors() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,105 @@
+"""What a simulated tree did, level by level."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from eigenveil.federation.tree.nodes import TreeOutcome
+from eigenveil.federation.tree.tree import MergeTree
+
+
+@dataclass(frozen=True)
+class TreeLevel:
+    """What one level did.
+
+    Attributes
+    ----------
+    level : int
+        0: the leaves.
+    parties, sent : int
+        Parties of the level, and those of them that sent anything (of the root: 1 if it has a
+        result).
+    least : int or None
+        The fewest leaves in a message that a party of this level took, of those whose leaves are in
+        the result.
+    messages, bytes : int
+        Messages of private sums sent up, supplements too, and their size.
+    seconds, slowest : float
+        Processor time of all parties, and of the one that took longest: adding up rows and drawing
+        noise (leaves), or reading, adding up and writing messages.
+    merged_bytes, merged_seconds
+        The same of the subspaces without noise.
+    error, merged_error : float or None
+        Share of the best possible energy that K components miss, on average over the level: of the
+        private sums of a party's first message, and of the subspace without noise.
+    """
+
+    level: int
+    parties: int
+    sent: int
+    least: int | None
+    messages: int
+    bytes: int
+    seconds: float
+    slowest: float
+    merged_bytes: int
+    merged_seconds: float
+    error: float | None
+    merged_error: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class TreeReport:
+    """What a simulated tree did.
+
+    Attributes
+    ----------
+    levels : tuple of TreeLevel
+        From the leaves to the root.
+    outcome : TreeOutcome
+        What the root may publish.
+    late, lost_subtrees : int
+        Leaves that came after their node had sent; inner nodes that never sent.
+    rows : int
+        In the result.
+    seconds : float
+        Wall-clock time until the root's result, with making up the rows and measuring errors.
+    workers : int
+        Threads that played the leaves.
+    """
+
+    tree: MergeTree
+    levels: tuple[TreeLevel, ...]
+    outcome: TreeOutcome
+    late: int
+    lost_subtrees: int
+    rows: int
+    seconds: float
+    workers: int
+
+    @property
+    def critical_seconds(self) -> float:
+        """Processor time on the longest way up, were every party a computer of its own (s)."""
+        return sum(level.slowest for level in self.levels)
+
+
+def as_values(report: TreeReport) -> dict[str, Any]:
+    """A report as plain JSON values."""
+    outcome = report.outcome
+    return {
+        "leaves": report.tree.leaf_count,
+        "fan_out": report.tree.fan_out,
+        "depth": report.tree.depth,
+        "arrived": int(np.count_nonzero(outcome.arrived)),
+        "late": report.late,
+        "lost_subtrees": report.lost_subtrees,
+        "rows": report.rows,
+        "seconds": report.seconds,
+        "critical_seconds": report.critical_seconds,
+        "workers": report.workers,
+        "levels": [asdict(level) for level in report.levels],
+        "guarantees": {view: found.as_dict() for view, found in outcome.guarantees_.items()},
+    }

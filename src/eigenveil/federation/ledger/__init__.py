@@ -1,0 +1,1 @@
+"""A site's ledger: what was spent on its rows, durable and chained."""

@@ -1,0 +1,236 @@
+"""What a ledger's entries add up to: accounts, and what each session reserved and was charged.
+
+The entries are the truth; nothing here is stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from eigenveil.errors import PrivacyError
+from eigenveil.federation.ledger.entries import (
+    LARGEST_LOSS,
+    AnswerBody,
+    BeginBody,
+    BrokenChain,
+    Budget,
+    BudgetBody,
+    ChargeBody,
+    EndBody,
+    Entry,
+    SessionKey,
+    read_body,
+)
+from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.budget import NOTHING, as_gaussian, counted, pure_of_gaussian
+from eigenveil.privacy.releases import ReleaseRecord
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where an account stands; losses as it counts them.
+
+    Attributes
+    ----------
+    caps : Loss
+        What may be charged in all: the sums of mu squared, of pure epsilons, of samplers' errors.
+    spent : Loss
+        Of all charges, those of open sessions too.
+    reserved : Loss
+        What open sessions may still charge.
+    """
+
+    budget: Budget
+    caps: Loss
+    spent: Loss
+    reserved: Loss
+
+    @property
+    def left(self) -> Loss:
+        """What a further session may still take, part by part."""
+        held = Loss.total([self.spent, self.reserved])
+        return self.caps.minus(held) if held.within(self.caps) else NOTHING
+
+    @property
+    def spent_epsilon(self) -> float:
+        """Of ``spent`` at the budget's delta; infinite where none follows (delta lowered later)."""
+        return epsilon_or_infinity(self.spent, self.budget.delta)
+
+    @property
+    def left_epsilon(self) -> float:
+        """Epsilon, at the budget's delta, of the largest Gaussian study that is still covered.
+
+        Pure where the budget is.
+        """
+        left = self.left
+        if self.budget.delta == 0:
+            return left.pure
+        if left.mu_squared == 0:
+            return 0.0
+        gaussian = replace(left, pure=0.0)
+        return min(self.budget.epsilon, epsilon_or_infinity(gaussian, self.budget.delta))
+
+    @property
+    def left_pure(self) -> float:
+        """Epsilon of the largest pure study that is still covered."""
+        return max(self.left.pure, pure_of_gaussian(self.left.mu_squared))
+
+
+@dataclass(frozen=True)
+class Session:
+    """One session as its entries tell it.
+
+    ``charges`` are (entry's number, what it says), ``answers`` likewise of all answers, charging
+    or not; ``state`` is the hash of its state; ``outcome`` is ``None`` while it is open.
+    """
+
+    key: SessionKey
+    begun: str
+    terms: BeginBody
+    state: str
+    answers: tuple[tuple[int, AnswerBody], ...] = ()
+    outcome: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may still charge."""
+        return self.outcome is None
+
+    @property
+    def charges(self) -> tuple[tuple[int, ChargeBody], ...]:
+        """Answers that release something, with their entries' numbers."""
+        return tuple((n, body) for n, body in self.answers if isinstance(body, ChargeBody))
+
+    def has_answered(self, step: str) -> bool:
+        """Whether a step has an answer, be it settled or not."""
+        return any(body.step == step for _, body in self.answers)
+
+    def releases(self) -> tuple[ReleaseRecord, ...]:
+        """All releases that were charged."""
+        return tuple(record for _, charge in self.charges for record in charge.releases)
+
+    def charged(self, more: Iterable[ReleaseRecord] = ()) -> Loss:
+        """The loss of all its charges, and of ``more``, under its own adjacency."""
+        return Loss.total(Loss.of(record) for record in (*self.releases(), *more))
+
+    def spent(self, more: Iterable[ReleaseRecord] = ()) -> Loss:
+        """The same as its account counts it."""
+        records = (counted(each, self.terms.counted) for each in (*self.releases(), *more))
+        loss = Loss.total(Loss.of(record) for record in records)
+        if self.terms.reserve.mu_squared == 0:
+            loss = loss.as_pure()
+        return as_gaussian(loss) if self.terms.pure_as_gaussian else loss
+
+    def held(self) -> Loss:
+        """What it takes of its account: its reservation while open, then what was charged."""
+        return self.terms.taken if self.is_open else self.spent()
+
+
+@dataclass
+class Books:
+    """Accounts by data set, and sessions, in the order they came."""
+
+    accounts: dict[str, BudgetBody] = field(default_factory=dict)
+    sessions: dict[SessionKey, Session] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> Self:
+        """All entries added up.
+
+        Raises
+        ------
+        BrokenChain
+            When an entry cannot be read, or does not go with those before.
+        """
+        books = cls()
+        for entry in entries:
+            books.post(entry)
+        return books
+
+    def post(self, entry: Entry) -> None:
+        """Add one entry."""
+        match read_body(entry):
+            case BudgetBody() as body:
+                _check_losses(entry.number, body.caps)
+                self.accounts[body.budget.data_set] = body
+            case BeginBody() as body:
+                if body.key in self.sessions:
+                    raise BrokenChain(entry.number, "begins a session a second time")
+                _check_losses(entry.number, body.reserve, body.taken)
+                self.sessions[body.key] = Session(body.key, entry.time, body, body.state)
+            case AnswerBody() as body:
+                session = self._open(body.key, entry.number)
+                self._add(session, entry.number, body)
+            case EndBody() as body:
+                session = self._open(body.key, entry.number)
+                self.sessions[body.key] = replace(session, outcome=body.outcome)
+
+    def held(self, data_set: str) -> Loss:
+        """What all sessions take of an account together."""
+        return Loss.total(session.held() for session in self.of_data_set(data_set))
+
+    def is_untouched(self, data_set: str) -> bool:
+        """Whether nothing was charged to an account, and no session may.
+
+        No output can have been seen that a change of its caps could follow from.
+        """
+        return not any(each.is_open or each.charges for each in self.of_data_set(data_set))
+
+    def standing(self, data_set: str) -> Standing:
+        """Where an account stands."""
+        account, sessions = self.accounts[data_set], self.of_data_set(data_set)
+        spent = [session.spent() for session in sessions]
+        return Standing(
+            budget=account.budget,
+            caps=account.caps,
+            spent=Loss.total(spent),
+            reserved=Loss.total(
+                session.terms.taken.minus(its)
+                for session, its in zip(sessions, spent, strict=True)
+                if session.is_open
+            ),
+        )
+
+    def of_data_set(self, data_set: str) -> list[Session]:
+        """All sessions about a data set."""
+        return [each for each in self.sessions.values() if each.terms.data_set == data_set]
+
+    def _open(self, key: SessionKey, number: int) -> Session:
+        session = self.sessions.get(key)
+        if session is None or not session.is_open:
+            raise BrokenChain(number, "is about a session that is not open")
+        return session
+
+    def _add(self, session: Session, number: int, body: AnswerBody) -> None:
+        if any(before.step == body.step for _, before in session.answers):
+            raise BrokenChain(number, "answers a step a second time")
+        if isinstance(body, ChargeBody):
+            try:
+                _check_losses(number, *(Loss.of(record) for record in body.releases))
+            except (ArithmeticError, ValueError) as error:  # numbers that no release ever has
+                raise error if isinstance(error, BrokenChain) else _no_loss(number) from None
+        self.sessions[session.key] = replace(
+            session,
+            answers=(*session.answers, (number, body)),
+            state=session.state if body.state is None else body.state,
+        )
+
+
+def _check_losses(number: int, *losses: Loss) -> None:
+    if not all(loss.within(LARGEST_LOSS) and Loss().within(loss) for loss in losses):
+        raise _no_loss(number)
+
+
+def _no_loss(number: int) -> BrokenChain:
+    return BrokenChain(number, "tells of a loss that there cannot be")
+
+
+def epsilon_or_infinity(loss: Loss, delta: float) -> float:
+    """The loss's epsilon, or infinity where no finite one follows at this delta."""
+    try:
+        return loss.epsilon(delta)
+    except PrivacyError:
+        return math.inf

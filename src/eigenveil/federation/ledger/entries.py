@@ -1,0 +1,264 @@
+"""The chain of a ledger's entries: each one holds the hash of the one before.
+
+``hash = SHA-256(canonical JSON of {number, time, kind, body, previous})``; the first ``previous``
+is 64 zeros. So no entry can be changed, taken out or put in without changing all that follow.
+Whoever can write the file can also compute the whole chain anew: against the ledger's own keeper it
+helps only where the last hash was noted elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from eigenveil.errors import DataError
+from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.guarantee import Adjacency
+from eigenveil.privacy.releases import ReleaseRecord
+
+Kind = Literal["budget", "begin", "answer", "charge", "end"]
+FIRST = "0" * 64
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry: ``time`` is UTC in ISO format, ``previous`` and ``hash`` are SHA-256 in hex."""
+
+    number: int
+    time: str
+    kind: Kind
+    body: Mapping[str, Any]
+    previous: str
+    hash: str
+
+    def line(self) -> str:
+        """The entry as one line of canonical JSON."""
+        return canonical(asdict(self))
+
+
+class BrokenChain(DataError):
+    """An entry is not what was once written; ``entry`` is its number, ``why`` a clause."""
+
+    def __init__(self, entry: int, why: str) -> None:
+        super().__init__(
+            f"The ledger's chain does not hold: entry {entry} {why}.",
+            hint="It was changed by something else than eigenveil; go back to a copy that holds.",
+            code="chain-broken",
+        )
+        self.entry, self.why = entry, why
+
+
+def canonical(value: object) -> str:
+    """The one JSON text of a value: keys in order, no spaces, ASCII."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def seal(number: int, time: str, kind: Kind, body: Mapping[str, Any], previous: str) -> Entry:
+    """The entry with its hash."""
+    return Entry(number, time, kind, body, previous, _hash(number, time, kind, body, previous))
+
+
+def opened(
+    number: int, time: str, kind: Kind, text: str | bytes, previous: str, sealed: str
+) -> Entry:
+    """The entry as it is stored, its body as JSON; no hash is checked.
+
+    Raises
+    ------
+    BrokenChain
+        When the body is not the canonical JSON of an object.
+    """
+    try:
+        body = json.loads(text)
+        if isinstance(body, dict) and canonical(body) == text:
+            return Entry(number, time, kind, body, previous, sealed)
+    except (TypeError, ValueError, RecursionError):
+        pass
+    raise BrokenChain(number, "holds something else than what was written")
+
+
+def checked(entries: Iterable[Entry], *, count: int, last: str) -> Iterator[Entry]:
+    """The entries, each one checked; ``count`` and ``last`` hash are those that the head names.
+
+    Raises
+    ------
+    BrokenChain
+        At the first entry that is wrong, missing or too many.
+    """
+    expected, previous = 1, FIRST
+    for entry in entries:
+        if entry.number != expected:
+            if entry.number > expected:
+                raise BrokenChain(expected, "is missing")
+            raise BrokenChain(entry.number, "has no place")
+        if entry.previous != previous:
+            raise BrokenChain(entry.number, "does not follow the one before")
+        if entry.hash != _hash(entry.number, entry.time, entry.kind, entry.body, entry.previous):
+            raise BrokenChain(entry.number, "is not the one whose hash is recorded")
+        if entry.number > count:
+            raise BrokenChain(entry.number, "is beyond the last one that the ledger's head counts")
+        yield entry
+        expected, previous = expected + 1, entry.hash
+    if expected <= count:
+        raise BrokenChain(expected, f"is missing: the ledger's head counts {count}")
+    if previous != last:
+        raise BrokenChain(count, "is not the last one that the ledger's head names")
+
+
+def _hash(number: int, time: str, kind: Kind, body: Mapping[str, Any], previous: str) -> str:
+    sealed = {"number": number, "time": time, "kind": kind, "body": body, "previous": previous}
+    try:
+        return hashlib.sha256(canonical(sealed).encode()).hexdigest()
+    except TypeError:  # bytes where text was written
+        return ""
+
+
+# -- What the entries of a ledger say.
+
+
+UNIT = "row"
+"""Whose rows neighbours differ in, where nothing else is said."""
+
+
+LARGEST_LOSS = Loss(1e100, 1e100, 1e100, 1e100)
+"""Far beyond all that is useful; sums and squares of it are finite."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much may be lost about a data set, over everything: what its account is opened with.
+
+    Attributes
+    ----------
+    data_set : str
+        The rows' name in the ledger.
+    adjacency : {"add-remove", "replace-one"}
+        Which data sets are neighbours; fixed once something was charged.
+    epsilon, delta : float
+        The bound; epsilon 0 closes the data set, delta 0 makes all of it pure.
+    pure_epsilon : float
+        What is set aside for pure releases; the rest is for Gaussian ones, where pure releases that
+        do not fit here are counted at their Gaussian equivalent.
+    unit : str
+        What one neighbour has more, or other, than the other; fixed like adjacency.
+    """
+
+    data_set: str
+    adjacency: Adjacency
+    epsilon: float
+    delta: float
+    pure_epsilon: float = 0.0
+    unit: str = UNIT
+
+
+@dataclass(frozen=True)
+class SessionKey:
+    """A session: the study's hash in hex, and the name that its aggregator gave the session."""
+
+    study: str
+    session: str
+
+
+class Body(BaseModel):
+    """What an entry says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    kind: ClassVar[Kind]
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return self.model_dump(mode="json")
+
+
+class BudgetBody(Body):
+    """A data set's budget is set, and with it the caps of its account."""
+
+    kind = "budget"
+    budget: Budget
+    caps: Loss
+
+
+class _SessionBody(Body):
+    study: str
+    session: str
+
+    @property
+    def key(self) -> SessionKey:
+        return SessionKey(self.study, self.session)
+
+
+class BeginBody(_SessionBody):
+    """A session begins.
+
+    Attributes
+    ----------
+    reserve : Loss
+        The most that it may charge, under its own adjacency.
+    taken : Loss
+        The same as its account counts it, under the adjacency ``counted``.
+    pure_as_gaussian : bool
+        Whether its pure releases are counted at their Gaussian equivalent.
+    state : str
+        SHA-256 of its first state, in hex.
+    """
+
+    kind = "begin"
+    data_set: str
+    unit: str
+    adjacency: Adjacency
+    reserve: Loss
+    counted: Adjacency
+    taken: Loss
+    pure_as_gaussian: bool
+    state: str
+    note: str
+
+
+class AnswerBody(_SessionBody):
+    """A step is answered; SHA-256, in hex, of question, answer and new state (if there is one)."""
+
+    kind: ClassVar[Kind] = "answer"
+    step: str
+    request: str
+    reply: str
+    state: str | None
+
+
+class ChargeBody(AnswerBody):
+    """A step is answered, and its answer releases something."""
+
+    kind: ClassVar[Kind] = "charge"
+    releases: tuple[ReleaseRecord, ...]
+
+
+class EndBody(_SessionBody):
+    """A session ends: its reservation goes, its charges stay."""
+
+    kind = "end"
+    outcome: str
+
+
+_BODIES: Mapping[str, type[Body]] = {
+    body.kind: body for body in (BudgetBody, BeginBody, AnswerBody, ChargeBody, EndBody)
+}
+
+
+def read_body(entry: Entry) -> Body:
+    """What an entry says.
+
+    Raises
+    ------
+    BrokenChain
+        When it is nothing that can be said.
+    """
+    try:
+        return _BODIES[entry.kind].model_validate(entry.body)
+    except (KeyError, ValidationError, ArithmeticError):
+        raise BrokenChain(
+            entry.number, f"is no {entry.kind!r} that this version of eigenveil can read"
+        ) from None

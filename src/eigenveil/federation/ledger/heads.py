@@ -1,0 +1,182 @@
+"""A second place for a ledger's heads: whoever cuts the ledger would have to cut this one, too.
+
+It belongs where those who can write the ledger cannot change it. All it tells is how many entries
+there are, and when. Here: what such a place is, and a file; ``ledger_heads_table`` is a database,
+``ledger_heads_stamped`` a file with timestamps of an authority.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from eigenveil.errors import DataError, OutputError
+from eigenveil.federation.ledger.tables import Head
+
+try:
+    import fcntl
+except ImportError:  # no such locks on this system: a line may come twice
+    fcntl = None  # type: ignore[assignment]
+
+_LINE = 2**16  # bytes that the last line is within
+
+
+@dataclass(frozen=True)
+class Noted(Head):
+    """A head that was noted; ``time`` (UTC) where the place, not the ledger's owner, says when."""
+
+    time: datetime | None = None
+
+
+class Heads(Protocol):
+    """A second place for the heads of one ledger."""
+
+    def note(self, head: Head, *, last: bool = False) -> None:
+        """Add a head, unless it or a later one is there; durable when this returns.
+
+        The head of an empty ledger is not added: the place is only opened, or made.
+
+        Parameters
+        ----------
+        last : bool
+            The ledger is known to end with it: a later one means that entries were taken away.
+
+        Raises
+        ------
+        DataError
+            ``heads-differ``, when what was noted is not of this ledger, as it is now.
+        OutputError
+            When the place cannot be reached or written: no answer may leave then.
+        """
+
+    def read(self) -> list[Noted]:
+        """All heads that were noted.
+
+        Raises
+        ------
+        DataError, OutputError
+            When something else is there, or it cannot be read.
+        """
+
+
+def is_there(head: Head, noted: Sequence[Head], *, last: bool, place: str) -> bool:
+    """Whether a head is among those that were ``noted``, which have its number or a later one.
+
+    Raises
+    ------
+    DataError
+        ``heads-differ``, as of :meth:`Heads.note`.
+    """
+    for other in noted:
+        if (other.count == head.count and other.hash != head.hash) or (
+            last and other.count > head.count
+        ):
+            its = "is another" if other.count == head.count else "is missing"
+            raise DataError(
+                f"{place}: entry {other.count} was noted there, and this ledger's {its}.",
+                hint="The ledger was cut, put back from an old copy, or is another one; nothing "
+                "more is charged. Go back to the copy that was used last, or give the heads of "
+                "another ledger a place of their own.",
+                code="heads-differ",
+            )
+    return bool(noted)
+
+
+class HeadsFile:
+    """A file; made, for its owner alone, with the first head.
+
+    One line of JSON a head, ``{"number": ..., "hash": ...}``, only ever added.
+    """
+
+    keys = frozenset({"number", "hash"})
+
+    def __init__(self, place: str | os.PathLike[str]) -> None:
+        self._path = Path(place).absolute()
+
+    def note(self, head: Head, *, last: bool = False) -> None:
+        """Add a head, as of :meth:`Heads.note`."""
+        with self._open("ab+", create=True) as file:
+            if not (head.count or last):
+                return
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LINE))
+            whole, newline, torn = file.read().rpartition(b"\n")
+            if torn:  # a power failure, before the answer that it was for had left
+                file.truncate(file.seek(0, os.SEEK_END) - len(torn))
+            noted = [self._head(self._parsed(whole.rpartition(b"\n")[2]))] if newline else []
+            if noted and noted[0].count > head.count:
+                file.seek(0)
+                noted = [self._head(self._parsed(line)) for line in file.read().splitlines()]
+            noted = [other for other in noted if other.count >= head.count]
+            if is_there(head, noted, last=last, place=str(self._path)) or not head.count:
+                return
+            file.write(json.dumps(self._fields(head)).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def read(self) -> list[Noted]:
+        """All heads, as of :meth:`Heads.read`; ``heads-damaged`` where a line holds none."""
+        with self._open("rb") as file:
+            *lines, _ = file.read().split(b"\n")  # what follows the last newline is torn
+        return [self._noted(self._parsed(line)) for line in lines]
+
+    def _fields(self, head: Head) -> dict[str, Any]:
+        """What a line says."""
+        return {"number": head.count, "hash": head.hash}
+
+    def _noted(self, found: Mapping[str, Any]) -> Noted:
+        head = self._head(found)
+        return Noted(head.count, head.hash)
+
+    def _head(self, found: Mapping[str, Any]) -> Head:
+        return Head(found["number"], found["hash"])
+
+    def _parsed(self, line: bytes) -> Mapping[str, Any]:
+        try:
+            found = json.loads(line)
+            if found.keys() >= HeadsFile.keys and found.keys() != self.keys:
+                raise self._other(stamped="timestamp" in found)
+            kinds = {name: type(value) for name, value in found.items()}
+            if kinds == {**dict.fromkeys(self.keys, str), "number": int}:
+                return dict(found)
+        except (ValueError, AttributeError, RecursionError) as error:
+            if isinstance(error, DataError):
+                raise
+        raise DataError(
+            f"{self._path}: a line holds no head of a ledger.",
+            hint="It was changed by something else than eigenveil; go back to a copy of it.",
+            code="heads-damaged",
+        )
+
+    def _other(self, *, stamped: bool) -> DataError:
+        hint = "Give the authority's root certificate (--authority), and where heads are noted its "
+        hint += "URL (--timestamps)."
+        none = "Leave --authority and --timestamps out, or give heads with timestamps a new file."
+        return DataError(
+            f"{self._path}: its heads have {'timestamps' if stamped else 'no timestamps'}.",
+            hint=hint if stamped else none,
+            code="other-heads",
+        )
+
+    @contextmanager
+    def _open(self, mode: str, *, create: bool = False) -> Iterator[IO[Any]]:
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND if create else os.O_RDONLY
+            with os.fdopen(os.open(self._path, flags, 0o600), mode) as file:
+                yield file
+        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+            if isinstance(error, OutputError | DataError):
+                raise
+            raise OutputError(
+                f"{self._path}: {getattr(error, 'strerror', None) or error}.",
+                hint="The ledger's heads are kept there: give a file in a folder that exists and "
+                "that you may write.",
+                code="cannot-write",
+            ) from None

@@ -1,0 +1,437 @@
+"""The ledger that every site of a study owns: what may be lost about its rows, and what was.
+
+A session begins by reserving what it may cost. Every release of it is charged, and the charge and
+the answer are durable before the answer leaves; asked again, the same bytes are returned, so no
+noise is drawn twice for one answer. When the session ends, what it did not charge is free again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from eigenveil.errors import PrivacyError
+from eigenveil.federation.ledger.books import Books, Session, Standing
+from eigenveil.federation.ledger.entries import (
+    FIRST,
+    UNIT,
+    AnswerBody,
+    BeginBody,
+    Budget,
+    BudgetBody,
+    ChargeBody,
+    Entry,
+    SessionKey,
+)
+from eigenveil.federation.ledger.heads import Heads
+from eigenveil.federation.ledger.placing import (
+    Wanted,
+    check_budget,
+    check_charges,
+    check_names,
+    check_open,
+    check_reservation,
+    check_same,
+    opened,
+    place,
+    printable,
+)
+from eigenveil.federation.ledger.rows import (
+    answered_of,
+    begin_state,
+    change_state,
+    end_session,
+    find_session,
+    settle,
+    sha256,
+    store_reply,
+    stored_reply,
+    stored_state,
+    whole_books,
+)
+from eigenveil.federation.ledger.store import Store
+from eigenveil.federation.ledger.tables import ENTRIES, Head, Writer, entries_where, read_entries
+from eigenveil.federation.ledger.verify import Verification, check
+from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.guarantee import Adjacency
+from eigenveil.privacy.releases import ReleaseRecord
+
+__all__ = [
+    "Budget",
+    "Draft",
+    "Entry",
+    "Ledger",
+    "Session",
+    "SessionKey",
+    "Standing",
+    "Verification",
+]
+
+_PAGE = 500
+_BUDGETS = entries_where(ENTRIES.c.kind == "budget")
+
+
+@dataclass(frozen=True)
+class Draft:
+    """An answer that is to be made.
+
+    Attributes
+    ----------
+    make : callable
+        Returns the answer and the session's new state (``None`` leaves it). Called only when the
+        charges are covered; when it raises, nothing changed. It may read the ledger, not write it.
+    charges : sequence of ReleaseRecord
+        What the answer releases.
+    settles : sequence of str
+        Steps that will not be asked again: their answers' bytes are dropped.
+    """
+
+    make: Callable[[], tuple[bytes, bytes | None]]
+    charges: Sequence[ReleaseRecord] = ()
+    settles: Sequence[str] = ()
+
+
+class Ledger:
+    """A ledger in an SQLite file, or in a database that SQLAlchemy knows.
+
+    Every method is one transaction (``entries``: one a page). Nothing is held open between calls,
+    and what is remembered of the last answer counts only while the ledger's head is the same.
+    ``set_budget`` and ``begin`` make the ledger where there is none, readable by its owner alone.
+    Any method may raise OutputError or DataError when the ledger is missing, damaged, none, cannot
+    be written, or is held by another process for longer than half a minute.
+
+    Parameters
+    ----------
+    place : path or str
+        A file, or an SQLAlchemy URL (it has ``://``), such as
+        ``postgresql+psycopg://user@host/database``.
+    durable : bool, default=True
+        False only for a simulation's ledger, which is thrown away: a power failure may lose it.
+    heads : Heads, optional
+        A second place: whatever a method returns, the ledger's head (number and hash of the last
+        entry) has been noted there before, so that ``verify`` finds entries that were taken away.
+        Before anything is written the head so far is noted, if it is missing: where that fails,
+        or the ledger was cut since, nothing is charged. When the place fails after that, what was
+        charged stays, and its answer waits until it is asked for again and the head is noted.
+    """
+
+    def __init__(
+        self,
+        place: str | os.PathLike[str],
+        *,
+        durable: bool = True,
+        heads: Heads | None = None,
+    ) -> None:
+        self._store = Store(place, durable=durable)
+        self._heads = heads
+        self._last: tuple[Head, Session] | None = None
+
+    @property
+    def name(self) -> str:
+        """The place, without a password."""
+        return self._store.name
+
+    # -- budgets
+
+    def set_budget(self, budget: Budget) -> None:
+        """Open a data set's account, or set its budget anew; it may be lower than what is spent.
+
+        The caps follow from the latest budget, what was spent stays. As a guarantee this holds if
+        the owner does not choose the budget by what was released.
+
+        Raises
+        ------
+        PrivacyError, DataError
+            When it is no budget; ``account-fixed`` when adjacency or unit of what was charged are
+            others.
+        """
+        check_budget(budget)
+        with self._writing(make=True) as writer:
+            writer.append(opened(budget, whole_books(writer.connection)))
+
+    def budget(self, data_set: str) -> Budget | None:
+        """The budget that counts, or ``None`` when none was ever set."""
+        with self._store.reading() as connection:
+            books = Books.of(read_entries(connection, _BUDGETS))
+        account = books.accounts.get(data_set)
+        return None if account is None else account.budget
+
+    def standings(self) -> list[Standing]:
+        """Where each account stands, in the order in which they were opened.
+
+        Raises
+        ------
+        BrokenChain
+            When an entry is not what was once written.
+        """
+        books = self._books()
+        return [books.standing(data_set) for data_set in books.accounts]
+
+    def sessions(self) -> list[Session]:
+        """All sessions, in the order in which they began.
+
+        Raises
+        ------
+        BrokenChain
+            When an entry is not what was once written.
+        """
+        return list(self._books().sessions.values())
+
+    def covers(self, wanted: Wanted) -> bool:
+        """Whether a data set's account, which there must be, covers a session."""
+        try:
+            place(self.name, self._books(), wanted)
+        except PrivacyError:
+            return False
+        return True
+
+    # -- sessions
+
+    def begin(
+        self,
+        key: SessionKey,
+        *,
+        data_set: str,
+        adjacency: Adjacency,
+        reserve: Loss,
+        state: bytes,
+        replacing: Loss | None = None,
+        unit: str = UNIT,
+        note: str = "",
+    ) -> bytes:
+        """Begin a session and reserve what it may charge; the state that is stored.
+
+        A session that is open already is as it was: its own stored state is returned. Other open
+        sessions of the same study and data set end as ``replaced``.
+
+        Parameters
+        ----------
+        reserve : Loss
+            The most that it may charge, under ``adjacency``.
+        replacing : Loss, optional
+            The same for neighbours of which one row is changed: what an account under replace-one
+            counts of a session under add-remove. By default twice mu and twice the pure epsilon.
+
+        Raises
+        ------
+        BudgetExceeded
+            When the budget does not cover the reservation; for the owner's eyes. Nothing changed.
+        DataError
+            ``no-budget``; ``chain-broken`` when the ledger does not hold.
+        PrivacyError
+            ``bad-reservation`` when the reservation is not finite or negative; ``other-adjacency``
+            or ``other-unit`` when the account cannot count the session.
+        ProtocolError
+            ``session-ended``; ``session-asked-differently`` when it is open for another data set.
+        """
+        check_names(key.study, key.session)
+        wanted = Wanted(data_set, adjacency, reserve, replacing, unit)
+        check_reservation(wanted)
+        with self._writing(make=True) as writer:
+            books = whole_books(writer.connection)
+            if (known := books.sessions.get(key)) is not None:
+                check_open(known)
+                check_same(known, wanted)
+                return stored_state(writer.connection, key)
+            for session in list(books.sessions.values()):
+                its = session.key.study, session.terms.data_set
+                if session.is_open and its == (key.study, data_set):
+                    books.post(end_session(writer, session.key, "replaced"))
+            placed = place(self.name, books, wanted)
+            budget = books.accounts[data_set].budget
+            if placed.caps is not None:
+                writer.append(BudgetBody(budget=budget, caps=placed.caps))
+            writer.append(
+                BeginBody(
+                    study=key.study,
+                    session=key.session,
+                    data_set=data_set,
+                    unit=unit,
+                    adjacency=adjacency,
+                    reserve=reserve,
+                    counted=budget.adjacency,
+                    taken=placed.taken,
+                    pure_as_gaussian=placed.pure_as_gaussian,
+                    state=sha256(state),
+                    note=printable(note),
+                )
+            )
+            begin_state(writer.connection, key, state)
+            return state
+
+    def state(self, key: SessionKey) -> bytes:
+        """The state of an open session.
+
+        Raises
+        ------
+        ProtocolError
+            ``unknown-session`` or ``session-ended``.
+        """
+        with self._store.reading() as connection:
+            check_open(find_session(connection, key))
+            return stored_state(connection, key)
+
+    def commit(
+        self,
+        key: SessionKey,
+        step: str,
+        *,
+        request: bytes,
+        draft: Callable[[Session, bytes], Draft],
+    ) -> bytes:
+        """The answer to a step: made once, charged and durable before it is returned.
+
+        All of it is one transaction: what is known of the session, the answer that follows from
+        it, its charge and the new state.
+
+        Parameters
+        ----------
+        request : bytes
+            What was asked; a step is answered again only to the same bytes.
+        draft : callable
+            Given the open session and its state, returns the :class:`Draft` of the answer. Called
+            only when the step has no answer yet; when it raises, nothing changed. It may read this
+            ledger, not write it, and whoever else would write waits for it.
+
+        Raises
+        ------
+        BudgetExceeded
+            ``beyond-reservation``, when the session's charges would exceed what it reserved.
+        PrivacyError
+            ``other-adjacency``, when a charge is not under the session's adjacency.
+        ProtocolError
+            ``unknown-session``, ``session-ended``, ``step-asked-differently``, ``already-settled``.
+        """
+        check_names(step)
+        digest = sha256(request)
+        with self._writing() as writer:
+            session = self._session(writer, key)
+            check_open(session)
+            if session.has_answered(step):
+                stored = stored_reply(writer.connection, key, step, digest)
+                if stored is not None:
+                    return stored
+            drafted = draft(session, stored_state(writer.connection, key))
+            charges = tuple(drafted.charges)
+            check_charges(session, charges)
+            reply, state = drafted.make()
+            answer = AnswerBody(
+                study=key.study,
+                session=key.session,
+                step=step,
+                request=digest,
+                reply=sha256(reply),
+                state=None if state is None else sha256(state),
+            )
+            entry = writer.append(
+                ChargeBody(**answer.model_dump(), releases=charges) if charges else answer
+            )
+            settle(writer.connection, key, drafted.settles)
+            store_reply(writer.connection, key, answer, reply)
+            if state is not None:
+                change_state(writer.connection, key, state)
+            books = Books(sessions={key: session})
+            books.post(entry)
+            self._last = writer.head, books.sessions[key]
+        return reply
+
+    def answered(self, key: SessionKey, *steps: str) -> set[str]:
+        """Those of the steps that have an answer, be it settled, or of a session that has ended."""
+        with self._store.reading() as connection:
+            return answered_of(connection, key, steps)
+
+    def end(self, key: SessionKey, outcome: str) -> None:
+        """End a session: its charges stay; reservation, state and answers go. Again: nothing.
+
+        Raises
+        ------
+        ProtocolError
+            ``unknown-session``.
+        """
+        check_names(outcome)
+        with self._writing() as writer:
+            if find_session(writer.connection, key).is_open:
+                end_session(writer, key, outcome)
+
+    def end_study(self, study: str, outcome: str = "ended by the owner") -> int:
+        """End all open sessions of a study; how many there were."""
+        with self._writing() as writer:
+            books = Books.of(
+                read_entries(writer.connection, entries_where(ENTRIES.c.study == study))
+            )
+            ending = [session.key for session in books.sessions.values() if session.is_open]
+            for key in ending:
+                end_session(writer, key, outcome)
+        return len(ending)
+
+    # -- the chain
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries in order, as they are stored (``verify`` says whether they hold)."""
+        last = 0
+        while page := self._page_after(last):
+            yield from page
+            last = page[-1].number
+
+    def verify(self, *, against: str | None = None) -> Verification:
+        """Whether the chain, its head and the tables beside it hold, and where not.
+
+        Parameters
+        ----------
+        against : str, optional
+            The hash of an entry, noted elsewhere before: it must be in the chain. So must all that
+            the ledger's ``heads`` hold.
+
+        Raises
+        ------
+        DataError, OutputError
+            When the second place holds something else than heads, or cannot be read.
+        """
+        noted = None if self._heads is None else self._heads.read()
+        with self._store.reading() as connection:
+            return check(connection, against=against, noted=noted)
+
+    def note_head(self) -> None:
+        """Note the head in the second place, where it is missing; nothing else changes.
+
+        Raises
+        ------
+        DataError, OutputError
+            When what was noted there is not of this ledger; when that place cannot be written.
+        """
+        if self._heads is not None:
+            with self._writing():
+                pass
+
+    def _page_after(self, number: int) -> list[Entry]:
+        with self._store.reading() as connection:
+            return list(
+                read_entries(connection, entries_where(ENTRIES.c.number > number).limit(_PAGE))
+            )
+
+    def _session(self, writer: Writer, key: SessionKey) -> Session:
+        """A session by its entries: those that are known already, if none came since."""
+        if self._last is not None:
+            head, session = self._last
+            if (head, session.key) == (writer.head, key):
+                return session
+        return find_session(writer.connection, key)
+
+    def _books(self) -> Books:
+        with self._store.reading() as connection:
+            return whole_books(connection)
+
+    @contextmanager
+    def _writing(self, *, make: bool = False) -> Iterator[Writer]:
+        """A transaction of the store, the heads before and after it noted."""
+        heads = self._heads
+        if make and heads is not None:
+            heads.note(Head(0, FIRST))  # no ledger is made where its heads cannot be kept
+        with self._store.writing(make=make) as writer:
+            if heads is not None:
+                heads.note(writer.head, last=True)
+            yield writer
+        if heads is not None:
+            heads.note(writer.head)

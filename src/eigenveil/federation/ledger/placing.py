@@ -1,0 +1,308 @@
+"""Whether an account covers a session, and how it counts it (docs/proofs/accounts.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from eigenveil.errors import BudgetExceeded, DataError, PrivacyError, ProtocolError
+from eigenveil.federation.ledger.books import Books, Session, Standing, epsilon_or_infinity
+from eigenveil.federation.ledger.entries import LARGEST_LOSS, UNIT, Budget, BudgetBody
+from eigenveil.federation.ledger.tables import LONGEST_NAME
+from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.budget import as_gaussian, caps_of, rooms_for, usual_room
+from eigenveil.privacy.gaussian import check_delta, check_epsilon
+from eigenveil.privacy.guarantee import ADJACENCIES, Adjacency
+from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.privacy.sampling import SamplingError
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a session wants of an account.
+
+    Attributes
+    ----------
+    reserve : Loss
+        The most that it may charge, under its own adjacency.
+    replacing : Loss or None
+        The same for neighbours of which one row is changed, where its own are others; by default
+        twice mu and twice the pure epsilon, which always holds.
+    """
+
+    data_set: str
+    adjacency: Adjacency
+    reserve: Loss
+    replacing: Loss | None = None
+    unit: str = UNIT
+
+    def under(self, adjacency: Adjacency) -> Loss:
+        """What it may charge at most, as an account under ``adjacency`` counts it."""
+        if adjacency == self.adjacency:
+            return self.reserve
+        if self.replacing is not None:
+            return self.replacing
+        one = self.reserve
+        return replace(one, mu_squared=4 * one.mu_squared, pure=2 * one.pure)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """How an account counts a session; ``caps`` where they were divided anew for it."""
+
+    taken: Loss
+    pure_as_gaussian: bool
+    caps: Loss | None = None
+
+
+def opened(budget: Budget, books: Books) -> BudgetBody:
+    """A budget with the caps of its account, given what sessions hold already.
+
+    Raises
+    ------
+    PrivacyError
+        ``account-fixed``, when adjacency or unit of what was charged are others;
+        ``bad-pure-epsilon``.
+    """
+    before = books.accounts.get(budget.data_set)
+    if (
+        before is not None
+        and not books.is_untouched(budget.data_set)
+        and (before.budget.adjacency, before.budget.unit) != (budget.adjacency, budget.unit)
+    ):
+        raise PrivacyError(
+            f"The account of data set {budget.data_set!r} is for {_neighbours(before.budget)}; "
+            "losses were counted so, and cannot be counted otherwise.",
+            hint="Keep both; what was never charged can be opened anew.",
+            code="account-fixed",
+        )
+    usual, held = usual_room(budget.epsilon, budget.delta), books.held(budget.data_set)
+    # sessions before this budget may have used more than is usually set aside
+    room = SamplingError(
+        max(usual.log_ratio, 2 * held.log_ratio), max(usual.distance, 2 * held.distance)
+    )
+    return BudgetBody(budget=budget, caps=_caps_or_none(budget, room) or _caps(budget, usual))
+
+
+def place(name: str, books: Books, wanted: Wanted) -> Placed:
+    """How an account covers a session.
+
+    Raises
+    ------
+    DataError
+        ``no-budget``.
+    PrivacyError
+        ``other-adjacency`` or ``other-unit``: the account cannot count such a session.
+    BudgetExceeded
+        ``over-budget``; for the owner's eyes.
+    """
+    account = books.accounts.get(wanted.data_set)
+    set_it = f"eigenveil ledger budget {name} --data-set {wanted.data_set}"
+    if account is None:
+        raise DataError(
+            f"{name}: no budget is set for data set {wanted.data_set!r}.",
+            hint=f"Set one: {set_it} --adjacency {wanted.adjacency} --epsilon E --delta D.",
+            code="no-budget",
+        )
+    _check_countable(name, account.budget, wanted, set_it)
+    held, loss = books.held(wanted.data_set), wanted.under(account.budget.adjacency)
+    for caps in _caps_to_try(account, books, loss):
+        for taken, as_if in _ways(loss):
+            if Loss.total([held, taken]).within(caps):
+                return Placed(taken, as_if, None if caps is account.caps else caps)
+    standing, budget = books.standing(wanted.data_set), account.budget
+    asked = epsilon_or_infinity(loss, budget.delta)
+    pure = "pure " if loss.mu_squared == 0 else ""
+    under = "" if wanted.adjacency == budget.adjacency else " (counted for one row changed)"
+    raise BudgetExceeded(
+        f"{name}: a session asks for {pure}epsilon = {asked:.6g}{under} of data set "
+        f"{wanted.data_set!r}, of whose budget, epsilon = {budget.epsilon:.6g} at delta = "
+        f"{budget.delta:.3g} ({budget.adjacency}), {told_left(standing)}.",
+        hint=f"Ask for less, end studies that will not go on (eigenveil ledger end), or raise "
+        f"the budget: {set_it} --adjacency {budget.adjacency} --epsilon E --delta D.",
+        code="over-budget",
+    )
+
+
+def told_left(standing: Standing) -> str:
+    """What is left of an account, in words."""
+    delta, left, pure = standing.budget.delta, standing.left_epsilon, standing.left_pure
+    if delta == 0:
+        return f"left: epsilon {left:.4g} for pure studies, none for others"
+    return (
+        f"left: epsilon {left:.4g} for Gaussian studies at delta {delta:g}, or epsilon "
+        f"{pure:.4g} for pure ones"
+        + ("" if not standing.left.pure else f" ({standing.left.pure:.4g} of it set aside)")
+    )
+
+
+def _check_countable(name: str, budget: Budget, wanted: Wanted, set_it: str) -> None:
+    if wanted.unit != budget.unit:
+        raise PrivacyError(
+            f"{name}: the account of data set {budget.data_set!r} counts what a {budget.unit} "
+            f"loses, the session what a {wanted.unit} does.",
+            hint="Ask for a study of the same unit, or give the rows an account of their own name.",
+            code="other-unit",
+        )
+    if wanted.adjacency == "replace-one" != budget.adjacency:
+        raise PrivacyError(
+            f"{name}: a session under replace-one publishes the exact number of rows, which the "
+            f"account of data set {budget.data_set!r}, under add-remove, cannot cover.",
+            hint="Ask for a study under add-remove; or, where the number of rows is public and "
+            f"nothing was charged yet, open the account so: {set_it} --adjacency replace-one "
+            "--epsilon E --delta D (it covers studies of both kinds).",
+            code="other-adjacency",
+        )
+
+
+def _ways(loss: Loss) -> Iterator[tuple[Loss, bool]]:
+    """How a loss may be counted, the cheaper way first."""
+    if loss.mu_squared == 0:
+        loss = loss.as_pure()
+    yield loss, False
+    if loss.pure > 0:
+        yield as_gaussian(loss), True
+
+
+def _caps_to_try(account: BudgetBody, books: Books, loss: Loss) -> Iterator[Loss]:
+    """The account's; and while it is untouched, those with room for this session's samplers."""
+    yield account.caps
+    budget = account.budget
+    if books.is_untouched(budget.data_set):
+        for room in rooms_for(loss, budget.epsilon, budget.delta):
+            if (caps := _caps_or_none(budget, room)) is not None:
+                yield caps
+
+
+def _caps(budget: Budget, room: SamplingError) -> Loss:
+    return caps_of(budget.epsilon, budget.delta, pure=budget.pure_epsilon, room=room)
+
+
+def _caps_or_none(budget: Budget, room: SamplingError) -> Loss | None:
+    try:
+        return _caps(budget, room)
+    except PrivacyError:
+        return None
+
+
+def _neighbours(budget: Budget) -> str:
+    how = "one {} more or less" if budget.adjacency == "add-remove" else "one {} changed"
+    return how.format(budget.unit)
+
+
+# -- What a ledger refuses, and what it says then.
+#
+# A ProtocolError's sentence may reach the other party: it never tells of budgets or places.
+
+
+def check_open(session: Session) -> None:
+    """A session that has ended takes no more."""
+    if not session.is_open:
+        raise ProtocolError(
+            f"Session {session.key.session!r} has ended ({session.outcome}).",
+            hint="Begin another session.",
+            code="session-ended",
+        )
+
+
+def check_same(session: Session, wanted: Wanted) -> None:
+    """A session that went on with other rows would charge the wrong account."""
+    terms = session.terms
+    if (terms.data_set, terms.unit, terms.adjacency) != (
+        wanted.data_set,
+        wanted.unit,
+        wanted.adjacency,
+    ):
+        raise ProtocolError(
+            f"Session {session.key.session!r} is open for another data set, unit or adjacency.",
+            hint="Begin another session.",
+            code="session-asked-differently",
+        )
+
+
+def check_charges(session: Session, charges: Sequence[ReleaseRecord]) -> None:
+    """Charges must be under the session's adjacency and within its reservation."""
+    terms = session.terms
+    for record in charges:
+        if record.adjacency != terms.adjacency:
+            raise PrivacyError(
+                f"Release {record.name!r} is recorded under {record.adjacency}, its session under "
+                f"{terms.adjacency}.",
+                hint="Charge only releases under the session's adjacency.",
+                code="other-adjacency",
+            )
+    if charges and not (
+        terms.reserve.covers(charged := session.charged(charges))
+        and terms.taken.covers(session.spent(charges))
+    ):
+        raise BudgetExceeded(
+            f"Session {session.key.session!r} would have lost {_losses(charged)}, more than the "
+            f"{_losses(terms.reserve)} that it reserved.",
+            hint="Begin another session that reserves what it needs.",
+            code="beyond-reservation",
+        )
+
+
+def _losses(loss: Loss) -> str:
+    return (
+        f"mu^2 = {loss.mu_squared:.6g}, pure epsilon = {loss.pure:.6g}, "
+        f"log-ratio = {loss.log_ratio:.3g}, distance = {loss.distance:.3g}"
+    )
+
+
+def check_reservation(wanted: Wanted) -> None:
+    """A reservation must be a loss that can be counted."""
+    for reserve in (wanted.reserve, wanted.replacing or wanted.reserve):
+        if not (reserve.within(LARGEST_LOSS) and Loss().within(reserve)):
+            raise PrivacyError(
+                f"A reservation of {_losses(reserve)} is not at least 0 and finite.",
+                hint="Reserve what the plan's releases can cost at most.",
+                code="bad-reservation",
+            )
+    if not is_name(wanted.unit):
+        raise DataError(
+            f"{wanted.unit!r} is no name for a unit.",
+            hint=f"Give 1 to {LONGEST_NAME} printable characters.",
+            code="bad-name",
+        )
+
+
+def check_budget(budget: Budget) -> None:
+    """A budget must be one."""
+    check_delta(budget.delta)
+    if budget.epsilon != 0:  # 0 closes the data set
+        check_epsilon(budget.epsilon)
+    if budget.adjacency not in ADJACENCIES:
+        raise PrivacyError(
+            f"adjacency = {budget.adjacency!r} is unknown.",
+            hint=f"Choose {' or '.join(ADJACENCIES)}.",
+            code="bad-adjacency",
+        )
+    for what, name in (("data set", budget.data_set), ("unit", budget.unit)):
+        if not is_name(name):
+            raise DataError(
+                f"{name!r} is no name for a {what}.",
+                hint=f"Give 1 to {LONGEST_NAME} printable characters.",
+                code="bad-name",
+            )
+
+
+def check_names(*names: str) -> None:
+    """Names of studies, sessions, steps and outcomes, which others may choose."""
+    for name in names:
+        if not is_name(name):
+            raise ProtocolError(
+                f"{name[:LONGEST_NAME]!r} is no name for a study, session, step or outcome.",
+                hint=f"Give 1 to {LONGEST_NAME} printable characters.",
+                code="bad-name",
+            )
+
+
+def is_name(name: str) -> bool:
+    """Whether a name can be stored anywhere and shown on a terminal."""
+    return 1 <= len(name) <= LONGEST_NAME and name.isprintable()
+
+
+def printable(note: str) -> str:
+    """A note as a terminal can show it."""
+    return "".join(letter for letter in note if letter.isprintable())[:LONGEST_NAME]

@@ -1,0 +1,202 @@
+"""Whether a ledger holds: its chain, its head, and the tables beside the chain."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Connection, select
+
+from eigenveil.federation.ledger.books import Books
+from eigenveil.federation.ledger.entries import BrokenChain, Entry, SessionKey, checked
+from eigenveil.federation.ledger.heads import Noted
+from eigenveil.federation.ledger.tables import (
+    ENTRIES,
+    REPLIES,
+    STATES,
+    Head,
+    read_entries,
+    read_head,
+)
+
+_SKEW = timedelta(minutes=1)  # by which the clocks of an authority's machines may differ
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Outcome of checking a ledger.
+
+    Attributes
+    ----------
+    entries : int
+        How many the head counts.
+    last : str
+        Hash of the last one: note it elsewhere to know this ledger again.
+    wrong : int or None
+        Number of the first wrong entry; ``None`` when all hold, or what is wrong is beside them.
+    """
+
+    holds: bool
+    entries: int
+    last: str
+    wrong: int | None
+    explanation: str
+
+
+def check(
+    connection: Connection, *, against: str | None = None, noted: Sequence[Noted] | None = None
+) -> Verification:
+    """Recompute the chain and compare what it says with what is stored beside it.
+
+    ``against`` is the hash of an entry that was noted elsewhere, ``noted`` are the heads in a
+    second place.
+    """
+    head, hashes, times = read_head(connection), [""], [""]
+
+    def gathered() -> Iterator[Entry]:
+        for entry in checked(read_entries(connection), count=head.count, last=head.hash):
+            hashes.append(entry.hash)
+            times.append(entry.time)
+            yield entry
+
+    try:
+        books = Books.of(gathered())
+        _check_columns(connection)
+        _check_answers(connection, books)
+    except BrokenChain as error:
+        return _wrong(head, error.entry, f"Entry {error.entry} {error.why}.")
+    trouble = (
+        _trouble_with_notes(hashes, against, noted)
+        or _trouble_with_states(connection, books)
+        or _trouble_with_bytes(connection, books)
+        or _trouble_with_file(connection)
+    )
+    if trouble:
+        return _wrong(head, None, trouble)
+    said = "Every entry is as it was written."
+    if noted:
+        one = "The one head that was noted elsewhere is"
+        several = f"All {len(noted)} heads that were noted elsewhere are"
+        said += f" {one if len(noted) == 1 else several} in the chain."
+        said += _said_of_times(times, noted)
+        if after := head.count - max(each.count for each in noted):
+            said += f" What came after them is not noted there ({after} of {head.count} entries)."
+    if against is not None:
+        said += f" The hash that was noted elsewhere is that of entry {hashes.index(against)}."
+    return Verification(True, head.count, head.hash, None, said)
+
+
+def _wrong(head: Head, entry: int | None, explanation: str) -> Verification:
+    return Verification(False, head.count, head.hash, entry, explanation)
+
+
+def _trouble_with_notes(
+    hashes: list[str], against: str | None, noted: Sequence[Noted] | None
+) -> str:
+    """Nobody who writes the ledger can change what was noted elsewhere."""
+    if noted is not None and not noted and len(hashes) > 1:
+        return "No head of this ledger is noted in the second place, and every one should be."
+    latest = None
+    for head in sorted(noted or (), key=lambda each: each.count):
+        if head.time is not None:
+            if latest is not None and head.time < latest - _SKEW:
+                return f"Entry {head.count} was noted elsewhere earlier than one before it."
+            latest = head.time if latest is None else max(latest, head.time)
+        if not 1 <= head.count < len(hashes):
+            return (
+                f"Entry {head.count}, noted elsewhere, is missing: the chain was cut after entry "
+                f"{len(hashes) - 1}, or is another ledger's."
+            )
+        if hashes[head.count] != head.hash:
+            return f"Entry {head.count} is another one than was noted elsewhere."
+    if against is not None and against not in hashes[1:]:
+        return (
+            "No entry has the hash that was noted elsewhere: the chain was cut, written anew, or "
+            "is another ledger's."
+        )
+    return ""
+
+
+def _said_of_times(times: list[str], noted: Sequence[Noted]) -> str:
+    """How late heads were noted: a chain that is written anew is noted late, whatever it says."""
+    by_time = [(each.time, each.count) for each in noted if each.time is not None]
+    if not by_time:
+        return ""
+    latest, (until, _) = timedelta(0), max(by_time)
+    for time, count in by_time:
+        try:
+            written = datetime.fromisoformat(times[count])
+        except ValueError:
+            return f" The time of entry {count} is none."
+        latest = max(latest, time - (written if written.tzinfo else written.replace(tzinfo=UTC)))
+    return (
+        f" They were noted until {until:%Y-%m-%d %H:%M:%S} UTC, none later than "
+        f"{latest.total_seconds():.0f} s after the entry's own time."
+    )
+
+
+def _check_columns(connection: Connection) -> None:
+    """A session's entries are found by columns that are outside the hash."""
+    names = select(ENTRIES.c.number, ENTRIES.c.study, ENTRIES.c.session).order_by(ENTRIES.c.number)
+    for entry, row in zip(read_entries(connection), connection.execute(names), strict=True):
+        if (entry.body.get("study"), entry.body.get("session")) != (row.study, row.session):
+            raise BrokenChain(entry.number, "is filed under another session")
+
+
+def _check_answers(connection: Connection, books: Books) -> None:
+    """Every entry of an answer has the question and the answer that it was made for."""
+    c = REPLIES.c
+    columns = (c.study, c.session, c.step, c.request_hash, c.reply_hash)
+    stored = {
+        (SessionKey(row.study, row.session), row.step): (row.request_hash, row.reply_hash)
+        for row in connection.execute(select(*columns))
+    }
+    for key, session in books.sessions.items():
+        for number, answer in session.answers:
+            request, reply = stored.get((key, answer.step), ("", ""))
+            if reply != answer.reply:
+                raise BrokenChain(number, "is about another answer than the one on record")
+            if request != answer.request:
+                raise BrokenChain(number, "is about another question than the one on record")
+
+
+def _trouble_with_states(connection: Connection, books: Books) -> str:
+    """Every open session has the state that its last entry tells of, and no other has one."""
+    stored = {
+        SessionKey(row.study, row.session): hashlib.sha256(row.state or b"").hexdigest()
+        for row in connection.execute(select(STATES))
+    }
+    expected = {key: each.state for key, each in books.sessions.items() if each.is_open}
+    for key in sorted(stored.keys() | expected.keys(), key=str):
+        if stored.get(key) != expected.get(key):
+            return f"Session {key.session!r} does not have the state that its entries tell of."
+    return ""
+
+
+def _trouble_with_bytes(connection: Connection, books: Books) -> str:
+    """Every answer on record has an entry, and is what that entry tells of."""
+    few = {"yield_per": 4}  # answers are large
+    for row in connection.execute(select(REPLIES), execution_options=few):
+        session = books.sessions.get(SessionKey(row.study, row.session))
+        where = f"The answer to {row.step!r} of session {row.session!r}"
+        if session is None:
+            return f"{where} belongs to no session."
+        if not any(answer.step == row.step for _, answer in session.answers):
+            return f"{where} has no entry: the chain was cut, with its head."
+        if row.reply is None:
+            continue
+        if not session.is_open:
+            return f"{where} is kept, though the session has ended."
+        if hashlib.sha256(row.reply).hexdigest() != row.reply_hash:
+            return f"{where} is not the one that was stored."
+    return ""
+
+
+def _trouble_with_file(connection: Connection) -> str:
+    """A session's entries are found through an index, which nothing above has looked at."""
+    if connection.dialect.name != "sqlite":
+        return ""
+    found = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar_one()
+    return "" if found == "ok" else f"The file is damaged: {found.splitlines()[-1]}."

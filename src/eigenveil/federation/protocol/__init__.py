@@ -1,0 +1,1 @@
+"""The roles of a study and the messages between them."""

@@ -1,0 +1,396 @@
+"""Who signed a certificate between organisations: in which role, in which session, under whom.
+
+A signature is of a text that begins with its purpose, so that nothing else a party signs (keys,
+envelopes) is one, and names study, session, role and party, so that it serves for no others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.hashes import SHA256
+from pydantic import BaseModel
+
+from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
+from eigenveil.federation.identity import Identity, check_signature
+from eigenveil.federation.protocol import payloads
+from eigenveil.federation.protocol.messages import Message
+from eigenveil.federation.protocol.requests import SMALL, Asking, Call, Replies
+from eigenveil.federation.protocol.terms import Terms, active_sites, settle
+from eigenveil.federation.study.study import parse_study
+from eigenveil.models.certify import check_against_plan, how_far, plan_of
+from eigenveil.models.plan import BasePlan
+from eigenveil.models.streaming.plan import StreamPlan
+from eigenveil.privacy.certificate import Certificate, Claim, Signature, Signatures
+from eigenveil.privacy.guarantee import Guarantee
+from eigenveil.privacy.releases import ReleaseRecord, Sharing
+from eigenveil.privacy.tree_views import TreeRun
+from eigenveil.privacy.views import Federation, with_shares
+
+WHAT_SITES_SIGN = (
+    "a site signs that in this session it was asked for these releases and no others, and added "
+    "its part of their noise; that the model was made of their sums is the aggregator's word"
+)
+
+
+@dataclass(frozen=True)
+class Signed:
+    """Whose signatures a certificate has; all of them hold.
+
+    Attributes
+    ----------
+    session : str
+    aggregator : str
+        The name in its certificate.
+    sites, unsigned : tuple of str
+        Those of the study that signed, and those that did not.
+    authority : str or None
+        Fingerprint of the root certificate that all of them are under; ``None`` where none was
+        named.
+    """
+
+    session: str
+    aggregator: str
+    sites: tuple[str, ...]
+    unsigned: tuple[str, ...]
+    authority: str | None
+
+    def __str__(self) -> str:
+        count = f"{len(self.sites)} of {len(self.sites) + len(self.unsigned)} sites"
+        who = f"signed by the aggregator ({self.aggregator}) and {count}"
+        who += f" ({', '.join(self.sites)})" if self.sites else ""
+        who += f", not by {', '.join(self.unsigned)}" if self.unsigned else ""
+        if self.authority is None:
+            return (
+                f"{who}; not checked against an authority: anybody can have made these parties up. "
+                "Name its root certificate: --root FILE"
+            )
+        return f"{who}, all under the root certificate {self.authority}"
+
+
+def text_of(certificate: Certificate, session: str, role: str, name: str) -> bytes:
+    """What a party signs of a certificate."""
+    said = ["eigenveil certificate 1", certificate.study_hash, session, role, name]
+    return json.dumps([*said, certificate.digest]).encode()
+
+
+def own_signature(
+    identity: Identity, certificate: Certificate, session: str, *, aggregator: bool
+) -> Signature:
+    """An identity's signature of a certificate, in its role."""
+    name, role = identity.name, "aggregator" if aggregator else "site"
+    signature = identity.sign(text_of(certificate, session, role, name)).hex()
+    return Signature.model_validate(
+        {"role": role, "name": name, "certificate": identity.pem, "signature": signature}
+    )
+
+
+def who_signed(certificate: Certificate, root: x509.Certificate | None) -> Signed | None:
+    """Whose signatures a certificate has; ``None`` where nobody's were expected.
+
+    The dates of the parties' certificates do not count: a study is read for longer than they last,
+    and nothing shows when it was signed.
+
+    Parameters
+    ----------
+    root : x509.Certificate, optional
+        The authority that the parties' certificates must be of.
+
+    Raises
+    ------
+    PrivacyError
+        ``bad-signature`` where one does not hold or the aggregator's is missing.
+    """
+    signatures = certificate.signatures
+    if signatures is None:
+        if root is not None:
+            raise _bad("Nobody has signed it")
+        return None
+    if certificate.study is None:
+        raise _bad("It is of no study that parties could have signed")
+    expected = active_sites(parse_study(certificate.study))
+    signed = [each.name for each in signatures.by if each.role == "site"]
+    aggregators = [each.name for each in signatures.by if each.role == "aggregator"]
+    if strangers := set(signed) - set(expected):
+        raise _bad(f"It is signed by {min(strangers)}, which is no site of its study")
+    if len(set(signed)) < len(signed) or len(aggregators) > 1:
+        raise _bad("A party has signed it twice")
+    if not aggregators:
+        raise _bad("The aggregator has not signed it")
+    for each in signatures.by:
+        try:
+            check_signature(
+                text_of(certificate, signatures.session, each.role, each.name),
+                bytes.fromhex(each.signature),
+                each.certificate,
+                root=root,
+                role=each.role,
+                name=each.name,
+                now=None,
+            )
+        except ProtocolError as error:
+            raise _bad(f"The signature of {each.role} {error.message.rstrip('.')}") from None
+    return Signed(
+        session=signatures.session,
+        aggregator=aggregators[0],
+        sites=tuple(name for name in expected if name in signed),
+        unsigned=tuple(name for name in expected if name not in signed),
+        authority=None if root is None else f"SHA256:{root.fingerprint(SHA256()).hex(':').upper()}",
+    )
+
+
+def _bad(what: str) -> PrivacyError:
+    return PrivacyError(
+        f"{what}.",
+        hint="Ask the parties of the study for the certificate that they signed.",
+        code="bad-signature",
+    )
+
+
+# -- Whether a certificate holds: everything in it against its plan, its study, and its tree.
+
+
+NOT_TRUE = "DOES NOT HOLD"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Outcome of checking a certificate; ``signed`` where it has signatures."""
+
+    holds: bool
+    word: str
+    guarantee: Guarantee | None
+    explanation: str
+    views: Mapping[str, Guarantee] = field(default_factory=dict)
+    signed: Signed | None = None
+
+
+def check(
+    certificate: Certificate,
+    *,
+    root: x509.Certificate | None = None,
+    terms: Terms | None = None,
+) -> Verdict:
+    """Compare a certificate with what its plan must release, and recompute its guarantee.
+
+    The plan, and a federation's study, are rebuilt and must be such that can be run. The releases
+    must be those of the plan's schedule, each with the noise and the cost that the plan gives it;
+    a run that ended early has the first of them. Signatures must hold, and be under ``root``, the
+    authority of a federation, where one is given: then there must be some. ``terms`` are of the
+    recorded study, from whoever has settled it already.
+
+    What no certificate can show by itself: that the recorded noise was drawn, and that its plan,
+    hash and records were not all made anew together.
+    """
+    try:
+        plan = plan_of(certificate)
+        _check_run(certificate, plan, terms)
+        views = certificate.guarantees()
+        guarantee = certificate.guarantee()
+        signed = who_signed(certificate, root)
+    except PrivacyError as error:
+        return Verdict(False, NOT_TRUE, None, error.message)
+    except ArithmeticError:
+        return Verdict(False, NOT_TRUE, None, "It has numbers that no release can have.")
+    word, explanation = _compared(guarantee, certificate.wish)
+    explanation = how_far(certificate, plan) + explanation
+    return Verdict(word == "HOLDS", word, guarantee, explanation, views, signed)
+
+
+def _check_run(certificate: Certificate, plan: BasePlan, terms: Terms | None) -> None:
+    federation, tree = certificate.federation, certificate.tree
+    if (federation is None) != (certificate.study is None) or (
+        (federation is None) != (certificate.study_hash is None)
+    ):
+        raise PrivacyError("A federation and the study that its sites agreed on belong together.")
+    if federation is not None:
+        if tree is not None:
+            raise PrivacyError("A run is a federation's or a tree's, not both.")
+        _check_study(certificate, plan, federation, terms)
+    elif tree is not None:
+        _check_tree(certificate, plan, tree)
+    else:
+        if plan.noise_draws != 1:
+            raise PrivacyError(f"One data set draws its noise alone, not {plan.noise_draws} times.")
+        factor = plan.factor if isinstance(plan, StreamPlan) else None
+        check_against_plan(
+            certificate, plan, view="outsider", sharing=lambda _: Sharing(stream=factor)
+        )
+
+
+def _check_study(
+    certificate: Certificate, plan: BasePlan, federation: Federation, known: Terms | None
+) -> None:
+    """The plan is the study's, and the noise was shared as the study says."""
+    try:
+        terms = known or settle(parse_study(certificate.study or {}))
+        terms = terms.counting(plan.rows)
+        wanted = terms.federation(federation.taking_part)
+    except (EigenveilError, ValueError) as error:
+        raise PrivacyError(f"The recorded study cannot be run: {error}") from None
+    if terms.hash != certificate.study_hash:
+        raise PrivacyError("The study is not the one whose hash is recorded.")
+    if type(plan) is not type(terms.plan):
+        raise PrivacyError("The plan is not of the task of the recorded study.")
+    planned = terms.plan.drawn_from(secure=plan.noise_source == "operating system")
+    pairs: tuple[tuple[BaseModel, BaseModel], ...] = ((plan, planned), (federation, wanted))
+    for held, agreed in pairs:
+        for name in type(held).model_fields:
+            found, value = getattr(held, name), getattr(agreed, name)
+            if found != value:
+                raise PrivacyError(f"{name} = {found!r} is not {value!r}, what the study says.")
+    check_against_plan(certificate, plan, view=wanted.wished_view, sharing=terms.sharing)
+
+
+def _check_tree(certificate: Certificate, plan: BasePlan, tree: TreeRun) -> None:
+    """The releases have the noise of the leaves that arrived, of which the plan's make enough."""
+    shares = plan.noise_draws
+    if not isinstance(plan, StreamPlan) or plan.horizon is not None:
+        raise PrivacyError("The plan is none that a tree of merges can have.")
+    if not shares <= tree.arrived:
+        raise PrivacyError(
+            f"{tree.arrived} leaves arrived, and {shares} make the noise that was promised."
+        )
+    for record in certificate.releases:
+        wanted = shares if record.pure else tree.arrived
+        if record.noise.shares != wanted:
+            raise PrivacyError(
+                f"Release {record.name!r} has noise in {record.noise.shares} shares, where "
+                f"{wanted} leaves drew it."
+            )
+    views = ("outsider",) if shares > 1 else ("outsider", "aggregator at level 1")
+    if (view := certificate.wish.view) not in views:
+        raise PrivacyError(f"The plan makes no promise against {view!r}.")
+    check_against_plan(
+        certificate,
+        plan,
+        view=view,
+        sharing=lambda _: Sharing(shares=shares),
+        records=[with_shares(record, shares) for record in certificate.releases],
+    )
+
+
+def _compared(guarantee: Guarantee, wish: Claim) -> tuple[str, str]:
+    """The verdict's word and what explains it."""
+    numbers = (
+        f"recomputed epsilon = {guarantee.epsilon:.9g} at delta = {guarantee.delta:.3g}, "
+        f"wished epsilon = {wish.epsilon:.9g} at delta = {wish.delta:.3g}"
+    )
+    if guarantee.epsilon > wish.epsilon or guarantee.delta > wish.delta:
+        return NOT_TRUE, f"The recorded noise does not give the claim: {numbers}."
+    if not guarantee.certified:
+        why = "; ".join(guarantee.caveats)
+        return (
+            "NOT CERTIFIED",
+            f"The numbers hold ({numbers}), but the run is not certified: {why}.",
+        )
+    return "HOLDS", f"The guarantee holds: {numbers}."
+
+
+# -- The end of a study: its certificate, who signs it, and what a site looks at before it does.
+
+
+def signed_by_all(
+    certificate: Certificate, identity: Identity, calls: Asking, names: Sequence[str]
+) -> Generator[Call, Replies, Certificate]:
+    """The certificate, signed by the aggregator and by every site that is there and agrees with it.
+
+    Who does not sign is missing from the calls' answers, and the study goes on without it.
+    """
+    session, found = calls.context.session, dict[str, Signature]()
+
+    def take(name: str, reply: Message) -> None:
+        proof = reply.read(payloads.SignReply).proof
+        text = text_of(certificate, session, "site", name)
+        signature = bytes.fromhex(proof.signature)
+        identity.verify(text, signature, proof.certificate, role="site", name=name)
+        found[name] = Signature(role="site", name=name, **proof.fields())
+
+    before = dict(calls.missing)
+    request = calls.same("sign", payloads.SignRequest(certificate=certificate))
+    yield from calls.ask("sign", names, request, take, SMALL)
+    unsigned = {
+        name: f"it did not sign the certificate: {why}" for name, why in calls.missing.items()
+    }
+    calls.missing = unsigned | before
+    own = own_signature(identity, certificate, session, aggregator=True)
+    by = (own, *(found[name] for name in names if name in found))
+    signatures = Signatures(session=session, by=by)
+    return certificate.model_copy(update={"signatures": signatures})
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a site knows of a session by itself.
+
+    Attributes
+    ----------
+    terms : Terms
+    weight : float
+        On each of its rows.
+    releases : sequence of ReleaseRecord
+        What its ledger was charged for, in order.
+    most : int
+        The most sites that can be in each of these sums, as far as it was told.
+    secure, dependent : bool
+        Of its noise, and of its processor.
+    """
+
+    terms: Terms
+    weight: float
+    releases: Sequence[ReleaseRecord]
+    most: int
+    secure: bool
+    dependent: bool
+
+
+def check_part(certificate: Certificate, part: Part) -> None:
+    """Raise where a certificate is not of the study, or of the releases, of a site.
+
+    Its model cannot be checked here: a site sees none of the sums that it is made of.
+
+    Raises
+    ------
+    ProtocolError
+        ``other-certificate``, saying what is other.
+    """
+    terms, study, plan = part.terms, part.terms.study, part.terms.plan
+    plan = plan.drawn_from(secure=certificate.noise_source == "operating system")
+    charged = [_as_released(record) for record in part.releases]
+    wanted = [_as_released(record, part.weight) for record in certificate.releases]
+    federation = certificate.federation
+    if certificate.study != study.model_dump(mode="json") or certificate.study_hash != terms.hash:
+        raise _other("it is of another study")
+    if certificate.plan != plan.model_dump(mode="json"):
+        raise _other("its plan is not the study's")
+    if charged != wanted:
+        raise _other("its releases are not those that this site was asked for")
+    if federation is None or federation.taking_part > part.most:
+        raise _other("more sites take part in it than this site was told of")
+    if not part.secure and certificate.noise_source != "seeded":
+        raise _other("it does not say that noise was seeded")
+    if part.dependent and not certificate.dependent:
+        raise _other("it does not say that rounding depends on a row's neighbours")
+    verdict = check(
+        certificate, terms=part.terms
+    )  # last: what is checked is known to be of this study
+    if verdict.word == NOT_TRUE:
+        raise _other(f"it does not hold: {verdict.explanation.rstrip('.')}")
+
+
+def _as_released(record: ReleaseRecord, weight: float | None = None) -> ReleaseRecord:
+    """A record but for where the noise came from; at a site's weight."""
+    said: dict[str, Any] = {"noise_source": "operating system"}
+    return record.model_copy(update=said if weight is None else said | {"weight": weight})
+
+
+def _other(what: str) -> ProtocolError:
+    return ProtocolError(
+        f"The certificate was not signed: {what}.",
+        hint="The aggregator shows what did not happen here; ask its owner.",
+        code="other-certificate",
+    )

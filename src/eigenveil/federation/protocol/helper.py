@@ -1,0 +1,183 @@
+"""The trusted noise helper of CAPE: it draws masks that add up to zero and sees nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.errors import EigenveilError, ProtocolError
+from eigenveil.federation.identity import Identity
+from eigenveil.federation.protocol import payloads
+from eigenveil.federation.protocol.messages import (
+    AGGREGATOR,
+    HELPER,
+    REFUSED,
+    Message,
+    decode,
+    encode,
+    expect,
+)
+from eigenveil.federation.protocol.terms import Terms
+from eigenveil.federation.secagg import masks
+from eigenveil.federation.secagg.keys import Context, SiteKeys, derive
+from eigenveil.noise.cube import tensor_size
+from eigenveil.noise.source import process
+
+# Sessions that are remembered; the oldest is forgotten, and with it what its masks were made from.
+_MOST_SESSIONS = 16
+_LARGEST_REQUEST = 1 << 24
+
+
+@dataclass
+class _Session:
+    """What was fixed by the first who asked: nothing is drawn or sealed in two ways."""
+
+    master: bytes
+    channels: dict[str, str] = field(default_factory=dict)
+    rounds: dict[int, payloads.MasksRequest] = field(default_factory=dict)
+
+
+class Helper:
+    """Answers requests for masks, each sealed for its site alone.
+
+    A round's masks are fixed by the helper's secret of the session: asked again, it sends the same.
+    """
+
+    def __init__(self, terms: Terms, *, identity: Identity | None = None) -> None:
+        self._terms, self._identity = terms, identity
+        self._hash, self._sites = terms.hash, terms.names
+        self._sessions: dict[str, _Session] = {}
+        self._last: tuple[tuple[bytes, int], masks.ZeroSum] | None = None
+        self._process = process()
+
+    def handle(self, request: bytes) -> bytes:
+        """The answer to a message from the aggregator; never raises a package error."""
+        session = ""
+        if self._process != process():  # parent and fork could draw one round's masks in two ways
+            self._sessions, self._last, self._process = {}, None, process()
+        try:
+            message = decode(request, sender=AGGREGATOR, limit=_LARGEST_REQUEST)
+            session = message.session
+            expect(message, step=message.step, study=self._hash, session=session)
+            if message.step == "join":
+                return self._join(message)
+            if message.step.startswith("masks "):
+                return self._masks(message)
+            raise ProtocolError(f"No such step: {message.step[:40]!r}.", code="unknown-step")
+        except EigenveilError as error:
+            body = payloads.Refusal(code=error.code, text=error.message[:500])
+            return encode(Message(REFUSED, self._hash, session, HELPER, body.fields()))
+
+    def _join(self, message: Message) -> bytes:
+        message.read(payloads.JoinRequest)
+        self._sessions.setdefault(message.session, _Session(os.urandom(32)))
+        while len(self._sessions) > _MOST_SESSIONS:
+            self._sessions.pop(next(iter(self._sessions)))
+        channel = self._keys(message, self._session(message)).channel_public_key().hex()
+        proof = None
+        if self._identity is not None:
+            context = Context(self._hash, message.session)
+            proof = self._identity.signed_channel(channel, context, HELPER)
+        return self._reply(message, payloads.HelperKey(channel=channel, proof=proof))
+
+    def _masks(self, message: Message) -> bytes:
+        body, session = message.read(payloads.MasksRequest), self._session(message)
+        self._check(message, body)
+        self._check_identities(message, body)
+        self._fix(session, body)
+        zero_sum = self._zero_sum(message, session, body)
+        keys = self._keys(message, session)
+        arrays = {}
+        for name, channel in body.channels.items():
+            text = zero_sum.mask(self._sites.index(name)).astype("<u8").tobytes()
+            label = f"mask {body.turn} {body.about} for {name}"
+            sealed = keys.seal(text, to=bytes.fromhex(channel), label=label)
+            arrays[name] = np.frombuffer(sealed, dtype=np.uint8)
+        return self._reply(message, payloads.Done(), arrays)
+
+    def _check(self, message: Message, body: payloads.MasksRequest) -> None:
+        """Masks that can be drawn, of sums that this study can have, for its sites."""
+        right = (
+            message.step == f"masks {body.turn}"
+            and set(body.channels) <= set(self._sites)
+            and all(self._fits(part) for part in body.parts)
+        )
+        if not right:
+            raise ProtocolError("A request for masks that fits no round.", code="bad-ask")
+
+    def _check_identities(self, message: Message, body: payloads.MasksRequest) -> None:
+        """Masks are sealed for the sites themselves, not for whoever passes keys on."""
+        if self._identity is None:
+            return
+        context = Context(self._hash, message.session)
+        for name, channel in body.channels.items():
+            keys = body.proved.get(name)
+            if keys is None or keys.channel != channel:
+                raise ProtocolError(f"{name}: its keys are not signed.", code="bad-identity")
+            self._identity.check(keys.proved(), keys.proof, context, name)
+
+    def _fits(self, part: payloads.PartBody) -> bool:
+        """Whether a sum of this study can have such a part."""
+        width = self._terms.width
+        match part.layout:
+            case "symmetric":
+                return part.size == width * (width + 1) // 2
+            case "tensor":
+                most = self._terms.plan.n_components
+                return part.size in (tensor_size(rows) for rows in range(1, most + 1))
+            case _:
+                return part.size <= width**2 + 1024
+
+    def _fix(self, session: _Session, body: payloads.MasksRequest) -> None:
+        """Refuse what is not as it was told before."""
+        told = {name: session.channels.get(name, body.channels[name]) for name in body.channels}
+        whole = body.model_copy(update={"channels": {}, "proved": {}})
+        if told != body.channels or session.rounds.setdefault(body.turn, whole) != whole:
+            raise ProtocolError(
+                "The masks of a round, and the keys of a session, are fixed.", code="other-round"
+            )
+        session.channels.update(body.channels)
+
+    def _zero_sum(
+        self, message: Message, session: _Session, body: payloads.MasksRequest
+    ) -> masks.ZeroSum:
+        which = (session.master, body.turn)
+        if self._last is None or self._last[0] != which:
+            context = Context(self._hash, message.session)
+            made = [
+                derive(session.master, context, "zero-sum", body.turn, name) for name in self._sites
+            ]
+            parts = [
+                masks.Part(part.size, part.deviation, layout=part.layout) for part in body.parts
+            ]
+            try:
+                self._last = (which, masks.ZeroSum(made, parts))
+            except ValueError:  # outside what the sampler can draw
+                raise ProtocolError("These masks cannot be drawn.", code="bad-ask") from None
+        return self._last[1]
+
+    def _session(self, message: Message) -> _Session:
+        try:
+            return self._sessions[message.session]
+        except KeyError:
+            raise ProtocolError(
+                "The helper does not know this session.", code="unknown-session"
+            ) from None
+
+    def _keys(self, message: Message, session: _Session) -> SiteKeys:
+        return SiteKeys(session.master, Context(self._hash, message.session))
+
+    def _reply(
+        self,
+        message: Message,
+        body: payloads.HelperKey | payloads.Done,
+        arrays: Mapping[str, NDArray[np.uint8]] | None = None,
+    ) -> bytes:
+        fields = body.fields()
+        return encode(
+            Message(message.step, self._hash, message.session, HELPER, fields, arrays or {})
+        )

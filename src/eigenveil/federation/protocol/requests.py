@@ -1,0 +1,178 @@
+"""What carries messages: two verbs, and nothing of mathematics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from eigenveil.errors import EigenveilError, ProtocolError, received_code
+from eigenveil.federation.protocol import payloads
+from eigenveil.federation.protocol.messages import (
+    AGGREGATOR,
+    REFUSED,
+    Message,
+    decode,
+    encode,
+    expect,
+)
+from eigenveil.federation.secagg.keys import Context
+
+Replies = tuple[dict[str, bytes], dict[str, EigenveilError]]
+
+
+class Transport(Protocol):
+    """Carries messages to parties and brings their answers back."""
+
+    def sites(self) -> Sequence[str]:
+        """Names of the parties that can be reached."""
+        ...
+
+    def call(self, method: str, payloads: Mapping[str, bytes], timeout: float) -> Replies:
+        """Give each named party its message: answers, and failures, by name.
+
+        A party that does not answer within ``timeout`` seconds is a failure; asked again with the
+        same bytes it gives the same answer.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a role wants carried."""
+
+    method: str
+    payloads: Mapping[str, bytes]
+    timeout: float
+
+
+# -- How the aggregator asks: the same question again until there is an answer, or none to expect.
+
+
+Calls = Generator[Call, Replies, None]
+Take = Callable[[str, Message], None]
+TRIES = 3
+# Most bytes of an answer that has no numbers.
+SMALL = 1 << 20
+
+
+class Asking:
+    """Calls of one session.
+
+    Attributes
+    ----------
+    missing : dict of str to str
+        Who failed to answer a step, and why; what was done without somebody stays so.
+    """
+
+    def __init__(
+        self,
+        study: str,
+        session: str,
+        timeout: float,
+        progress: Callable[[str, int], None] | None,
+    ) -> None:
+        self._study, self._session, self._timeout = study, session, timeout
+        self._tell = progress or _silent
+        self.missing: dict[str, str] = {}
+
+    def ask(
+        self,
+        step: str,
+        names: Sequence[str],
+        request: Callable[[str], bytes],
+        take: Take,
+        limit: int,
+        tries: int = TRIES,
+    ) -> Calls:
+        """Ask each party and take its answer; who fails, after some tries, is missing."""
+        waiting, failed = list(names), dict[str, str]()
+        for _ in range(tries):
+            if not waiting:
+                break
+            replies, failures = yield Call(
+                step, {name: request(name) for name in waiting}, self._timeout
+            )
+            again = []
+            for name in waiting:
+                try:
+                    take(name, self._answer(name, step, replies, failures, limit))
+                    failed.pop(name, None)
+                    self._tell(step, 1)
+                except _Refused as refused:
+                    failed[name] = refused.message  # asking again changes nothing
+                except EigenveilError as error:
+                    failed[name] = error.message
+                    again.append(name)
+            waiting = again
+        self.missing.update(failed)
+
+    def message(
+        self, step: str, body: BaseModel, arrays: Mapping[str, NDArray[Any]] | None = None
+    ) -> Message:
+        """A message of this session."""
+        fields = body.model_dump(mode="json")
+        return Message(step, self._study, self._session, AGGREGATOR, fields, arrays or {})
+
+    def payload(
+        self, step: str, body: BaseModel, arrays: Mapping[str, NDArray[Any]] | None = None
+    ) -> bytes:
+        """Its bytes."""
+        return encode(self.message(step, body, arrays))
+
+    def same(
+        self, step: str, body: BaseModel, arrays: Mapping[str, NDArray[Any]] | None = None
+    ) -> Callable[[str], bytes]:
+        """The same request for everybody."""
+        payload = self.payload(step, body, arrays)
+
+        def request(name: str) -> bytes:
+            del name
+            return payload
+
+        return request
+
+    def too_few(self, what: str) -> ProtocolError:
+        """The error that ends a study, naming who is missing and why."""
+        gone = "; ".join(f"site {name}: {why}" for name, why in sorted(self.missing.items()))
+        return ProtocolError(
+            f"{what}. {gone}.",
+            hint="Mend these sites and run the study again; nothing more was asked of anyone.",
+            code="too-few-sites",
+        )
+
+    @property
+    def context(self) -> Context:
+        """The session, as keys are derived for it."""
+        return Context(self._study, self._session)
+
+    def _answer(
+        self,
+        name: str,
+        step: str,
+        replies: Mapping[str, bytes],
+        failures: Mapping[str, EigenveilError],
+        limit: int,
+    ) -> Message:
+        if name in failures:
+            raise failures[name]
+        if name not in replies:
+            raise ProtocolError("it did not answer", code="no-answer")
+        message = decode(replies[name], sender=name, limit=max(limit, SMALL))
+        if message.step == REFUSED:
+            refusal = message.read(payloads.Refusal)
+            text = "".join(letter for letter in refusal.text if letter.isprintable())
+            code = received_code(refusal.code)
+            raise _Refused(f"{text} ({code})", code=code)
+        return expect(message, step=step, study=self._study, session=self._session)
+
+
+class _Refused(ProtocolError):
+    """A party says no, and why."""
+
+
+def _silent(what: str, sites: int) -> None:
+    del what, sites

@@ -1,0 +1,270 @@
+"""A settled study: what all parties of a study work with, found once from what it says.
+
+Who takes part, the plan, the weights, who draws what noise, which masks. A party settles its study
+when it starts (:func:`settle`), and hands the terms on; nothing works them out again.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, reduce
+from typing import cast
+
+from eigenveil.errors import ProtocolError
+from eigenveil.federation.secagg import masks
+from eigenveil.federation.study.study import WEIGHT_BITS, Study
+from eigenveil.models.plan import BasePlan, Planned, Step
+from eigenveil.moments.accumulators import Accumulator
+from eigenveil.moments.release import record_of
+from eigenveil.noise.grid import grid_exponent
+from eigenveil.privacy.accountant import NEGLIGIBLE, Loss
+from eigenveil.privacy.mechanisms import MECHANISMS
+from eigenveil.privacy.releases import ReleaseRecord, Sharing
+from eigenveil.privacy.sampling import lattice_error
+from eigenveil.privacy.statistics import STATISTICS, StatisticName
+from eigenveil.privacy.views import MASK_RATIO, Federation, MaskKind, Protocol
+
+# Of a pure session's reservation, for events that no sampler avoids; what is charged is far less.
+_PURE_DISTANCE = NEGLIGIBLE / 16
+
+
+def active_sites(study: Study) -> tuple[str, ...]:
+    """Sites that take part: the first alone where the protocol is local."""
+    return study.names[:1] if study.protocol == "local" else study.names
+
+
+def first_difference(found: Sequence[str], wanted: Sequence[str]) -> str:
+    """Where two lists of columns part, in words that quote neither: both may be a site's own."""
+    for number, (one, other) in enumerate(zip(found, wanted, strict=False), start=1):
+        if one != other:
+            return f"column {number} has another name"
+    return "their numbers differ"
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """A settled study; made by :func:`settle`, and compared by identity.
+
+    Attributes
+    ----------
+    study : Study
+        With its protocol settled, wherever something is run.
+    plan : BasePlan
+        Without a number of rows, unless these are public (:meth:`counting`).
+    names : tuple of str
+        Sites that take part.
+    hash : str
+        Of the study.
+    """
+
+    study: Study
+    plan: BasePlan
+    names: tuple[str, ...]
+    hash: str
+
+    def counting(self, rows: int | None) -> Terms:
+        """The same terms where the rows of all sites together are public (under replace-one)."""
+        if rows is None or self.study.adjacency != "replace-one":
+            return self
+        return _counting(self, rows)
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return self.plan.features
+
+    @property
+    def fewest(self) -> int:
+        """Sites that must be left for the noise to be what was promised."""
+        return self.study.fewest_sites if len(self.names) > 1 else 1
+
+    def check_count(self, count: int) -> None:
+        """Enough sites for the noise to be what was promised, and no more than there are.
+
+        Raises
+        ------
+        ProtocolError
+            ``too-few-sites``.
+        """
+        if not self.fewest <= count <= len(self.names):
+            raise ProtocolError(
+                f"{count} sites take part; the noise of this study is made for at least "
+                f"{self.fewest}.",
+                code="too-few-sites",
+            )
+
+    @cached_property
+    def mask_kind(self) -> MaskKind:
+        """Masks of the sums; none where there is nobody to hide among."""
+        return self.study.masks if len(self.names) > 1 else "none"
+
+    @property
+    def mends(self) -> bool:
+        """Whether masks that lost sites leave behind are taken off: sites share secrets then."""
+        return self.mask_kind == "modular" and self.study.dropouts > 0
+
+    @cached_property
+    def weight_bits(self) -> int:
+        """Bits that the sites' weights need; 0 when all are 1."""
+        all_set = reduce(operator.or_, (self._weights[name] for name in self.names))
+        lowest = (all_set & -all_set).bit_length() - 1
+        return max(0, WEIGHT_BITS - lowest)
+
+    def weight(self, name: str) -> float:
+        """Factor on every row of a site."""
+        return math.ldexp(self._weights[name], -WEIGHT_BITS)
+
+    @cached_property
+    def _weights(self) -> Mapping[str, int]:
+        return self.study.weights()
+
+    def is_open(self, step: Step) -> bool:
+        """Whether each site releases this step's sum by itself, with noise of its own."""
+        return step == "moment" and self.study.protocol in ("full", "dpdispca")
+
+    def federation(self, taking_part: int) -> Federation:
+        """What the guarantees depend on, for a run in which so many sites took part."""
+        alone, degree = len(self.names) == 1, self.study.degree
+        return Federation(
+            protocol=cast("Protocol", self.study.protocol),  # settled: never "auto"
+            masks=self.mask_kind,
+            sites=len(self.names),
+            taking_part=taking_part,
+            collusion=0 if alone else self.study.collusion,
+            dropouts=0 if alone else self.study.dropouts,
+            neighbours=degree if 0 < degree < len(self.names) - 1 else None,
+        )
+
+    def sharing(self, step: Step) -> Sharing:
+        """How a step's noise is shared."""
+        if self.is_open(step):
+            return Sharing(weight_bits=self.weight_bits)
+        return self._sharing
+
+    @cached_property
+    def sharings(self) -> Mapping[Step, Sharing]:
+        """How the noise of each step of the plan is shared."""
+        return {step: self.sharing(step) for step in self.plan.shares}
+
+    @cached_property
+    def _sharing(self) -> Sharing:
+        most = len(self.names)
+        return self.federation(most).sharing(weight_bits=self.weight_bits)
+
+    @cached_property
+    def rounds(self) -> tuple[tuple[Planned, ...], ...]:
+        """The plan's schedule by rounds."""
+        return self.plan.rounds
+
+    @cached_property
+    def _steps(self) -> Mapping[StatisticName, Step]:
+        found = {each: self.plan.step_of(each) for each in STATISTICS}
+        return {each: step for each, step in found.items() if step is not None}
+
+    def step_of(self, statistic: StatisticName) -> Step:
+        """The plan's step that releases a statistic.
+
+        Raises
+        ------
+        ProtocolError
+            When the plan has no such step.
+        """
+        step = self._steps.get(statistic)
+        if step is None:
+            raise ProtocolError(
+                f"A {statistic} was asked for, which the study's plan does not release.",
+                hint="It is refused; check that all parties have the same study file.",
+                code="not-in-plan",
+            )
+        return step
+
+    def record(
+        self, name: str, accumulator: Accumulator, *, scale: float, grid: int, weight: float
+    ) -> ReleaseRecord:
+        """The record of a sum with this noise, its sensitivity worked out from the sum itself."""
+        step = self.step_of(accumulator.statistic)
+        sharing, kind = self.sharing(step), self.plan.kind(step)
+        coarsest = accumulator.grid - sharing.weight_bits
+        noise = MECHANISMS[kind]
+        noise_spread = noise.spread(scale, accumulator.size, accumulator.shape[0])
+        # finer than it need be, it would show how many rows it takes to leave 64 bits
+        if not grid_exponent(coarsest, noise_spread) <= grid <= coarsest:
+            raise ProtocolError(
+                f"{name}: a grid of 2**{grid} does not fit the sum and its noise.",
+                hint="It is refused; check that all parties run the same version.",
+                code="bad-ask",
+            )
+        try:
+            return record_of(
+                accumulator,
+                name=name,
+                adjacency=self.study.adjacency,
+                kind=kind,
+                scale=scale,
+                grid=grid,
+                sharing=sharing,
+                weight=weight,
+            )
+        except ValueError:  # a record that no proof covers
+            raise ProtocolError(
+                f"{name}: this sum cannot be released with {kind} noise.",
+                hint="It is refused; check that all parties run the same version.",
+                code="bad-ask",
+            ) from None
+
+    def part(self, accumulator: Accumulator, record: ReleaseRecord) -> masks.Part:
+        """What a sum's masks are made for."""
+        deviation = 0.0
+        if self.mask_kind in ("pairwise", "helper"):
+            assert record.noise.grid is not None
+            share = record.noise.scale / math.sqrt(record.noise.shares)
+            deviation = MASK_RATIO * math.ldexp(share, -record.noise.grid)
+        return masks.Part(accumulator.size, deviation, layout=accumulator.layout)
+
+    def reservation(self, name: str, *, replacing: bool = False) -> Loss:
+        """The most that a session can cost a site.
+
+        With ``replacing``, for neighbours of which one row is changed, whatever those of the study
+        are: each step at the worst of what it may release.
+        """
+        weight = self.weight(name)
+        # a pure weight is one step below the site's wish: room for the sampler's error, which no
+        # weight makes smaller
+        most = weight if weight == 1.0 else weight + math.ldexp(1.0, -WEIGHT_BITS)
+        error = lattice_error(
+            self.plan.released_values(), steps_a_scale=2.0**26, draws=self.plan.noise_draws
+        )
+        parts = [
+            (budget, self._replacing_ratio(step) if replacing else 1.0)
+            for step, budget in self.plan.budgets().items()
+        ]
+        return Loss(
+            mu_squared=math.fsum((b.mu * weight * r) ** 2 for b, r in parts if b.mu is not None),
+            pure=math.fsum(b.epsilon * most * r for b, r in parts if b.epsilon is not None),
+            log_ratio=0.0 if self.plan.pure else error.log_ratio,
+            distance=_PURE_DISTANCE if self.plan.pure else error.distance,
+        )
+
+    def _replacing_ratio(self, step: Step) -> float:
+        if self.study.adjacency == "replace-one":
+            return 1.0
+        norm = MECHANISMS[self.plan.kind(step)].norm
+        return max(
+            statistic.replacing_ratio(norm)
+            for name, statistic in STATISTICS.items()
+            if self.plan.step_of(name) == step
+        )
+
+
+def settle(study: Study) -> Terms:
+    """The terms of a study: each party makes them once, when it starts."""
+    return Terms(study, study.plan(study.width, None), active_sites(study), study.hash)
+
+
+@lru_cache(maxsize=16)
+def _counting(terms: Terms, rows: int) -> Terms:
+    plan = terms.study.plan(terms.width, rows)
+    return Terms(terms.study, plan, terms.names, terms.hash)

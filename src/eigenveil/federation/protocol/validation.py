@@ -1,0 +1,286 @@
+"""What a site allows, whoever asks: no privacy rests on the word of the aggregator.
+
+Every function raises the package's error when something is not allowed, and returns nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from eigenveil.errors import PrivacyError, ProtocolError
+from eigenveil.federation.protocol import payloads
+from eigenveil.federation.protocol.messages import Message
+from eigenveil.federation.protocol.terms import Terms
+from eigenveil.federation.secagg.client import State
+from eigenveil.federation.secagg.consistency import KEY_BYTES, SIGNATURE_BYTES, Table, members_of
+from eigenveil.federation.secagg.keys import point_of
+from eigenveil.federation.secagg.masks import neighbours
+from eigenveil.models.certify import check_record
+from eigenveil.models.pca.plan import ENERGIES, MEAN_LEFT, Plan
+from eigenveil.models.plan import CENTRE, SCALE, BasePlan, Planned
+from eigenveil.models.tensors.plan import TopicPlan
+from eigenveil.moments.accumulators import Accumulator
+from eigenveil.moments.describe import Description
+from eigenveil.moments.release import calibrated_record
+from eigenveil.privacy.mechanisms import MECHANISMS
+from eigenveil.privacy.statistics import STATISTICS
+
+# Noise is worked out from the same numbers everywhere: it agrees to rounding.
+_AGREE = 1e-9
+
+
+def check_neighbours(
+    terms: Terms, name: str, own: payloads.PublicKeys, body: payloads.KeysRequest
+) -> tuple[str, ...]:
+    """The neighbours that the study gives this site, each with keys of its own.
+
+    Returns
+    -------
+    tuple of str
+        Who takes part, in the study's order.
+    """
+    lost = set(body.lost)
+    if len(lost) < len(body.lost) or not lost <= {*terms.names} - {name}:
+        raise ProtocolError("A site is lost twice, or is none.", code="unknown-site")
+    members = [other for other in terms.names if other not in lost]
+    terms.check_count(len(members))
+    near: tuple[str, ...] = ()
+    if terms.mask_kind in ("modular", "pairwise"):
+        near = neighbours(name, members, terms.study.degree)
+    if set(body.neighbours) != set(near):
+        raise ProtocolError(
+            f"Other sites than {', '.join(near) or 'none'} were named as its neighbours.",
+            code="other-neighbours",
+        )
+    check_distinct({name: own, **body.neighbours})
+    if body.helper is not None:
+        point_of(bytes.fromhex(body.helper))
+    return tuple(members)
+
+
+def check_distinct(keys: Mapping[str, payloads.PublicKeys]) -> None:
+    """Keys that are some, no two of which derive the same: masks made with them could cancel."""
+    whose: dict[bytes, str] = {}
+    for name, each in keys.items():
+        for key in each.agreeing():
+            point = _point(name, key)
+            if point in whose:
+                raise ProtocolError(
+                    f"{name}: one of its keys derives the same as one of {whose[point]}'s.",
+                    hint="It is refused: masks could cancel. Start the study again, and check the "
+                    "software of both.",
+                    code="bad-key",
+                )
+            whose[point] = name
+
+
+def _point(name: str, key: str) -> bytes:
+    try:
+        return point_of(bytes.fromhex(key))
+    except ProtocolError as error:
+        raise ProtocolError(f"{name}: {error.message}", hint=error.hint, code=error.code) from None
+
+
+def signing_keys(
+    message: Message, members: Sequence[str], keys: Mapping[str, payloads.PublicKeys]
+) -> dict[str, bytes]:
+    """The signing keys of all that take part, which agree with those ``keys`` that are known."""
+    table = message.array("signers", dtype="b1", shape=(len(members), KEY_BYTES))
+    found = {name: row.tobytes() for name, row in zip(members, table, strict=True)}
+    for name, known in keys.items():
+        if found[name].hex() != known.signing:
+            raise ProtocolError(f"{name}: two keys were said to sign for it.", code="bad-key")
+    return found
+
+
+def check_asked(plan: BasePlan, asked: Description) -> None:
+    """Sums over documents for topics, over rows otherwise, and none larger than the study has.
+
+    So before memory is taken for them, and before rows are read as what they are not.
+    """
+    what = asked.of or asked.kind
+    counted = asked.kind == "norm-histogram"
+    fits = (asked.of is not None) == (counted and isinstance(plan, TopicPlan))
+    if asked.of is not None:
+        fits &= plan.step_of(asked.of) is not None
+    if STATISTICS[what].layout == "tensor":
+        fits &= asked.columns <= plan.n_components
+    if what == "document-sketch":
+        fits &= asked.columns <= plan.sketch_columns
+    if what == "document-pairs":
+        fits &= asked.nuclear == (MECHANISMS[plan.kind("moment")].norm == "nuclear")
+    if not fits:
+        raise ProtocolError(
+            f"A {asked.kind}{f' of {asked.of}' if asked.of else ''} with {asked.columns} columns "
+            "was asked for, which the study does not have.",
+            hint="It is refused; check that all parties have the same study file.",
+            code="bad-ask",
+        )
+
+
+def check_turn(
+    terms: Terms, step: str, body: payloads.RoundRequest, state: State
+) -> tuple[Planned, ...]:
+    """The next round of the plan's schedule, after the keys, and no other.
+
+    Returns
+    -------
+    tuple of Planned
+        The releases that it is for, one an ask.
+    """
+    if not state.ready:
+        raise ProtocolError("A round came before the keys were agreed.", code="out-of-order")
+    if step != f"round {body.turn}" or body.turn != state.turn + 1:
+        raise ProtocolError(
+            f"Round {body.turn} was asked for after round {state.turn}.",
+            hint="Rounds come in order: none is left out, and none is answered twice.",
+            code="other-round",
+        )
+    planned = terms.rounds[state.turn] if state.turn < len(terms.rounds) else ()
+    if tuple(ask.name for ask in body.asks) != tuple(each.name for each in planned):
+        wanted = " and ".join(repr(each.name) for each in planned) or "nothing"
+        raise ProtocolError(
+            f"Round {body.turn} is for {wanted} by the study's plan, and something else was asked.",
+            hint="It is refused; check that all parties have the same study file.",
+            code="not-in-plan",
+        )
+    return planned
+
+
+def check_planned(terms: Terms, planned: Planned, asked: Accumulator, scale: float) -> None:
+    """A sum is what the plan releases, and its noise is what the plan makes of its budget.
+
+    So every round costs what the plan has divided over the rounds, whatever the asker has learnt
+    from earlier ones. Nothing about rows can show in a refusal: it is before they are read.
+    """
+    plan, step = terms.plan, planned.step
+    sharing = terms.sharing(step)
+    try:
+        wanted = calibrated_record(
+            asked,
+            name=planned.name,
+            adjacency=plan.adjacency,
+            kind=plan.kind(step),
+            budget=plan.budgets()[step].scaled(planned.share),
+            draws_count=planned.draws,
+            sharing=sharing,
+        )
+        check_record(wanted, planned, plan, sharing)
+    except (PrivacyError, ValueError) as error:  # a record that no proof covers is a ValueError
+        raise _not_planned(planned, str(error)) from None
+    if not math.isclose(scale, wanted.noise.scale, rel_tol=_AGREE):
+        raise _not_planned(
+            planned,
+            f"noise of scale {scale:.9g} was asked for, and the plan has {wanted.noise.scale:.9g}.",
+        )
+
+
+def check_public(
+    terms: Terms, planned: Planned, asked: Description, message: Message, index: int
+) -> None:
+    """Where rows are taken from, and where they are shortened, as far as the study itself says it.
+
+    Elsewhere both were chosen by what earlier rounds released, which a site does not see.
+    """
+    study, plan, right = terms.study, terms.plan, True
+    if plan.centred == "no" or planned.name in (SCALE, CENTRE):
+        right = not asked.centred
+    elif plan.centred == "public" and isinstance(plan, Plan):
+        centre, wanted = message.arrays.get(f"centre {index}"), study.public_centre
+        right = centre is not None and wanted is not None and np.array_equal(centre, wanted)
+    bound = _public_bound(plan, planned)
+    if not right or (bound is not None and asked.bound != bound):
+        raise _not_planned(planned, "it is not about the centre, or the bound, that the study has.")
+
+
+def _public_bound(plan: BasePlan, planned: Planned) -> float | None:
+    """The length at which rows are shortened; ``None`` where releases say it."""
+    if planned.name == CENTRE:
+        return plan.row_bound
+    if not isinstance(plan, Plan):
+        return None
+    if planned.name == ENERGIES:
+        return plan.row_bound
+    if planned.step == "moment" or planned.name == MEAN_LEFT:
+        if plan.row_norm == "unit":
+            return 0.0
+        return None if isinstance(plan.row_norm, str) else float(plan.row_norm)
+    return None
+
+
+def _not_planned(planned: Planned, why: str) -> ProtocolError:
+    return ProtocolError(
+        f"Release {planned.name!r}: {why}",
+        hint="It is refused; check that all parties have the same study file.",
+        code="not-in-plan",
+    )
+
+
+def check_shared(terms: Terms, name: str, body: payloads.SharesRequest, state: State) -> None:
+    """Of the neighbours just those that are said to have shared have, and enough sites have."""
+    if not state.held:
+        raise ProtocolError("Shares came before the keys.", code="out-of-order")
+    members = members_of(terms.names, body.members)
+    _check_part(terms, name, members, of=state.joined)
+    if set(body.sealed) != set(state.neighbours) & set(members):
+        raise ProtocolError(
+            "Shares came of other neighbours than those that have shared.", code="other-neighbours"
+        )
+
+
+def check_survivors(
+    terms: Terms, name: str, step: str, body: payloads.SurvivorsRequest, state: State
+) -> None:
+    """Of the round that this site answered last enough messages arrived, this site's too."""
+    _check_last(step, f"survivors {body.turn}", body.turn, state)
+    _check_part(terms, name, members_of(terms.names, body.survivors), of=state.members)
+
+
+def check_unmask(
+    terms: Terms, step: str, body: payloads.UnmaskRequest, message: Message, state: State
+) -> tuple[tuple[str, ...], Table, dict[str, bytes]]:
+    """Who has signed what this site has signed of the round that it answered last.
+
+    Returns
+    -------
+    signers, signatures, keys
+        As :func:`eigenveil.federation.secagg.consistency.check_signatures` takes them.
+    """
+    _check_last(step, f"unmask {body.turn}", body.turn, state)
+    if not state.survivors:
+        raise ProtocolError("Unmasking came before who took part was signed.", code="out-of-order")
+    signers = members_of(terms.names, body.signed)
+    if not set(signers) <= set(members_of(terms.names, state.survivors)):
+        raise ProtocolError("Who did not take part has signed who did.", code="bad-unmask")
+    joined = members_of(terms.names, state.joined)
+    keys = signing_keys(message, joined, {})
+    if signers_digest(keys) != state.signers:
+        raise ProtocolError("Keys that sign are not those of the step 'keys'.", code="bad-key")
+    signatures = message.array("signatures", dtype="b1", shape=(len(signers), SIGNATURE_BYTES))
+    return signers, signatures, keys
+
+
+def signers_digest(keys: Mapping[str, bytes]) -> str:
+    """SHA-256, in hex, of signing keys in the study's order."""
+    return hashlib.sha256(b"".join(keys.values())).hexdigest()
+
+
+def _check_last(step: str, wanted: str, turn: int, state: State) -> None:
+    if step != wanted:
+        raise ProtocolError("A step and its round do not agree.", code="malformed")
+    if turn != state.turn:
+        raise ProtocolError("Unmasking of a round this site did not answer.", code="bad-unmask")
+
+
+def _check_part(terms: Terms, name: str, members: Sequence[str], *, of: str) -> None:
+    """Members that have this site and no stranger among them, and are enough."""
+    if name not in members or not set(members) <= set(members_of(terms.names, of)):
+        raise ProtocolError(
+            "A list of sites leaves this one out, or has one that was lost before.",
+            code="bad-unmask",
+        )
+    terms.check_count(len(members))

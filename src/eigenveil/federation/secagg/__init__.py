@@ -1,0 +1,1 @@
+"""Secure aggregation: masks, keys, dropouts."""

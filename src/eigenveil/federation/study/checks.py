@@ -1,0 +1,243 @@
+"""What is wrong with a field of a study, in the package's words rather than pydantic's."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from eigenveil.errors import DataError, PrivacyError
+from eigenveil.federation.secagg.masks import even
+from eigenveil.models.inputs import check_names, check_width
+from eigenveil.models.options import study_options, tasks_with
+from eigenveil.models.task import TASKS
+from eigenveil.privacy.mechanisms import MECHANISMS
+
+if TYPE_CHECKING:
+    from eigenveil.federation.study.study import Study
+
+
+def urgency(error: Any) -> int:
+    """A misspelt field also looks like a missing one: say the spelling first."""
+    return {"extra_forbidden": 0, "missing": 1}.get(error["type"], 2)
+
+
+def bad_field(
+    where: str,
+    fields: Mapping[str, Any],
+    error: Any,
+    *,
+    study: type[BaseModel],
+    each_site: type[BaseModel],
+) -> DataError:
+    """The error of a field, naming it and what it may be; the nearest name where it is unknown."""
+    path = error["loc"]
+    in_site = len(path) > 2 and path[0] == "sites"
+    model: type[BaseModel] = each_site if in_site else study
+    field = str(path[2] if in_site else path[0]) if path else "the study"
+    site: Any = None
+    if in_site:
+        site = fields["sites"][path[1]]
+        name = site.get("name") if isinstance(site, Mapping) else None
+        where += f"site {name!r}: " if name is not None and field != "name" else _place(path[1])
+    if error["type"] == "extra_forbidden":
+        return _unknown_field(where, field, list(model.model_fields))
+    info = model.model_fields.get(field)
+    hint = (info.description or "") if info is not None else ""
+    if error["type"] == "missing":
+        return DataError(f"{where}{field} is missing.", hint=hint, code="missing-field")
+    value = error["input"]
+    if len(path) == 1 or (in_site and len(path) == 3):
+        shown = field
+    elif isinstance(path[1], int):
+        shown = f"{field}[{path[1]}]"
+    else:  # inside a choice of types: what was given for the whole field
+        shown, value = field, (site if in_site else fields)[field]
+    return DataError(
+        f"{where}{shown} = {_short_text(value)} is not valid.", hint=hint, code="bad-field"
+    )
+
+
+def _place(index: int) -> str:
+    return f"sites[{index}]: "
+
+
+def _short_text(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def _unknown_field(where: str, field: str, known: list[str]) -> DataError:
+    near = difflib.get_close_matches(field, known, n=1, cutoff=0.5)
+    return DataError(
+        f"{where}there is no field {field!r}.",
+        hint=f"Did you mean {near[0]!r}?" if near else f"Its fields are {', '.join(known)}.",
+        code="unknown-field",
+    )
+
+
+# -- Which studies cannot be run, in words, with the way out.
+
+
+def has_field(task: str, field: str) -> bool:
+    """Whether a field of a study means anything for a task."""
+    return field in study_options(task) or not tasks_with(field, "sites")
+
+
+def check_study(study: Study) -> None:
+    """Refuse what cannot be promised or run.
+
+    Raises
+    ------
+    DataError, PrivacyError
+        Naming the field, the site or the number.
+    """
+    for check in (
+        _check_shape,
+        _check_sites,
+        _check_crowd,
+        _check_protocol,
+        _check_masks,
+    ):
+        check(study)
+
+
+def _check_shape(study: Study) -> None:
+    """Columns, and what must fit them."""
+    if (study.columns is None) == (study.features is None):
+        both = "both are given" if study.columns is not None else "neither is given"
+        raise DataError(
+            f"columns and features: {both}.",
+            hint="Give columns (names), or features (their number) where files have no names.",
+            code="columns-or-features",
+        )
+    _check_once("columns", study.columns or ())
+    check_names("The study's columns", study.columns, of_words=TASKS[study.task].takes_documents)
+    check_width("The study", study.width, sparse=True)
+    least = 1 if study.components == "auto" else study.components
+    if least > study.width:
+        raise DataError(
+            f"components = {study.components} is more than the study's {study.width} columns.",
+            hint="Ask for fewer components, or check the columns.",
+            code="too-many-components",
+        )
+    if isinstance(study.center, tuple) and len(study.center) != study.width:
+        raise DataError(
+            f"center has {len(study.center)} numbers and the study {study.width} columns.",
+            hint="Give one number a column, in the same order, or true or false.",
+            code="bad-centre",
+        )
+    if study.expected_rows is not None and study.expected_rows < least:
+        raise DataError(
+            f"expected_rows = {study.expected_rows} is less than components = {study.components}.",
+            hint="Ask for fewer components, or leave expected_rows out.",
+            code="fewer-rows-than-components",
+        )
+
+
+def _check_sites(study: Study) -> None:
+    """Names and wishes."""
+    _check_once("sites", [site.name for site in study.sites])
+    for site in study.sites:
+        if site.epsilon is None:
+            continue
+        own = replace(study_options(study.task)["epsilon"], name=f"site {site.name!r}: epsilon")
+        own.check(site.epsilon)
+        if site.epsilon > study.epsilon:
+            raise PrivacyError(
+                f"site {site.name!r}: epsilon = {site.epsilon:g} is more than the study's "
+                f"{study.epsilon:g}.",
+                hint="A site can wish for less than the study only; raise the study's epsilon and "
+                "give the other sites theirs.",
+                code="wish-above-study",
+            )
+
+
+def _check_crowd(study: Study) -> None:
+    """Enough honest sites."""
+    count, missing = len(study.sites), 1 - study.honest
+    if missing > 0:
+        raise PrivacyError(
+            f"{count} sites less collusion = {study.collusion} and dropouts = {study.dropouts} "
+            f"leave {study.honest} honest ones: {missing} too few to draw the noise.",
+            hint=f"Lower collusion or dropouts by {missing} in all, or add {missing} "
+            f"site{'s' if missing > 1 else ''}.",
+            code="no-honest-site",
+        )
+
+
+def _check_protocol(study: Study) -> None:
+    """Pure epsilon only as it is proved."""
+    pure = "delta = 0" if study.delta == 0 else "mechanism = 'vector'"
+    if study.delta == 0 and study.likely_protocol not in ("auto", "cape", "local"):
+        raise PrivacyError(
+            f"protocol = {study.likely_protocol!r} cannot give delta = 0.",
+            hint="Use protocol = 'cape' (or 'local') for pure epsilon, or a delta above 0.",
+            code="pure-needs-pure-mechanism",
+        )
+    noise = MECHANISMS.get(study.mechanism)
+    if study.masks != "modular" and (study.delta == 0 or (noise is not None and noise.pure)):
+        way = "a delta above 0" if study.delta == 0 else "mechanism = 'gaussian'"
+        raise PrivacyError(
+            f"masks = {study.masks!r} cannot give {pure}: Gaussian masks show a little.",
+            hint=f"Use masks = 'modular', or {way}.",
+            code="pure-needs-modular-masks",
+        )
+
+
+def _check_masks(study: Study) -> None:
+    """Masks that hide every honest site among all others, and can be mended."""
+    if study.dropouts and study.masks != "modular":
+        raise PrivacyError(
+            f"dropouts = {study.dropouts}: masks = {study.masks!r} of a lost site cannot be taken "
+            "off.",
+            hint="Use masks = 'modular', or dropouts = 0.",
+            code="dropouts-need-modular-masks",
+        )
+    others, gone = len(study.sites) - 1, study.collusion + study.dropouts
+    if study.masks != "helper" and study.degree < min(others, gone + 1):
+        raise PrivacyError(
+            f"neighbours = {study.neighbours}: without {gone} colluding or lost sites the others "
+            "could fall into groups that do not hide one another.",
+            hint=f"Give neighbours = {min(others, even(gone + 1))} or more, or leave it out.",
+            code="too-few-neighbours",
+        )
+    if study.dropouts:
+        _check_mending(study)
+
+
+def _check_mending(study: Study) -> None:
+    """Secrets of lost sites must be given back by those that remain.
+
+    Then those that remain are also enough to sign who took part (``Study.signatures``): of all
+    sites instead of a few no larger a share is needed.
+    """
+    holders, remain = study.degree + 1, study.degree + 1 - study.dropouts
+    if remain >= study.threshold:
+        return
+    most = (holders - study.collusion - 1) // 2
+    ways = [f"dropouts = {most} or fewer"]
+    wanted = study.collusion + 2 * study.dropouts
+    if wanted <= len(study.sites) - 1:
+        ways.append(f"neighbours = {even(wanted)} or more")
+    else:
+        ways.append(f"at least {wanted + 1} sites")
+    raise PrivacyError(
+        f"dropouts = {study.dropouts}: a site's secrets are shared among {holders} sites and "
+        f"{study.threshold} must give them back (collusion = {study.collusion}), but only {remain} "
+        "may remain.",
+        hint=f"With this collusion, {' or '.join(ways)} would work.",
+        code="too-many-dropouts",
+    )
+
+
+def _check_once(field: str, names: Any) -> None:
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise DataError(
+            f"{field}: {twice!r} is there twice.", hint="Name each once.", code="duplicate-name"
+        )

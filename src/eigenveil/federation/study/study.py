@@ -1,0 +1,478 @@
+"""A study: what several sites agree on before anything is computed, in one file that all hold.
+
+Whatever cannot be promised is refused here, in words, before any row is touched: the same checks
+run in every site's own software. Noise of a sum over sites is drawn in shares: the ``honest`` sites
+that certainly take part and tell nobody (all, less the colluding and the lost) suffice for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    model_validator,
+)
+
+from eigenveil.checks import MOST_WHOLE
+from eigenveil.errors import DataError, EigenveilError
+from eigenveil.federation.secagg.masks import even, threshold
+from eigenveil.federation.study.checks import bad_field, check_study, urgency
+from eigenveil.federation.study.site_weights import coarse_weights, site_weight
+from eigenveil.models.options import (
+    OF_SKETCH,
+    OPTIONS,
+    PCA,
+    Option,
+    Options,
+    options_of,
+    refused,
+    study_options,
+    tasks_with,
+)
+from eigenveil.models.plan import BasePlan, Invalid
+from eigenveil.models.task import TASKS, part
+from eigenveil.planning.protocol import choose_protocol
+from eigenveil.privacy.certificate import plan_hash
+from eigenveil.privacy.guarantee import Adjacency
+
+FORMAT = "eigenveil-study-1"
+# Weights of sites with smaller wishes are multiples of 2**-10.
+WEIGHT_BITS = 10
+Protocol = Literal["auto", "cape", "sketch", "dpdispca", "full", "local"]
+Masks = Literal["modular", "pairwise", "helper"]
+# Up to so many sites every two share a mask; beyond, each shares masks with as many others.
+_COMPLETE_UP_TO = 16
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+Column = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(strict=True, ge=1, le=MOST_WHOLE)]
+Wish = Annotated[float, Field(strict=True)]  # what is no number at all is refused as a wish
+
+
+def _by_task(name: str) -> list[tuple[Option, tuple[str, ...]]]:
+    """The declarations of an option of sites, and the tasks that each is for."""
+    found = [one for one in OPTIONS if one.name == name and "sites" in one.paths]
+    return [(one, one.tasks) for one in found]
+
+
+def _field_of(name: str, *, required: bool = False) -> Any:
+    """A study's field, from the option's declarations."""
+    declared = _by_task(name)
+    helps = [
+        one.help if len(tasks) == len(TASKS) else f"Of {' and '.join(tasks)}: {one.help}"
+        for one, tasks in declared
+    ]
+    schemas: list[Any] = [one.schema() for one, _ in declared]
+    return Field(
+        default=... if required else declared[0][0].default,
+        description=" ".join(helps),
+        examples=[example for one, _ in declared for example in one.examples] or None,
+        json_schema_extra=schemas[0] if len(schemas) == 1 else {"anyOf": schemas},
+    )
+
+
+def found_task(said: Mapping[str, Any]) -> str:
+    """The task that a study's fields say."""
+    return str(said.get("task", PCA))
+
+
+if TYPE_CHECKING:
+
+    class StudyOptions(BaseModel):
+        """The options of all tasks, as fields of a study."""
+
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    StudyOptions = create_model(
+        "StudyOptions",
+        **{
+            one.name: (Any, _field_of(one.name))
+            for task in TASKS
+            for one in study_options(task).values()
+        },
+        components=(Any, _field_of("n_components", required=True)),
+    )
+
+
+class StudySite(BaseModel):
+    """One site."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Name = Field(
+        description="The site's name: letters, digits and _ . - (64 at most), the first a letter "
+        "or digit."
+    )
+    epsilon: Wish | None = Field(
+        default=None,
+        description="The site's own, smaller wish at the study's delta; its rows then count with "
+        "a smaller weight.",
+        json_schema_extra={"exclusiveMinimum": 0},
+        examples=[0.5],
+    )
+
+
+class Study(StudyOptions):
+    """What the sites agree on; made by :func:`make_study`, :func:`read_study`, :func:`parse_study`.
+
+    A study that exists can be run: every combination of fields that cannot is refused.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", title="eigenveil study")
+
+    format: Literal["eigenveil-study-1"] = Field(description="The format of this file.")
+    name: Name = Field(
+        description="Names the study: letters, digits and _ . - (64 at most), the first a letter "
+        "or digit."
+    )
+    task: str = Field(
+        default=PCA,
+        description="What is computed: "
+        + ", ".join(f"{name!r} ({task.title})" for name, task in TASKS.items())
+        + ".",
+        json_schema_extra={"enum": list(TASKS)},
+    )
+    columns: Annotated[tuple[Column, ...], Field(min_length=1)] | None = Field(
+        default=None,
+        description="Names of the columns that every site's files have, in the order of the "
+        "result. Give either columns or features.",
+        examples=[["age", "weight"]],
+    )
+    features: Count | None = Field(
+        default=None,
+        description="Number of columns, where files have no names for them. Give either columns "
+        "or features.",
+        examples=[64],
+    )
+    sites: Annotated[tuple[StudySite, ...], Field(min_length=1)] = Field(
+        description="The sites: at least one, each with a name of its own."
+    )
+
+    if TYPE_CHECKING:  # declared: see StudyOptions
+        components: int | Literal["auto"]
+        epsilon: float
+        delta: float
+        adjacency: Adjacency
+        protocol: Protocol
+        masks: Masks
+        collusion: int
+        dropouts: int
+        neighbours: int | None
+        expected_rows: int | None
+        invalid: Invalid
+
+    @model_validator(mode="before")
+    @classmethod
+    def _declared(cls, said: Any) -> Any:
+        """The fields that are options: those of the task, checked and plain."""
+        if not isinstance(said, Mapping):
+            return said  # to be refused by its type
+        if said.get("task", PCA) not in tuple(TASKS):
+            raise DataError(
+                f"task = {said['task']!r:.60} is not one of {', '.join(map(repr, TASKS))}.",
+                hint=str(cls.model_fields["task"].description),
+                code="bad-field",
+            )
+        found, task = dict(said), found_task(said)
+        options = study_options(task)
+        if "components" in found:
+            count = replace(options_of(task, "sites")["n_components"], name="components")
+            count.check(found["components"])
+            found["components"] = count.plain(found["components"])
+        for name in StudyOptions.model_fields:
+            if name not in found or name == "components":
+                continue
+            if name in options:
+                options[name].check(found[name])
+                found[name] = options[name].plain(found[name])
+            elif found[name] != StudyOptions.model_fields[name].default:
+                tasks = tasks_with(name, "sites")
+                raise DataError(
+                    f"{name} = {found[name]!r:.40} is for task "
+                    f"{' or '.join(map(repr, tasks))}, and this study's is {task!r}.",
+                    hint=f"Leave {name} out, or change the task.",
+                    code="field-of-other-task",
+                )
+        return found
+
+    @model_validator(mode="after")
+    def _can_be_run(self) -> Study:
+        check_study(self)
+        self.plan(self.width, None).budgets()
+        self.weights()
+        return self
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the study's canonical JSON: two sites hold the same study if these agree."""
+        return plan_hash(self.model_dump(mode="json"))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the sites, in order."""
+        return tuple(site.name for site in self.sites)
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return self.features if self.features is not None else len(self.columns or ())
+
+    @property
+    def honest(self) -> int:
+        """Sites whose shares of noise suffice: all, less the colluding and the lost."""
+        return len(self.sites) - self.collusion - self.dropouts
+
+    @property
+    def fewest_sites(self) -> int:
+        """Sites with which a run still ends well."""
+        return len(self.sites) - self.dropouts
+
+    @property
+    def degree(self) -> int:
+        """Number of other sites with which each site shares masks."""
+        others = len(self.sites) - 1
+        wished = self.neighbours
+        if wished is None:
+            wished = default_neighbours(len(self.sites), self.collusion, self.dropouts)
+        return min(others, even(wished))  # a ring has as many on either side
+
+    @property
+    def threshold(self) -> int:
+        """Shares that give a secret back, of those that a site and its neighbours hold.
+
+        So many that an aggregator that tells two stories, and the colluding sites, which answer
+        both, cannot have both of a site's secrets.
+        """
+        return threshold(self.degree + 1, self.collusion)
+
+    @property
+    def signatures(self) -> int:
+        """Sites that must sign who took part in a round before its sum is unmasked.
+
+        Only where sites may be lost. T, so many that colluding sites, who sign anything, cannot
+        make two sets pass: 2 T - sites > collusion. At most sites - dropouts, so that no more are
+        waited for than there are: a study whose lost sites' secrets can be given back has this, as
+        a site and its neighbours are some of all sites (docs/proofs/views.md, claim 8).
+        """
+        return threshold(len(self.sites), self.collusion)
+
+    @property
+    def most_components(self) -> int:
+        """How many components there can be: so many, or, where they are counted, the most."""
+        if self.components == "auto":
+            return self.plan(self.width, None).n_components
+        return self.components
+
+    @property
+    def sketch_columns(self) -> int:
+        """R of a sketch, or of DPdisPCA's factors; at most the number of columns."""
+        usual = 2 if self.protocol == "dpdispca" else 4
+        return min(self.width, self.given_columns or usual * self.most_components)
+
+    @property
+    def given_columns(self) -> int | None:
+        """R, where the study says it."""
+        columns: int | None = getattr(self, OF_SKETCH)
+        return columns
+
+    @property
+    def likely_protocol(self) -> str:
+        """The protocol; "sketch" where "auto" is to choose and the sketch's columns are given."""
+        given = self.protocol == "auto" and self.given_columns is not None
+        return "sketch" if given else self.protocol
+
+    @property
+    def public_centre(self) -> NDArray[np.float64] | None:
+        """The public centre, shape (D,), if there is one."""
+        return np.array(self.center) if isinstance(self.center, tuple) else None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever agrees to the study should know, in sentences."""
+        found = []
+        count = len(self.sites)
+        if count > 1 and self.honest == 1 and self.protocol not in _ALONE:
+            found.append(
+                "Honest sites = 1: nobody is left to hide among, so every site draws the whole "
+                "noise and the result is as noisy as if each released by itself."
+            )
+        if self.protocol == "local" and count > 1:
+            found.append(f"Only the rows of the first site, {self.sites[0].name}, are used.")
+        if self.protocol in ("full", "dpdispca"):
+            found.append(
+                "Each site releases a second moment with the whole noise: protocol 'cape' or "
+                "'sketch' adds the noise of one."
+            )
+        if self.masks == "helper" and count > 1:
+            found.append("An aggregator that sees the helper's masks is not held off.")
+        return tuple(found)
+
+    def weights(self) -> dict[str, int]:
+        """Weight of each site's rows, in units of ``2**-WEIGHT_BITS``.
+
+        A site with a smaller wish has the share of the study's mu (of epsilon, if delta = 0) that
+        it wishes, rounded down: the common noise then gives it what it wishes (privacy.md, 5). In
+        mixtures and topics it is rounded further, for sums of more rows.
+
+        Raises
+        ------
+        PrivacyError
+            Naming a site whose wish is too small for a weight.
+        """
+        whole = 1 << WEIGHT_BITS
+        wishes = {site.name: site.epsilon for site in self.sites if site.epsilon is not None}
+        weights = dict.fromkeys(self.names, whole)
+        if wishes:
+            plan = self.plan(self.width, None)
+            for name, epsilon in wishes.items():
+                weights[name] = site_weight(plan, name, epsilon, whole=whole)
+        if TASKS[self.task].fine_weights:
+            return weights
+        return coarse_weights(weights, bits=WEIGHT_BITS)
+
+    def row_weights(self) -> dict[str, float]:
+        """Factor on every row of each site: 1 where it has no smaller wish."""
+        return {name: math.ldexp(weight, -WEIGHT_BITS) for name, weight in self.weights().items()}
+
+    def settled(self) -> Study:
+        """The study with a protocol in place of 'auto'.
+
+        One party does this and all hold what it made: see :func:`choose_protocol`.
+        """
+        if self.protocol != "auto":
+            return self
+        return self.with_protocol(choose_protocol(self, self.width).protocol)
+
+    def with_protocol(self, protocol: str) -> Study:
+        """The study with another protocol, without columns of a sketch that it does not have."""
+        alone = protocol == "local" and TASKS[self.task].has("pair", "table")
+        sketches = protocol in _SKETCHES or alone
+        return self.changed(**{"protocol": protocol} | ({} if sketches else {OF_SKETCH: None}))
+
+    def changed(self, **fields: Any) -> Study:
+        """The study with other values of some fields, checked again."""
+        return parse_study(self.model_dump() | fields)
+
+    def plan(self, features: int, rows: int | None) -> BasePlan:
+        """The fit that the sites run together.
+
+        Parameters
+        ----------
+        features : int
+            Number of columns.
+        rows : int or None
+            The public number of all rows, under replace-one.
+        """
+        if features == self.width and rows is None:
+            return self._usual_plan
+        return self._made_plan(features, rows)
+
+    @cached_property
+    def _usual_plan(self) -> BasePlan:
+        """The plan of the study as it stands: a study and its plan are frozen, so made once."""
+        return self._made_plan(self.width, None)
+
+    def _made_plan(self, features: int, rows: int | None) -> BasePlan:
+        task = TASKS[self.task]
+        values, context = part(task.of_sites)(self)
+        said = {name: getattr(self, name) for name in study_options(self.task)}
+        sites = Options(self.task, "sites", said | {"n_components": self.components})
+        plan: BasePlan = task.make_plan(
+            sites.on("table", **values),
+            features=features,
+            rows=rows,
+            noise_draws=self._draws(),
+            **context,
+        )
+        return plan
+
+    def _draws(self) -> int:
+        """At most so many draws of lattice noise make up a released value."""
+        if self.protocol == "local":
+            return 1
+        count = len(self.sites)
+        return count if self.masks == "modular" else count * (1 + self.degree)
+
+
+def pca_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options of one table that follow from a study's protocol, and what else its plan needs."""
+    protocol = study.likely_protocol
+    if study.given_columns is not None and protocol not in _SKETCHES:
+        raise refused(
+            study_options(study.task)[OF_SKETCH],
+            f"= {study.given_columns} is of a sketch, and protocol = {protocol!r} sends none.",
+            hint="Leave it out, or use protocol = 'sketch' or 'dpdispca'.",
+            code="unused-parameter",
+        )
+    mechanism = "wishart" if study.delta == 0 else "gaussian"
+    if protocol == "sketch":
+        return {"mechanism": "sketch"}, {}
+    return {"mechanism": mechanism, OF_SKETCH: None}, {"sketch_columns": study.sketch_columns}
+
+
+def tensors_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The same of mixtures and topics: the form of the pair moment."""
+    protocol = study.likely_protocol
+    if protocol == "sketch":
+        return {"pair": "sketch"}, {}
+    # as the protocol that 'auto' will be; alone, a site does as it would in a fit of its own
+    by_size = protocol == "local" or (protocol == "auto" and study.delta > 0)
+    return {"pair": "auto" if by_size else "full"}, {}
+
+
+# Protocols that send a sketch, or factors of as many columns.
+_SKETCHES = ("sketch", "dpdispca")
+# Protocols whose second moment does not count on other sites' noise.
+_ALONE = ("local", "full", "dpdispca")
+
+
+def make_study(**fields: Any) -> Study:
+    """A study from its fields.
+
+    Raises
+    ------
+    DataError, PrivacyError
+        Naming the field that cannot be, and the way out.
+    """
+    return parse_study({"format": FORMAT} | fields)
+
+
+def parse_study(fields: Mapping[str, Any], *, origin: str = "") -> Study:
+    """A study from plain values; ``origin`` is named in messages.
+
+    Raises
+    ------
+    DataError, PrivacyError
+        Naming the field that cannot be, and the way out.
+    """
+    where = f"{origin}: " if origin else ""
+    try:
+        return Study.model_validate(dict(fields))
+    except ValidationError as trouble:
+        first = min(trouble.errors(), key=urgency)
+        error = first.get("ctx", {}).get("error")
+        if isinstance(error, EigenveilError):
+            error = type(error)(where + error.message, hint=error.hint, code=error.code)
+        else:
+            error = bad_field(where, fields, first, study=Study, each_site=StudySite)
+    raise error
+
+
+def default_neighbours(sites: int, collusion: int, dropouts: int) -> int:
+    """Other sites with which each site shares masks, where the study does not say."""
+    if sites <= _COMPLETE_UP_TO:
+        return sites - 1
+    wanted = max(collusion + dropouts + 2, collusion + 2 * dropouts)
+    return min(sites - 1, max(_COMPLETE_UP_TO, even(wanted)))

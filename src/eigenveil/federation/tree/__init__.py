@@ -1,0 +1,1 @@
+"""Studies over a tree of sites."""

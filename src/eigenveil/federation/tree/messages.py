@@ -1,0 +1,280 @@
+"""Who may speak for which place of a tree: every party signs its messages to its parent.
+
+A node takes a message only with a signature by the key of the place that it says it comes from,
+made for this very node in this run: so nobody's sums pass as another's, or as an earlier run's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated, Generic, Self
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from eigenveil.errors import ProtocolError
+from eigenveil.federation.protocol.messages import MAGIC, Message, decode, encode, expect
+from eigenveil.federation.secagg.keys import SIGNATURE_BYTES, is_signed
+from eigenveil.federation.tree.contents import Content, Kind, Value
+from eigenveil.federation.tree.tree import MergeTree, Place
+
+
+class TreeKeys:
+    """The keys of a run, as one process has them.
+
+    Parameters
+    ----------
+    public : callable
+        The Ed25519 key of each place, 32 bytes, as all parties have agreed.
+    private : mapping
+        The keys of the parties that are here; none of any other.
+    """
+
+    def __init__(
+        self, public: Callable[[Place], bytes], private: Mapping[Place, Ed25519PrivateKey]
+    ) -> None:
+        self._public, self._private = public, private
+
+    @classmethod
+    def in_one_process(cls) -> Self:
+        """A key of its own for every place, drawn when it is first needed: to play all parties."""
+        drawn = _Drawn()
+        return cls(lambda place: drawn[place].public_key().public_bytes_raw(), drawn)
+
+    def sign(self, message: bytes, sender: Place, receiver: Place) -> bytes:
+        """The signature of a message, 64 bytes.
+
+        Raises
+        ------
+        ProtocolError
+            ``no-key`` where the sender's key is not here.
+        """
+        try:
+            private = self._private[sender]
+        except KeyError:
+            raise ProtocolError(
+                f"{sender.name}: its private key is not here, so nothing is signed for it.",
+                hint="Give a party the key of its own place.",
+                code="no-key",
+            ) from None
+        return private.sign(_text(message, receiver))
+
+    def check(self, message: bytes, signature: bytes, sender: Place, receiver: Place) -> None:
+        """That the party at ``sender`` has sent this message to ``receiver``.
+
+        Raises
+        ------
+        ProtocolError
+            ``bad-signature``.
+        """
+        if not is_signed(_text(message, receiver), self._public(sender), signature):
+            raise ProtocolError(
+                f"{receiver.name}: a message that says it is of {sender.name} is not signed by it.",
+                hint="It is refused; somebody else made it, or it was changed on the way.",
+                code="bad-signature",
+            )
+
+
+class _Drawn(dict[Place, Ed25519PrivateKey]):
+    def __missing__(self, place: Place) -> Ed25519PrivateKey:
+        return self.setdefault(place, Ed25519PrivateKey.generate())
+
+
+def _text(message: bytes, receiver: Place) -> bytes:
+    """What is signed: study, session, sender and number are in the message."""
+    return b"eigenveil tree 1" + hashlib.sha256(message).digest() + receiver.name.encode()
+
+
+# -- What parties of a tree tell each other: a state, whose it is, and on what way it came.
+#
+# A message is about leaves that no earlier message of its sender was about: what arrives after a
+# party has sent goes up in a *supplement*, a message of its own. So states only ever add up.
+#
+# The bytes are a message's, then its sender's signature of them for its parent.
+
+
+STEP = "merge"
+# Of a message's header: names, hashes and a few numbers.
+_LARGEST_HEADER = 1 << 13
+_LONGEST_NAME = 200
+
+Leaves = NDArray[np.bool_]
+
+
+class _TreeBody(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    serial: int = Field(ge=0, lt=1 << 31)
+    kind: Kind
+    about: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    least: tuple[int, ...] = Field(max_length=32)
+
+
+@dataclass(frozen=True)
+class Told(Generic[Value]):
+    """What a party tells its parent.
+
+    Attributes
+    ----------
+    sender : Place
+    serial : int
+        0 for a party's first message, 1 for its first supplement, and so on.
+    leaves : array of bool
+        Of the leaves under the sender, those that are in the state.
+    least : tuple of int
+        For each level from 1 to the sender's own: the fewest leaves in any message that a party of
+        that level took on these leaves' way to the sender.
+    value
+        The state.
+    """
+
+    sender: Place
+    serial: int
+    leaves: Leaves
+    least: tuple[int, ...]
+    value: Value
+
+
+@dataclass(frozen=True)
+class Talk(Generic[Value]):
+    """What all messages of one run have in common.
+
+    Attributes
+    ----------
+    tree : MergeTree
+    content : Content
+        What is merged.
+    study : str
+        Hash of what the parties agreed on.
+    session : str
+        Name of the run.
+    keys : TreeKeys
+        Who signs what; with the private keys of the parties that are here.
+    """
+
+    tree: MergeTree
+    content: Content[Value]
+    study: str
+    session: str
+    keys: TreeKeys
+
+    def __post_init__(self) -> None:
+        """Names have their place in a message."""
+        if max(len(self.study), len(self.session)) > _LONGEST_NAME:
+            raise ProtocolError(
+                f"A study or session has a name of more than {_LONGEST_NAME} letters.",
+                hint="Give a shorter one.",
+                code="name-too-long",
+            )
+
+    def write(self, told: Told[Value]) -> bytes:
+        """The bytes of a message to its sender's parent, signed.
+
+        Raises
+        ------
+        ProtocolError
+            ``the-root``, which sends to nobody; ``no-key`` where the sender's key is not here.
+        """
+        receiver = self.tree.parent(told.sender)
+        if receiver is None:
+            raise ProtocolError("The root sends to nobody: ask for its result.", code="the-root")
+        body = _TreeBody(
+            serial=told.serial,
+            kind=self.content.kind,
+            about=self.content.about,
+            least=told.least,
+        )
+        arrays = {"leaves": np.packbits(told.leaves), **self.content.arrays(told.value)}
+        fields = body.model_dump(mode="json")
+        data = encode(Message(STEP, self.study, self.session, told.sender.name, fields, arrays))
+        return data + self.keys.sign(data, told.sender, receiver)
+
+    def read(self, data: bytes, *, receiver: Place) -> Told[Value]:
+        """What a message for ``receiver`` says.
+
+        Raises
+        ------
+        ProtocolError
+            ``malformed``, ``too-large``, ``not-a-child``, ``bad-signature``, ``other-study``,
+            ``other-session``, ``other-step``, ``other-kind`` or ``other-sketch``.
+        """
+        limit = self.content.message_bytes + self.tree.leaf_count // 8 + 1 + _LARGEST_HEADER
+        sender = _sender_of(data[: _LARGEST_HEADER + 8])
+        if sender is None:
+            raise ProtocolError(
+                f"{receiver.name}: a message that is none of a tree arrived.",
+                hint="It is refused; check that all parties run the same version.",
+                code="malformed",
+            )
+        if not (self.tree.holds(sender) and self.tree.parent(sender) == receiver):
+            raise ProtocolError(
+                f"{receiver.name}: a message of {sender.name} arrived, which is no child of it.",
+                hint="It is refused; check that all parties have the same tree.",
+                code="not-a-child",
+            )
+        said, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
+        if len(said) <= limit:  # a larger one is refused as such
+            self.keys.check(said, signature, sender, receiver)
+        message = decode(said, sender=sender.name, limit=limit)
+        expect(message, step=STEP, study=self.study, session=self.session)
+        body = message.read(_TreeBody)
+        self._check_content(sender, body)
+        leaves = self._leaves(sender, message)
+        _check_least(sender, body.least, int(np.count_nonzero(leaves)))
+        return Told(sender, body.serial, leaves, body.least, self.content.read(message))
+
+    def _check_content(self, sender: Place, body: _TreeBody) -> None:
+        if body.kind != self.content.kind:
+            raise ProtocolError(
+                f"{sender.name}: its message carries a {body.kind} state, not {self.content.kind}.",
+                hint="It is refused; a run merges states of one kind.",
+                code="other-kind",
+            )
+        if body.about != self.content.about:
+            raise ProtocolError(
+                f"{sender.name}: its state is of another sketch: other features, columns, clipping "
+                "or noise.",
+                hint="It is refused; all leaves need the same plan, with the same noise shares.",
+                code="other-sketch",
+            )
+
+    def _leaves(self, sender: Place, message: Message) -> Leaves:
+        count = len(self.tree.under(sender))
+        packed = message.array("leaves", dtype="b1", shape=(-(-count // 8),))
+        bits = np.unpackbits(packed).astype(bool)
+        if bits[count:].any() or not bits.any():
+            raise _malformed(sender, "list of leaves")
+        return bits[:count]
+
+
+def _check_least(sender: Place, least: tuple[int, ...], count: int) -> None:
+    """A message at one level is a sum of whole messages of the level below."""
+    steps = (1, *least, count)
+    if len(least) != sender.level or any(a > b for a, b in pairwise(steps)):
+        raise _malformed(sender, "list of smallest messages")
+
+
+def _malformed(sender: Place, what: str) -> ProtocolError:
+    return ProtocolError(
+        f"{sender.name}: the {what} in its message is malformed.",
+        hint="The message is refused; check that all parties run the same version.",
+        code="malformed",
+    )
+
+
+def _sender_of(start: bytes) -> Place | None:
+    """Who says that it sent the message that starts so."""
+    size = int.from_bytes(start[4:8], "little")
+    if start[:4] != MAGIC or size > len(start) - 8:
+        return None
+    try:
+        sender = json.loads(start[8 : 8 + size])["sender"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return None
+    return Place.of(sender) if isinstance(sender, str) else None

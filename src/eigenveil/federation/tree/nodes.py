@@ -1,0 +1,287 @@
+"""Roles that merge states up a tree: message in, message out; no clock, no thread, no network.
+
+A node sends when its driver says so, with what it has: a child that is late goes up in a
+supplement, a child that is lost is missing from the leaves that the root names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Generic
+
+import numpy as np
+
+from eigenveil.errors import ProtocolError
+from eigenveil.federation.tree.contents import Totals, Value
+from eigenveil.federation.tree.messages import Leaves, Talk, Told
+from eigenveil.federation.tree.private import TreeStudy
+from eigenveil.federation.tree.tree import Place
+from eigenveil.models.pca.rounds import Factors
+from eigenveil.models.result import certificate_of, frozen
+from eigenveil.models.streaming.plan import stream_factors
+from eigenveil.moments.release import Release, from_coordinates, release_of
+from eigenveil.privacy.certificate import Certificate
+from eigenveil.privacy.guarantee import Guarantee
+from eigenveil.privacy.tree_views import TreeRun, check_arrived
+from eigenveil.privacy.views import with_shares
+
+
+@dataclass(frozen=True)
+class Merged(Generic[Value]):
+    """What the root has when it closes.
+
+    Attributes
+    ----------
+    value
+        The merged state.
+    arrived : array of bool, shape (leaves,)
+        Whose states are in it.
+    least : tuple of int
+        For each level from 1 to the root's: the fewest leaves in any message that a party of that
+        level took, of those whose leaves arrived.
+    """
+
+    value: Value
+    arrived: Leaves
+    least: tuple[int, ...]
+
+
+class Node(Generic[Value]):
+    """An inner aggregator, or the root.
+
+    Parameters
+    ----------
+    talk : Talk
+        Tree, kind of state, study and session.
+    place : Place
+        On level 1 or above.
+
+    Attributes
+    ----------
+    leaves : array of bool
+        Of the leaves under it, those that it has taken, whether or not it has sent them on.
+    """
+
+    def __init__(self, talk: Talk[Value], place: Place) -> None:
+        self.talk, self.place = talk, place
+        self._first = talk.tree.under(place).start
+        count = len(talk.tree.under(place))
+        if place.level < 1:
+            raise ProtocolError(f"{place.name} has no children: it merges nothing.", code="a-leaf")
+        self.leaves: Leaves = np.zeros(count, dtype=bool)
+        self._heard: dict[tuple[Place, int], bytes] = {}
+        self._serial = 0
+        self._closed: Merged[Value] | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Nothing is waiting to be sent."""
+        self._value: Value | None = None
+        self._new: Leaves = np.zeros_like(self.leaves)
+        self._least: tuple[int, ...] = ()
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it stands at the top."""
+        return self.place == self.talk.tree.root
+
+    @property
+    def waiting(self) -> int:
+        """Leaves that it has taken and not sent on."""
+        return int(np.count_nonzero(self._new))
+
+    def take(self, data: bytes) -> bool:
+        """Merge a child's message.
+
+        Returns
+        -------
+        bool
+            ``False`` where this very message was taken before: a retry changes nothing.
+
+        Raises
+        ------
+        ProtocolError
+            The message is refused and nothing has changed: as :meth:`Talk.read` says; ``too-late``
+            after the root has closed; ``leaf-twice`` where a leaf in it was taken before;
+            ``said-otherwise`` where its sender has sent another message under the same number.
+        """
+        told = self.talk.read(data, receiver=self.place)
+        key, digest = (told.sender, told.serial), hashlib.sha256(data).digest()
+        if key in self._heard:
+            if self._heard[key] == digest:
+                return False
+            raise self._refuse(
+                told,
+                f"two different messages with the number {told.serial} arrived.",
+                "said-otherwise",
+                hint="The second is refused; a retry sends the same bytes again.",
+            )
+        if self._closed is not None:
+            raise self._refuse(told, "its message came after the root had closed.", "too-late")
+        here = self._own(told)
+        if np.any(self.leaves[here] & told.leaves):
+            which = int(np.flatnonzero(self.leaves[here] & told.leaves)[0])
+            raise self._refuse(
+                told,
+                f"leaf {self._first + here.start + which} is in its message, and was taken before.",
+                "leaf-twice",
+                hint="The message is refused; a leaf counts once.",
+            )
+        self._value = self.talk.content.merged(self._value, told.value)
+        self.leaves[here] |= told.leaves
+        self._new[here] |= told.leaves
+        came = (*told.least, int(np.count_nonzero(told.leaves)))
+        self._least = tuple(map(min, self._least, came)) if self._least else came
+        self._heard[key] = digest
+        return True
+
+    def send(self) -> bytes | None:
+        """A message with everything since the last one; ``None`` where nothing is new.
+
+        The driver keeps the bytes until they have arrived: asked again, a node has nothing new.
+
+        Raises
+        ------
+        ProtocolError
+            When it is the root, which sends to nobody.
+        """
+        if self.is_root:
+            raise ProtocolError("The root sends to nobody: ask for its result.", code="the-root")
+        if self._value is None:
+            return None
+        told = Told(self.place, self._serial, self._new, self._least, self._value)
+        data = self.talk.write(told)
+        self._serial += 1
+        self._forget()
+        return data
+
+    def result(self) -> Merged[Value]:
+        """What has arrived at the root, which closes; asked again, the same.
+
+        Raises
+        ------
+        ProtocolError
+            When it is not the root, or nothing has arrived.
+        """
+        if not self.is_root:
+            raise ProtocolError(
+                f"{self.place.name} is not the root: it has no result.",
+                hint="Send what it has to its parent.",
+                code="not-the-root",
+            )
+        if self._closed is None:
+            if self._value is None:
+                raise ProtocolError(
+                    "Nothing has arrived at the root.",
+                    hint="Wait for its children.",
+                    code="nothing-arrived",
+                )
+            self._closed = Merged(self._value, self.leaves.copy(), self._least)
+        return self._closed
+
+    def _own(self, told: Told[Value]) -> slice:
+        """Where the sender's leaves are among this node's."""
+        start = self.talk.tree.under(told.sender).start - self._first
+        return slice(start, start + told.leaves.size)
+
+    def _refuse(
+        self, told: Told[Value], what: str, code: str, *, hint: str = "It is refused."
+    ) -> ProtocolError:
+        return ProtocolError(f"{told.sender.name}: {what}", hint=hint, code=code)
+
+
+# -- Private PCA up a tree: what the root may publish of what arrived, and what is promised of it.
+
+
+@dataclass(frozen=True, eq=False)
+class TreeOutcome:
+    """What the root may publish.
+
+    Attributes
+    ----------
+    factors : Factors
+        Components, variances, what is usable; the certificate is theirs, and arrays cannot be
+        written.
+    certificate : Certificate
+        Of the result, for those who see nothing else.
+    guarantees_ : dict of str to Guarantee
+        One per adversary, by its view.
+    arrived : array of bool, shape (leaves,)
+        Leaves whose rows are in the result.
+    least : tuple of int
+        For each level from 1 on, the fewest leaves in any message that its parties took.
+    """
+
+    factors: Factors
+    certificate: Certificate
+    guarantees_: dict[str, Guarantee]
+    arrived: Leaves
+    least: tuple[int, ...]
+
+    @property
+    def guarantee_(self) -> Guarantee:
+        """Against those who see the result."""
+        return self.guarantees_["outsider"]
+
+
+def release_sums(study: TreeStudy, totals: Totals, leaves: int) -> dict[str, Release]:
+    """Sums of so many leaves' messages as releases, with the noise that they really carry."""
+    answers = {}
+    for ask, total in zip(study.asks, totals, strict=True):
+        whole = from_coordinates(
+            ask.accumulator.layout, ask.accumulator.shape, total.view(np.int64)
+        )
+        answers[ask.name] = release_of(with_shares(ask.record, leaves), whole)
+    return answers
+
+
+def publish(
+    study: TreeStudy,
+    merged: Merged[Totals],
+    *,
+    secure: bool,
+    dependent: bool = False,
+) -> TreeOutcome:
+    """The result of what arrived at the root, and what is promised of it.
+
+    Parameters
+    ----------
+    secure : bool
+        Whether every leaf's noise came from a secure source.
+    dependent : bool
+        Whether a row's rounding depended on its neighbours on the processor that ran it.
+
+    Raises
+    ------
+    PrivacyError
+        ``too-many-lost`` where the noise that arrived is less than was promised; nothing is to be
+        released.
+    """
+    arrived = int(np.count_nonzero(merged.arrived))
+    records = [ask.record for ask in study.asks]
+    plan = study.plan
+    for record in records:
+        check_arrived(record, arrived)
+    run = TreeRun(leaves=study.tree.leaf_count, arrived=arrived, least=merged.least)
+    factors = frozen(
+        stream_factors(plan, release_sums(study, merged.value, arrived), public_centre=study.centre)
+    )
+    certificate = certificate_of(
+        plan,
+        factors,
+        [with_shares(record, arrived) for record in records],
+        features=plan.features,
+        names=None,
+        secure=secure,
+        dependent=dependent,
+        view="outsider" if study.protect == "outsider" else "aggregator at level 1",
+        tree=run,
+    )
+    return TreeOutcome(
+        factors=factors,
+        certificate=certificate,
+        guarantees_=certificate.guarantees(),
+        arrived=merged.arrived,
+        least=merged.least,
+    )

@@ -1,0 +1,226 @@
+"""Private PCA up a tree: what is agreed on, and leaves that add their part of the noise."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from eigenveil.errors import DataError, ProtocolError
+from eigenveil.federation.tree.contents import Sums, Totals
+from eigenveil.federation.tree.messages import Talk, Told, TreeKeys
+from eigenveil.federation.tree.tree import MergeTree, Place
+from eigenveil.models.inputs import tell_owner
+from eigenveil.models.options import Options
+from eigenveil.models.rounds import Round
+from eigenveil.models.streaming.plan import StreamPlan, make_stream_plan, stream_asks
+from eigenveil.moments.engine import Findings
+from eigenveil.moments.release import (
+    coordinates,
+    noisy_integers,
+)
+from eigenveil.moments.rows import Block
+from eigenveil.noise.source import RandomSource
+from eigenveil.privacy.tree_views import check_arrived
+
+Protect = Literal["outsider", "aggregators"]
+PROTECTED: tuple[Protect, ...] = ("outsider", "aggregators")
+
+
+@dataclass(frozen=True, eq=False)
+class TreeStudy:
+    """What all parties of a tree agree on before any row is touched.
+
+    Attributes
+    ----------
+    tree : MergeTree
+    plan : StreamPlan
+    protect : {"outsider", "aggregators"}
+        Whom the wish is about.
+    shares : int
+        Leaves that make the noise together: so many must arrive.
+    centre : array of shape (D,) or None
+        Public.
+    """
+
+    tree: MergeTree
+    plan: StreamPlan
+    protect: Protect
+    shares: int
+    centre: NDArray[np.float64] | None = None
+
+    @cached_property
+    def asks(self) -> Round:
+        """What is summed, and with which noise."""
+        return stream_asks(self.plan, public_centre=self.centre, shares=self.shares)
+
+    @cached_property
+    def content(self) -> Sums:
+        """What messages carry."""
+        return Sums(self.asks)
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of everything agreed on."""
+        said = {
+            "fan_out": self.tree.fan_out,
+            "depth": self.tree.depth,
+            "leaves": self.tree.leaf_count,
+            "protect": self.protect,
+            "shares": self.shares,
+            "plan": self.plan.hash,
+            "sums": self.content.about,
+        }
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+    def talk(self, session: str, keys: TreeKeys) -> Talk[Totals]:
+        """The messages of one run."""
+        return Talk(self.tree, self.content, self.hash, session, keys)
+
+
+def make_tree_study(
+    tree: MergeTree,
+    *,
+    features: int,
+    n_components: int,
+    epsilon: float,
+    delta: float,
+    lost: int = 0,
+    protect: str = "outsider",
+    center: NDArray[np.float64] | Literal[False] = False,
+    **options: Any,
+) -> TreeStudy:
+    """Check every parameter and settle every choice.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Privacy wish against whom ``protect`` names.
+    lost : int
+        Leaves that may be missing at the root: the others make all of the noise.
+    protect : {"outsider", "aggregators"}
+        "outsider": the wish is about who sees the root's result, and the leaves share the noise.
+        "aggregators": it is about every node of the tree too, and each leaf draws all of the noise.
+    center, options
+        Of :class:`eigenveil.PrivateStreamingPCA`.
+
+    Raises
+    ------
+    DataError, PrivacyError
+        Naming the parameter and what it may be.
+    """
+    if protect not in PROTECTED:
+        raise DataError(
+            f"protect = {protect!r:.60} is not one of {', '.join(map(repr, PROTECTED))}.",
+            hint="Choose one of these.",
+            code="bad-choice",
+        )
+    if not 0 <= lost < tree.leaf_count:
+        raise DataError(
+            f"lost = {lost} is not between 0 and {tree.leaf_count - 1}: of {tree.leaf_count} "
+            "leaves at least one must arrive.",
+            hint="Give the number of leaves that may be missing.",
+            code="bad-lost",
+        )
+    shares = 1 if protect == "aggregators" else tree.leaf_count - lost
+    wanted = {"n_components": n_components, "epsilon": epsilon, "delta": delta, "center": center}
+    plan = make_stream_plan(
+        Options("pca", "stream", wanted | options), features=features, noise_draws=shares
+    )
+    study = TreeStudy(
+        tree=tree,
+        plan=plan,
+        protect="aggregators" if protect == "aggregators" else "outsider",
+        shares=shares,
+        centre=center if isinstance(center, np.ndarray) else None,
+    )
+    for ask in study.asks:
+        check_arrived(ask.record, tree.leaf_count)
+    return study
+
+
+class Leaf:
+    """A party with rows: adds them up, and sends the sum once with its part of the noise.
+
+    Parameters
+    ----------
+    study : TreeStudy
+    index : int
+        Which leaf of the tree it is, from 0.
+    source : RandomSource
+        Where its noise comes from.
+    session : str
+        Name of the run.
+    keys : TreeKeys
+        With its own private key.
+    """
+
+    def __init__(
+        self,
+        study: TreeStudy,
+        index: int,
+        *,
+        source: RandomSource,
+        session: str,
+        keys: TreeKeys,
+    ) -> None:
+        self.place = Place(0, index)
+        study.tree.parent(self.place)  # raises where there is no such leaf
+        self._study, self._source = study, source
+        self._talk = study.talk(session, keys)
+        self._sums = [ask.accumulator.fresh() for ask in study.asks]
+        self._sent: bytes | None = None
+
+    def partial_fit(self, rows: ArrayLike) -> Leaf:
+        """Add rows, shape (n, D); each counts once, and as a zero row if it is not finite.
+
+        Raises
+        ------
+        ProtocolError
+            ``already-sent``: what was sent cannot be changed.
+        DataError
+            When they are no rows of D numbers; none is added.
+        """
+        if self._sent is not None:
+            raise ProtocolError(
+                f"{self.place.name} has sent its sums: rows cannot be added any more.",
+                hint="Add them in another run.",
+                code="already-sent",
+            )
+        block = Block(self._checked(rows), origin=self.place.name)
+        for sums in self._sums:
+            sums.update(block)
+        found = Findings(None)
+        found.add(0, block)
+        tell_owner(found.all)
+        return self
+
+    def send(self) -> bytes:
+        """Its message. The noise is drawn once: asked again, these are the same bytes."""
+        if self._sent is None:
+            totals = tuple(
+                coordinates(
+                    ask.accumulator.layout, noisy_integers(sums, ask.record, self._source)
+                ).view(np.uint64)
+                for ask, sums in zip(self._study.asks, self._sums, strict=True)
+            )
+            told = Told(self.place, 0, np.ones(1, dtype=bool), (), totals)
+            self._sent = self._talk.write(told)
+            self._sums = []  # the rows are in the message; what is left would show them
+        return self._sent
+
+    def _checked(self, rows: ArrayLike) -> NDArray[np.float64]:
+        features = self._study.plan.features
+        array = np.asarray(rows, dtype=np.float64)
+        if array.ndim != 2 or array.shape[1] != features:
+            raise DataError(
+                f"{self.place.name}: rows of shape {array.shape} do not have {features} features.",
+                hint="Give an array of shape (n, features).",
+                code="other-features",
+            )
+        return array

@@ -1,0 +1,1 @@
+"""Formats that rows come in, one module each."""

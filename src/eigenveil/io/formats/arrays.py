@@ -1,0 +1,249 @@
+"""Files of bare arrays: NumPy's two formats and scipy's sparse one."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from eigenveil.errors import DataError
+from eigenveil.io.files import reading
+from eigenveil.models.inputs import check_width
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the first bytes of a stored array tell."""
+
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype[Any]
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it is rows of numbers."""
+        return len(self.shape) == 2 and self.dtype.kind in "biuf"
+
+    def __str__(self) -> str:
+        return f"{self.dtype} of shape {self.shape}"
+
+
+class ArrayFile(ABC):
+    """Rows of an array, without names.
+
+    Parameters
+    ----------
+    path : Path
+        Named in messages as it was given.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with reading(path):
+            self._stored = self._header()
+        if not self._stored.is_matrix or self._stored.shape[1] == 0:
+            raise DataError(
+                f"{path} holds {self._stored}, not rows of numbers.",
+                hint="Save a two-dimensional numeric array.",
+                code="not-numeric",
+            )
+        self.rows, self.features = self._stored.shape
+        check_width(str(path), self.features, sparse=isinstance(self, SparseArrayFile))
+        self.single = np.can_cast(self._stored.dtype, np.float32, "safe")
+        """Whether single precision holds every entry exactly."""
+
+    @abstractmethod
+    def parts(self, step: int) -> Iterator[NDArray[Any]]:
+        """Read all rows in order, in parts of at most ``step`` rows and of any numeric type."""
+
+    @abstractmethod
+    def _header(self) -> Header:
+        """Shape and type of the matrix."""
+
+
+class SparseArrayFile(ArrayFile):
+    """An array of which only the entries that are not 0 are stored: dense a block at a time."""
+
+    def parts(self, step: int) -> Iterator[NDArray[Any]]:
+        """Make consecutive rows dense."""
+        for part in self.sparse_parts(step):
+            yield part.toarray()
+
+    @abstractmethod
+    def sparse_parts(self, step: int) -> Iterator[Any]:
+        """Read all rows in order, in compressed rows of at most ``step`` each."""
+
+    @property
+    def _entry_type(self) -> np.dtype[Any]:
+        # entries at the same place add up: not in a small integer
+        return np.result_type(self._stored.dtype, np.float32)
+
+
+class NpyFile(ArrayFile):
+    """A ``.npy`` file, mapped into memory."""
+
+    def parts(self, step: int) -> Iterator[NDArray[Any]]:
+        """Give views of consecutive rows."""
+        yield from _slices(np.lib.format.open_memmap(self.path, mode="r"), step)
+
+    def _header(self) -> Header:
+        with self.path.open("rb") as file:
+            return _read_header(file)
+
+
+class NpzFile(ArrayFile):
+    """One array of an ``.npz`` archive, unpacked as it is reached.
+
+    Rows of an array in Fortran order are spread over the whole of it, so that such an array is
+    unpacked into an unnamed temporary file for the time it is read.
+    """
+
+    def __init__(self, path: Path, key: str) -> None:
+        self._key = key
+        super().__init__(path)
+
+    def parts(self, step: int) -> Iterator[NDArray[Any]]:
+        """Read consecutive rows."""
+        rows, width = self._stored.shape
+        with _Member(self.path, self._key) as member:
+            if not self._stored.fortran:
+                for start in range(0, rows, step):
+                    count = min(step, rows - start)
+                    yield member.take(count * width).reshape(count, width)
+            elif rows > 0:
+                with tempfile.TemporaryFile() as copy:
+                    shutil.copyfileobj(member.file, copy)
+                    shape = (rows, width)
+                    yield from _slices(
+                        np.memmap(copy, self._stored.dtype, "r", shape=shape, order="F"), step
+                    )
+
+    def _header(self) -> Header:
+        with _Member(self.path, self._key) as member:
+            return member.header
+
+
+class SparseFile(SparseArrayFile):
+    """A scipy sparse matrix in its own ``.npz`` format.
+
+    The compressed-row format is read in order. Any other is loaded and converted first, because its
+    rows are not in order.
+    """
+
+    def sparse_parts(self, step: int) -> Iterator[Any]:
+        """Read consecutive rows."""
+        if self._format == "csr":
+            yield from self._compressed_rows(step)
+            return
+        matrix = scipy.sparse.load_npz(self.path).astype(self._entry_type).tocsr()
+        yield from _slices(matrix, step)
+
+    def _compressed_rows(self, step: int) -> Iterator[Any]:
+        rows, width = self._stored.shape
+        with (
+            _Member(self.path, "data") as data,
+            _Member(self.path, "indices") as indices,
+            _Member(self.path, "indptr") as pointers,
+        ):
+            begin = pointers.take(1)
+            for start in range(0, rows, step):
+                count = min(step, rows - start)
+                ends = np.concatenate([begin, pointers.take(count)])
+                begin, entries = ends[-1:], int(ends[-1] - ends[0])
+                values = data.take(entries).astype(self._entry_type)
+                places = indices.take(entries)
+                part = scipy.sparse.csr_array(
+                    (values, places, ends - ends[0]), shape=(count, width)
+                )
+                part.check_format(full_check=True)  # an index out of range writes out of range
+                yield part
+
+    def _header(self) -> Header:
+        with np.load(self.path, allow_pickle=False) as archive:
+            shape = tuple(int(n) for n in archive["shape"])
+            self._format = archive["format"].item().decode()
+        with _Member(self.path, "data") as data:
+            return Header(shape, fortran=False, dtype=data.header.dtype)
+
+
+def open_archive(path: Path) -> ArrayFile:
+    """Find the rows in an ``.npz`` archive: a sparse matrix, the array ``X``, or the only matrix.
+
+    Raises
+    ------
+    DataError
+        Naming the file and what is in it where that leaves no choice or more than one.
+    """
+    with reading(path):
+        with zipfile.ZipFile(path) as archive:
+            keys = [n.removesuffix(".npy") for n in archive.namelist() if n.endswith(".npy")]
+        if {"format", "shape", "data"} <= set(keys):
+            return SparseFile(path)
+        if "X" in keys:
+            return NpzFile(path, "X")
+        headers = {}
+        for key in keys:
+            with _Member(path, key) as member:
+                headers[key] = member.header
+    matrices = [key for key, header in headers.items() if header.is_matrix]
+    if len(matrices) != 1:
+        held = "; ".join(f"{key!r}: {header}" for key, header in headers.items()) or "nothing"
+        raise DataError(
+            f"{path} holds {len(matrices)} numeric matrices and none is named 'X' ({held}).",
+            hint="Save the rows as the array 'X'.",
+            code="ambiguous-array",
+        )
+    return NpzFile(path, matrices[0])
+
+
+class _Member:
+    """An array within an archive, read from its beginning."""
+
+    def __init__(self, path: Path, key: str) -> None:
+        self._archive = zipfile.ZipFile(path)
+        try:
+            self.file: IO[bytes] = self._archive.open(f"{key}.npy")
+            self.header = _read_header(self.file)
+        except BaseException:
+            self._archive.close()
+            raise
+
+    def __enter__(self) -> _Member:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+        self._archive.close()
+
+    def take(self, entries: int) -> NDArray[Any]:
+        """Read the next entries, in the order stored."""
+        wanted = max(entries, 0) * self.header.dtype.itemsize
+        stored = self.file.read(wanted)
+        if len(stored) != wanted:
+            raise EOFError("an array is shorter than its header tells")
+        return np.frombuffer(stored, self.header.dtype)
+
+
+def _read_header(file: IO[bytes]) -> Header:
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        return Header(*np.lib.format.read_array_header_1_0(file))
+    if version == (2, 0):
+        return Header(*np.lib.format.read_array_header_2_0(file))
+    # version 3 is for field names beyond latin-1, which no matrix has
+    raise ValueError(f"an array in version {version} of the format has named fields")
+
+
+def _slices(array: Any, step: int) -> Iterator[Any]:
+    plain = np.asarray(array) if isinstance(array, np.ndarray) else array
+    for start in range(0, plain.shape[0], step):
+        yield plain[start : start + step]

@@ -1,0 +1,202 @@
+"""A vocabulary: words, one a line."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import scipy.io
+import scipy.sparse
+from numpy.typing import NDArray
+
+from eigenveil.errors import DataError
+from eigenveil.io.files import reading
+from eigenveil.io.formats.arrays import Header, SparseArrayFile
+from eigenveil.models.inputs import check_names, check_width
+
+
+def read_vocabulary(path: str | Path) -> list[str]:
+    """Words of a text file, one a line, in its order; the first is the name of the first column.
+
+    Raises
+    ------
+    DataError
+        Naming the file, and the line that is empty or has a word that was there before; where it is
+        a table of rows, which would be published as words.
+    """
+    place = Path(path)
+    with reading(place):
+        words = [line.strip() for line in place.read_text(encoding="utf-8-sig").splitlines()]
+    while words and not words[-1]:
+        words.pop()
+    if not words:
+        raise DataError(f"{place} has no word.", hint="Give a file with one word a line.")
+    check_width(str(place), len(words), sparse=True)
+    check_names(str(place), words, of_words=True)
+    if len(words) > 1 and all(any(mark in word for mark in ",;\t") for word in words):
+        raise DataError(
+            f"{place} has a comma, a semicolon or a tab in every line, as a table of rows has.",
+            hint="Give a file with one word a line.",
+            code="header-is-data",
+        )
+    seen: dict[str, int] = {}
+    for number, word in enumerate(words, start=1):
+        if not word:
+            raise DataError(
+                f"{place}: line {number} is empty.", hint="Give one word a line, for each column."
+            )
+        if (first := seen.setdefault(word, number)) != number:
+            raise DataError(
+                f"{place}: line {number} has {word!r} again, as line {first}.",
+                hint="Every column needs a name of its own.",
+                code="duplicate-column",
+            )
+    return words
+
+
+# -- Files of word counts as corpora come: Matrix Market, and the bags of words of UCI.
+
+
+_FIELDS = {
+    "integer": np.int64,
+    "unsigned-integer": np.uint64,
+    "real": np.float64,
+    "pattern": np.uint8,
+    "complex": np.complex128,
+}
+
+
+class MatrixMarketFile(SparseArrayFile):
+    """A ``.mtx`` file, gzipped or not: loaded whole, for its entries are in no certain order."""
+
+    def sparse_parts(self, step: int) -> Iterator[Any]:
+        """Rows of the loaded matrix."""
+        if self._stored.shape[0] == 0:  # a dense one without rows ends scipy's reader, and Python
+            return
+        loaded = scipy.io.mmread(self.path, spmatrix=False)
+        matrix = scipy.sparse.csr_array(loaded).astype(self._entry_type)
+        for start in range(0, matrix.shape[0], step):
+            yield matrix[start : start + step]
+
+    def _header(self) -> Header:
+        rows, columns, _, _, field, _ = scipy.io.mminfo(self.path)
+        return Header((rows, columns), fortran=False, dtype=np.dtype(_FIELDS[field]))
+
+
+_HEADER_LINES = 3
+_BAD_ENTRY = re.compile(r"(?:In CSV column #\d+|CSV parse error): Row #(\d+)")
+
+
+class BagOfWordsFile(SparseArrayFile):
+    """A ``docword.NAME.txt`` of the UCI repository, gzipped or not.
+
+    Three lines say how many documents, words and entries there are; every further one is an entry
+    ``document word count``, documents and words counted from 1, documents in order.
+    """
+
+    def sparse_parts(self, step: int) -> Iterator[Any]:
+        """Documents as they are reached."""
+        documents, size = self._stored.shape
+        waiting: list[NDArray[np.int64]] = []
+        first, seen, last = 0, 0, 0
+        for entries in self._batches():
+            self._check(entries, last)
+            seen, last = seen + entries.shape[1], int(entries[0, -1])
+            waiting.append(entries)
+            if last - first > step:  # the last document may go on in the next batch
+                joined = np.concatenate(waiting, axis=1)
+                while last - first > step:
+                    joined, part = _split(joined, first, first + step, size)
+                    yield part
+                    first += step
+                waiting = [joined]
+        if seen != self._entries:
+            raise DataError(
+                f"{self.path} has {seen:,} entries, and its third line says {self._entries:,}.",
+                hint="Check that the file is complete.",
+                code="unreadable",
+            )
+        joined = np.concatenate(waiting, axis=1) if waiting else np.zeros((3, 0), np.int64)
+        for start in range(first, documents, step):
+            joined, part = _split(joined, start, min(start + step, documents), size)
+            yield part
+
+    def _header(self) -> Header:
+        with self._open() as file:
+            numbers = [int(file.readline().strip()) for _ in range(_HEADER_LINES)]
+        if min(numbers) < 0:
+            raise ValueError("its first three lines are no numbers of documents, words and entries")
+        documents, words, self._entries = numbers
+        return Header((documents, words), fortran=False, dtype=np.dtype(np.int64))
+
+    def _open(self) -> Any:
+        return gzip.open(self.path) if self.path.suffix.lower() == ".gz" else self.path.open("rb")
+
+    def _batches(self) -> Iterator[NDArray[np.int64]]:
+        """Entries as they are stored, shape (3, n)."""
+        names = ["document", "word", "count"]
+        kinds = dict.fromkeys(names, pa.int64())
+        if self._entries == 0:
+            return
+        try:
+            with (
+                self._open() as file,
+                pa.csv.open_csv(
+                    file,
+                    read_options=pa.csv.ReadOptions(
+                        column_names=names, skip_rows=_HEADER_LINES, use_threads=False
+                    ),
+                    parse_options=pa.csv.ParseOptions(delimiter=" "),
+                    convert_options=pa.csv.ConvertOptions(column_types=kinds, null_values=[]),
+                ) as reader,
+            ):
+                for batch in reader:
+                    if batch.num_rows:
+                        yield np.stack([column.to_numpy() for column in batch.columns])
+        except pa.ArrowInvalid as error:
+            found = _BAD_ENTRY.match(str(error))
+            place = "" if found is None else f" at line {found[1]}"
+            raise DataError(
+                f"{self.path} cannot be read{place}: an entry is not three whole numbers.",
+                hint="After three lines of numbers, every line is: document word count.",
+                code="unreadable",
+            ) from None
+
+    def _check(self, entries: NDArray[np.int64], last: int) -> None:
+        """Entries within the file's own sizes, their documents in order."""
+        limits = self._stored.shape
+        for what, numbers, most in zip(("document", "word"), entries[:2], limits, strict=True):
+            wrong = np.flatnonzero((numbers < 1) | (numbers > most))
+            if wrong.size:
+                raise DataError(
+                    f"{self.path} has an entry of {what} {numbers[wrong[0]]}, and its {what}s are "
+                    f"1 to {most}.",
+                    hint="Check that the file is complete, and whole.",
+                    code="unreadable",
+                )
+        if np.any(np.diff(entries[0], prepend=last) < 0):
+            raise DataError(
+                f"{self.path}: documents are not in order.",
+                hint="Sort its entries by document (but for the first three lines).",
+                code="unreadable",
+            )
+
+
+def _split(
+    entries: NDArray[np.int64], start: int, stop: int, size: int
+) -> tuple[NDArray[np.int64], Any]:
+    """What is left without documents ``start`` to ``stop`` (from 0), and those as rows."""
+    ends = np.searchsorted(entries[0], np.arange(start, stop + 1), side="right")
+    rest = entries[:, ends[-1] :]
+    _, words, counts = entries[:, : ends[-1]]
+    part = scipy.sparse.csr_array(
+        (counts.astype(np.float64), words - 1, ends), shape=(stop - start, size)
+    )
+    part.sum_duplicates()  # changes the ends too
+    return rest, part

@@ -1,0 +1,193 @@
+"""Files with named columns: Parquet and Arrow (delimited text is in ``text``)."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.ipc
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from eigenveil.errors import DataError
+from eigenveil.io.files import reading
+from eigenveil.models.inputs import check_names, check_width
+from eigenveil.moments.rows import FloatArray
+from eigenveil.moments.source import block_rows
+
+# Row labels that pandas (and R, in text) write beside the data without being asked.
+_ROW_LABELS = re.compile(r"|__index_level_\d+__")
+
+
+class Table(ABC):
+    """Rows with named columns, read by name.
+
+    Parameters
+    ----------
+    path : Path
+        Named in messages as it was given.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with reading(path):
+            fields = self._fields()
+        check_width(str(path), len(fields))
+        names = [name for name, _ in fields if _ROW_LABELS.fullmatch(name) is None]
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            check_names(str(path), [name for name, _ in fields])
+            raise DataError(
+                f"{path} has more than one column {twice[0]!r}.",
+                hint="Rename one of them; a text file needs a first line with the names.",
+                code="duplicate-column",
+            )
+        self.columns: Sequence[str] = tuple(names)
+        """The columns, less row labels that nobody asked to be written."""
+        self.malformed: list[int] = []
+        """Numbers of the rows that were no rows when all were read last: too many cells, or few."""
+        self.types: dict[str, Any] = dict(fields)
+
+    def single(self, columns: Sequence[str]) -> bool:
+        """Whether single precision holds every entry of these columns exactly."""
+        return all(self.types[name] in _HELD_BY_SINGLE for name in columns)
+
+    def check_names(self, names: Sequence[str] | None = None, *, of_words: bool = False) -> None:
+        """Raise a DataError where one of these names (all by default) reads as a value."""
+        wanted = self.columns if names is None else names
+        place = {name: number for number, name in enumerate(self.types, start=1)}
+        check_names(
+            str(self.path), wanted, places=[place[name] for name in wanted], of_words=of_words
+        )
+
+    def require_numeric(self, name: str) -> None:
+        """Raise a DataError that names the column unless it is numeric."""
+        if not is_numeric(self.types[name]):
+            raise self.not_numeric(name, f"is {self.types[name]}, not numeric")
+
+    def not_numeric(self, name: str, what: str) -> DataError:
+        """Make the error about a column that cannot be used."""
+        return DataError(
+            f"{self.path}: column {name!r} {what}.",
+            hint="Name the wanted columns (--columns) or leave this one out (--exclude).",
+            code="not-numeric",
+        )
+
+    def parts(
+        self, columns: Sequence[str], dtype: type[np.float32 | np.float64], step: int
+    ) -> Iterator[FloatArray]:
+        """Read all rows of these columns, in order, in parts of at most ``step`` rows."""
+        for batch in self._batches(columns):
+            # a slice is no copy, so that a batch as large as its file is not made dense at once
+            for start in range(0, batch.num_rows, step):
+                yield _matrix(batch.slice(start, step), columns, dtype)
+
+    @abstractmethod
+    def _fields(self) -> list[tuple[str, Any]]:
+        """Name and Arrow type of each column."""
+
+    @abstractmethod
+    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Arrow record batches with at least these columns."""
+
+
+class ParquetTable(Table):
+    """Apache Parquet, mapped into memory: pages are unpacked as they are reached."""
+
+    def _open(self) -> Any:
+        return pa.parquet.ParquetFile(self.path, memory_map=True, pre_buffer=False)
+
+    def _fields(self) -> list[tuple[str, Any]]:
+        with self._open() as file:
+            return [(field.name, field.type) for field in file.schema_arrow]
+
+    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        with self._open() as file:
+            yield from file.iter_batches(block_rows(len(columns)), columns=list(columns))
+
+
+class ArrowTable(Table):
+    """Arrow's file format, which Feather (version 2) is too.
+
+    A record batch is used where it lies, but unpacked whole if it is compressed.
+    """
+
+    def _fields(self) -> list[tuple[str, Any]]:
+        with pa.memory_map(str(self.path)) as source, pa.ipc.open_file(source) as file:
+            fields = [(field.name, field.type) for field in file.schema]
+        self._place = {name: index for index, (name, _) in enumerate(fields)}
+        return fields
+
+    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        # most columns unwanted: leave those packed; but to pick columns copies them, packed or not
+        few = 2 * len(columns) < len(self._place)
+        fields = [self._place[name] for name in columns] if few else None
+        options = pa.ipc.IpcReadOptions(included_fields=fields)
+        with (
+            pa.memory_map(str(self.path)) as source,
+            pa.ipc.open_file(source, options=options) as file,
+        ):
+            for index in range(file.num_record_batches):
+                yield file.get_batch(index)
+
+
+_HELD_BY_SINGLE = frozenset(
+    [pa.bool_(), pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.float16(), pa.float32()]
+)
+
+
+def is_numeric(kind: Any) -> bool:
+    """Whether an Arrow type is a number or a truth value."""
+    types = pa.types
+    return bool(
+        types.is_boolean(kind)
+        or types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_decimal(kind)
+    )
+
+
+def _matrix(batch: Any, columns: Sequence[str], dtype: type[np.float32 | np.float64]) -> FloatArray:
+    place = {name: index for index, name in enumerate(batch.schema.names)}
+    matrix = np.empty((batch.num_rows, len(columns)), dtype)
+    for j, name in enumerate(columns):
+        matrix[:, j] = numbers_of(batch.column(place[name]))
+    return matrix
+
+
+_NUMBER = r"^[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
+_TRUTHS = {1.0: ("true", "True", "TRUE"), 0.0: ("false", "False", "FALSE")}
+
+
+def _cells(column: Any) -> NDArray[np.float64]:
+    """Values of cells of text, each by itself; NaN for what is no number."""
+    values = np.full(len(column), np.nan)
+    numeric = pa.compute.fill_null(pa.compute.match_substring_regex(column, _NUMBER), False)
+    text = column.filter(numeric).cast(pa.string())
+    bare = pa.compute.ascii_ltrim(pa.compute.ascii_trim(text, " \t"), "+")
+    values[numeric.to_numpy(zero_copy_only=False)] = bare.cast(pa.float64()).to_numpy()
+    for value, words in _TRUTHS.items():
+        found = pa.compute.is_in(column, pa.array(words, pa.binary()))
+        values[found.to_numpy(zero_copy_only=False)] = value
+    return values
+
+
+def numbers_of(column: Any) -> NDArray[Any]:
+    """Values of an Arrow column, NaN for a null and for a cell of text that is no number."""
+    if pa.types.is_binary(column.type):
+        return _cells(column)
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    elif pa.types.is_decimal(column.type):
+        # by way of text: Arrow's own conversion is off by a last digit now and then, and the same
+        # number must come out of every format
+        column = column.cast(pa.string()).cast(pa.float64())
+    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return values

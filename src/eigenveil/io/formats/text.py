@@ -1,0 +1,240 @@
+"""Delimited text: CSV and TSV, gzipped or not."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from eigenveil.errors import DataError
+from eigenveil.io.files import ending
+from eigenveil.io.formats.tabular import Table, is_numeric, numbers_of
+from eigenveil.models.inputs import check_width, numbered_names
+
+# Bytes read at a time, more where lines are so long that one does not fit. pyarrow holds some 50
+# times as much, and is no faster with more.
+_READ_BYTES, _MOST_READ_BYTES = 1 << 20, 1 << 24
+# Columns read cell by cell; where there are more, all are, for each means to start again.
+_FEW = 2
+_LONG_LINE = re.compile("straddling object|CSV parse error: Empty CSV file or block")
+# What pyarrow says about a cell or a line, up to where it quotes it: the owner's data has no
+# business in a message. Its rows count from 1, with the line of names.
+BAD_CELL = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+)")
+BAD_LINE = re.compile(r"CSV parse error: (?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
+
+
+class TextTable(Table):
+    """Lines of values under a line of names, or without one: then the names are c1, c2, ...
+
+    A cell is a number, or one of the words true and false (1 and 0), whatever its column's first
+    lines look like; any other is NaN, as are empty ones. A line with too many cells or too few is a
+    row of NaN; such rows come last. A column with no number in the first lines, as many as are read
+    at once, is one of text: that it is none is taken for public.
+
+    Parameters
+    ----------
+    path : Path
+        Named in messages as it was given.
+    header : bool
+        Whether the first line has the names; otherwise it is a row.
+    """
+
+    def __init__(self, path: Path, *, header: bool = True) -> None:
+        self._header = header
+        self._given_names: list[str] | None = None
+        kind = ending(path) or ""
+        self._delimiter = "\t" if kind.startswith(".tsv") else ","
+        self._compression = "gzip" if kind.endswith(".gz") else None
+        self._read_bytes = _READ_BYTES
+        self._cell_by_cell: set[str] = set()
+        self._any_bytes = False
+        super().__init__(path)
+
+    def require_numeric(self, name: str) -> None:
+        """Raise a DataError that names the column unless it has numbers."""
+        if not is_numeric(self.types[name]):
+            raise self.not_numeric(name, "has no number in its first lines")
+
+    def _fields(self) -> list[tuple[str, Any]]:
+        with pa.input_stream(str(self.path), compression=self._compression) as stream:
+            width = cells_of_first_line(stream, self._delimiter)
+        check_width(str(self.path), width)  # pyarrow takes 20 KB a column
+        if not self._header:
+            self._given_names = numbered_names(width)
+        try:
+            with self._batch_reader(pa.csv.ConvertOptions()) as reader:
+                seen = [(self._known(field.name), field.type) for field in reader.schema]
+            numeric = {name for name, kind in seen if is_numeric(kind) or pa.types.is_null(kind)}
+            numeric |= self._with_some_number([name for name, _ in seen if name not in numeric])
+        except _AgainError:
+            return self._fields()
+        self._names = [name for name, _ in seen]
+        self._words = {name for name, kind in seen if pa.types.is_boolean(kind)}
+        return [(name, pa.float64() if name in numeric else kind) for name, kind in seen]
+
+    def _with_some_number(self, names: Sequence[str]) -> set[str]:
+        """Which of these columns have a number in the first lines, among other things."""
+        if not names:
+            return set()
+        convert = pa.csv.ConvertOptions(
+            include_columns=self._stored(names),
+            column_types=dict.fromkeys(self._stored(names), pa.binary()),
+        )
+        with self._batch_reader(convert) as reader:
+            first = _next_of(reader)
+        if first is None:
+            return set()
+        columns = zip(names, first.columns, strict=True)
+        return {name for name, cells in columns if np.isfinite(numbers_of(cells)).any()}
+
+    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        given = 0  # rows, should it be necessary to start again
+        while True:
+            seen = 0
+            self.malformed = []
+            try:
+                with self._batch_reader(self._convert(columns), self.malformed) as reader:
+                    while (batch := _next_of(reader)) is not None:
+                        batch = batch.rename_columns(list(columns))
+                        new = batch.slice(min(max(given - seen, 0), batch.num_rows))
+                        seen += batch.num_rows
+                        given = max(given, seen)
+                        yield new
+                return
+            except _AgainError:
+                continue
+
+    def _convert(self, columns: Sequence[str]) -> Any:
+        """How cells become values: fast where all of a column's are of one kind, as most are."""
+        if len(self._cell_by_cell) > _FEW:
+            self._cell_by_cell |= set(columns)
+        # the first lines may look like whole numbers where later ones have decimals
+        kinds = {name: pa.bool_() if name in self._words else pa.float64() for name in columns}
+        kinds |= {name: pa.binary() for name in columns if name in self._cell_by_cell}
+        stored = self._stored(columns)
+        types = dict(zip(stored, kinds.values(), strict=True))
+        return pa.csv.ConvertOptions(include_columns=stored, column_types=types)
+
+    def _stored(self, names: Sequence[str]) -> list[str]:
+        """Names as the reader has them."""
+        if not self._any_bytes:
+            return list(names)
+        return [name.encode().decode("latin-1") for name in names]
+
+    def _known(self, stored: str) -> str:
+        return stored.encode("latin-1").decode() if self._any_bytes else stored
+
+    def _stream(self) -> Any:
+        """The text; a line of names alone, without an end, gets one."""
+        text = pa.input_stream(str(self.path), compression=self._compression)
+        start = text.read(_MOST_READ_BYTES) if self._read_bytes == _MOST_READ_BYTES else b""
+        if start and b"\n" not in start and b"\r" not in start and not text.read(1):
+            return pa.BufferReader(start + b"\n")
+        return pa.input_stream(str(self.path), compression=self._compression) if start else text
+
+    @contextmanager
+    def _batch_reader(self, convert: Any, malformed: list[int] | None = None) -> Iterator[Any]:
+        def skip(row: Any) -> str:
+            if malformed is not None:
+                malformed.append(int(row.number or 2) - 2)
+            return "skip"
+
+        try:
+            with _nothing_undecoded_printed():
+                reader = pa.csv.open_csv(
+                    self._stream(),
+                    # reading in steps has one thread anyway, and without more pyarrow tells the row
+                    read_options=pa.csv.ReadOptions(
+                        block_size=self._read_bytes,
+                        use_threads=False,
+                        encoding="latin-1" if self._any_bytes else "utf8",
+                        column_names=self._given_names,
+                    ),
+                    parse_options=pa.csv.ParseOptions(
+                        delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=skip
+                    ),
+                    convert_options=convert,
+                )
+            with reader:
+                yield reader
+        except pa.ArrowInvalid as error:
+            if _LONG_LINE.match(str(error)) and self._read_bytes < _MOST_READ_BYTES:
+                self._read_bytes *= 4
+                raise _AgainError from None
+            if cell := BAD_CELL.match(str(error)):
+                self._cell_by_cell.add(self._names[int(cell[1])])
+                raise _AgainError from None
+            if BAD_LINE.match(str(error)) and not self._any_bytes:
+                # pyarrow has to decode such a line to leave it out, and this one is no UTF-8
+                self._any_bytes = True
+                raise _AgainError from None
+            raise self._located(str(error)) or error from None
+
+    def _located(self, complaint: str) -> DataError | None:
+        """Make the error that says what is wrong, if pyarrow tells it."""
+        if not complaint.startswith("straddling object"):
+            return None
+        return DataError(
+            f"{self.path} cannot be read: a line is longer than {_MOST_READ_BYTES >> 20} MiB, or a "
+            "quote never ends.",
+            hint="Mend or remove that line.",
+            code="unreadable",
+        )
+
+
+class _AgainError(Exception):
+    """The text is to be read again: more at a time, or a column cell by cell."""
+
+
+@contextmanager
+def _nothing_undecoded_printed() -> Iterator[None]:
+    """Keep pyarrow from printing a traceback where it cannot decode a line that it leaves out.
+
+    The text is then read again (``BAD_LINE``), so that nothing is wrong with it.
+    """
+    others = sys.unraisablehook
+
+    def hook(told: Any) -> None:
+        if not issubclass(told.exc_type, UnicodeDecodeError):
+            others(told)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = others
+
+
+def _next_of(reader: Any) -> Any:
+    """The next batch, or ``None`` after the last."""
+    with _nothing_undecoded_printed():
+        return next(iter(reader), None)
+
+
+def cells_of_first_line(text: Any, delimiter: str) -> int:
+    """How many cells the first line with any has, found by reading no further than its end.
+
+    Parameters
+    ----------
+    text : binary file
+        Read from where it stands, some megabytes at most.
+    delimiter : str
+        What is between two cells.
+    """
+    start: bytes = text.read(_READ_BYTES)
+    if b"\n" not in start.strip():
+        start += text.read(_MOST_READ_BYTES)
+    lines = csv.reader(io.StringIO(start.decode("latin-1"), newline=""), delimiter=delimiter)
+    try:
+        return next((len(cells) for cells in lines if cells), 0)
+    except csv.Error:  # pyarrow says what is wrong, if it is
+        return start.count(delimiter.encode()) + 1

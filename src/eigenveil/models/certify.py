@@ -1,0 +1,287 @@
+"""A certificate against its plan: which releases there must be, and what each may have cost.
+
+The plan is rebuilt from the certificate, and says by itself (``BasePlan.schedule``) everything that
+its fit releases. What a certificate says beside that must agree with it, or it does not hold.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from eigenveil.errors import EigenveilError, PrivacyError
+from eigenveil.models.plan import BasePlan, Planned, Step
+from eigenveil.models.shapes import COUNT_WEIGHT, LARGEST_VARIANCE, sizes_of
+from eigenveil.models.streaming.plan import StreamPlan
+from eigenveil.models.task import TASKS, task_of_plan
+from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.certificate import Certificate, Claim, plan_hash, proofs_of
+from eigenveil.privacy.releases import ReleaseRecord, Sharing
+
+# Records are calibrated from the plan's own numbers: they agree to rounding.
+_AGREE = 1e-9
+# A pure release spends less than its budget by what its sampler's arithmetic may cost: four times
+# its log-ratio on the grid of a first guess of the scale, two steps of 2 from the final at most.
+_ARITHMETIC = 64.0
+
+
+def plan_of(certificate: Certificate) -> BasePlan:
+    """The plan that a certificate records, rebuilt and checked to be one that a fit can have.
+
+    Raises
+    ------
+    PrivacyError
+        Saying what is wrong with it.
+    """
+    said = certificate.plan
+    if plan_hash(said) != certificate.plan_hash:
+        raise _refused("The plan is not the one whose hash is recorded.")
+    kind = _class_of(said)
+    try:
+        plan = kind.model_validate_json(json.dumps(said), strict=True)
+    except (ValidationError, ValueError, TypeError) as error:
+        raise _refused(f"The recorded plan is no plan: {_first(error)}.") from None
+    if plan.model_dump(mode="json") != said:
+        raise _refused("The recorded plan leaves out what every plan says.")
+    try:
+        again = _made_again(plan)
+    except EigenveilError as error:
+        raise _refused(f"The recorded plan cannot be run: {error.message}") from None
+    except (ArithmeticError, AssertionError, TypeError, ValueError) as error:
+        raise _refused(f"The recorded plan cannot be run ({error}).") from None
+    for name in type(plan).model_fields:
+        found, value = getattr(plan, name), getattr(again, name)
+        if name == "factor":  # a number of optimisation: the records must have it, not this machine
+            found, value = (None if f is None else f.blocks for f in (found, value))
+        if not (_same_shares(found, value) if name == "shares" else found == value):
+            raise _refused(f"The plan records {name} = {found!r}, where a fit has {value!r}.")
+    fixed = plan.adjacency == "replace-one" and not isinstance(plan, StreamPlan)
+    if (plan.rows is not None) != fixed or (plan.rows is not None and plan.rows < 0):
+        raise _refused(
+            f"The plan records {plan.rows} public rows under adjacency {plan.adjacency!r}: they "
+            "are public under replace-one, and only there."
+        )
+    return plan
+
+
+def check_against_plan(
+    certificate: Certificate,
+    plan: BasePlan,
+    *,
+    view: str,
+    sharing: Callable[[Step], Sharing],
+    records: Sequence[ReleaseRecord] | None = None,
+) -> None:
+    """Raise where a certificate says anything that its plan does not.
+
+    Parameters
+    ----------
+    view : str
+        The adversary that the claim must be about.
+    sharing : callable
+        How the parties share the noise of a step.
+    records : sequence of ReleaseRecord, optional
+        The releases as they were calibrated, where the certificate has them in another form.
+
+    Raises
+    ------
+    PrivacyError
+        Naming the release or the field.
+    """
+    claim = Claim(epsilon=plan.epsilon, delta=plan.delta, adjacency=plan.adjacency, view=view)
+    for name, value in claim.model_dump().items():
+        if (found := getattr(certificate.wish, name)) != value:
+            raise _refused(f"The claim has {name} = {found!r}, the plan {value!r}.")
+    _check_sources(certificate, plan)
+    _check_names(certificate, plan)
+    given = certificate.releases if records is None else records
+    pairs = list(zip(given, plan.schedule, strict=False))
+    for record, planned in pairs:
+        check_record(record, planned, plan, sharing(planned.step))
+    budgets = _budgets(plan)
+    for record, planned in pairs:
+        _check_loss(record, budgets[planned.step].scaled(planned.share))
+    wanted = proofs_of(
+        certificate.releases,
+        federation=certificate.federation is not None,
+        tree=certificate.tree is not None,
+    )
+    if certificate.proofs != wanted:
+        raise _refused(f"The proofs of these releases are {', '.join(wanted)}; others are named.")
+
+
+def how_far(certificate: Certificate, plan: BasePlan) -> str:
+    """What is to be said of a run that ended early; empty where it released everything."""
+    if certificate.stopped is None:
+        return ""
+    return (
+        f"The fit ended after {len(certificate.releases)} of {len(plan.schedule)} releases: "
+        f"{certificate.stopped.rstrip('.')}. "
+    )
+
+
+def _class_of(said: dict[str, Any]) -> type[BasePlan]:
+    task = said.get("task", "pca")
+    if task not in TASKS:
+        raise _refused(f"The plan's task, {task!r}, is none that this version knows.")
+    kind: type[BasePlan] = TASKS[task].plan_type(said)
+    return kind
+
+
+def _made_again(plan: BasePlan) -> BasePlan:
+    """The plan that its own settled choices make."""
+    task = task_of_plan(plan)
+    made: BasePlan = task.make_plan(task.options_of_plan(plan), **plan.context())
+    return made.drawn_from(secure=plan.noise_source == "operating system")
+
+
+def _same_shares(first: dict[Step, float], second: dict[Step, float]) -> bool:
+    return list(first) == list(second) and all(
+        math.isclose(first[step], second[step], rel_tol=1e-12) for step in first
+    )
+
+
+def _check_sources(certificate: Certificate, plan: BasePlan) -> None:
+    said = {"the certificate": certificate.noise_source, "the plan": plan.noise_source}
+    said |= {f"release {record.name!r}": record.noise_source for record in certificate.releases}
+    if len(set(said.values())) > 1:
+        parts = ", ".join(f"{source} according to {who}" for who, source in said.items())
+        raise _refused(f"It is not said alike where the noise came from: {parts}.")
+
+
+def _check_names(certificate: Certificate, plan: BasePlan) -> None:
+    """The releases are those of the schedule, in its order, up to where the run ended."""
+    names = [record.name for record in certificate.releases]
+    planned = [release.name for release in plan.schedule]
+    if not names:
+        raise _refused("No release is recorded: there is nothing to claim.")
+    for name, count in Counter(names).items():
+        if name not in planned:
+            raise _refused(f"Release {name!r} is recorded, which the plan does not have.")
+        if count > 1:
+            raise _refused(f"Release {name!r} is recorded {count} times, the plan has it once.")
+    wanted = [name for name in planned if name in names]
+    if names != wanted:
+        first = next(i for i, name in enumerate(names) if name != wanted[i])
+        raise _refused(
+            f"Release {names[first]!r} is recorded where the plan has {wanted[first]!r}: the "
+            "releases are in another order."
+        )
+    missing = [name for name in planned if name not in names]
+    if certificate.stopped is None:
+        if missing:
+            raise _refused(f"Release {missing[0]!r} is missing, which every run of the plan makes.")
+        return
+    if not missing:
+        raise _refused("The run is said to have ended early, and all its releases are recorded.")
+    if names != planned[: len(names)]:
+        raise _refused(f"Release {missing[0]!r} is missing before others that were made after it.")
+    if plan.schedule[len(names)].beside:
+        raise _refused(
+            f"Release {missing[0]!r} is missing, which is made together with {names[-1]!r}."
+        )
+
+
+def check_record(record: ReleaseRecord, planned: Planned, plan: BasePlan, sharing: Sharing) -> None:
+    """Raise where a release has anything but what its plan gives it.
+
+    Raises
+    ------
+    PrivacyError
+        Naming the release and the field.
+    """
+    noise = record.noise
+    fixed = {
+        "statistic": (record.statistic, planned.statistic),
+        "adjacency": (record.adjacency, plan.adjacency),
+        "noise.kind": (noise.kind, plan.kind(planned.step)),
+        "noise.shares": (noise.shares, sharing.shares),
+        "noise.masks": (noise.masks, sharing.masks),
+        "draws": (record.draws, planned.draws),
+        "exposure": (record.exposure, sharing.exposure),
+        "weight": (record.weight, 1.0),
+        "stream": (record.stream, sharing.stream),
+    }
+    for name, (found, wanted) in fixed.items():
+        if found != wanted:
+            raise _refused(
+                f"Release {record.name!r} has {name} = {found!r}, where the plan has {wanted!r}."
+            )
+    for name, (least, most) in _ranges(planned, plan).items():
+        if not least <= (value := getattr(record, name)) <= most:
+            raise _refused(
+                f"Release {record.name!r} has {name} = {value!r}, where the plan can have "
+                f"{least:g} to {most:g}."
+            )
+    size = sizes_of(plan, planned, count=record.count_weight > 0)
+    if noise.size not in size:
+        raise _refused(
+            f"Release {record.name!r} is recorded with {noise.size} values, where a fit of this "
+            f"shape releases {size[-1] if len(size) == 1 else f'{size[0]} to {size[-1]}'}."
+        )
+    if noise.grid is None:
+        raise _refused(f"Release {record.name!r} has no grid: nothing is proved of its sampler.")
+
+
+def _ranges(planned: Planned, plan: BasePlan) -> dict[str, tuple[float, float]]:
+    """Between which numbers a release's further parameters can be."""
+    counted = plan.is_counted_before(planned.name)
+    found = {"clip": (1.0, 1.0), "gain": (1.0, 1.0)}
+    found |= {"count_weight": (0.0, 0.0), "variance": (0.0, 0.0)}
+    match planned.statistic:
+        case "row-sum":
+            found["count_weight"] = (0.0, 0.0) if counted else (COUNT_WEIGHT, COUNT_WEIGHT)
+        case "sketch":
+            found["clip"] = (0.0, 1.0)
+        case "component-energy":
+            found["gain"] = (1.0, 1.01)
+            found["count_weight"] = (0.0, 0.0 if counted else COUNT_WEIGHT)
+        case "third-moment":
+            found["variance"] = (0.0, LARGEST_VARIANCE)
+        case "document-pairs":
+            found["clip"] = (0.0, 1.0)
+        case "document-sketch":
+            found["clip"] = (0.0, 1.0)
+            found["gain"] = (math.sqrt(plan.sketch_columns),) * 2
+        case "document-triples":
+            found["gain"] = (1.0, 2.0)
+    return found
+
+
+def _budgets(plan: BasePlan) -> dict[Step, StepBudget]:
+    try:
+        return plan.budgets()
+    except EigenveilError as error:
+        raise _refused(f"The recorded plan cannot be run: {error.message}") from None
+
+
+def _check_loss(record: ReleaseRecord, budget: StepBudget) -> None:
+    """A release costs what the plan gives it, no more and no less."""
+    if budget.mu is not None:
+        spent, most, room = record.mu(), budget.mu, 0.0
+    else:
+        assert budget.epsilon is not None
+        spent, most = record.epsilon(), budget.epsilon
+        room = _ARITHMETIC * record.sampling_error().log_ratio
+    if not most * (1.0 - _AGREE) - room <= spent <= most * (1.0 + _AGREE):
+        what = "mu" if budget.mu is not None else "epsilon"
+        raise _refused(
+            f"Release {record.name!r} costs {what} = {spent:.9g}, where the plan gives it "
+            f"{most:.9g}: the recorded noise does not give the claim."
+        )
+
+
+def _first(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(str(part) for part in first['loc']) or 'plan'}: {first['msg']}"
+    return str(error)
+
+
+def _refused(text: str) -> PrivacyError:
+    return PrivacyError(text, code="certificate-does-not-fit")

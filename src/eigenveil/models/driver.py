@@ -1,0 +1,202 @@
+"""The rounds of a plan, and rows as its task takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Never, TypeVar
+
+from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.models.inputs import tell_owner
+from eigenveil.models.plan import BasePlan
+from eigenveil.models.result import Asked, Result, certificate_of
+from eigenveil.models.rounds import Answers, Round
+from eigenveil.models.task import task_named, task_of_plan
+from eigenveil.moments.engine import InvalidRows, accumulate, check_rows
+from eigenveil.moments.independence import dependence
+from eigenveil.moments.source import RowSource
+from eigenveil.noise.source import RandomSource
+from eigenveil.privacy.certificate import reasons_of
+from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.privacy.spending import Spending
+
+
+def rounds_of(plan: BasePlan, **context: Any) -> Generator[Round, Answers, Any]:
+    """The rounds of a plan, whatever its task; ``context`` as of each task's rounds."""
+    rounds: Generator[Round, Answers, Any] = task_of_plan(plan).rounds(plan, **context)
+    return rounds
+
+
+def rows_for(task: str, rows: RowSource) -> RowSource:
+    """Rows as a task takes them."""
+    taken: RowSource = task_named(task).rows_for(rows)
+    return taken
+
+
+# -- Drives a generator of rounds over one data set: the study with one site.
+
+
+RoundProgress = Callable[[str, int], None]
+Found = TypeVar("Found")
+Call = TypeVar("Call")
+Reply = TypeVar("Reply")
+Rounds = Generator[Round, Answers, Found]
+
+
+@dataclass
+class Run(Generic[Found]):
+    """A finished fit: its result and what was spent on it, in order.
+
+    ``invalid`` is for the owner of the rows only.
+    """
+
+    factors: Found
+    records: list[ReleaseRecord] = field(default_factory=list)
+    invalid: InvalidRows | None = None
+
+
+def certified_fit(
+    plan: BasePlan,
+    rounds: Rounds[Any],
+    rows: RowSource,
+    source: RandomSource,
+    *,
+    asked: Asked,
+    keep: Callable[[Result], None],
+    progress: RoundProgress | None = None,
+) -> None:
+    """Run a plan's rounds over one data set, certify what they released, and hand it to ``keep``.
+
+    Raises
+    ------
+    DataError
+        When a row is not valid and the plan says ``invalid="error"``; nothing was released.
+    PrivacyError
+        When the wish cannot be met.
+    BaseException
+        Whatever stops the fit after something was released says so: ``spent`` is the guarantee of
+        what was released before (``None`` where nothing was), ``released`` its records.
+    """
+    secure = source.secure
+    plan = plan.drawn_from(secure=secure)
+    if plan.invalid == "error":
+        check_rows(rows)
+    with Spending(
+        plan.delta,
+        plan.adjacency,
+        reasons_of(plan.model_dump(include={"row_norm", "noise_source"})),
+    ) as spending:
+        run = run_rounds(rounds, rows, source, progress=progress, records=spending.records)
+        names = None if rows.names is None else tuple(str(name) for name in rows.names)
+        keep(
+            certified(
+                asked,
+                plan,
+                run.records,
+                run.factors,
+                features=rows.features,
+                names=names,
+                secure=secure,
+            )
+        )
+        tell_owner(run.invalid)
+
+
+def certified(
+    asked: Asked,
+    plan: BasePlan,
+    records: Sequence[ReleaseRecord],
+    factors: Any,
+    *,
+    features: int,
+    names: tuple[str, ...] | None,
+    secure: bool,
+) -> Result:
+    """What was made of one data set's releases under a plan, with the certificate of both."""
+    certificate = certificate_of(
+        plan,
+        factors,
+        records,
+        features=features,
+        names=names,
+        secure=secure,
+        dependent=dependence(),
+    )
+    return Result(asked, plan, factors, features, names, certificate)
+
+
+def drive(rounds: Rounds[Found], answer: Callable[[Round], Answers]) -> Found:
+    """What a generator of rounds makes of the answers, each given at once."""
+
+    def no_calls(asks: Round) -> Generator[Never, Never, Answers]:
+        return answer(asks)
+        yield
+
+    try:
+        next(driven(rounds, no_calls))
+    except StopIteration as end:
+        found: Found = end.value
+        return found
+    raise AssertionError("nothing is waited for: a defect")
+
+
+def driven(
+    rounds: Rounds[Found], answer: Callable[[Round], Generator[Call, Reply, Answers]]
+) -> Generator[Call, Reply, Found]:
+    """The same where answers are waited for: the one loop that every fit goes through.
+
+    What an answer yields goes to whoever waits. Nothing else ends the loop than the generator's
+    own result, whatever an answer raises.
+    """
+    asks, found = _step(rounds, None)
+    while asks is not None:
+        answers = yield from answer(asks)
+        asks, found = _step(rounds, answers)
+    return found  # type: ignore[return-value]  # there is one where there are no more asks
+
+
+def _step(
+    rounds: Rounds[Found], answers: Answers | None
+) -> tuple[Round, None] | tuple[None, Found]:
+    """The next round, or the result."""
+    try:
+        asks = next(rounds) if answers is None else rounds.send(answers)
+    except StopIteration as end:
+        return None, end.value
+    return asks, None
+
+
+def run_rounds(
+    rounds: Rounds[Found],
+    rows: RowSource,
+    source: RandomSource,
+    *,
+    progress: RoundProgress | None = None,
+    records: list[ReleaseRecord] | None = None,
+) -> Run[Found]:
+    """Answer every round from ``rows``.
+
+    ``progress(what, n)`` is told after every n rows of the pass named ``what``; to ``records``
+    each release is added before its noise is drawn.
+    """
+    records = [] if records is None else records
+    invalid: InvalidRows | None = None
+
+    def answer(asks: Round) -> Answers:
+        """One pass over the rows and the releases it is for."""
+        nonlocal invalid
+        label = ", ".join(ask.name for ask in asks)
+        tell = None if progress is None else _teller(progress, label)
+        found = accumulate(rows, [ask.accumulator for ask in asks], progress=tell)
+        invalid, answers = found.invalid, {}
+        for ask in asks:
+            records.append(ask.record)  # counted before the noise is drawn
+            answers[ask.name] = ask.accumulator.release(ask.record, source)
+        return answers
+
+    with small_matrix_threads(rows.features):
+        return Run(drive(rounds, answer), records, invalid)
+
+
+def _teller(progress: RoundProgress, label: str) -> Callable[[int], None]:
+    return lambda rows: progress(label, rows)

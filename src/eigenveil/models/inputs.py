@@ -1,0 +1,238 @@
+"""Names of columns, told from the first row of a table that has no line of names.
+
+Names are public: they stand in results, studies and messages.  A table without a line of names
+would publish its first row in their place, so that names that read as values are refused wherever
+names enter.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import validate_data
+
+from eigenveil.errors import DataError, InvalidRowsWarning
+from eigenveil.moments.engine import InvalidRows
+from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
+
+MOST_COLUMNS = 1 << 16
+"""Most columns of a table whose entries are all stored."""
+MOST_SPARSE_COLUMNS = 1 << 24
+"""Most columns where only entries that are not 0 are stored."""
+
+# pandas names the columns of an array by counting; fewer could be a row
+_FEWEST_COUNTED = 8
+# what readers of tables take for a value that is missing, or a truth value
+_WORDS = frozenset(["#N/A", "#N/A N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaT", "n/a", "null"])
+_TRUTHS = frozenset(["true", "false"])
+_DIGITS = re.compile(r"\d")
+# thousands apart by a point, comma, apostrophe or space; a decimal point or comma; an exponent
+_NUMBER = re.compile(
+    r"(?=[+-]?[.,]?\d)[+-]?"
+    "(?:\\d{1,3}(?:[.,'\u2019 \u00a0\u202f]\\d{3})+|\\d*)"
+    r"(?:[.,]\d*)?(?:[eEdD][+-]?\d+)?\s?%?"
+    r"|[+-]?0[xX][0-9a-fA-F]+"
+    r"|[+-]?1\.#(?:IND|QNAN|INF)"
+)
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
+    r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
+)
+_GAP = r"[-/., ]{1,2}"
+_DAY = (
+    r"(?:\d{1,4}[-/.]\d{1,2}(?:[-/.]\d{1,4})?"
+    r"|\d{4}-?W\d{2}(?:-?\d)?"
+    rf"|(?:\d{{1,4}}{_GAP})?{_MONTH}{_GAP}\d{{1,4}}(?:{_GAP}\d{{2,4}})?"
+    rf"|\d{{1,4}}{_GAP}{_MONTH})"
+)
+_CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?\s?(?:[ap]\.?m\.?)?\s?(?:z|utc|[+-]\d{2}:?\d{2})?"
+_TIME = re.compile(rf"{_DAY}(?:[T ,]\s?{_CLOCK})?|{_CLOCK}", re.IGNORECASE)
+
+
+def reads_as_value(name: str) -> bool:
+    """Whether a name is what a cell of a table would be: a number, a date, a time, true, missing.
+
+    Numbers are such with signs, exponents, decimal commas and thousands apart as well, and NaN and
+    infinity; dates and times in ISO's form and the usual ones of numbers and English months.
+    """
+    text = name.strip().replace("\u2212", "-")
+    if not text:
+        return False
+    if text in _WORDS or text.lower() in _TRUTHS:
+        return True
+    try:
+        float(text)
+    except ValueError:
+        pass
+    else:
+        return True
+    if _DIGITS.search(text) is None:
+        return False
+    return bool(_NUMBER.fullmatch(text) or _TIME.fullmatch(text))
+
+
+def is_counted(names: Sequence[str]) -> bool:
+    """Whether names are 0, 1, ... or 1, 2, ... in order, at least 8: an unnamed array's."""
+    count = len(names)
+    if count < _FEWEST_COUNTED:
+        return False
+    return any(
+        all(name == str(number) for number, name in enumerate(names, start=start))
+        for start in (0, 1)
+    )
+
+
+def check_names(
+    whose: str,
+    names: Sequence[str] | None,
+    *,
+    places: Sequence[int] | None = None,
+    of_words: bool = False,
+) -> None:
+    """Refuse names of columns that read as values; the error says where, and never quotes them.
+
+    Parameters
+    ----------
+    whose : str
+        File, site or argument that has the names.
+    names : sequence of str or None
+        ``None``: there are none, and nothing is wrong.
+    places : sequence of int, optional
+        The columns' numbers in the file, from 1; 1, 2, ... by default.
+    of_words : bool
+        The names are words of documents, some of which are numbers: refused only if all are.
+
+    Raises
+    ------
+    DataError
+        With code ``header-is-data``.
+    """
+    if names is None or is_counted(names):
+        return
+    wrong = [place for place, name in enumerate(names) if reads_as_value(name)]
+    if not wrong or (of_words and len(wrong) < len(names)):
+        return
+    place = wrong[0] + 1 if places is None else places[wrong[0]]
+    more = f" (and of {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    raise DataError(
+        f"{whose}: the name of column {place}{more} reads as a number, a date or another value, as "
+        "the first row of a table does that has no line of names.",
+        hint="--no-header (header=False in Python) names the columns of text c1, c2, ...; or "
+        "rename them.",
+        code="header-is-data",
+    )
+
+
+def check_width(whose: str, columns: int, *, sparse: bool = False) -> None:
+    """Refuse more columns than are read: ``MOST_COLUMNS``, or ``MOST_SPARSE_COLUMNS``.
+
+    Raises
+    ------
+    DataError
+        With code ``too-many-columns``.
+    """
+    most = MOST_SPARSE_COLUMNS if sparse else MOST_COLUMNS
+    if columns > most:
+        raise DataError(
+            f"{whose} has {columns:,} columns, and at most {most:,} are read.",
+            hint="Store fewer columns in a file."
+            if sparse
+            else "Store fewer columns in a file, or store them sparse (.npz of scipy, .mtx), of "
+            f"which {MOST_SPARSE_COLUMNS:,} are read.",
+            code="too-many-columns",
+        )
+
+
+def numbered_names(columns: int) -> list[str]:
+    """c1, c2, ...: names where a file has none."""
+    return [f"c{number}" for number in range(1, columns + 1)]
+
+
+# -- Rows from what the caller of an estimator gives.
+
+
+class _Columns:
+    """Where scikit-learn notes the columns of new rows: a fitted result's own are not changed."""
+
+    feature_names_in_: NDArray[np.object_]
+
+    def __init__(self, estimator: Any) -> None:
+        self._estimator = estimator
+
+    def __sklearn_tags__(self) -> Any:
+        return self._estimator.__sklearn_tags__()
+
+
+@contextmanager
+def fits_floats() -> Iterator[None]:
+    """Turn numpy's complaint about a whole number that no float holds into the package's own."""
+    try:
+        yield
+    except OverflowError:
+        raise DataError(
+            "An entry is a number beyond what a float can hold.",
+            hint="Give numbers up to 1e308; divide the column by a public number where it is more.",
+            code="overflow",
+        ) from None
+
+
+def validated(estimator: Any, X: ArrayLike, /, **checks: Any) -> Any:
+    """scikit-learn's ``validate_data``; a number that no float holds is a DataError."""
+    with fits_floats():
+        return validate_data(estimator, X, **checks)
+
+
+def new_columns(
+    estimator: Any, X: ArrayLike, **checks: Any
+) -> tuple[NDArray[np.floating[Any]], list[str] | None]:
+    """Checked entries of an array, frame or sparse matrix, and the columns' names if it has any.
+
+    Raises
+    ------
+    DataError
+        Where a name reads as a value: the frame's first row may have been taken for names.
+    """
+    columns = _Columns(estimator)
+    array = validated(
+        columns,
+        X,
+        estimator=estimator,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        ensure_all_finite=False,  # what becomes of such rows, ``invalid`` says
+        **checks,
+    )
+    names = getattr(columns, "feature_names_in_", None)
+    if names is None:
+        return array, None
+    texts = [str(name) for name in names]
+    check_names("The frame", texts)
+    return array, texts
+
+
+def rows_of(estimator: Any, X: ArrayLike) -> tuple[RowSource, int]:
+    """Rows of an array, frame or sparse matrix, and their number."""
+    array, columns = new_columns(estimator, X)
+    if scipy.sparse.issparse(array):
+        return SparseRows(array, names=columns), int(array.shape[0])
+    return ArrayRows(array, names=columns), int(array.shape[0])
+
+
+def public_rows(rows: RowSource, adjacency: str) -> int | None:
+    """The number of rows where it is public: a pass of its own."""
+    if adjacency != "replace-one":
+        return None
+    return sum(int(block.values.shape[0]) for block in rows.blocks())
+
+
+def tell_owner(invalid: InvalidRows | None, *, where: str = "") -> None:
+    """Warn whoever called about rows that are not valid; nothing of it is kept."""
+    if invalid is not None:
+        warnings.warn(f"{where}{invalid}.", InvalidRowsWarning, stacklevel=4)

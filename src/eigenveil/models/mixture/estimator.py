@@ -1,0 +1,259 @@
+"""What every fitted mixture can do, whoever held the rows: assign, score and draw rows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import scipy.special
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import DensityMixin
+from sklearn.utils.validation import check_random_state
+
+from eigenveil.errors import DataError
+from eigenveil.models.inputs import validated
+from eigenveil.models.mixture.rounds import MixtureFactors
+from eigenveil.models.result import View, of_factors
+from eigenveil.models.stored import StoredModel
+from eigenveil.models.table_fit import TableFit
+from eigenveil.models.tensors.plan import MixturePlan
+
+
+class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
+    """Released means, weights and noise variance of a mixture of spherical Gaussians.
+
+    ``FittedMixture.load`` reads a model that any of the estimators saved.
+    """
+
+    _FAMILY = ("PrivateGaussianMixture", "FederatedGaussianMixture")
+    _PLAN = MixturePlan
+    _FACTORS = MixtureFactors
+
+    means_: View[NDArray[np.float64]] = of_factors("means")
+    weights_: View[NDArray[np.float64]] = of_factors("weights")
+    strengths_ = of_factors("strengths")
+    noise_variance_ = of_factors("noise_variance")
+    n_samples_ = of_factors("rows")
+    noise_floor_ = of_factors("noise_floor")
+    row_bound_ = of_factors("row_bound")
+    converged_ = of_factors("converged")
+    usable_ = of_factors("usable")
+    n_components_ = View(lambda result: int(result.factors.means.shape[0]))
+
+    @property
+    def covariances_(self) -> NDArray[np.float64]:
+        """Variance of every feature within each component, shape (n_components,): all the same."""
+        return np.full(self.means_.shape[0], self.noise_variance_)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.intp]:
+        """The likeliest component of each row of ``X``, shape (n_samples,); -1 for one with NaN."""
+        joint = self._log_joint(X)
+        return np.where(np.isnan(joint[:, 0]), -1, np.argmax(joint, axis=1))
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Posterior probability of each component, shape (n_samples, n_components)."""
+        return np.asarray(scipy.special.softmax(self._log_joint(X), axis=1))
+
+    def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Log-density of each row of ``X`` under the mixture, shape (n_samples,)."""
+        return np.asarray(scipy.special.logsumexp(self._log_joint(X), axis=1))
+
+    def score(self, X: ArrayLike, y: object = None) -> float:
+        """Average log-density of the rows of ``X``."""
+        del y
+        return float(np.mean(self.score_samples(X)))
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+        """Rows drawn from the mixture, and their components; costs no privacy.
+
+        Returns
+        -------
+        X : array of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+        """
+        self._check_fitted()
+        if n_samples < 1:
+            raise DataError(
+                f"n_samples = {n_samples} is less than 1.", hint="Ask for at least one row."
+            )
+        random = check_random_state(random_state)
+        labels = random.choice(self.weights_.size, size=n_samples, p=self.weights_)
+        noise = random.standard_normal((n_samples, self.means_.shape[1]))
+        return self.means_[labels] + math.sqrt(self.noise_variance_) * noise, labels
+
+    def _log_joint(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Logarithm of weight times density, shape (n_samples, n_components)."""
+        self._check_fitted()
+        rows = validated(
+            self,
+            X,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan",
+            reset=False,
+        )
+        features, middle = self.means_.shape[1], self.means_.mean(axis=0)
+        spread = self.means_ - middle
+        # a variance of 0 (nothing above the components) leaves the nearest mean
+        size = float(np.max(spread**2)) or float(np.max(middle**2)) or 1.0
+        variance = max(self.noise_variance_, np.finfo(np.float64).eps * size)
+        if scipy.sparse.issparse(rows):
+            means, rows = self.means_, rows.astype(np.float64)
+            squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
+        else:  # far from the origin, squares would leave no digits for differences
+            means, rows = spread, rows - middle
+            squares = np.vecdot(rows, rows)
+        cross = np.asarray(rows @ means.T)
+        distances = squares[:, None] - 2.0 * cross + np.vecdot(means, means)
+        constant = -0.5 * features * math.log(2.0 * math.pi * variance)
+        return np.asarray(
+            np.log(self.weights_) + constant - np.maximum(distances, 0.0) / (2.0 * variance)
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = getattr(self, "random_state", None) is None
+        return tags
+
+
+# -- PrivateGaussianMixture: the scikit-learn estimator of one data set.
+
+
+class PrivateGaussianMixture(TableFit, FittedMixture):
+    """Differentially private mixture of spherical Gaussians, by orthogonal tensor decomposition.
+
+    The rows' second moment and their third moment, seen through the span of its leading
+    eigenvectors, are released with noise; whitening and tensor power iteration find the means. No
+    start, no number of iterations and nothing about the rows has to be known.
+
+    Parameters
+    ----------
+    n_components : int or "auto", default="auto"
+        Components, at most the number of features; "auto": as many as stand above the noise, at
+        most 32.
+    epsilon : float, default=1.0
+        Privacy wish, > 0.
+    delta : float, default=1e-6
+        Privacy wish, 0 <= delta < 1; 0 asks for pure epsilon.
+    noise_variance : float, default=None
+        Public variance of every feature within a component, in the data's units squared; by default
+        it is found from the released second moment.
+    mechanism : {"auto", "gaussian", "vector"}, default="auto"
+        Noise of the third moment. "gaussian": isometric Gaussian noise (AGN of paper 001).
+        "vector": density exp(-epsilon |E|_F) (AVN), pure epsilon; with ``delta=0`` all other
+        releases are pure too. "auto": "vector" if ``delta=0``, else "gaussian".
+    adjacency : {"add-remove", "replace-one"}, default="add-remove"
+        Which data sets are neighbours: one row more or less, or one row changed (the number of rows
+        then being public).
+    pair : {"auto", "full", "sketch"}, default="auto"
+        How the second moment is released: D x D, or as a sketch of D x ``sketch_size``. "auto":
+        a sketch beyond 1000 features, or where ``sketch_size`` is given.
+    row_bound : float, default=None
+        A public bound on the norm of (centred) rows, in the data's units; longer rows are
+        shortened. By default the bound is found from released norms.
+    center : bool or array of shape (n_features,), default=True
+        True: rows are taken about a point beside a privately released mean. An array: beside that
+        public point. False: as they are; the means must then be linearly independent.
+    budget_split : dict, default=None
+        Shares of the steps "scale", "center" (if it is private), "moment" and "tensor": of all
+        that the fit takes, and of no other.
+    sketch_size : int, default=None
+        Columns of the sketch; by default 4 times ``n_components``. Not with ``pair="full"``.
+    invalid : {"zero", "error"}, default="zero"
+        What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
+        a zero row, which is counted and adds nothing to any other sum; a warning tells their
+        number and the first to whoever fits. "error": a DataError names it before anything is
+        released; that all rows are valid then shows, which the certificate says.
+    noise : {"secure"}, default="secure"
+        Noise from a cryptographic generator keyed by the operating system.
+    random_state : int, Generator or RandomState, default=None
+        For tests and reproductions: the noise is reproducible and the guarantee is not certified.
+
+    Attributes
+    ----------
+    means_ : ndarray of shape (n_components, n_features)
+    weights_ : ndarray of shape (n_components,)
+        The largest first; they add up to 1.
+    noise_variance_ : float
+        Variance of every feature within a component.
+    covariances_ : ndarray of shape (n_components,)
+        The same for each component.
+    n_components_ : int
+    n_samples_ : float
+        Released (noisy) number of rows; exact where the number is public.
+    strengths_ : ndarray
+        Leading eigenvalues of the second moment above the noise variance; singular values of a
+        sketch.
+    noise_floor_ : float
+        What of the last component noise alone would show, about once in a hundred times.
+    usable_ : ndarray of bool, shape (n_components,)
+        Which components can be told from the others in spite of the noise. Where none stood above
+        it, one stands in, the fit ended early, and ``certificate_.stopped`` says why.
+    converged_ : bool
+        Whether every power iteration converged.
+    guarantee_ : Guarantee
+        What was promised, to whom, and how it is computed.
+    certificate_ : Certificate
+        The recorded releases, from which the guarantee can be recomputed.
+
+    References
+    ----------
+    Anandkumar, Ge, Hsu, Kakade, Telgarsky (2014), JMLR 15. Hsu, Kakade (2013),
+    doi:10.1145/2422436.2422439. Paper 001, algorithms 4 and 5; the design's privacy.md, sections 2
+    to 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from eigenveil import PrivateGaussianMixture
+    >>> rng = np.random.default_rng(0)
+    >>> means = 4.0 * np.eye(3, 6)
+    >>> X = means[rng.integers(3, size=20000)] + rng.standard_normal((20000, 6))
+    >>> mixture = PrivateGaussianMixture(n_components=3, epsilon=1.0, delta=1e-6).fit(X)
+    >>> mixture.means_.shape
+    (3, 6)
+    >>> bool(abs(mixture.noise_variance_ - 1.0) < 0.2)
+    True
+    """
+
+    _TASK = "gaussian-mixture"
+
+    def __init__(
+        self,
+        n_components: int | str = "auto",
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        noise_variance: float | None = None,
+        mechanism: str = "auto",
+        adjacency: str = "add-remove",
+        pair: str = "auto",
+        row_bound: float | None = None,
+        center: bool | ArrayLike = True,
+        budget_split: dict[str, float] | None = None,
+        sketch_size: int | None = None,
+        invalid: str = "zero",
+        noise: str = "secure",
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.noise_variance = noise_variance
+        self.mechanism = mechanism
+        self.adjacency = adjacency
+        self.pair = pair
+        self.row_bound = row_bound
+        self.center = center
+        self.budget_split = budget_split
+        self.sketch_size = sketch_size
+        self.invalid = invalid
+        self.noise = noise
+        self.random_state = random_state

@@ -1,0 +1,219 @@
+"""What a fit of PCA is asked to do: checked, frozen, and made before any data is touched."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from eigenveil.checks import one_of
+from eigenveil.errors import DataError
+from eigenveil.models.options import Options
+from eigenveil.models.pca.ways import CHOICES, DIRECTIONS, POWER, SKETCH, Way, noise_of, way_of
+from eigenveil.models.plan import (
+    CENTRED_SCALE,
+    BasePlan,
+    Planned,
+    Step,
+    centre_kind,
+    centre_schedule,
+    check_components,
+    check_pure,
+    columns_of_sketch,
+    shares_of,
+)
+from eigenveil.privacy.mechanisms import NoiseKind
+from eigenveil.privacy.statistics import STATISTICS, StatisticName
+
+MECHANISMS = CHOICES
+
+# Shares of mu squared (privacy.md, section 8; tables.md, section 2a), and of epsilon where all is
+# pure: epsilons add up where mus add in squares, so a small step must be paid more.
+_SHARES: dict[Step, float] = {"scale": 0.04, "center": 0.14, "moment": 0.78, "variance": 0.04}
+_PURE_SHARES: dict[Step, float] = {"scale": 0.08, "center": 0.20, "moment": 0.69, "variance": 0.03}
+# Parts of the scale's share: of the norms of the rows, about the first centre, and about the second
+# where they are needed before the second moment.
+_SCALES = (0.75, 0.25)
+_SCALES_AUTO = (0.6, 0.2, 0.2)
+# Parts of the centre's share: its two stages, and the mean that is left in the prepared rows, which
+# pure noise would hide at any price worth paying.
+_CENTRES = (0.3, 0.35, 0.35)
+_PURE_CENTRES = (0.4, 0.6)
+
+_STATISTICS: dict[Step, StatisticName] = {
+    "scale": "norm-histogram",
+    "center": "row-sum",
+    "variance": "component-energy",
+}
+
+POWER_ROUNDS = 4
+
+MEAN_LEFT = "mean of prepared rows"
+ENERGIES = "explained variance"
+
+
+class Plan(BasePlan):
+    """Everything about a fit of PCA that is decided before data is touched.
+
+    ``row_norm`` is "unit", "auto", "max", or a public number.
+    """
+
+    one_pass: ClassVar[bool] = False
+    """Whether everything is released in one round, so that rows are read once."""
+
+    mechanism: Annotated[str, *one_of(MECHANISMS)]
+    row_norm: Literal["unit", "auto", "max"] | float
+    power_rounds: int
+
+    @property
+    def way(self) -> Way:
+        """In which the second moment is released."""
+        return way_of(self.mechanism)
+
+    @property
+    def sketched(self) -> bool:
+        """Whether the second moment is released as a sketch that says so."""
+        return self.way is SKETCH
+
+    def options_otherwise(self) -> dict[str, Any]:
+        """Options of another name or value; see :class:`BasePlan`."""
+        rounds = self.power_rounds if self.mechanism == "power" else None
+        return super().options_otherwise() | {"power_rounds": rounds}
+
+    def context(self) -> dict[str, Any]:
+        """What makes this plan beside its options; parties may send factors of so many columns."""
+        return super().context() | {"sketch_columns": self.sketch_columns}
+
+    @property
+    def removes_mean(self) -> bool:
+        """Whether the mean that is left in the prepared rows is released, and taken off."""
+        return self.centred == "private" and not self.pure and self.way is not DIRECTIONS
+
+    @property
+    def schedule(self) -> tuple[Planned, ...]:
+        """Norms and centre, norms about it, the second moment and mean, the variances."""
+        before, beside = self._centred_scale()
+        first, *later = self.way.schedule(self)
+        found: list[Planned] = []
+        if self.centred == "private":
+            *stages, left = _CENTRES if self.removes_mean else (*_PURE_CENTRES, 0.0)
+            found += centre_schedule(
+                bounded=self.row_bound is not None,
+                scale=_SCALES_AUTO[:2] if before else _SCALES,
+                centre=(stages[0], stages[1]),
+            )
+            if left:
+                beside = [Planned(MEAN_LEFT, "center", "row-sum", share=left, beside=True), *beside]
+        found += [*before, first, *beside, *later]
+        if "variance" in self.shares:
+            rest = 1.0 - sum(one.share for one in (*before, *beside) if one.step == "variance")
+            found.append(Planned(ENERGIES, "variance", "component-energy", share=rest))
+        return tuple(found)
+
+    def _centred_scale(self) -> tuple[list[Planned], list[Planned]]:
+        """The norms of centred rows, before the moment or read beside it: one pass for both."""
+        wanted = self.one_pass or self.row_norm == "auto" or "variance" in self.shares
+        if not wanted or self.row_bound is not None:
+            return [], []
+        private, auto = self.centred == "private", self.row_norm == "auto"
+        beside = self.one_pass or (private and not auto)
+        # under a private centre the scale's budget was spent before it
+        share = (_SCALES_AUTO[2] if auto else 0.5) if private else 1.0
+        step: Step = "variance" if private and not auto else "scale"
+        planned = Planned(CENTRED_SCALE, step, "norm-histogram", share=share, beside=beside)
+        return ([], [planned]) if beside else ([planned], [])
+
+    def kind(self, step: Step) -> NoiseKind:
+        """The noise of a step."""
+        if step == "moment":
+            return noise_of(self.mechanism, pure=self.pure)
+        return STATISTICS[_STATISTICS[step]].usual(pure=self.pure).name
+
+    def released_values(self) -> int:
+        """Number of coordinates of all releases together, rounded up."""
+        d, k = self.features, self.n_components
+        return self.way.values(self) + 3 * d + 3 * 330 + k + 4
+
+
+def make_plan(
+    options: Options,
+    *,
+    features: int,
+    rows: int | None = None,
+    sketch_columns: int | None = None,
+    noise_draws: int = 1,
+) -> Plan:
+    """Settle every choice that the options of one table leave open.
+
+    Parameters
+    ----------
+    options : Options
+        Of PCA, one table. A public centre is checked where it is used.
+    features : int
+        Number of columns, D.
+    rows : int or None
+        The number of rows, which counts under replace-one only.
+    sketch_columns : int, optional
+        Columns of factors that parties send beside the plan's own mechanism.
+    noise_draws : int
+        Draws of lattice noise that make up a released value.
+
+    Raises
+    ------
+    PrivacyError, DataError
+        Naming the parameter and what it may be.
+    """
+    mechanism, components = options.mechanism, int(options.n_components)
+    if mechanism == "auto":
+        mechanism = STATISTICS["second-moment"].usual(pure=options.delta == 0).name
+    check_pure("second-moment", mechanism, options.delta)
+    check_components(components, features)
+    way = way_of(mechanism)
+    way.check(features, components)
+    if options.power_rounds is not None and way is not POWER:
+        raise options.refused(
+            "power_rounds",
+            f"is of mechanism 'power', and this fit's is {mechanism!r}. Got "
+            f"{options.power_rounds} instead of None.",
+            hint="Leave it out, or say mechanism='power'.",
+            code="unused-parameter",
+        )
+    if options.row_bound is not None and options.row_norm == "auto":
+        raise DataError(
+            "row_norm='auto' chooses from the released norms, and row_bound skips releasing them.",
+            hint="Give row_norm='unit' or a number with row_bound, or leave row_bound out.",
+        )
+    columns = columns_of_sketch(options, components, sketched=way is SKETCH, features=features)
+    plan = Plan(
+        features=features,
+        n_components=components,
+        epsilon=float(options.epsilon),
+        delta=float(options.delta),
+        mechanism=mechanism,
+        adjacency=options.adjacency,
+        row_norm=options.row_norm if isinstance(options.row_norm, str) else float(options.row_norm),
+        row_bound=None if options.row_bound is None else float(options.row_bound),
+        centred=centre_kind(options.center),
+        shares={"moment": 1.0},
+        sketch_columns=columns if sketch_columns is None else sketch_columns,
+        power_rounds=int(options.power_rounds or POWER_ROUNDS),
+        rows=rows if options.adjacency == "replace-one" else None,
+        noise_draws=noise_draws,
+        invalid=options.invalid,
+    )
+    return plan.model_copy(update={"shares": _shares(plan, options)})
+
+
+def _shares(plan: Plan, options: Options) -> dict[Step, float]:
+    """Shares of the steps that this fit takes, adding up to 1."""
+    split = options.budget_split
+    variance = split is None or split.get("variance", 0) > 0 or plan.way is DIRECTIONS
+    private = plan.centred == "private"
+    scale = plan.row_bound is None and (private or plan.row_norm == "auto" or variance)
+    taken = {"scale": scale, "center": private, "moment": True, "variance": variance}
+    usual = {
+        step: share
+        for step, share in (_PURE_SHARES if plan.pure else _SHARES).items()
+        if taken[step]
+    }
+    if not private and "scale" in usual:
+        usual["scale"] /= 2  # there is one histogram then
+    return shares_of(options, usual)

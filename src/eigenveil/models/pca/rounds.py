@@ -1,0 +1,450 @@
+"""Private PCA as a generator of rounds (privacy.md, section 8)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.linalg.eigen import fix_signs, leading_eigenpairs, left_singular, orthonormal_basis
+from eigenveil.models.explained import (
+    MeanLeft,
+    consistent_floor,
+    descending,
+    energy_floor,
+    is_known,
+    strength_floor,
+    weighted,
+    with_eigenvalues,
+)
+from eigenveil.models.pca.plan import ENERGIES, MEAN_LEFT, Plan
+from eigenveil.models.pca.ways import DIRECTIONS, POWER, SKETCH, WHOLE, Way
+from eigenveil.models.plan import CENTRED_SCALE, Step
+from eigenveil.models.rounds import Answers, Round, RoundState, find_centre
+from eigenveil.models.scale import NormScale, choose_bound
+from eigenveil.models.shapes import COUNT_WEIGHT
+from eigenveil.moments.accumulators import (
+    ComponentEnergy,
+    RowSum,
+    SecondMoment,
+    Sketch,
+)
+from eigenveil.moments.release import Release
+from eigenveil.moments.rows import RowRule
+from eigenveil.noise.grid import deviation, spectral_edge
+from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.releases import Sharing
+
+# Explained variances are of rows shortened at the highest of these quantiles at which the noise of
+# their sum is below this part of it; lower ones understate the variance of few rows a little.
+_ENERGY_QUANTILES, _ENERGY_NOISE = (0.99, 0.95, 0.9, 0.8), 0.15
+# Where the centre's error may be this part of the rows' energy, nothing can be told from it.
+_ALL = 0.9
+# Rows this much shorter than the point they are taken about are its rounding.
+_ROUNDING = {"single": 2.0**-20, "double": 2.0**-48}
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The result: everything in it is computed from releases.
+
+    Attributes
+    ----------
+    components : array of shape (K, D)
+    mean : array of shape (D,)
+    explained_variance, explained_variance_ratio : arrays of shape (K,)
+    total_variance, rows : float
+    noise_floor : float
+        Explained variance that noise, and what is left of the centre's error, show in all but one
+        of a hundred fits.
+    usable : array of bool, shape (K,)
+        Which components stand above it: those whose explained variance exceeds the floor.
+    row_bound : float
+        Norm at which rows were shortened; 0 where all were divided by their norms.
+    stopped, advice : str
+        Why the fit ended before its last release, and what would do; empty where it did not.
+    """
+
+    components: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    explained_variance: NDArray[np.float64]
+    explained_variance_ratio: NDArray[np.float64]
+    total_variance: float
+    rows: float
+    noise_floor: float
+    usable: NDArray[np.bool_]
+    row_bound: float
+    stopped: str = ""
+    advice: str = ""
+
+
+_State = RoundState[Plan]
+
+
+def private_pca(
+    plan: Plan,
+    *,
+    stored_single: bool,
+    public_centre: NDArray[np.float64] | None = None,
+    max_norm: float | None = None,
+    budgets: Mapping[Step, StepBudget] | None = None,
+    sharing: Mapping[Step, Sharing] | None = None,
+    keep_all: bool = False,
+) -> Generator[Round, Answers, Factors]:
+    """The rounds of a fit; all components are kept, whatever ``keep_all`` says.
+
+    Parameters
+    ----------
+    plan : Plan
+    stored_single : bool
+        Whether all rows are stored in single precision.
+    public_centre : array of shape (D,), optional
+        The public centre when ``plan.centred == "public"``.
+    max_norm : float, optional
+        The exact largest norm, for ``row_norm="max"`` (reproductions only).
+    budgets : mapping, optional
+        In place of the plan's own; for predictions on synthetic rows.
+    sharing : mapping, optional
+        How the parties of a study share the noise of a step.
+
+    Returns
+    -------
+    Factors
+        Where the rows are too few for a scale to be found, of no usable component, and the rest of
+        the budget is not spent.
+    """
+    del keep_all
+    state = _State(plan, stored_single, dict(budgets or {}), dict(sharing or {}))
+    scale = yield from find_centre(state, public_centre)
+    if state.stopped:
+        return _nothing(state)
+
+    beside: Round = ()
+    if any(planned.name == CENTRED_SCALE for planned in plan.schedule):
+        ask = state.ask(CENTRED_SCALE, state.histogram())
+        if plan.planned(CENTRED_SCALE).beside:
+            beside = (ask,)  # read only after the moment: one pass for both
+        else:
+            answers = yield (ask,)
+            scale = _better(scale, answers[ask.name], state)
+
+    row_bound = _second_moment_bound(state, scale, max_norm)
+    found = yield from _components(state, row_bound, beside)
+    if beside:
+        scale = _better(scale, found.answers[CENTRED_SCALE], state)
+    return (yield from _variances(state, scale, row_bound, found))
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Components and what their release says of their strength, in units of prepared rows.
+
+    ``edge`` is what noise alone shows of it; ``left`` is the mean that was left in the rows, where
+    it was released.
+    """
+
+    components: NDArray[np.float64]
+    strengths: NDArray[np.float64] | None
+    edge: float
+    answers: Answers
+    total: float | None = None
+    left: MeanLeft | None = None
+
+
+def _nothing(state: _State) -> Factors:
+    """The result of a fit that ended before its components were released: public directions."""
+    plan = state.plan
+    none = np.zeros(plan.n_components)
+    return Factors(
+        components=np.eye(plan.n_components, plan.features),
+        mean=np.zeros(plan.features) if state.centre is None else state.centre,
+        explained_variance=none,
+        explained_variance_ratio=none.copy(),
+        total_variance=0.0,
+        rows=state.rows or 1.0,
+        noise_floor=0.0,
+        usable=np.zeros(plan.n_components, dtype=np.bool_),
+        row_bound=0.0,
+        stopped=state.stopped,
+        advice=state.advice,
+    )
+
+
+def _better(scale: NormScale | None, release: Release, state: _State) -> NormScale | None:
+    """The scale of the centred rows where it shows anything, else what was known before."""
+    centred = state.read(release, scale)
+    return centred if centred.found else scale
+
+
+def _second_moment_bound(state: _State, scale: NormScale | None, max_norm: float | None) -> float:
+    match state.plan.row_norm:
+        case "unit":
+            return 0.0
+        case "max":
+            assert max_norm is not None
+            return max_norm
+        case "auto":
+            if scale is None:
+                return 0.0
+            return choose_bound(scale, edge=_moment_edge(state), components=state.plan.n_components)
+        case bound:
+            return float(bound)
+
+
+def _moment_edge(state: _State) -> float:
+    """Largest eigenvalue that the moment's noise alone will show, before it is drawn."""
+    plan = state.plan
+    if plan.way is not WHOLE:
+        # comparable to a Gaussian release of the whole matrix, for choosing how to clip
+        mu = state.budgets["moment"].mu or state.budgets["moment"].epsilon or 1.0
+        return math.sqrt(2 * plan.features) / mu
+    rule = RowRule(precision=state.storage, extra_bits=state.coarser(state.storage))
+    moment = SecondMoment(rule, features=plan.features)
+    noise = state.ask("second moment", moment).record.noise
+    return spectral_edge(noise, plan.features, plan.features)
+
+
+def _components(state: _State, bound: float, beside: Round) -> Generator[Round, Answers, _Found]:
+    """Ask for the second moment in the plan's form and factorise what comes back."""
+    plan = state.plan
+    precision = state.precision(_moment_edge(state)) if state.stored_single else "double"
+    rule = RowRule(
+        centre=state.centre,
+        bound=bound,
+        precision=precision,
+        extra_bits=state.coarser(precision),
+    )
+    if plan.removes_mean:
+        mean = RowSum(rule, features=plan.features, count_weight=0.0)
+        beside = (state.ask(MEAN_LEFT, mean), *beside)
+    return (yield from _FACTORISE[plan.way](state, rule, beside))
+
+
+def _directions(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, _Found]:
+    moment = SecondMoment(rule, features=state.plan.features)
+    answers = yield (state.ask("second moment", moment), *beside)
+    rounded = answers["second moment"].values
+    vectors = fix_signs(orthonormal_basis(rounded.T).T)
+    return _Found(vectors, None, 0.0, answers)
+
+
+def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, _Found]:
+    plan = state.plan
+    moment = SecondMoment(rule, features=plan.features)
+    answers = yield (state.ask("second moment", moment), *beside)
+    release, left = answers["second moment"], _mean_left(state, answers)
+    matrix = release.values if left is None else release.values - left.outer()
+    values, components = leading_eigenpairs(matrix, plan.n_components)
+    if release.edge is not None:  # cut-off eigenvalues: their sum is not the rows' energy
+        return _Found(components, values, release.edge, answers, left=left)
+    total = float(np.trace(matrix))
+    edge = spectral_edge(release.record.noise, plan.features, plan.features)
+    return _Found(components, values, edge, answers, total, left)
+
+
+def _mean_left(state: _State, answers: Answers) -> MeanLeft | None:
+    """What was left of the rows' mean, where it was released."""
+    release = answers.get(MEAN_LEFT)
+    if release is None:
+        return None
+    if state.rows is None:  # a scale that is read only now
+        state.rows = max(1.0, float(answers[CENTRED_SCALE].values[-1]))
+    error = deviation(release.record.noise, state.plan.features)
+    return MeanLeft(release.values, error, state.rows, release.record.mechanism)
+
+
+def _sketch(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, _Found]:
+    plan = state.plan
+    # public and independent of the data: the same for every study of this shape
+    gaussian = np.random.default_rng(plan.features).standard_normal(
+        (plan.features, plan.sketch_columns)
+    )
+    basis = orthonormal_basis(gaussian)
+    clip = min(1.0, 1.3 * math.sqrt(plan.sketch_columns / plan.features))  # privacy.md, section 6
+    answers = yield (state.ask("sketch", Sketch(rule, basis, clip=clip)), *beside)
+    release, left = answers["sketch"], _mean_left(state, answers)
+    matrix = release.values if left is None else release.values - left.outer(basis) / clip
+    strengths, components = left_singular(matrix, plan.n_components)
+    edge = spectral_edge(release.record.noise, plan.features, plan.sketch_columns)
+    return _Found(components, strengths, edge, answers, left=left)
+
+
+def _power(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, _Found]:
+    plan = state.plan
+    gaussian = np.random.default_rng(plan.features).standard_normal(
+        (plan.features, plan.n_components)
+    )
+    basis = orthonormal_basis(gaussian)
+    answers: dict[str, Release] = {}
+    left: MeanLeft | None = None
+    for turn in range(plan.power_rounds):
+        # a start that knows nothing catches sqrt(K/D) of a row: clip there, and at 1 once it does
+        clip = min(1.0, 1.3 * math.sqrt(plan.n_components / plan.features)) if turn == 0 else 1.0
+        name = f"power round {turn + 1}"
+        answers |= yield (
+            state.ask(name, Sketch(rule, basis, clip=clip)),
+            *(beside if turn == 0 else ()),
+        )
+        left = left or _mean_left(state, answers)
+        matrix = answers[name].values
+        if left is not None:
+            matrix = matrix - left.outer(basis) / clip
+        basis = orthonormal_basis(matrix)
+    strengths, components = left_singular(matrix, plan.n_components)
+    edge = spectral_edge(answers[name].record.noise, plan.features, plan.n_components)
+    return _Found(components, strengths, edge, answers, left=left)
+
+
+_FACTORISE: dict[Way, Callable[[_State, RowRule, Round], Generator[Round, Answers, _Found]]] = {
+    WHOLE: _whole,
+    DIRECTIONS: _directions,
+    SKETCH: _sketch,
+    POWER: _power,
+}
+
+
+def _variances(
+    state: _State, scale: NormScale | None, row_bound: float, found: _Found
+) -> Generator[Round, Answers, Factors]:
+    """Explained variance in the data's units, from a release of its own where it has a share."""
+    plan, k = state.plan, state.plan.n_components
+    kept = scale.mean_energy(row_bound) if scale is not None else 1.0  # of a row, when prepared
+    error: float | None = None
+    bound = plan.row_bound if scale is None else _energy_bound(state, scale)
+    if "variance" in state.budgets and bound is None:
+        _stop_before_variances(state)
+    if "variance" in state.budgets and bound is not None:
+        rule = RowRule(centre=state.centre, bound=bound, precision=state.storage)
+        energy = ComponentEnergy(rule, found.components, count_weight=state.count_weight)
+        answers = yield (state.ask(ENERGIES, energy),)
+        values = answers[ENERGIES].values
+        if state.rows is None:
+            state.rows = max(1.0, float(values[-1]) / COUNT_WEIGHT)
+        unit = bound * bound / state.rows
+        along, total = values[:k] * unit, float(np.sum(values[: k + 1])) * unit
+        error = deviation(answers[ENERGIES].record.noise, k) * unit
+    else:
+        # prepared rows are all there is: their energy, in units of the bound
+        strengths = np.ones(k) if found.strengths is None else found.strengths
+        rows = state.rows or max(1.0, found.total or float(np.sum(strengths)))
+        unit = (row_bound or 1.0) ** 2 / rows
+        if plan.one_pass and scale is not None and row_bound == 0.0:
+            unit *= scale.mean_square()  # unit rows have no units of their own
+        along = strengths * unit
+        total = max((found.total or 0.0) * unit, float(np.sum(along)))
+        state.rows = rows
+    known = True
+    if error is not None:
+        other, apart = (0.0, math.inf) if scale is None else scale.spread(state.centre)
+        total, total_error = weighted(total, error * math.sqrt(k + 1), other, apart)
+        known = is_known(total, total_error)
+    total = max(total, np.finfo(float).tiny)
+    offset = _offset_left(state, scale, row_bound, total, found.left)
+    if found.strengths is None:
+        variance = descending(along)
+        nominal = offset * total + energy_floor(along, error)
+        stands = variance > nominal
+    else:
+        floor = strength_floor(found.edge, offset * state.rows, size=plan.features)
+        energies = None
+        if error is not None and found.total is not None:
+            along, energies = with_eigenvalues(
+                along,
+                total,
+                error,
+                found.strengths,
+                found.edge,
+                state.rows * kept,
+                unit_rows_of=plan.features if row_bound == 0.0 else None,
+            )
+        variance = descending(along, energies)
+        stands = found.strengths > floor
+        nominal = min(1.0, floor / (state.rows * kept)) * total
+    if not known or offset > _ALL or _is_rounding(state, scale):
+        stands = np.zeros(k, dtype=np.bool_)
+    total = max(total, float(np.sum(variance)))
+    noise_floor = consistent_floor(variance, stands, nominal)
+    usable = np.asarray(variance > noise_floor)
+    return Factors(
+        components=found.components,
+        mean=state.centre if state.centre is not None else np.zeros(plan.features),
+        explained_variance=variance,
+        explained_variance_ratio=variance / total,
+        total_variance=total,
+        rows=state.rows,
+        noise_floor=noise_floor,
+        usable=usable,
+        row_bound=row_bound,
+        stopped=state.stopped,
+        advice=state.advice if usable.any() or state.advice else _advice(noise_floor, variance),
+    )
+
+
+def _energy_bound(state: _State, scale: NormScale) -> float:
+    """Where rows are shortened for the release of their energies."""
+    assert state.rows is not None
+    budget = state.budgets.get("variance")
+    bound = scale.quantile(_ENERGY_QUANTILES[0])
+    if budget is None:
+        return bound
+    part = state.plan.planned(ENERGIES).share
+    loss = budget.scaled(part)
+    coordinates = state.plan.n_components + 1
+    # of the sum of all coordinates; the L1 sensitivity of all of them together is 1
+    noise = math.sqrt(coordinates) / (loss.mu or (loss.epsilon or 1.0) / math.sqrt(2.0))
+    for quantile in _ENERGY_QUANTILES:
+        bound = scale.quantile(quantile)
+        if noise <= _ENERGY_NOISE * state.rows * scale.mean_energy(bound):
+            break
+    return bound
+
+
+def _stop_before_variances(state: _State) -> None:
+    """No norms were found: there is no bound to release the variances under."""
+    state.stopped = "the released histogram of the rows' norms shows nothing above its noise"
+    state.advice = (
+        f"The explained variances are those of rows of equal length: {state.stopped}. Give a "
+        "public row_bound, more rows, or a larger epsilon."
+    )
+
+
+def _offset_left(
+    state: _State,
+    scale: NormScale | None,
+    row_bound: float,
+    total: float,
+    left: MeanLeft | None,
+) -> float:
+    """Energy that the centre's error still gives to an average prepared row, at most."""
+    assert state.rows is not None
+    if left is not None:
+        return left.remaining() / state.rows
+    if state.plan.centred != "private":
+        return 0.0
+    squared = state.longest_error(state.centre_error)
+    if scale is not None:
+        return scale.share_of_offset(squared, row_bound, state.centre)
+    return 1.0 if squared >= total else squared / total
+
+
+def _is_rounding(state: _State, scale: NormScale | None) -> bool:
+    """Whether rows differ from the point they are taken about by no more than its rounding."""
+    if scale is None or state.centre is None:
+        return False
+    far = float(np.linalg.norm(state.centre))
+    return scale.quantile(_ENERGY_QUANTILES[0]) <= far * _ROUNDING[state.storage]
+
+
+def _advice(floor: float, variance: NDArray[np.float64]) -> str:
+    """What would do where no component is usable."""
+    first = float(variance[0])
+    times = float(floor) / first if first > 0 else math.inf
+    more = f"at least {max(1.5, times):.2g} times" if times < 100 else "far more than 100 times"
+    return (
+        f"No component stands above the noise: it takes {more} the rows or the epsilon. Fewer "
+        "features, a public centre or a public row_bound help too; 'eigenveil plan' says what to "
+        "expect."
+    )

@@ -1,0 +1,316 @@
+"""A fitted result: one frozen thing, bound to the certificate of the releases that made it.
+
+Estimators keep no released value of their own: their attributes are views of a result
+(:class:`View`). The certificate holds a digest of the released model, so that neither can be
+changed, saved or shown with another's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import numbers
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cached_property
+from importlib.metadata import version
+from typing import Any, Generic, NoReturn, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.errors import PrivacyError
+from eigenveil.models.plan import BasePlan
+from eigenveil.privacy.certificate import Certificate, Claim, make_certificate
+from eigenveil.privacy.guarantee import Guarantee
+from eigenveil.privacy.releases import ReleaseRecord
+
+T = TypeVar("T")
+F = TypeVar("F")
+_DIGEST = "eigenveil-model-digest-1"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Who fits, and with which constructor parameters, as plain JSON values.
+
+    Taken before the fit begins: what is set later does not change what was asked for.
+    """
+
+    estimator: str
+    parameters: Mapping[str, Any]
+
+    @classmethod
+    def by(cls, model: Any, **instead: Any) -> Asked:
+        """By an estimator, with some parameters ``instead`` of its own; no random state is kept."""
+        given = model.get_params(deep=False) | instead
+        kept = {name: None if name == "random_state" else v for name, v in given.items()}
+        return cls(type(model).__name__, json.loads(json.dumps(_plain(kept))))
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a fit released, and its certificate.
+
+    Attributes
+    ----------
+    asked : Asked
+    plan : BasePlan
+    factors : object
+        The task's factors, such as :class:`eigenveil.models.pca.rounds.Factors`; arrays cannot be
+        written.
+    features : int
+    names : tuple of str or None
+        Of the features.
+    certificate : Certificate
+        Its ``model`` is the digest of factors, features and names.
+    details : mapping
+        What else belongs to the fit and is not released: traffic, for example.
+    loaded : bool
+        Whether it was read from a file.
+    guarantee : Guarantee
+        What the certificate gives.
+
+    Raises
+    ------
+    PrivacyError
+        ``model-changed`` where the certificate is that of another model or plan.
+    """
+
+    asked: Asked
+    plan: BasePlan
+    factors: Any
+    features: int
+    names: tuple[str, ...] | None
+    certificate: Certificate
+    details: Mapping[str, Any] = field(default_factory=dict)
+    loaded: bool = False
+    guarantee: Guarantee = field(init=False)
+    _seal: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factors", frozen(self.factors))
+        object.__setattr__(self, "guarantee", self.certificate.guarantee())
+        object.__setattr__(self, "_seal", self._told())
+        self.check()
+
+    def check(self) -> None:
+        """Raise where anything is not what the certificate was made for.
+
+        Raises
+        ------
+        PrivacyError
+            ``model-changed``.
+        """
+        if self.certificate.model != model_digest(
+            self.factors, features=self.features, names=self.names
+        ):
+            raise changed("The model is not the one that its certificate was made for.")
+        if self.plan.hash != self.certificate.plan_hash:
+            raise changed("The plan is not the one that the certificate was made for.")
+        if self._seal != self._told():
+            raise changed("The certificate or the parameters were changed after the fit.")
+        if self.loaded:
+            self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        """A file's parameters cannot promise what its certificate does not."""
+        wish, said = self.certificate.wish, self.asked.parameters
+        for name in ("epsilon", "delta", "adjacency"):
+            if said.get(name, getattr(wish, name)) != getattr(wish, name):
+                raise changed(
+                    f"The parameters say {name} = {said[name]!r}, the certificate "
+                    f"{getattr(wish, name)!r}."
+                )
+
+    def _told(self) -> str:
+        said = self.certificate.model_dump_json() + json.dumps(self.asked.parameters)
+        return hashlib.sha256(said.encode()).hexdigest()
+
+    @cached_property
+    def views(self) -> dict[str, Guarantee]:
+        """The guarantee against each adversary."""
+        return self.certificate.guarantees()
+
+    def __deepcopy__(self, memo: object) -> Result:
+        return self  # nothing in it can be changed
+
+    def __reduce__(self) -> Any:  # arrays come out of a pickle frozen, too
+        kept = (self.asked, self.plan, self.factors, self.features, self.names, self.certificate)
+        return Result, (*kept, self.details, self.loaded)
+
+
+class View(Generic[T]):
+    """A read-only attribute of a fitted estimator; it is there once there is a result.
+
+    Parameters
+    ----------
+    read : callable
+        What it shows of a :class:`Result`.
+    """
+
+    def __init__(self, read: Callable[[Result], T]) -> None:
+        self._read = read
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, model: Any, owner: type | None = None) -> T:
+        if model is None:
+            return self  # type: ignore[return-value]
+        result: Result | None = model._result
+        if result is not None:
+            try:
+                return self._read(result)
+            except (AttributeError, KeyError):
+                pass
+        raise AttributeError(
+            f"{type(model).__name__!r} object has no attribute {self._name!r}"
+            + ("" if result is not None else ": it is not fitted yet")
+        )
+
+    def __set__(self, model: Any, value: object) -> NoReturn:
+        raise AttributeError(
+            f"{self._name} of {type(model).__name__} cannot be set: it belongs to a released "
+            "result and its certificate."
+        )
+
+    def __delete__(self, model: Any) -> NoReturn:
+        self.__set__(model, None)
+
+
+def of_factors(name: str) -> View[Any]:
+    """A view of one field of the factors."""
+    return View(lambda result: getattr(result.factors, name))
+
+
+def frozen(factors: F) -> F:
+    """Factors whose arrays stand on bytes that cannot be written, and whose numbers are plain."""
+    assert is_dataclass(factors)
+    kept = {}
+    for each in fields(factors):
+        value = getattr(factors, each.name)
+        if isinstance(value, np.ndarray):
+            value = _frozen(value)
+        elif isinstance(value, np.generic):
+            value = value.item()
+        kept[each.name] = value
+    return replace(factors, **kept)  # type: ignore[type-var]
+
+
+def model_digest(factors: Any, *, features: int, names: Sequence[str] | None) -> str:
+    """SHA-256 of everything that a model says, as hexadecimal digits.
+
+    It covers the names, types, shapes and bytes of the arrays of the factors, their other values
+    (floats to the last bit), the number of features and their names.
+    """
+    said: dict[str, Any] = {}
+    arrays: list[NDArray[Any]] = []
+    for each in sorted(fields(factors), key=lambda each: each.name):
+        value = getattr(factors, each.name)
+        if isinstance(value, np.ndarray):
+            said[each.name] = ["array", value.dtype.newbyteorder("<").str, list(value.shape)]
+            arrays.append(value)
+        else:
+            said[each.name] = _to_the_bit(_plain(value))
+    head = {
+        "format": _DIGEST,
+        "factors": said,
+        "features": features,
+        "names": None if names is None else [str(name) for name in names],
+    }
+    digest = hashlib.sha256()
+    _take(digest, json.dumps(head, sort_keys=True).encode())
+    for array in arrays:
+        _take(digest, array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
+    return digest.hexdigest()
+
+
+def certificate_of(
+    plan: BasePlan,
+    factors: Any,
+    releases: Sequence[ReleaseRecord],
+    *,
+    features: int,
+    names: Sequence[str] | None,
+    secure: bool,
+    dependent: bool,
+    view: str = "outsider",
+    **of_many: Any,
+) -> Certificate:
+    """The certificate of a run that made these factors of its releases, without signatures.
+
+    Parameters
+    ----------
+    names : sequence of str or None
+        Of the features.
+    secure, dependent : bool
+        Whether all noise came from the operating system, and whether on some party's processor a
+        row's rounding depended on its neighbours.
+    view : str
+        The adversary that the plan's epsilon and delta are promised against.
+    **of_many
+        ``federation``, ``study`` and ``study_hash`` of a study; ``tree`` of a tree.
+    """
+    return make_certificate(
+        software=f"eigenveil {version('eigenveil')}",
+        plan=plan.model_dump(mode="json"),
+        model=model_digest(factors, features=features, names=names),
+        secure=secure,
+        wish=Claim(epsilon=plan.epsilon, delta=plan.delta, adjacency=plan.adjacency, view=view),
+        releases=releases,
+        stopped=getattr(factors, "stopped", None) or None,
+        dependent=dependent,
+        **of_many,
+    )
+
+
+def changed(what: str) -> PrivacyError:
+    """The error of a model and a certificate that do not belong together."""
+    return PrivacyError(
+        what,
+        hint="Use the files that the fit wrote, or fit again; a certificate holds for one model.",
+        code="model-changed",
+    )
+
+
+def _take(digest: Any, part: bytes) -> None:
+    digest.update(len(part).to_bytes(8, "little"))
+    digest.update(part)
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    if array.size == 0:
+        empty = array.copy()
+        empty.flags.writeable = False
+        return empty
+    return np.frombuffer(array.tobytes(), dtype=array.dtype).reshape(array.shape)
+
+
+def _to_the_bit(value: Any) -> Any:
+    if isinstance(value, float):
+        return value.hex()
+    if isinstance(value, list | tuple):
+        return [_to_the_bit(each) for each in value]
+    if isinstance(value, Mapping):
+        return {name: _to_the_bit(each) for name, each in value.items()}
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it, as far as that is possible."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    return repr(value)

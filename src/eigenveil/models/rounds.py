@@ -1,0 +1,253 @@
+"""What generators of rounds are made of: each round asks for noisy sums, the answers come back.
+
+Nothing here sees a row. A round is a tuple of :class:`Ask`; whoever drives the generator adds up
+the rows in one pass, releases each sum, and sends the releases back. One data set, many sites and
+trees differ only in the driver (privacy.md, section 8).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.models.explained import squared_length
+from eigenveil.models.plan import CENTRE, NEAR_SCALE, SCALE, SECOND_CENTRE, BasePlan, Step
+from eigenveil.models.scale import CORE, NormScale, read_scale
+from eigenveil.models.shapes import COUNT_WEIGHT, rehearse
+from eigenveil.moments.accumulators import Accumulator, NormHistogram, RowSum
+from eigenveil.moments.release import Release, calibrated_record
+from eigenveil.moments.rows import BITS, Precision, RowRule
+from eigenveil.noise.grid import deviation
+from eigenveil.privacy import statistics
+from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.mechanisms import MECHANISMS
+from eigenveil.privacy.releases import ALONE, ReleaseRecord, Sharing
+
+_CENTRE_QUANTILE = 0.90
+# Most tables' norms lie within some 10 bins; their noise adds up in squares.
+_BINS_OF_MOST = math.sqrt(10.0)
+# Rounding to 2**-9 is invisible when it keeps all but this share of a unit row's energy, and what
+# it can hide of one feature is below this part of the noise's edge.
+_ROUNDING_SHARE = 0.002
+_HIDDEN_PART = 0.1
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One noisy sum: an empty accumulator and the record its release must have."""
+
+    accumulator: Accumulator
+    record: ReleaseRecord
+
+    @property
+    def name(self) -> str:
+        """The release's name."""
+        return self.record.name
+
+
+Round = tuple[Ask, ...]
+Answers = Mapping[str, Release]
+
+
+PlanT = TypeVar("PlanT", bound=BasePlan)
+
+
+@dataclass
+class RoundState(Generic[PlanT]):
+    """What the rounds so far have released, as the next ones need it.
+
+    Attributes
+    ----------
+    plan : BasePlan
+    stored_single : bool
+        Whether all rows are stored in single precision.
+    budgets : dict of step to StepBudget
+        What each step may spend.
+    sharing : mapping of step to Sharing
+        How the parties of a study share the noise of a step.
+    centre : array of shape (D,) or None
+        Released or public.
+    centre_error : float
+        Expected squared norm of the released centre's noise.
+    rows : float or None
+        Released or public number of rows.
+    stopped, advice : str
+        Why the fit ends before its last release, and what would do; empty where it does not.
+    """
+
+    plan: PlanT
+    stored_single: bool
+    budgets: dict[Step, StepBudget] = field(default_factory=dict)
+    sharing: Mapping[Step, Sharing] = field(default_factory=dict)
+    centre: NDArray[np.float64] | None = None
+    centre_error: float = 0.0
+    rows: float | None = None
+    stopped: str = ""
+    advice: str = ""
+
+    def __post_init__(self) -> None:
+        """Start from the plan where nothing else is said."""
+        self.budgets = dict(self.budgets or self.plan.budgets())
+        if self.plan.rows is not None:
+            self.rows = max(1.0, float(self.plan.rows))
+        rehearse(self.plan, self.budgets, self.sharing)  # nothing fails after a first release
+
+    def ask(self, name: str, accumulator: Accumulator) -> Ask:
+        """Ask for a sum under the name, and with the budget, that the plan's schedule gives it."""
+        planned = self.plan.planned(name)
+        record = calibrated_record(
+            accumulator,
+            name=name,
+            adjacency=self.plan.adjacency,
+            kind=self.plan.kind(planned.step),
+            budget=self.budgets[planned.step].scaled(planned.share),
+            draws_count=planned.draws,
+            sharing=self.sharing.get(planned.step, ALONE),
+        )
+        return Ask(accumulator, record)
+
+    @property
+    def storage(self) -> Precision:
+        """Arithmetic in which the rows are stored."""
+        return "single" if self.stored_single else "double"
+
+    @property
+    def count_weight(self) -> float:
+        """Weight at which the next sum must carry the row count: 0 once it is known."""
+        return 0.0 if self.rows is not None else COUNT_WEIGHT
+
+    @property
+    def with_count(self) -> bool:
+        """Whether a histogram carries the row count: where it is not public."""
+        return self.plan.adjacency == "add-remove"
+
+    def histogram(self) -> NormHistogram:
+        """Norms of the rows less the centre."""
+        return NormHistogram(self.centre, precision=self.storage, with_count=self.with_count)
+
+    def read(self, release: Release, known: NormScale | None = None) -> NormScale:
+        """Norms about the centre; the row count is taken from them where it is not known yet."""
+        scale = read_scale(release, public_rows=self.plan.rows, known=known, origin=self.centre)
+        if self.rows is None:
+            self.rows = max(1.0, scale.rows)
+        return scale
+
+    def stop_for_few_rows(self, record: ReleaseRecord) -> None:
+        """End the fit: a histogram of norms shows nothing above its noise."""
+        needed = _BINS_OF_MOST * CORE * deviation(record.noise, record.noise.size)
+        self.stopped = (
+            "the released histogram of the rows' norms shows nothing above its noise, so that no "
+            "bound on them can be chosen"
+        )
+        times = needed / max(1.0, self.rows or 1.0)
+        more = f", or {times:.2g} times the epsilon" if times < 100 else ""
+        self.advice = (
+            f"Too few rows for the budget: {self.stopped}. Give a public row_bound (the largest "
+            f"norm that a row can have), or about {needed:.2g} rows at this budget{more}."
+        )
+
+    def longest_error(self, expected: float) -> float:
+        """Squared length that the error of a released centre exceeds once in a hundred times.
+
+        ``expected`` is its expectation.
+        """
+        noise = MECHANISMS[self.plan.kind("center")]
+        return squared_length(expected, self.plan.features, noise=noise)
+
+    def coarser(self, precision: Precision) -> int:
+        """Bits by which rows must be coarser for the moment's noise to live on their grid."""
+        epsilon = self.budgets["moment"].epsilon
+        if epsilon is None:
+            return 0
+        # twice the scale of a difference of matrices, which must be on the grid even so
+        scale = statistics.trace(self.plan.adjacency) / epsilon
+        finest = MECHANISMS[self.plan.kind("moment")].finest_grid(scale)
+        if finest is None:
+            return 0
+        finest += self.sharing.get("moment", ALONE).weight_bits
+        return min(0, max(1, -finest // 2) - BITS[precision])
+
+    def precision(self, edge: float) -> Precision:
+        """Single where the rows are stored so and rounding them to 2**-9 cannot be seen.
+
+        ``edge`` is the largest eigenvalue that the moment's noise alone shows.
+        """
+        if not self.stored_single:
+            return "double"
+        step = 2.0 ** -BITS["single"]
+        lost = self.plan.features * step * step / 12
+        hidden = (self.rows or 1.0) * step * step / 4
+        fine = lost <= _ROUNDING_SHARE and hidden <= _HIDDEN_PART * edge
+        return "single" if fine else "double"
+
+
+def find_centre(
+    state: RoundState[Any], public_centre: NDArray[np.float64] | None
+) -> Generator[Round, Answers, NormScale | None]:
+    """Scale and centre of the rows, as the plan has them; sets the state's centre and row count.
+
+    A private centre is found in two stages: at the scale of the rows' norms, then at that of their
+    norms about the first centre. Where rows lie far from zero compared with their spread the first
+    one's noise would be a direction with more energy than the data (tables.md, section 2a). With a
+    public ``row_bound`` there is one stage.
+
+    Returns
+    -------
+    NormScale or None
+        Of the rows about the best centre whose norms were released; ``None`` where none were.
+        ``state.stopped`` is set where the first histogram shows nothing: no bound can be chosen.
+    """
+    plan: BasePlan = state.plan
+    if plan.centred == "public":
+        state.centre = public_centre
+    if plan.centred != "private":
+        return None
+    if plan.row_bound is not None:
+        state.centre, state.centre_error = yield from _mean(state, CENTRE, plan.row_bound)
+        return None
+    answers = yield (state.ask(SCALE, state.histogram()),)
+    scale = state.read(answers[SCALE])
+    if not scale.found:
+        state.stop_for_few_rows(answers[SCALE].record)
+        return None
+    bound = scale.quantile(_CENTRE_QUANTILE)
+    first, error = yield from _mean(state, CENTRE, bound)
+    state.centre = first
+    answers = yield (state.ask(NEAR_SCALE, state.histogram()),)
+    near = state.read(answers[NEAR_SCALE], scale)
+    if near.found:
+        bound = near.quantile(_CENTRE_QUANTILE)
+    step, second_error = yield from _mean(state, SECOND_CENTRE, bound)
+    # both know the same mean, with independent noise: weighted by precision
+    part = error / (error + second_error)
+    state.centre = np.asarray(first + part * step)
+    # where the first noise came out large, the second one is larger for it and weighs too little
+    first_error = state.longest_error(error)
+    if near.found:
+        first_error = min(first_error, near.mean_square())
+    state.centre_error = (1.0 - part) ** 2 * first_error + part**2 * second_error
+    return near if near.found else scale
+
+
+def _mean(
+    state: RoundState[Any], name: str, bound: float
+) -> Generator[Round, Answers, tuple[NDArray[np.float64], float]]:
+    """The mean of rows less the state's centre, shortened to ``bound``, and its squared error."""
+    features = state.plan.features
+    sums = RowSum(
+        RowRule(centre=state.centre, bound=bound, precision=state.storage, extra_bits=2),
+        features=features,
+        count_weight=state.count_weight,
+    )
+    answers = yield (state.ask(name, sums),)
+    values, noise = answers[name].values, answers[name].record.noise
+    if state.rows is None:
+        state.rows = max(1.0, float(values[features]) / COUNT_WEIGHT)
+    unit = bound / state.rows
+    error = features * deviation(noise, features) ** 2 * unit * unit
+    return np.asarray(values[:features] * unit), float(error)

@@ -1,0 +1,342 @@
+"""What every fitted model is: released values, a plan, a certificate, and a file of them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import struct
+import tokenize
+import warnings
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+
+from eigenveil.checks import LARGEST
+from eigenveil.errors import DataError, NoisyResultWarning, OutputError, PrivacyError, printable
+from eigenveil.files import replacing
+from eigenveil.models.plan import BasePlan
+from eigenveil.models.result import Asked, Result, View
+from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
+from eigenveil.privacy.certificate import Certificate
+
+_MODEL_FORMAT = "eigenveil-model-2"
+_ALL_NOISE = (
+    "No component stands above the noise: the result shows nothing of the data. More rows, a "
+    "larger epsilon or fewer components would help."
+)
+
+
+class StoredModel(BaseEstimator):  # type: ignore[misc]
+    """A fitted model that can be saved, loaded and certified.
+
+    All that it knows of a fit is one frozen :class:`~eigenveil.models.result.Result`, which its
+    attributes show. A family of models, such as all of PCA, has one class with ``_FAMILY``, the
+    names of the estimators whose files it reads; estimators are its sub-classes and read only
+    their own.
+    """
+
+    _FACTORS: ClassVar[type[Any]]
+    _FAMILY: ClassVar[tuple[str, ...]]
+    _PLAN: ClassVar[type[BasePlan]]
+
+    _result: Result | None = None
+
+    plan_ = View(lambda result: result.plan.model_copy(deep=True))
+    certificate_ = View(lambda result: result.certificate.model_copy(deep=True))
+    guarantee_ = View(lambda result: result.guarantee)
+    n_components_ = View(lambda result: result.plan.n_components)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns of the rows that it was fitted to."""
+        return self._columns("n_features_in_")[0]
+
+    @property
+    def feature_names_in_(self) -> NDArray[np.object_]:
+        """Names of these columns, where they had any."""
+        names = self._columns("feature_names_in_")[1]
+        if names is None:
+            raise AttributeError("feature_names_in_: the columns have no names")
+        return np.array(names, dtype=object)
+
+    def _columns(self, wanted: str) -> tuple[int, tuple[str, ...] | None]:
+        """Number and names of the columns; asked for as ``wanted``."""
+        if self._result is None:
+            raise AttributeError(f"{wanted}: {type(self).__name__} is not fitted yet")
+        return self._result.features, self._result.names
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to one file (numpy's format with JSON inside, no pickle).
+
+        What is written is the result and the parameters of its fit, whatever was set since.
+
+        Raises
+        ------
+        NotFittedError
+        PrivacyError
+            ``model-changed`` where the model is not the one that its certificate was made for.
+        OutputError
+            When the file cannot be written.
+        """
+        result = self._check_fitted()
+        result.check()
+        factors = {each.name: getattr(result.factors, each.name) for each in fields(result.factors)}
+        arrays: dict[str, Any] = {
+            name: value for name, value in factors.items() if isinstance(value, np.ndarray)
+        }
+        header = {
+            "format": _MODEL_FORMAT,
+            "estimator": result.asked.estimator,
+            "parameters": result.asked.parameters,
+            "features": result.features,
+            "names": result.names,
+            "numbers": {name: value for name, value in factors.items() if name not in arrays},
+            "certificate": result.certificate.model_dump(mode="json"),
+        }
+        with replacing(Path(path)) as scratch, scratch.open("wb") as file:
+            np.savez_compressed(file, header=np.array(json.dumps(header)), **arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read an estimator that :meth:`save` wrote.
+
+        It can be used, saved and fitted anew; a stream that was loaded cannot be continued.
+
+        Raises
+        ------
+        OutputError, DataError
+            When the file is absent, or not a model of this kind.
+        PrivacyError
+            ``model-changed`` where the model is not the one that its certificate was made for.
+        """
+        result = _read(path, cls)
+        # the family's own class is asked nothing; an estimator as it was asked
+        model = cls() if "_FAMILY" in vars(cls) else cls._as_asked(path, result)
+        model._result = result
+        return model
+
+    @classmethod
+    def _as_asked(cls, path: str | os.PathLike[str], result: Result) -> Self:
+        try:
+            model = cls(**result.asked.parameters)
+        except TypeError as error:
+            raise _not_a_model(path, error) from None
+        if isinstance(getattr(model, "center", None), list):
+            model.center = np.array(model.center)
+        return model
+
+    @classmethod
+    def _reads(cls, estimator: str) -> bool:
+        """Whether files of an estimator are read by this class."""
+        return estimator in cls._FAMILY if "_FAMILY" in vars(cls) else estimator == cls.__name__
+
+    @classmethod
+    def _read_plan(cls, plan: Mapping[str, Any]) -> BasePlan:
+        return cls._PLAN.model_validate(plan)
+
+    def _take_over(self, result: Result) -> None:
+        """Show the result of a finished fit from now on, and warn where it is nothing but noise."""
+        self._result = result
+        usable = getattr(result.factors, "usable", None)
+        if usable is not None and not np.any(usable):
+            warnings.warn(
+                getattr(result.factors, "advice", "") or _ALL_NOISE,
+                NoisyResultWarning,
+                stacklevel=_callers_level(),
+            )
+
+    def _check_fitted(self) -> Result:
+        """The result; raises where nothing was fitted or loaded yet.
+
+        scikit-learn's own check asks for a ``fit`` method, which a loaded result need not have.
+        """
+        if self._result is None:
+            raise NotFittedError(
+                f"This {type(self).__name__} is not fitted yet: call fit, or load a saved model."
+            )
+        return self._result
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # an estimator of which nothing is fitted, such as a loaded result, takes no rows to fit
+        tags.input_tags.allow_nan = getattr(self, "invalid", "error") == "zero"
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._result is not None
+
+
+def _callers_level() -> int:
+    """How far up the call is from which the package was entered, for a warning's place."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("eigenveil."):
+        level, frame = level + 1, frame.f_back
+    return level - 1
+
+
+def _read(path: str | os.PathLike[str], kind: type[StoredModel]) -> Result:
+    """The result in a model's file."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            header = _header(stored)
+            if not kind._reads(header["estimator"]):
+                raise KeyError(f"it was fitted by {header['estimator']}")
+            arrays = {name: stored[name] for name in stored.files if name != "header"}
+        check_model_arrays(arrays, header["features"], header["names"])
+        certificate = Certificate.model_validate(header["certificate"])
+        found: dict[str, Any] = {
+            "asked": Asked(str(header["estimator"]), dict(header["parameters"])),
+            "plan": kind._read_plan(certificate.plan),
+            "factors": kind._FACTORS(**arrays, **header["numbers"]),
+            "features": int(header["features"]),
+            "names": None if header["names"] is None else tuple(map(str, header["names"])),
+            "certificate": certificate,
+        }
+    except (FileNotFoundError, NotADirectoryError):
+        raise _absent(path) from None
+    except NOT_A_MODEL as error:
+        raise _not_a_model(path, error) from None
+    try:
+        return Result(**found, loaded=True)
+    except PrivacyError as error:
+        error.message = f"{path}: {error.message}"
+        raise
+
+
+def _header(stored: Any) -> dict[str, Any]:
+    header = json.loads(str(stored["header"][()]))
+    if header["format"] != _MODEL_FORMAT:
+        raise KeyError(header["format"])
+    return dict(header)
+
+
+def estimator_of(path: str | os.PathLike[str]) -> str:
+    """Name of the estimator that a model file holds.
+
+    Raises
+    ------
+    OutputError, DataError
+        When the file is absent, or no model.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return str(_header(stored)["estimator"])
+    except (FileNotFoundError, NotADirectoryError):
+        raise _absent(path) from None
+    except NOT_A_MODEL as error:
+        raise _not_a_model(path, error) from None
+
+
+def _absent(path: str | os.PathLike[str]) -> OutputError:
+    return OutputError(
+        f"{path} does not exist.", hint="Give the result folder that 'eigenveil fit' wrote."
+    )
+
+
+def _not_a_model(path: str | os.PathLike[str], error: Exception) -> DataError:
+    # what numpy advises about pickles is no advice for strangers' files
+    why = "no .npz file" if "pickle" in str(error) else printable(error, most=200)
+    return DataError(
+        f"{path} is not a saved eigenveil model of this kind ({why}).",
+        hint="Give a file that the same estimator's save wrote.",
+    )
+
+
+def public_centre(center: object, features: int) -> NDArray[np.float64] | None:
+    """A public centre, checked; ``None`` where ``center`` is True or False.
+
+    Raises
+    ------
+    DataError
+        When it is not one finite number a feature.
+    """
+    if isinstance(center, bool | np.bool_):
+        return None
+    try:
+        centre: NDArray[np.float64] = np.asarray(center, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        centre = np.full((), np.nan)
+    if centre.shape != (features,) or not np.all(np.abs(centre) <= LARGEST):
+        raise DataError(
+            f"center has shape {centre.shape} or entries that are not numbers up to {LARGEST:g}; "
+            f"the rows have {features} features.",
+            hint="Give True, False, or one finite number a feature.",
+            code="bad-centre",
+        )
+    return centre
+
+
+def noise_source(random_state: object) -> RandomSource:
+    """Operating-system entropy, or the seeded stand-in that marks the result."""
+    if random_state is None:
+        return SecureSource()
+    if isinstance(random_state, np.random.RandomState):
+        return SeededSource(int(random_state.randint(2**31)))
+    return SeededSource(random_state)  # type: ignore[arg-type]
+
+
+# -- What can be wrong in a file that should hold a model.
+
+
+NOT_A_MODEL = (
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    OSError,
+    EOFError,
+    OverflowError,
+    MemoryError,  # a damaged length
+    SyntaxError,  # a damaged header of an array
+    RuntimeError,  # an encrypted archive
+    tokenize.TokenError,
+    struct.error,
+    zlib.error,
+    zipfile.BadZipFile,
+)
+"""What reading a cut, changed or foreign file raises."""
+# Their lengths are not that of the components; the last may be undefined.
+_OF_FEATURES, _OF_ANY_LENGTH, _MAY_BE_NAN = "mean", "strengths", "explained_variance_ratio"
+
+
+def check_model_arrays(arrays: Mapping[str, NDArray[Any]], features: object, names: object) -> None:
+    """Raise where a model's arrays do not belong together.
+
+    Parameters
+    ----------
+    arrays : mapping
+        The first is the matrix of components, shape (k, D); the others have k entries, but for the
+        mean and the strengths.
+    features, names
+        D, and the features' names or ``None``.
+
+    Raises
+    ------
+    ValueError
+        Naming the array.
+    """
+    first = next(iter(arrays))
+    if arrays[first].ndim != 2:
+        raise ValueError(f"{first} has {arrays[first].ndim} dimensions")
+    count, width = arrays[first].shape
+    if type(features) is not int or width != features:
+        raise ValueError(f"{first} has {width} columns")
+    if names is not None and not (isinstance(names, list) and len(names) == width):
+        raise ValueError(f"{first} has {width} columns, and as many names there are not")
+    for name, array in arrays.items():
+        size = {first: (count, width), _OF_FEATURES: (width,)}.get(name, (count,))
+        if name == _OF_ANY_LENGTH:
+            size = (array.size,)
+        if array.shape != size or array.dtype.kind not in "biuf":
+            raise ValueError(f"{name} is {array.dtype} of shape {array.shape}")
+        if name != _MAY_BE_NAN and not np.isfinite(array).all():
+            raise ValueError(f"{name} has entries that are not finite")

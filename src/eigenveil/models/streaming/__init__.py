@@ -1,0 +1,1 @@
+"""PCA of streams: the tracker, and private releases of it."""

@@ -1,0 +1,141 @@
+"""What a private fit of a stream is asked to do: one pass, one round, decided before any row."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.errors import PrivacyError
+from eigenveil.models.driver import drive
+from eigenveil.models.options import Options
+from eigenveil.models.pca.plan import Plan, make_plan
+from eigenveil.models.pca.rounds import Factors, private_pca
+from eigenveil.models.plan import Step
+from eigenveil.models.rounds import Answers, Round
+from eigenveil.privacy.releases import Sharing
+from eigenveil.privacy.streams import StreamFactor, best_factor
+
+Publish = Literal["end", "continual"]
+
+# Of mu squared, or of epsilon. The scale gives the number of rows and the data's units; the moment
+# is what the components are made of.
+_SHARES: dict[Step, float] = {"scale": 0.02, "moment": 0.98}
+# Up to so many values the second moment itself is summed up (8 MiB); beyond, a sketch.
+_MOST_VALUES = 1 << 20
+
+
+class StreamPlan(Plan):
+    """A plan with a single round, so that rows are read once and forgotten.
+
+    ``publish`` is "end", or "continual" with the ``horizon``, the most blocks there can be, and
+    the ``factor`` that spreads the noise over them.
+    """
+
+    one_pass: ClassVar[bool] = True
+
+    publish: Publish
+    horizon: int | None = None
+    factor: StreamFactor | None = None
+
+    def context(self) -> dict[str, Any]:
+        """What makes this plan beside its options."""
+        return {"features": self.features, "noise_draws": self.noise_draws}
+
+    def released_values(self) -> int:
+        """Number of coordinates of all releases together, rounded up."""
+        return super().released_values() * (self.horizon or 1)
+
+    def sharing(self, *, shares: int = 1) -> dict[Step, Sharing]:
+        """How the noise of every step is shared by parties and spread over blocks."""
+        return {step: Sharing(shares=shares, stream=self.factor) for step in self.shares}
+
+
+def make_stream_plan(options: Options, *, features: int, noise_draws: int = 1) -> StreamPlan:
+    """Settle every choice that the options of a private stream leave open.
+
+    Where the columns of a sketch are not given, the whole second moment is summed up while its
+    triangle has at most 2**20 values (D <= 1447), and a sketch of 4 columns a component beyond.
+
+    Parameters
+    ----------
+    options : Options
+        Of PCA, a stream.
+    features : int
+        Number of columns, D.
+    noise_draws : int
+        Parties that draw the noise together.
+
+    Raises
+    ------
+    PrivacyError, DataError
+        Naming the parameter and what it may be.
+    """
+    factor = _factor(options)
+    whole = features * (features + 1) // 2
+    sketched = whole > _MOST_VALUES or options.given_columns is not None
+    table = options.on("table", mechanism="sketch" if sketched else "auto")
+    plan = make_plan(table, features=features, noise_draws=noise_draws)
+    settled = plan.model_dump() | {"shares": dict(_SHARES)}
+    horizon = None if options.horizon is None else int(options.horizon)
+    return StreamPlan(**settled, publish=options.publish, horizon=horizon, factor=factor)
+
+
+def _factor(options: Options) -> StreamFactor | None:
+    if options.publish == "end":
+        if options.horizon is not None:
+            raise options.refused(
+                "horizon",
+                f"is of publish='continual', and this stream's is 'end'. Got {options.horizon} "
+                "instead of None.",
+                hint="Say publish='continual', or leave horizon out.",
+                code="unused-parameter",
+            )
+        return None
+    if options.horizon is None:
+        raise options.refused(
+            "horizon",
+            "is needed for publish='continual'. Got None instead of an int.",
+            hint="Give the most blocks that there can be, 1 or more.",
+        )
+    if options.delta == 0:
+        raise PrivacyError(
+            "publish='continual' cannot give delta = 0.",
+            hint="Give a delta above 0, or publish='end'.",
+            code="pure-needs-pure-mechanism",
+        )
+    return best_factor(int(options.horizon))
+
+
+# -- The single round of a stream: what is summed up, and what its release gives.
+
+
+def stream_asks(
+    plan: StreamPlan, *, public_centre: NDArray[np.float64] | None = None, shares: int = 1
+) -> Round:
+    """The sums of a stream and their records; ``shares`` parties draw the noise together."""
+    rounds = private_pca(
+        plan,
+        stored_single=False,
+        public_centre=public_centre,
+        sharing=plan.sharing(shares=shares),
+    )
+    return next(rounds)
+
+
+def stream_factors(
+    plan: StreamPlan,
+    answers: Answers,
+    *,
+    public_centre: NDArray[np.float64] | None = None,
+    public_rows: int | None = None,
+) -> Factors:
+    """Components and variances from releases of :func:`stream_asks`, by the names of the asks.
+
+    ``public_rows`` is the number of rows where it is public: under replace-one.
+    """
+    counted = plan.model_copy(update={"rows": public_rows})
+    rounds = private_pca(counted, stored_single=False, public_centre=public_centre)
+    once = [answers]  # a stream has one round
+    return drive(rounds, lambda _: once.pop())

@@ -1,0 +1,347 @@
+"""PrivateStreamingPCA: rows arrive in blocks and are forgotten; what is kept is a sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike
+
+from eigenveil.errors import DataError, PrivacyError
+from eigenveil.models.constraints import Configured
+from eigenveil.models.inputs import new_columns, tell_owner, validated
+from eigenveil.models.pca.estimator import FittedPCA
+from eigenveil.models.result import Asked, Result
+from eigenveil.models.stored import noise_source, public_centre
+from eigenveil.models.streaming.plan import make_stream_plan
+from eigenveil.models.streaming.state import StreamState
+from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
+
+
+class PrivateStreamingPCA(Configured, FittedPCA):
+    """Differentially private principal components of rows that arrive in blocks.
+
+    Every row is read once, counts once and is forgotten: what is kept is a sum of rows of norm at
+    most 1, so it does not depend on the order of the rows or on how they were cut into blocks, and
+    sums of several devices merge exactly. ``publish="end"`` releases the sum once. With
+    ``publish="continual"`` there is a basis after every block, and all of them together cost the
+    wish: noise is spread over the blocks by a matrix mechanism whose error grows with the
+    logarithm of their number (docs/proofs/streams.md).
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of components, at most the number of features.
+    epsilon : float, default=1.0
+        Privacy wish, > 0, for the whole stream.
+    delta : float, default=1e-6
+        Privacy wish, 0 <= delta < 1; 0 asks for pure epsilon, which only "end" can give.
+    sketch_size : int, default=None
+        Columns of the D x R sketch that stands for the second moment. ``None``: the whole second
+        moment up to 1447 features, beyond a sketch with 4 times ``n_components``.
+    publish : {"end", "continual"}, default="end"
+    horizon : int, default=None
+        The most blocks of a continual stream; each call of :meth:`partial_fit` is one.
+    adjacency : {"add-remove", "replace-one"}, default="add-remove"
+        Which streams are neighbours: one row more or less in a block, or one row changed (the
+        number of rows then being public).
+    row_norm : "unit" or float, default="unit"
+        Rows are divided by their norm, or shortened to a public number in the data's units.
+    center : False or array of shape (n_features,), default=False
+        Nothing, or a public centre, is subtracted first. One pass cannot subtract a mean that is
+        not known yet.
+    invalid : {"zero", "error"}, default="zero"
+        What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
+        a zero row, which is counted and adds nothing to any other sum; a warning tells their
+        number and the first to whoever fits. "error": a DataError names it before anything is
+        released; that all rows are valid then shows, which the certificate says.
+    noise : {"secure"}, default="secure"
+        Noise from a cryptographic generator keyed by the operating system.
+    random_state : int, Generator or RandomState, default=None
+        For tests and reproductions: the noise is reproducible and the guarantee is not certified.
+
+    Attributes
+    ----------
+    components_, mean_, explained_variance_, explained_variance_ratio_, noise_floor_, usable_, \
+n_samples_, guarantee_, certificate_
+        As of :class:`eigenveil.PrivatePCA`; there once something was released. The variances of
+        unit rows are in the data's units by the released norms.
+    blocks_ : int
+        Calls of :meth:`partial_fit` so far: what its caller did, not something that was released.
+
+    Notes
+    -----
+    Until it is released the object holds exact sums, and the number of rows: it is as private as
+    the rows. It cannot be pickled or copied, and belongs to the process that made it. Once a stream
+    with ``publish="end"`` is released, or a continual one has had all of its blocks, it holds
+    nothing of the rows but what was released. Parameters that are set later change nothing of a
+    stream that was begun. Under continual
+    release neighbouring streams have the same blocks but for one row in one of them, so that a
+    block ended must not depend on the rows.
+
+    References
+    ----------
+    Grammenos, Mendoza-Smith, Crowcroft and Mascolo, Federated PCA (2020), for the setting.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from eigenveil import PrivateStreamingPCA
+    >>> rows = np.random.default_rng(0).normal(size=(6000, 8)) * [9, 6, 1, 1, 1, 1, 1, 1]
+    >>> stream = PrivateStreamingPCA(2, epsilon=1.0, delta=1e-6, publish="continual", horizon=60)
+    >>> for block in np.split(rows, 60):
+    ...     _ = stream.partial_fit(block)
+    >>> stream.components_.shape, stream.guarantee_.certified
+    ((2, 8), True)
+    """
+
+    _TASK, _PATH = "pca", "stream"
+    _stream: StreamState | None = None
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        sketch_size: int | None = None,
+        publish: str = "end",
+        horizon: int | None = None,
+        adjacency: str = "add-remove",
+        row_norm: str | float = "unit",
+        center: bool | ArrayLike = False,
+        invalid: str = "zero",
+        noise: str = "secure",
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.sketch_size = sketch_size
+        self.publish = publish
+        self.horizon = horizon
+        self.adjacency = adjacency
+        self.row_norm = row_norm
+        self.center = center
+        self.invalid = invalid
+        self.noise = noise
+        self.random_state = random_state
+
+    @property
+    def blocks_(self) -> int:
+        """Calls of :meth:`partial_fit` so far, also of the streams that were merged."""
+        if self._stream is None:
+            raise AttributeError("blocks_: there is no stream yet")
+        return self._stream.blocks
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """A new stream of one block, the rows of ``X``, released.
+
+        That there is at least one row is taken for public.
+
+        Raises
+        ------
+        DataError, PrivacyError
+            As :meth:`partial_fit` and :meth:`release`; an older result is left as it was.
+        """
+        del y
+        array, names = new_columns(self, X)
+        rows, count = _rows(array, names)
+        stream = self._started(rows)
+        try:
+            invalid = stream.add(rows, count, keep=_nowhere)
+            result = stream.end()
+            self._stream, self._result = stream, None
+            self._take_over(result)
+        except BaseException as error:
+            if stream.result is not None:
+                stream.tell_spent(error)
+            raise
+        tell_owner(invalid)
+        return self
+
+    def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Add a block of rows, shape (n, n_features); under continual release, and release it.
+
+        A block may have no rows.
+
+        Whatever stops it, Ctrl-C too, either leaves the stream as it was or tears it: then
+        ``PrivacyError`` of code ``torn`` refuses everything that follows, for no row may count
+        twice.
+
+        Raises
+        ------
+        DataError
+            When the columns cannot be used, or a row is not valid and ``invalid="error"``, naming
+            row and column; nothing was added.
+        PrivacyError
+            When the wish cannot be met, the stream was released, merged, torn or loaded from a
+            file, belongs to another process, or its horizon is over.
+        """
+        del y
+        return self._add(X)
+
+    def _add(self, X: ArrayLike, names: Sequence[str] | None = None) -> Self:
+        """Add a block; ``names`` are those of the columns where ``X`` cannot say them."""
+        self._check_not_loaded()
+        stream = self._stream
+        if stream is None:
+            rows, count = _first_block(self, X, names)
+            stream = self._started(rows)
+        else:
+            stream.check_process()
+            rows, count = _next_block(self, X, names)
+        begun, before = self._stream, stream.blocks
+        try:
+            self._stream = stream
+            invalid = stream.add(rows, count, keep=self._take_over)
+        except BaseException as error:
+            if stream.torn or stream.blocks != before:  # counted, but the caller sees a failure
+                stream.stop(error, noise_drawn=stream.result is not None)
+            else:
+                self._stream = begun
+            raise
+        tell_owner(invalid)
+        return self
+
+    def merge(self, other: PrivateStreamingPCA) -> Self:
+        """Add the rows that another stream has seen, exactly.
+
+        ``other`` is spent by it: it takes no more rows, is not merged again and not released.
+
+        Raises
+        ------
+        DataError, PrivacyError
+            When they have different parameters or features, are one stream, or one was released,
+            merged, torn or loaded. Nothing was added.
+        """
+        if not isinstance(other, PrivateStreamingPCA):
+            raise DataError(
+                f"A {type(other).__name__} cannot be merged into a PrivateStreamingPCA.",
+                hint="Merge streams of one kind.",
+                code="merge-mismatch",
+            )
+        self._check_not_loaded()
+        other._check_not_loaded()
+        theirs = other._stream
+        if theirs is None:
+            return self
+        mine = self._stream or self._begun(theirs.plan.features, theirs.names)
+        if mine.names is not None and theirs.names is not None and mine.names != theirs.names:
+            raise _other_columns()
+        before = mine.blocks
+        try:
+            mine.merge(theirs)
+            self._stream = mine
+        except BaseException as error:
+            for stream in (mine, theirs):
+                if stream.torn or mine.blocks != before:
+                    stream.stop(error, noise_drawn=False)
+            raise
+        return self
+
+    def release(self) -> Self:
+        """Release the sums with their noise, once, and forget them: asked again, nothing changes.
+
+        Under continual release every block has been released already.
+
+        Raises
+        ------
+        DataError
+            When there was no block yet; nothing was released.
+        PrivacyError
+            When the stream was merged, torn or loaded, or belongs to another process.
+        """
+        self._check_not_loaded()
+        stream = self._stream
+        if stream is None:
+            raise DataError(
+                "The stream has no block yet.", hint="Call partial_fit first.", code="no-block"
+            )
+        try:
+            result = stream.end()
+            if self._result is not result:
+                self._take_over(result)
+        except BaseException as error:
+            if stream.result is not None:
+                stream.tell_spent(error)
+            raise
+        return self
+
+    def _columns(self, wanted: str) -> tuple[int, tuple[str, ...] | None]:
+        if self._stream is None:
+            return super()._columns(wanted)
+        return self._stream.plan.features, self._stream.names
+
+    def _check_not_loaded(self) -> None:
+        if self._stream is None and self._result is not None:
+            raise PrivacyError(
+                "A model that was loaded from a file cannot be continued: its certificate covers "
+                "what was released, and its sums are gone.",
+                hint="Start a new stream, with fit or with a new estimator; it has a budget and a "
+                "certificate of its own.",
+                code="loaded-model",
+            )
+
+    def _started(self, rows: RowSource) -> StreamState:
+        return self._begun(rows.features, None if rows.names is None else tuple(rows.names))
+
+    def _begun(self, features: int, names: tuple[str, ...] | None) -> StreamState:
+        options = self._options()
+        asked = Asked.by(self)
+        centre = public_centre(options.center, features)
+        plan = make_stream_plan(options, features=features)
+        source = noise_source(options.random_state)
+        plan = plan.drawn_from(secure=source.secure)
+        return StreamState(plan, centre, source, asked=asked, names=names)
+
+
+def _nowhere(result: Result) -> None:
+    del result
+
+
+def _first_block(
+    estimator: PrivateStreamingPCA, X: ArrayLike, names: Sequence[str] | None = None
+) -> tuple[RowSource, int]:
+    """The rows of a stream's first block and their number."""
+    array, found = new_columns(estimator, X, ensure_min_samples=0)
+    return _rows(array, found if names is None else list(names))
+
+
+def _next_block(
+    estimator: PrivateStreamingPCA, X: ArrayLike, names: Sequence[str] | None
+) -> tuple[RowSource, int]:
+    """The same for a further block, with the columns of the first."""
+    if names is not None:
+        rows, count = _first_block(estimator, X, names)
+        if (rows.features, tuple(names)) != estimator._columns("n_features_in_"):
+            raise _other_columns()
+        return rows, count
+    array = validated(
+        estimator,
+        X,
+        reset=False,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        ensure_min_samples=0,
+        ensure_all_finite=False,
+    )
+    found = getattr(estimator, "feature_names_in_", None)
+    return _rows(array, None if found is None else [str(name) for name in found])
+
+
+def _other_columns() -> DataError:
+    return DataError(
+        "The streams have different columns.",
+        hint="Use the same columns, in the same order.",
+        code="other-columns",
+    )
+
+
+def _rows(array: Any, names: list[str] | None) -> tuple[RowSource, int]:
+    """Rows of a block, of which there may be none, and their number."""
+    sparse = scipy.sparse.issparse(array)
+    rows = SparseRows(array, names=names) if sparse else ArrayRows(array, names=names)
+    return rows, int(array.shape[0])

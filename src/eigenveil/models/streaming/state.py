@@ -1,0 +1,328 @@
+"""What a private stream holds between two blocks: sums, and nothing of any row.
+
+A stream is open until it is released, merged into another, over its horizon, or torn: an exception
+passed while a block was being taken in, so that nobody knows which rows are counted. Whatever is
+not open holds no sums any more, and refuses.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.errors import DataError, PrivacyError
+from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.models.driver import certified
+from eigenveil.models.result import Asked, Result
+from eigenveil.models.streaming.plan import StreamPlan, stream_asks, stream_factors
+from eigenveil.moments.accumulators import Accumulator
+from eigenveil.moments.engine import Findings, InvalidRows, check_rows
+from eigenveil.moments.release import Release
+from eigenveil.moments.source import RowSource
+from eigenveil.moments.stream_sums import PrefixSum, horizon_over
+from eigenveil.noise.source import RandomSource
+from eigenveil.privacy.certificate import SEEDED
+from eigenveil.privacy.spending import Spending
+
+Standing = Literal["open", "released", "over", "merged", "torn"]
+# How often this process was forked off another one: process numbers may repeat.
+_forks = 0
+
+
+def _note_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
+
+
+class StreamState:
+    """The sums of a stream, and their release at its end or after every block.
+
+    Parameters
+    ----------
+    plan : StreamPlan
+    public_centre : array of shape (D,) or None
+    source : RandomSource
+        Of the noise.
+    asked : Asked
+        Who made the stream, and how.
+    names : tuple of str or None
+        Of the columns.
+
+    Attributes
+    ----------
+    blocks : int
+        So far: calls of :meth:`add`, also of the streams that were merged.
+    result : Result or None
+        What the latest release gives.
+    """
+
+    def __init__(
+        self,
+        plan: StreamPlan,
+        public_centre: NDArray[np.float64] | None,
+        source: RandomSource,
+        *,
+        asked: Asked,
+        names: tuple[str, ...] | None,
+    ) -> None:
+        self.plan, self.names = plan, names
+        self.blocks = 0
+        self.result: Result | None = None
+        self._asked, self._centre = asked, public_centre
+        self._source: RandomSource | None = source
+        self._secure = source.secure
+        self._standing: Standing = "open"
+        self._forks = _forks
+        self._rows = 0
+        self._asks = stream_asks(plan, public_centre=public_centre)
+        self._records = [ask.record for ask in self._asks]
+        self._sums: list[Accumulator] = []
+        self._prefixes: list[PrefixSum] = []
+        for ask in self._asks:
+            if plan.publish == "end":
+                self._sums.append(ask.accumulator.fresh())
+            else:
+                self._prefixes.append(PrefixSum(ask.accumulator, ask.record, source))
+
+    @property
+    def torn(self) -> bool:
+        """Whether nobody knows any more which rows it counts."""
+        return self._standing == "torn"
+
+    def add(
+        self, rows: RowSource, count: int, *, keep: Callable[[Result], None]
+    ) -> InvalidRows | None:
+        """Add a block of ``count`` rows; under continual release it is released to ``keep``.
+
+        The block is summed up by itself and added when it is whole.
+
+        Returns
+        -------
+        InvalidRows or None
+            Those that became zero rows: for the owner of the rows only.
+
+        Raises
+        ------
+        PrivacyError, DataError
+            When the stream is not open, or a row is not valid and the plan says
+            ``invalid="error"``. Nothing was added.
+        """
+        self.check_open()
+        if self.plan.invalid == "error":
+            check_rows(rows)
+        found = Findings(rows.names)
+        for prefix in self._prefixes:
+            prefix.check_room()
+        block_sums = [ask.accumulator.fresh() for ask in self._asks]
+        with small_matrix_threads(self.plan.features):
+            for number, block in enumerate(rows.blocks()):
+                for total in block_sums:
+                    total.update(block)
+                found.add(number, block)
+            for total in block_sums:
+                total.settle()
+            self._standing = "torn"  # until all of the block is in
+            if self._prefixes:
+                keep(self._published(block_sums, count))
+            for mine, theirs in zip(self._sums, block_sums, strict=False):
+                mine.merge(theirs)
+        self._rows += count
+        self.blocks += 1
+        if self.blocks == self.plan.horizon:
+            self._empty("over")
+        else:
+            self._standing = "open"
+        return found.all
+
+    def merge(self, other: StreamState) -> None:
+        """Add the rows that another stream of the same kind has seen; ``other`` is spent by it.
+
+        Raises
+        ------
+        DataError, PrivacyError
+            When they are one stream or of different kinds, or one is not open. Nothing was added.
+        """
+        if other is self:
+            raise PrivacyError(
+                "A stream cannot be merged into itself: its rows would count twice.",
+                hint="Merge another stream; every row counts once.",
+                code="merge-itself",
+            )
+        self.check_open()
+        other.check_open()
+        if self.plan != other.plan or not np.array_equal(
+            _entries(self._centre), _entries(other._centre)
+        ):
+            raise DataError(
+                "The streams have different plans or centres: "
+                f"{_first_difference(self.plan, other.plan)}.",
+                hint="Merge streams that were made with the same parameters, by one version.",
+                code="merge-mismatch",
+            )
+        if self.plan.publish != "end":
+            raise PrivacyError(
+                "Streams under continual release cannot be merged: each has noise of its own.",
+                hint="Merge streams with publish='end' before they are released.",
+                code="merge-continual",
+            )
+        self._standing = other._standing = "torn"  # until all sums are in
+        for mine, theirs in zip(self._sums, other._sums, strict=True):
+            mine.merge(theirs)
+        self._rows += other._rows
+        self.blocks += other.blocks
+        other._empty("merged")
+        self._standing = "open"
+
+    def end(self) -> Result:
+        """The result; the sums are released once, and forgotten.
+
+        Raises
+        ------
+        PrivacyError
+            When the stream was merged or torn.
+        """
+        self.check_process()
+        if self.result is not None and not self.torn:
+            return self.result
+        self.check_open()
+        assert self._source is not None
+        self._standing = "torn"  # whatever happens next, noise is drawn once
+        try:
+            made = self._made(
+                [
+                    total.release(record, self._source)
+                    for total, record in zip(self._sums, self._records, strict=True)
+                ],
+                self._rows,
+            )
+            self._empty("released")
+            self.result = made
+        except BaseException as error:
+            self.stop(error, noise_drawn=True)
+            raise
+        return made
+
+    def stop(self, error: BaseException, *, noise_drawn: bool) -> None:
+        """Refuse everything from now on, for the caller sees a failure."""
+        self._empty("torn")
+        if noise_drawn:
+            self.tell_spent(error)
+
+    def tell_spent(self, error: BaseException) -> None:
+        """Attach to an error what the stream's releases cost."""
+        Spending(
+            delta=self.plan.delta,
+            adjacency=self.plan.adjacency,
+            reasons_not_certified=[] if self._secure else [SEEDED],
+            records=self._records,
+        ).tell(error)
+
+    def check_open(self) -> None:
+        """Raise unless rows can be added, in the process that made the stream.
+
+        Raises
+        ------
+        PrivacyError
+        """
+        self.check_process()
+        match self._standing:
+            case "open":
+                return
+            case "over":
+                raise horizon_over(self.blocks)
+            case "released":
+                raise PrivacyError(
+                    "The stream was released: further rows would need a budget of their own.",
+                    hint="Start a new stream, or use publish='continual'.",
+                    code="already-released",
+                )
+            case "merged":
+                raise PrivacyError(
+                    "The stream was merged into another one: its rows count there, and only there.",
+                    hint="Go on with the stream that it was merged into.",
+                    code="already-merged",
+                )
+            case "torn":
+                raise PrivacyError(
+                    "The stream was interrupted while rows were being counted or released: which "
+                    "rows it counts is not known.",
+                    hint="Start a new stream from the first row. What was released stays spent.",
+                    code="torn",
+                )
+
+    def check_process(self) -> None:
+        """Raise in a process that was forked off the one that made the stream."""
+        if self._forks != _forks:
+            raise PrivacyError(
+                "The stream belongs to the process that made it, and this is a fork of that: both "
+                "could release the same rows.",
+                hint="Add and release in one process, or make a stream in each and merge them "
+                "there.",
+                code="other-process",
+            )
+
+    def _published(self, block_sums: list[Accumulator], count: int) -> Result:
+        """The release of the stream with one more block."""
+        try:
+            releases = [
+                prefix.release(total)
+                for prefix, total in zip(self._prefixes, block_sums, strict=True)
+            ]
+            self.result = made = self._made(releases, self._rows + count)
+        except BaseException as error:
+            self.stop(error, noise_drawn=True)
+            raise
+        return made
+
+    def _made(self, releases: list[Release], rows: int) -> Result:
+        answers = {ask.name: found for ask, found in zip(self._asks, releases, strict=True)}
+        public = rows if self.plan.adjacency == "replace-one" else None
+        factors = stream_factors(self.plan, answers, public_centre=self._centre, public_rows=public)
+        return certified(
+            self._asked,
+            self.plan,
+            self._records,
+            factors,
+            features=self.plan.features,
+            names=self.names,
+            secure=self._secure,
+        )
+
+    def _empty(self, standing: Standing) -> None:
+        """Close the stream, and keep nothing of any row."""
+        self._standing = standing
+        self._sums, self._prefixes, self._asks = [], [], ()
+        self._source, self._rows = None, 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._sums or self._prefixes:
+            raise PrivacyError(
+                "An open stream cannot be pickled or copied: both could count and release the "
+                "same rows.",
+                hint="Release it first, or merge it into another stream.",
+                code="open-stream",
+            )
+        return self.__dict__.copy()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _forks=_forks)  # it is closed: nothing can be counted again
+
+
+def _entries(centre: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    return np.zeros(0) if centre is None else centre
+
+
+def _first_difference(first: StreamPlan, second: StreamPlan) -> str:
+    mine, theirs = first.model_dump(), second.model_dump()
+    for name, value in mine.items():
+        if value != theirs[name]:
+            return f"{name} is {value!r} here and {theirs[name]!r} there"
+    return "their centres differ"

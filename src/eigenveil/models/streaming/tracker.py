@@ -1,0 +1,380 @@
+"""Blocks that a tracker of streams can use, or one clear error."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from eigenveil.errors import DataError
+from eigenveil.linalg.eigen import fix_signs
+from eigenveil.linalg.subspace import Subspace
+from eigenveil.models.constraints import Configured
+from eigenveil.models.inputs import check_names, validated
+from eigenveil.models.streaming.tracking import Rule, Tracked, Tracker
+
+FLOATS = (np.float64, np.float32)
+_CHUNK = 4096
+
+
+def check_finite(rows: NDArray[Any]) -> None:
+    """Raise for rows with NaN, infinite or overflowing values; one pass without a copy."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = sum(
+            float(np.vdot(rows[start : start + _CHUNK], rows[start : start + _CHUNK]))
+            for start in range(0, rows.shape[0], _CHUNK)
+        )
+        if np.isfinite(total):
+            return
+        bad = np.argwhere(~np.isfinite(rows))
+        if bad.size:
+            row, column = (int(place) for place in bad[0])
+            raise DataError(
+                f"Row {row}, column {column} of the block is {rows[row, column]} "
+                "(NaN and infinity cannot be tracked).",
+                hint="Leave out or fill in such rows; none of the block was taken.",
+                code="not-finite",
+            )
+        if rows.dtype != np.float64:  # only the check in single precision overflowed
+            return
+    raise DataError(
+        "The rows are so large that their squares overflow.",
+        hint="Divide all rows by one number.",
+        code="overflow",
+    )
+
+
+def check_alike(mine: Rule, theirs: Rule) -> None:
+    """Raise where two states were not folded by the same centre and forgetting."""
+    for name in ("center", "forgetting"):
+        own, other = getattr(mine, name), getattr(theirs, name)
+        if own != other:
+            raise DataError(
+                f"States with {name}={own!r} and {name}={other!r} cannot be merged.",
+                hint=f"Track both with the same {name}.",
+                code="merge-settings",
+            )
+
+
+def check_features(mine: Any, theirs: Any) -> None:
+    """Raise where two estimators saw other features."""
+    if mine.n_features_in_ != theirs.n_features_in_:
+        raise DataError(
+            f"States of {mine.n_features_in_} and {theirs.n_features_in_} features cannot be "
+            "merged.",
+            hint="Track the same features on both sides.",
+            code="merge-features",
+        )
+    own, other = (getattr(side, "feature_names_in_", None) for side in (mine, theirs))
+    if own is not None and other is not None and not np.array_equal(own, other):
+        raise DataError(
+            "States of features with different names, or in another order, cannot be merged.",
+            hint=f"One has {list(own[:5])}, the other {list(other[:5])} first.",
+            code="merge-features",
+        )
+
+
+# -- StreamingPCA: the leading directions of a stream in bounded memory, not private (paper 002).
+
+
+_BLOCK = 25
+
+
+class StreamingPCA(
+    Configured,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
+    """Principal components of rows that arrive over time or at many places. Not private.
+
+    Rows are folded in block by block with the paper's SSVD_r (Grammenos et al., "Federated
+    Principal Component Analysis", algorithms 2 and 3 without masks), after which AdjustRank may
+    change the rank; states merge with Merge_r, in any order. Where ``n_components`` is at least
+    the rank of the rows, everything is exact (lemma 1). Memory is O(D (r + b)) for blocks of b
+    rows of D features, however long the stream. The result does not depend on how rows were cut
+    into calls of :meth:`partial_fit`, nor on when results were read.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of directions r, at most the number of features; the first rank with
+        ``adaptive_rank``.
+    block_size : int, default=None
+        Rows folded at a time, b. Larger blocks are truncated less often and so track a little
+        better, for memory. By default the paper's 25, or ``n_components`` where that is more.
+    adaptive_rank : (alpha, beta), default=None
+        Bounds in percent on the last singular value's share of their sum, 0 <= alpha < beta <= 100
+        (the paper takes 1 and 10): after each block the rank grows by one where the share is above
+        beta and falls by one where it is below alpha. None: the rank stays ``n_components``.
+    forgetting : float, default=1.0
+        What the old singular values are multiplied by at every block, above 0 and at most 1.
+    n_oversamples : int, default=10
+        Directions tracked beyond those told. Each fold loses what lies outside the directions it
+        keeps, so a few more bring the result 2 to 200 times nearer to the exact subspace (measured
+        on the paper's data), for O(D) memory each. 0 is the paper's SSVD_r with rank r.
+    center : bool, default=False
+        Whether the mean is tracked as well, exactly. The paper's tracking is not centred.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (r, n_features)
+        Orthonormal rows; the entry of largest magnitude of each is positive. All attributes are
+        there once a row was seen.
+    singular_values_ : ndarray of shape (r,)
+        Of all rows (weighted, where rows are forgotten), descending.
+    explained_variance_ : ndarray of shape (r,)
+        Variance along each component (mean square where not centred), in squared units of rows.
+    explained_variance_ratio_ : ndarray of shape (r,)
+        The same as a share of the total, which is tracked beside and is exact.
+    mean_ : ndarray of shape (n_features,)
+        What :meth:`transform` subtracts; zero where not centred.
+    n_components_ : int
+        The current rank; less than ``n_components`` while fewer rows were seen.
+    n_samples_seen_ : int
+        Number of rows seen, also through :meth:`merge`.
+    subspace_ : Subspace
+        Directions as columns, and their strengths.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from eigenveil import StreamingPCA
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> north, south = StreamingPCA(5), StreamingPCA(5)
+    >>> for start in range(0, 900, 90):
+    ...     north = north.partial_fit(X[start : start + 90])
+    >>> both = north.merge(south.partial_fit(X[900:]))
+    >>> both.transform(X).shape, both.n_samples_seen_
+    ((1797, 5), 1797)
+    """
+
+    _TASK, _PATH = "pca", "tracking"
+
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+    _tracker: Tracker
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        block_size: int | None = None,
+        adaptive_rank: tuple[float, float] | None = None,
+        forgetting: float = 1.0,
+        n_oversamples: int = 10,
+        center: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.block_size = block_size
+        self.adaptive_rank = adaptive_rank
+        self.forgetting = forgetting
+        self.n_oversamples = n_oversamples
+        self.center = center
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Forget what was tracked and start anew with the rows ``X``, (n_samples, n_features).
+
+        Raises
+        ------
+        DataError
+            As for :meth:`partial_fit`.
+        """
+        del y
+        self.__dict__.pop("_tracker", None)
+        rule = self._rule()
+        rows = self._validated(X, reset=True)
+        self._tracker = self._new_tracker(rows.shape[1], rule)
+        self._tracker.push(rows)
+        return self
+
+    def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Take further rows, (n_samples, n_features), dense, one or more.
+
+        Raises
+        ------
+        DataError
+            When the rows cannot be used: none at all, another number of features, NaN or infinite
+            values, sparse; or when a setting is out of range. Nothing was taken then.
+        """
+        if not self.__sklearn_is_fitted__():
+            return self.fit(X, y)
+        if (
+            type(X) is np.ndarray
+            and X.dtype in FLOATS
+            and X.ndim == 2
+            and X.shape[0] > 0
+            and X.shape[1] == self.n_features_in_
+            and not hasattr(self, "feature_names_in_")
+        ):  # scikit-learn's own checks take longer than folding a small block
+            check_finite(X)
+            rows: NDArray[Any] = X
+        else:
+            rows = self._validated(X, reset=False)
+        self._tracker.push(rows)
+        return self
+
+    def merge(self, other: StreamingPCA) -> Self:
+        """Fold in what another one tracked (Merge_r); the other stays as it is.
+
+        Exact where ``n_components`` is at least the rank of all rows together (lemma 1). Neither
+        side is forgotten. Rows that do not fill a block yet on the other side wait here next. The
+        two may differ in ``n_components`` and ``block_size``: one's own count. With
+        ``adaptive_rank`` the larger of the two ranks is kept, until the next block adjusts it.
+
+        Raises
+        ------
+        DataError
+            When the other is no StreamingPCA, or differs in features, their names, ``center`` or
+            ``forgetting``.
+        """
+        if not isinstance(other, StreamingPCA):
+            raise DataError(
+                f"A {type(other).__name__} cannot be merged into a StreamingPCA.",
+                hint="Merge another StreamingPCA.",
+                code="merge-kind",
+            )
+        check_alike(self._rule_in_force(), other._rule_in_force())
+        if not other.__sklearn_is_fitted__():
+            return self
+        if self.__sklearn_is_fitted__():
+            check_features(self, other)
+        else:
+            tracker = self._new_tracker(other.n_features_in_, self._rule())
+            self.n_features_in_ = other.n_features_in_
+            if hasattr(other, "feature_names_in_"):
+                self.feature_names_in_ = other.feature_names_in_
+            self._tracker = tracker
+        self._tracker.absorb(other._tracker)
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
+        """Scores of the rows of ``X`` along the components, shape (n_samples, r)."""
+        check_is_fitted(self)
+        array = validated(self, X, dtype=FLOATS, reset=False)
+        components = self.components_.astype(array.dtype, copy=False)
+        offset = (self.mean_ @ self.components_.T).astype(array.dtype, copy=False)
+        return np.asarray(array @ components.T - offset)
+
+    def inverse_transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
+        """Rows in the original space of scores ``X``, shape (n_samples, n_features)."""
+        components = self.components_
+        scores = np.asarray(X)
+        if scores.ndim != 2 or scores.shape[1] != components.shape[0]:
+            raise DataError(
+                f"Scores of shape {scores.shape} do not have {components.shape[0]} columns.",
+                hint="Give what transform returned.",
+            )
+        return np.asarray(scores @ components + self.mean_)
+
+    @property
+    def components_(self) -> NDArray[np.float64]:
+        """Orthonormal rows, (r, n_features)."""
+        return fix_signs(np.ascontiguousarray(self._read().told.basis.T))
+
+    @property
+    def singular_values_(self) -> NDArray[np.float64]:
+        """Singular values of all rows, (r,)."""
+        return self._read().told.strengths.copy()
+
+    @property
+    def explained_variance_(self) -> NDArray[np.float64]:
+        """Variance along each component, (r,)."""
+        tracked = self._read()
+        # unbiased about a tracked mean, also for weighted rows; n - 1 where nothing is forgotten
+        lost = tracked.weight_of_pairs / tracked.weight if self._tracker.rule.center else 0.0
+        return _shares(tracked, tracked.weight - lost)
+
+    @property
+    def explained_variance_ratio_(self) -> NDArray[np.float64]:
+        """Share of the total variance along each component, (r,)."""
+        tracked = self._read()
+        return _shares(tracked, tracked.energy)
+
+    @property
+    def mean_(self) -> NDArray[np.float64]:
+        """The tracked mean, or zero, (n_features,)."""
+        return self._read().mean.copy()
+
+    @property
+    def n_components_(self) -> int:
+        """The current rank."""
+        return self._read().told.rank
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Number of rows seen."""
+        check_is_fitted(self)
+        return self._tracker.rows
+
+    @property
+    def subspace_(self) -> Subspace:
+        """Directions as columns of shape (n_features, r), with fixed signs, and strengths."""
+        return Subspace(self.components_.T, self.singular_values_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_tracker")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _read(self) -> Tracked:
+        check_is_fitted(self)
+        return self._tracker.read()
+
+    def _rule(self) -> Rule:
+        """The settings, checked."""
+        options = self._options()
+        block_size, adaptive = options.block_size, options.adaptive_rank
+        return Rule(
+            max(_BLOCK, int(options.n_components)) if block_size is None else int(block_size),
+            int(options.n_oversamples),
+            None if adaptive is None else (float(adaptive[0]), float(adaptive[1])),
+            float(options.forgetting),
+            bool(options.center),
+        )
+
+    def _rule_in_force(self) -> Rule:
+        """The settings at the first row; what was set later counts from the next ``fit`` on."""
+        return self._tracker.rule if self.__sklearn_is_fitted__() else self._rule()
+
+    def _new_tracker(self, features: int, rule: Rule) -> Tracker:
+        if self.n_components > features:
+            raise DataError(
+                f"n_components = {self.n_components} is more than n_features = {features}.",
+                hint=f"Give at most {features}.",
+            )
+        return Tracker(features=features, rank=int(self.n_components), rule=rule)
+
+    def _validated(self, X: ArrayLike, *, reset: bool) -> NDArray[Any]:
+        if scipy.sparse.issparse(X):
+            raise DataError(
+                "Sparse rows cannot be tracked: what is kept of them is dense.",
+                hint="Give dense blocks, X.toarray(), a few rows at a time.",
+                code="sparse-rows",
+            )
+        try:
+            rows = validated(self, X, dtype=FLOATS, reset=reset, ensure_all_finite=False)
+        except DataError:
+            raise
+        except ValueError as error:
+            raise DataError(str(error), hint="Give a block of rows, (rows, features).") from error
+        if reset:
+            check_names("The frame", getattr(self, "feature_names_in_", None))
+        check_finite(rows)
+        return np.asarray(rows)
+
+
+def _shares(tracked: Tracked, total: float) -> NDArray[np.float64]:
+    squares = tracked.told.strengths**2
+    return np.asarray(squares / total) if total > 0 else np.zeros_like(squares)

@@ -1,0 +1,99 @@
+"""What every estimator of one table does: check its parameters, make a plan, run it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from eigenveil.models.constraints import Configured
+from eigenveil.models.driver import RoundProgress, certified_fit
+from eigenveil.models.inputs import check_names, public_rows, rows_of
+from eigenveil.models.options import Options, Path
+from eigenveil.models.plan import BasePlan
+from eigenveil.models.result import Asked
+from eigenveil.models.rounds import Answers, Round
+from eigenveil.models.stored import StoredModel, noise_source, public_centre
+from eigenveil.models.task import task_named
+from eigenveil.moments.source import RowSource
+
+
+class TableFit(Configured):
+    """Fitting to one table; stands before a fitted model's class."""
+
+    _PATH: ClassVar[Path] = "table"
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Fit to the rows of ``X``, shape (n_samples, n_features), dense or sparse.
+
+        Of topics a row is a document: word counts, whole numbers. That there is at least one row
+        is taken for public.
+
+        Raises
+        ------
+        DataError
+            When a parameter is not what it may be (then it is scikit-learn's
+            ``InvalidParameterError`` too), there is no row, or one is not valid and
+            ``invalid="error"``; nothing was released.
+        PrivacyError
+            When the wish cannot be met, the data set is too small for it, or fewer components stand
+            above the noise than were asked for; ``spent`` is the guarantee of what was released
+            before that was known, or ``None``.
+        """
+        del y
+        options = self._options()
+        rows, count = rows_of(self, X)
+        return self._fit_rows(options, rows, count=count, progress=None)
+
+    def fit_rows(self, rows: RowSource, *, progress: RoundProgress | None = None) -> Self:
+        """Fit to rows read a block at a time, as often as the plan has rounds.
+
+        Parameters
+        ----------
+        rows : RowSource
+            For example ``eigenveil.io.open_rows(["a.parquet", "b.csv"])``; never held in memory.
+            Of topics a row is a document.
+        progress : callable, optional
+            Told ``(release, n)`` after every n rows of a pass.
+        """
+        options, task = self._options(), task_named(self._TASK)
+        check_names("The source of rows", rows.names, of_words=task.takes_documents)
+        rows = task.rows_for(rows)
+        count = public_rows(rows, options.adjacency)
+        return self._fit_rows(options, rows, count=count, progress=progress)
+
+    def _fit_rows(
+        self,
+        options: Options,
+        rows: RowSource,
+        *,
+        count: int | None,
+        progress: RoundProgress | None,
+    ) -> Self:
+        task, model = task_named(self._TASK), self
+        assert isinstance(model, StoredModel)
+        asked = Asked.by(model)
+        centre = public_centre(options.get("center", False), rows.features)
+        plan = task.make_plan(options, features=rows.features, rows=count)
+        source = noise_source(options.random_state)
+        plan = plan.drawn_from(secure=source.secure)
+        certified_fit(
+            plan,
+            self._rounds(plan, rows, centre),
+            task.rows_for(rows),
+            source,
+            asked=asked,
+            keep=model._take_over,
+            progress=progress,
+        )
+        return self
+
+    def _rounds(
+        self, plan: BasePlan, rows: RowSource, centre: NDArray[np.float64] | None
+    ) -> Generator[Round, Answers, Any]:
+        task = task_named(self._TASK)
+        rounds: Generator[Round, Answers, Any]
+        rounds = task.rounds(plan, stored_single=rows.single, public_centre=centre)
+        return rounds

@@ -1,0 +1,1 @@
+"""What mixtures and topics have in common: whitening, tensors, options."""

@@ -1,0 +1,276 @@
+"""What a fit of a mixture or of topics is asked to do: frozen before any data is touched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import model_validator
+
+from eigenveil.checks import one_of
+from eigenveil.errors import DataError
+from eigenveil.models.options import Options
+from eigenveil.models.plan import (
+    CENTRED_SCALE,
+    BasePlan,
+    Planned,
+    Step,
+    centre_kind,
+    centre_schedule,
+    check_components,
+    check_pure,
+    columns_of_sketch,
+    shares_of,
+)
+from eigenveil.noise.cube import tensor_size
+from eigenveil.privacy.mechanisms import MECHANISMS, NoiseKind
+from eigenveil.privacy.statistics import STATISTICS, StatisticName
+
+TENSOR_MECHANISMS: tuple[str, ...] = tuple(
+    mechanism.name for mechanism in STATISTICS["third-moment"].mechanisms
+)
+PairForm = Literal["full", "sketch"]
+
+# Up to so many features the pair moment is a matrix, beyond it is sketched.
+FULL_UP_TO = 1000
+# "auto" looks for at most so many components.
+_MOST_COMPONENTS = 32
+# Norm histograms hold 322 values each, of which a fit releases at most four.
+_HISTOGRAMS = 4 * 330
+# Shares of the budget: of all histograms of norms, and of the centre, which need not be good, since
+# any point near the rows will do.
+_SCALE_SHARE, _CENTRE_SHARE = 0.08, 0.05
+# Parts of the centre's share: of its two stages.
+_CENTRES = (0.45, 0.55)
+# The same of both histograms of documents' norms.
+_DOCUMENT_SCALE_SHARE = 0.04
+# The pair moment's part of what is left. Its noise grows with the features, the tensor's with the
+# components only; measured, 0.7 is best or within 2 % of it from D = 2 K on (``make bench``), and a
+# half where the tensor's is vector noise.
+_PAIR = 0.7
+_VECTOR_PAIR = 0.5
+
+
+# Of a step, and of a form of the pair moment; documents' pairs have the noise that rows' have.
+_STATISTICS: dict[str, StatisticName] = {
+    "scale": "norm-histogram",
+    "center": "row-sum",
+    "full": "second-moment",
+    "sketch": "sketch",
+}
+
+
+class TensorPlan(BasePlan):
+    """What the plans of mixtures and topics have in common.
+
+    ``n_components`` is the largest number there can be where ``auto_components`` is set. ``pair``
+    says in which form the pair moment is released; ``mechanism`` is the noise of the tensor.
+    """
+
+    mechanism: Annotated[str, *one_of(TENSOR_MECHANISMS)]
+    pair: PairForm
+    auto_components: bool = False
+
+    @property
+    def sketched(self) -> bool:
+        """Whether the pair moment is released as a sketch."""
+        return self.pair == "sketch"
+
+    def options_otherwise(self) -> dict[str, Any]:
+        """Options of another name or value; see :class:`BasePlan`."""
+        auto = {"n_components": "auto"} if self.auto_components else {}
+        return super().options_otherwise() | auto
+
+    def kind(self, step: Step) -> NoiseKind:
+        """The noise of a step."""
+        if step == "tensor":
+            return self.mechanism
+        statistic = STATISTICS[_STATISTICS[self.pair if step == "moment" else step]]
+        return statistic.usual(pure=self.pure).name
+
+    def released_values(self) -> int:
+        """Number of coordinates of all releases together, rounded up.
+
+        Those of a tensor count for what their sampling costs (``sampling.lattice_error``): less
+        than twice as much in Gaussian noise, and in shares of vector noise less than five times 64
+        more.
+        """
+        d, tensor = self.features, tensor_size(self.n_components)
+        pair = d * self.sketch_columns if self.pair == "sketch" else d * (d + 1) // 2
+        tensor = 5 * (tensor + 64) if MECHANISMS[self.mechanism].pure else 2 * tensor
+        return pair + tensor + d + _HISTOGRAMS
+
+
+class MixturePlan(TensorPlan):
+    """A mixture of spherical Gaussians.
+
+    ``noise_variance`` is public, in the data's units squared, or ``None``: found from the release.
+    """
+
+    task: Literal["gaussian-mixture"] = "gaussian-mixture"
+    noise_variance: float | None = None
+
+    @property
+    def needs_centred_scale(self) -> bool:
+        """Whether the norms of centred rows are released before the pair moment, or their count."""
+        return self.row_bound is None or (self.centred != "private" and self.rows is None)
+
+    @property
+    def schedule(self) -> tuple[Planned, ...]:
+        """Norms and centre, norms about it, pair moment, projected norms, triple moment."""
+        private, bounded = self.centred == "private", self.row_bound is not None
+        part = 1.0 / (1 + self.needs_centred_scale + 2 * (private and not bounded))
+        pair: StatisticName = "sketch" if self.pair == "sketch" else "second-moment"
+        found: list[Planned] = []
+        if private:
+            found += centre_schedule(bounded=bounded, scale=(part, part), centre=_CENTRES)
+        if self.needs_centred_scale:
+            found.append(Planned(CENTRED_SCALE, "scale", "norm-histogram", share=part))
+        return (
+            *found,
+            Planned("pair moment", "moment", pair),
+            Planned("scale of projected rows", "scale", "norm-histogram", share=part),
+            Planned("triple moment", "tensor", "third-moment"),
+        )
+
+
+class TopicPlan(TensorPlan):
+    """Single-topic documents; ``features`` is the size of the vocabulary.
+
+    ``clip_documents``: contributions are clipped at a released quantile of their norms.
+    """
+
+    task: Literal["topic-model"] = "topic-model"
+    clip_documents: bool = True
+
+    @model_validator(mode="after")
+    def _needs_no_centre(self) -> Self:
+        if self.centred != "no" or ("scale" in self.shares) != self.clip_documents:
+            raise ValueError("documents have no centre, and a scale only to be clipped at")
+        return self
+
+    @property
+    def schedule(self) -> tuple[Planned, ...]:
+        """Pair moment and triple moment, each after the norms that it is clipped at."""
+        pair: StatisticName = "document-sketch" if self.pair == "sketch" else "document-pairs"
+        parts = (
+            Planned("norms of pairs", "scale", "norm-histogram", share=0.5),
+            Planned("pair moment", "moment", pair),
+            Planned("norms of triples", "scale", "norm-histogram", share=0.5),
+            Planned("triple moment", "tensor", "document-triples"),
+        )
+        return tuple(part for part in parts if self.clip_documents or part.step != "scale")
+
+
+def make_mixture_plan(
+    options: Options, *, features: int, rows: int | None = None, noise_draws: int = 1
+) -> MixturePlan:
+    """Settle every choice that the options of one table leave open.
+
+    Parameters
+    ----------
+    options : Options
+        Of mixtures, one table. A public centre is checked where it is used.
+    features, rows, noise_draws
+        As of :func:`eigenveil.models.pca.plan.make_plan`.
+
+    Raises
+    ------
+    PrivacyError, DataError
+        Naming the parameter and what it may be.
+    """
+    common = _common(options, features=features, rows=rows, noise_draws=noise_draws)
+    centred, variance = centre_kind(options.center), options.noise_variance
+    seen = centred == "private" and common["pair"] == "full"
+    if common["n_components"] == features and variance is None and not seen:
+        raise DataError(
+            f"With as many components as features ({features}) the noise variance can only be "
+            "found about the rows' own centre, and not from a sketch.",
+            hint="Give noise_variance, center=True with pair='full', or fewer components.",
+            code="too-many-components",
+        )
+    steps: dict[Step, float] = {"scale": _SCALE_SHARE}
+    if centred == "private":
+        steps["center"] = _CENTRE_SHARE
+    return MixturePlan(
+        **common,
+        row_bound=None if options.row_bound is None else float(options.row_bound),
+        centred=centred,
+        noise_variance=None if variance is None else float(variance),
+        shares=shares_of(options, _usual_shares(common, steps)),
+    )
+
+
+def make_topic_plan(
+    options: Options, *, features: int, rows: int | None = None, noise_draws: int = 1
+) -> TopicPlan:
+    """Settle every choice that the options of one collection leave open.
+
+    Parameters
+    ----------
+    options : Options
+        Of topics, one table.
+    features, rows, noise_draws
+        As of :func:`eigenveil.models.pca.plan.make_plan`: words, and documents.
+
+    Raises
+    ------
+    PrivacyError, DataError
+        Naming the parameter and what it may be.
+    """
+    common = _common(options, features=features, rows=rows, noise_draws=noise_draws)
+    clipped = bool(options.clip_documents)
+    steps: dict[Step, float] = {"scale": _DOCUMENT_SCALE_SHARE} if clipped else {}
+    return TopicPlan(
+        **common,
+        row_bound=None,
+        centred="no",
+        clip_documents=clipped,
+        shares=shares_of(options, _usual_shares(common, steps)),
+    )
+
+
+def _common(
+    options: Options, *, features: int, rows: int | None, noise_draws: int
+) -> dict[str, Any]:
+    """The settled fields that mixtures and topics share."""
+    mechanism, pair, delta = options.mechanism, options.pair, float(options.delta)
+    if mechanism == "auto":
+        mechanism = STATISTICS["third-moment"].usual(pure=delta == 0).name
+    check_pure("third-moment", mechanism, delta)
+    auto = options.n_components == "auto"
+    if auto:
+        count = min(max(1, features - 1), _MOST_COMPONENTS)
+    else:
+        count = int(options.n_components)
+        check_components(count, features)
+    if pair == "auto":
+        wide = features > FULL_UP_TO or options.given_columns is not None
+        pair = "sketch" if wide else "full"
+    columns = columns_of_sketch(
+        options, 1 if auto else count, sketched=pair == "sketch", features=features
+    )
+    if auto and options.given_columns is None:
+        columns = min(features, 4 * count)
+    return {
+        "features": features,
+        "n_components": min(count, columns),
+        "auto_components": auto,
+        "epsilon": float(options.epsilon),
+        "delta": delta,
+        "mechanism": mechanism,
+        "adjacency": options.adjacency,
+        "pair": pair,
+        "sketch_columns": columns,
+        "rows": rows if options.adjacency == "replace-one" else None,
+        "noise_draws": noise_draws,
+        "invalid": options.invalid,
+    }
+
+
+def _usual_shares(common: Mapping[str, Any], steps: Mapping[Step, float]) -> dict[Step, float]:
+    """Shares of mu squared, of epsilon where all is pure; they add up to 1."""
+    pair = _VECTOR_PAIR if MECHANISMS[common["mechanism"]].pure else _PAIR
+    rest = 1.0 - math.fsum(steps.values())
+    return {**steps, "moment": pair * rest, "tensor": (1.0 - pair) * rest}

@@ -1,0 +1,263 @@
+"""What every fitted topic model can do, whoever held the documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.special
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from eigenveil.errors import DataError
+from eigenveil.models.inputs import validated
+from eigenveil.models.result import View, of_factors
+from eigenveil.models.stored import StoredModel
+from eigenveil.models.table_fit import TableFit
+from eigenveil.models.tensors.plan import TopicPlan
+from eigenveil.models.topics.rounds import TopicFactors
+
+# A topic's smallest probability, as a part of an even one: a word that noise left out of a topic
+# must not rule the topic out.
+_FLOOR = 1e-3
+
+
+class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):  # type: ignore[misc]
+    """Released topics and weights of a single-topic model.
+
+    ``FittedTopics.load`` reads a model that any of the estimators saved.
+    """
+
+    _FAMILY = ("PrivateTopicModel", "FederatedTopicModel")
+    _PLAN = TopicPlan
+    _FACTORS = TopicFactors
+
+    topics_: View[NDArray[np.float64]] = of_factors("topics")
+    weights_: View[NDArray[np.float64]] = of_factors("weights")
+    strengths_ = of_factors("strengths")
+    noise_floor_ = of_factors("noise_floor")
+    converged_ = of_factors("converged")
+    usable_ = of_factors("usable")
+    n_components_ = View(lambda result: int(result.factors.topics.shape[0]))
+
+    @property
+    def components_(self) -> NDArray[np.float64]:
+        """The topics, under the name that scikit-learn's decompositions use."""
+        return self.topics_
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Posterior probability of each topic for the documents of ``X``.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_documents, n_words)
+            Word counts; documents of any length.
+
+        Returns
+        -------
+        array of shape (n_documents, n_components)
+            Rows add up to 1.
+        """
+        return np.asarray(scipy.special.softmax(self._log_joint(X), axis=1))
+
+    def predict(self, X: ArrayLike) -> NDArray[np.intp]:
+        """The likeliest topic of each document, shape (n_documents,); -1 for one with NaN."""
+        joint = self._log_joint(X)
+        return np.where(np.isnan(joint[:, 0]), -1, np.argmax(joint, axis=1))
+
+    def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Log-probability of each document's words, in their order, shape (n_documents,)."""
+        return np.asarray(scipy.special.logsumexp(self._log_joint(X), axis=1))
+
+    def score(self, X: ArrayLike, y: object = None) -> float:
+        """Average log-probability of a document."""
+        del y
+        return float(np.mean(self.score_samples(X)))
+
+    def top_words(
+        self, vocabulary: Sequence[str] | None = None, n_words: int = 10
+    ) -> list[list[str]]:
+        """The likeliest words of each topic.
+
+        Parameters
+        ----------
+        vocabulary : sequence of n_words strings, optional
+            Such as ``CountVectorizer.get_feature_names_out()``; by default the names of the columns
+            that the model was fitted with, or their numbers.
+        n_words : int, default=10
+            Words a topic, at the most; words of probability 0 are left out.
+
+        Raises
+        ------
+        DataError
+            When the vocabulary has not one word a column.
+        """
+        self._check_fitted()
+        size = self.topics_.shape[1]
+        if vocabulary is None:
+            names = getattr(self, "feature_names_in_", None)
+            vocabulary = [str(n) for n in (range(size) if names is None else names)]
+        if len(vocabulary) != size:
+            raise DataError(
+                f"The vocabulary has {len(vocabulary)} words, the topics {size}.",
+                hint="Give one word for each column of the document-term matrix, in its order.",
+            )
+        if n_words < 1:
+            raise DataError(f"n_words = {n_words} is less than 1.", hint="Ask for one or more.")
+        found = []
+        for topic in self.topics_:
+            order = np.argsort(-topic, kind="stable")[:n_words]
+            found.append([str(vocabulary[index]) for index in order if topic[index] > 0])
+        return found
+
+    def _log_joint(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Logarithm of a topic's weight times the probability of the document's words."""
+        self._check_fitted()
+        counts = validated(
+            self,
+            X,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_non_negative=True,
+            ensure_all_finite="allow-nan",
+            reset=False,
+        )
+        size = self.topics_.shape[1]
+        smoothed = (self.topics_ + _FLOOR / size) / (1.0 + _FLOOR)
+        return np.asarray(counts @ np.log(smoothed).T + np.log(self.weights_))
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.topics_.shape[0])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        # a document with a negative count is not valid, which need be no error
+        tags.input_tags.positive_only = not tags.input_tags.allow_nan
+        tags.non_deterministic = getattr(self, "random_state", None) is None
+        return tags
+
+
+# -- PrivateTopicModel: the scikit-learn estimator of one collection of documents.
+
+
+class PrivateTopicModel(TableFit, FittedTopics):
+    """Differentially private single-topic model, by orthogonal tensor decomposition.
+
+    Each document has one topic, from which its words are drawn independently. All words of a
+    document are used, whatever its length, and a document counts as much as any other; how often
+    pairs and triples of words occur together is released with noise. The guarantee protects whole
+    documents.
+
+    Parameters
+    ----------
+    n_components : int or "auto", default="auto"
+        Topics, at most the number of words; "auto": as many as stand above the noise, at most 32.
+    epsilon : float, default=1.0
+        Privacy wish, > 0.
+    delta : float, default=1e-6
+        Privacy wish, 0 <= delta < 1; 0 asks for pure epsilon.
+    mechanism : {"auto", "gaussian", "vector"}, default="auto"
+        Noise of the triples. "gaussian": isometric Gaussian noise (AGN of paper 001). "vector":
+        density exp(-epsilon |E|_F) (AVN), pure epsilon; with ``delta=0`` that of the pairs is pure
+        too. "auto": "vector" if ``delta=0``, else "gaussian".
+    adjacency : {"add-remove", "replace-one"}, default="add-remove"
+        Which collections are neighbours: one document more or less, or one changed (their number
+        then being public).
+    pair : {"auto", "full", "sketch"}, default="auto"
+        How the pairs are released: D x D, or as a sketch of D x ``sketch_size``. "auto": a sketch
+        beyond 1000 words, or where ``sketch_size`` is given.
+    clip_documents : bool, default=True
+        Whether contributions are clipped at a released quantile of their norms: that takes most of
+        the noise off documents of more than a few words. False: all count in full, and nothing is
+        released before the pairs.
+    budget_split : dict, default=None
+        Shares of the steps "scale" (norms, if documents are clipped), "moment" (pairs) and "tensor"
+        (triples).
+    sketch_size : int, default=None
+        Columns of the sketch; by default 4 times ``n_components``. Not with ``pair="full"``.
+    invalid : {"zero", "error"}, default="zero"
+        What becomes of a document that is not valid: with counts that are not whole numbers from 0,
+        fewer than 3 words or more than 2**24. "zero": one that is counted and adds nothing to any
+        other sum; a warning tells their number and the first to whoever fits. "error": a DataError
+        names it before anything is released; that all are valid then shows, which the certificate
+        says.
+    noise : {"secure"}, default="secure"
+        Noise from a cryptographic generator keyed by the operating system.
+    random_state : int, Generator or RandomState, default=None
+        For tests and reproductions: the noise is reproducible and the guarantee is not certified.
+
+    Attributes
+    ----------
+    topics_ : ndarray of shape (n_components, n_features)
+        Probabilities of the words; rows add up to 1.
+    components_ : ndarray
+        The same.
+    weights_ : ndarray of shape (n_components,)
+        Shares of the documents, the largest first; they add up to 1.
+    n_components_ : int
+    strengths_ : ndarray
+        Leading eigenvalues of the pair moment; singular values of a sketch.
+    noise_floor_ : float
+        What of the last component noise alone would show, about once in a hundred times.
+    usable_ : ndarray of bool, shape (n_components,)
+        Which topics can be told from the others in spite of the noise. Where none stood above it,
+        one stands in, the fit ended early, and ``certificate_.stopped`` says why.
+    converged_ : bool
+        Whether every power iteration converged.
+    guarantee_ : Guarantee
+        What was promised, to whom, and how it is computed.
+    certificate_ : Certificate
+        The recorded releases, from which the guarantee can be recomputed.
+
+    References
+    ----------
+    Anandkumar, Ge, Hsu, Kakade, Telgarsky (2014), JMLR 15. Paper 001, algorithms 4 and 5; the
+    design's privacy.md, sections 2 to 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from eigenveil import PrivateTopicModel
+    >>> rng = np.random.default_rng(0)
+    >>> topics = np.repeat(np.eye(3), 4, axis=1) / 4
+    >>> X = rng.multinomial(20, topics[rng.integers(3, size=5000)])
+    >>> model = PrivateTopicModel(n_components=3, epsilon=1.0, delta=1e-6).fit(X)
+    >>> model.topics_.shape
+    (3, 12)
+    >>> bool(abs(model.topics_.sum(axis=1) - 1.0).max() < 1e-9)
+    True
+    """
+
+    _TASK = "topic-model"
+
+    def __init__(
+        self,
+        n_components: int | str = "auto",
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        mechanism: str = "auto",
+        adjacency: str = "add-remove",
+        pair: str = "auto",
+        clip_documents: bool = True,
+        budget_split: dict[str, float] | None = None,
+        sketch_size: int | None = None,
+        invalid: str = "zero",
+        noise: str = "secure",
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mechanism = mechanism
+        self.adjacency = adjacency
+        self.pair = pair
+        self.clip_documents = clip_documents
+        self.budget_split = budget_split
+        self.sketch_size = sketch_size
+        self.invalid = invalid
+        self.noise = noise
+        self.random_state = random_state

@@ -1,0 +1,289 @@
+"""A private single-topic model as a generator of rounds: pair moment, triple moment.
+
+A document's contributions are bounded whatever its length; but only one that repeats a single word
+reaches the bound, and one of a hundred different words stays a hundred times below it. So how far
+they reach is released first, and contributions are clipped there: the noise is that of what real
+documents contribute.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.models.plan import Step
+from eigenveil.models.rounds import Answers, Round, RoundState
+from eigenveil.models.shapes import SMALLEST_CLIP
+from eigenveil.models.tensors.plan import TopicPlan
+from eigenveil.models.tensors.polish import TopicMoments, polished_topics
+from eigenveil.models.tensors.whitening import (
+    NO_COMPONENT,
+    REPEATS,
+    Bulk,
+    PairMoment,
+    Recovered,
+    full_pair,
+    leading_part,
+    recover,
+    shortfall,
+    sketched_pair,
+    usable,
+)
+from eigenveil.moments.documents.sums import (
+    ClippedSum,
+    DocumentNorms,
+    DocumentPairs,
+    DocumentSketch,
+)
+from eigenveil.moments.documents.triples import DocumentTriples
+from eigenveil.moments.release import Release
+from eigenveil.noise.grid import deviation
+from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.mechanisms import MECHANISMS
+from eigenveil.privacy.releases import Sharing
+
+# Contributions above this quantile of their norms are clipped, if that takes off half or more.
+_QUANTILE, _WORTH_IT = 0.99, 0.5
+# Mean squared norm of the pairs of documents of three different words.
+_OF_THREE_WORDS = 1.0 / 6.0
+
+_State = RoundState[TopicPlan]
+
+
+@dataclass(frozen=True)
+class TopicFactors:
+    """The result: everything in it is computed from releases.
+
+    Attributes
+    ----------
+    topics : array of shape (K, D)
+        Probabilities of the words, a row a topic.
+    weights : array of shape (K,)
+        Shares of the documents; they add up to 1, the largest first.
+    strengths : array
+        Leading eigenvalues of the pair moment (singular values of a sketch).
+    noise_floor : float
+        What of these noise alone would show.
+    usable : array of bool, shape (K,)
+        Which topics can be told from the others in spite of the noise.
+    converged : bool
+    stopped : str or None
+        Why the fit ended before it had spent everything: nothing was found, and the one topic, the
+        released frequencies of the words, stands in.
+    advice : str
+        What would do, where a topic is missing or not usable.
+    """
+
+    topics: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    strengths: NDArray[np.float64]
+    noise_floor: float
+    usable: NDArray[np.bool_]
+    converged: bool
+    stopped: str | None = None
+    advice: str = ""
+
+
+def private_topics(
+    plan: TopicPlan,
+    *,
+    stored_single: bool = False,
+    public_centre: None = None,
+    budgets: Mapping[Step, StepBudget] | None = None,
+    sharing: Mapping[Step, Sharing] | None = None,
+    keep_all: bool = False,
+) -> Generator[Round, Answers, TopicFactors]:
+    """The rounds of a fit; ``keep_all`` takes all topics, below the noise as well: for forecasts.
+
+    Where fewer topics stand above the noise the result has fewer; where none does, the fit ends
+    early and leaves the rest of its budget unspent. Counts are whole numbers about no centre:
+    ``stored_single`` and ``public_centre`` are as of the other tasks and change nothing.
+    """
+    del stored_single, public_centre
+    state = _State(plan, False, dict(budgets or {}), dict(sharing or {}))
+    pairs = yield from _pairs(state)
+    pair = _leading(plan, pairs, keep_all=keep_all)
+    if pair is None:
+        return _without_topics(pairs)
+    clip, _ = yield from _clip(state, "norms of triples", DocumentTriples(pair.basis))
+    triples = DocumentTriples(pair.basis, clip=clip)
+    answers = yield (state.ask("triple moment", triples),)
+    triple = _Moment(answers["triple moment"], triples.unit)
+    found = recover(pair, triple.values, rows=state.rows)
+    topics, weights, order = _as_probabilities(found, pair, sparse=plan.pair == "sketch")
+    triple_noise = deviation(triple.noise, found.counts.size)
+    can_be_used = usable(
+        pair, found, triple_noise=triple_noise, repeats=0 if keep_all else REPEATS
+    )[order]
+    if plan.pair == "full":
+        moments = TopicMoments(
+            pair=pairs.values,
+            basis=pair.basis,
+            triple=triple.values,
+            pair_noise=deviation(pairs.noise, plan.features),
+            triple_noise=triple_noise,
+            # every document's pairs add up to 1
+            rows=state.rows or max(1.0, float(np.sum(pairs.values))),
+            words=_words(pairs.square),
+        )
+        topics, weights = polished_topics(moments, topics, weights)
+        order = np.argsort(-weights, kind="stable")
+        topics, weights, can_be_used = topics[order], weights[order], can_be_used[order]
+    return TopicFactors(
+        topics=topics,
+        weights=weights,
+        strengths=pair.strengths,
+        noise_floor=pair.floor,
+        usable=can_be_used,
+        converged=found.converged,
+        advice=shortfall(pair, plan, can_be_used),
+    )
+
+
+def _without_topics(pairs: _Moment) -> TopicFactors:
+    """What is left where no topic stands above the noise: how frequent words are, where known."""
+    size = pairs.values.shape[0]
+    frequencies = np.ones(size)
+    if pairs.test is None:
+        frequencies = np.maximum(pairs.values.sum(axis=1), 0.0)
+    total = float(np.sum(frequencies))
+    topic = frequencies / total if total > 0 else np.full(size, 1.0 / size)
+    return TopicFactors(
+        topics=topic[None],
+        weights=np.ones(1),
+        strengths=np.zeros(1),
+        noise_floor=0.0,
+        usable=np.zeros(1, dtype=bool),
+        converged=True,
+        stopped="no topic stands above the noise of the released pair moment",
+        advice=NO_COMPONENT,
+    )
+
+
+class _Moment:
+    """A released moment in documents: the units in which it was released are taken out.
+
+    ``square`` is the mean squared norm of a document's part, and ``test`` the public matrix that a
+    sketch was multiplied by.
+    """
+
+    def __init__(
+        self,
+        release: Release,
+        unit: float,
+        *,
+        square: float = 0.0,
+        test: NDArray[np.float64] | None = None,
+    ) -> None:
+        self.values = release.values * unit
+        noise = release.record.noise
+        self.noise = noise.model_copy(update={"scale": noise.scale * unit})
+        self.square, self.test = square, test
+
+
+def _clip(
+    state: _State, name: str, contributions: ClippedSum
+) -> Generator[Round, Answers, tuple[float, float]]:
+    """Where contributions are to be clipped, and their mean square; 1 where nothing is released."""
+    if not state.plan.clip_documents:
+        return 1.0, _OF_THREE_WORDS
+    norms = DocumentNorms(contributions, with_count=state.with_count)
+    answers = yield (state.ask(name, norms),)
+    scale = state.read(answers[name])
+    if not scale.found:
+        return 1.0, _OF_THREE_WORDS
+    clip = min(1.0, scale.quantile(_QUANTILE))
+    square = clip**2 * scale.mean_energy(clip)
+    # for less gain the bias is not worth it: repeated words would count for less
+    return (max(SMALLEST_CLIP, clip) if clip <= _WORTH_IT else 1.0), square
+
+
+def _pairs(state: _State) -> Generator[Round, Answers, _Moment]:
+    """The pair moment in the plan's form."""
+    plan = state.plan
+    if plan.pair == "full":
+        options: dict[str, Any] = {
+            "nuclear": MECHANISMS[plan.kind("moment")].norm == "nuclear",
+            "extra_bits": state.coarser("double"),
+        }
+        whole = DocumentPairs(plan.features, **options)
+        clip, square = yield from _clip(state, "norms of pairs", whole)
+        pairs = DocumentPairs(plan.features, clip=clip, **options)
+        answers = yield (state.ask("pair moment", pairs),)
+        return _Moment(answers["pair moment"], clip, square=square)
+    sketch = DocumentSketch(plan.features, plan.sketch_columns)
+    clip, square = yield from _clip(state, "norms of pairs", sketch)
+    sketch = DocumentSketch(plan.features, plan.sketch_columns, clip=clip)
+    answers = yield (state.ask("pair moment", sketch),)
+    return _Moment(answers["pair moment"], clip, square=square, test=sketch.signs)
+
+
+def _leading(plan: TopicPlan, pairs: _Moment, *, keep_all: bool) -> PairMoment | None:
+    """The leading part of the pair moment; ``None`` where nothing stands above its noise."""
+    if pairs.test is not None:
+        taken = partial(sketched_pair, pairs.values, pairs.test, pairs.noise, Bulk(0.0))
+    else:
+        bulk = Bulk(0.0, sampling=_sampling(pairs))
+        taken = partial(full_pair, pairs.values, pairs.noise, bulk)
+    return leading_part(taken, plan, keep_all=keep_all)
+
+
+def _words(square: float) -> float:
+    """Length of documents of different words whose pairs have this mean squared norm."""
+    return max(3.0, 0.5 + math.sqrt(0.25 + 1.0 / max(square, 1e-12)))
+
+
+def _sampling(pairs: _Moment) -> float:
+    """Variance that sampling gives to an entry of the pair moment, as if to all alike.
+
+    All entries together have at most the squared norms of the documents' parts; frequent words
+    count for what they weigh.
+    """
+    frequencies = pairs.values.sum(axis=1)
+    size, total = frequencies.size, float(np.sum(frequencies))
+    if total <= 0:
+        return 0.0
+    own = size * size * deviation(pairs.noise, size) ** 2 / 2.0  # what the noise adds to squares
+    squares = float(np.sum(frequencies**2)) - own
+    uneven = max(1.0, squares * size / total**2)
+    return float(pairs.square * total * uneven / (size * size))
+
+
+def _as_probabilities(
+    found: Recovered, pair: PairMoment, *, sparse: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
+    """Topics as probability vectors, their shares of the documents, and where they were found.
+
+    A topic's entries add up to 1, which gives its length without the triple moment's eigenvalue
+    and, with the pair moment, its share. Where there are many more words than a topic has
+    (``sparse``), what noise adds to all others is taken off by projecting onto the probabilities;
+    otherwise what is negative becomes 0, as in paper 001.
+    """
+    directions = found.seen @ pair.basis.T
+    lengths = directions.sum(axis=1)
+    if sparse:
+        scaled = directions / np.where(lengths > 0, lengths, 1.0)[:, None]
+        directions = np.where((lengths > 0)[:, None], _on_simplex(scaled), directions)
+    topics = np.maximum(directions, 0.0)
+    sums = topics.sum(axis=1)
+    uniform = np.full(topics.shape[1], 1.0 / topics.shape[1])
+    topics = np.where(sums[:, None] > 0, topics / np.where(sums > 0, sums, 1.0)[:, None], uniform)
+    shares = np.where(lengths > 0, lengths**2, 1.0) * found.counts
+    order = np.argsort(-shares, kind="stable")
+    return topics[order], shares[order] / float(np.sum(shares)), order
+
+
+def _on_simplex(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The nearest probability vector to each row (Duchi et al. 2008)."""
+    descending = -np.sort(-rows, axis=1)
+    excess = np.cumsum(descending, axis=1) - 1.0
+    number = np.arange(1, rows.shape[1] + 1)
+    last = np.sum(descending - excess / number > 0, axis=1) - 1
+    level = excess[np.arange(rows.shape[0]), last] / (last + 1)
+    return np.asarray(np.maximum(rows - level[:, None], 0.0))

@@ -1,0 +1,1 @@
+"""Sums over documents of words: pairs and triples, released as matrices and tensors."""

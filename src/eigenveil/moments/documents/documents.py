@@ -1,0 +1,194 @@
+"""Documents as counts of words: blocks of them, and where they come from.
+
+A document of L words, c_i times word i, is a row of counts. It is valid if the counts are whole
+numbers from 0 and L is from 3 to 2**24. An invalid one becomes a document without words: it is
+counted, and adds nothing to any other sum. What is added up of documents is in ``document_sums.py``
+and ``document_triples.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from eigenveil.errors import DataError
+from eigenveil.moments.rows import Block, FloatArray, InvalidPlace, Precision
+from eigenveil.moments.source import RowSource, SparseRows, block_rows
+
+# Every triple of words needs three places; sums of longer documents would leave the floats.
+FEWEST_WORDS, MOST_WORDS = 3, 1 << 24
+# Documents and entries of a block.
+MOST_DOCUMENTS = 1 << 15
+_MOST_ENTRIES = 1 << 20
+
+
+class DocumentBlock(Block):
+    """Consecutive documents; ``values`` is a CSR array of their counts, in double precision.
+
+    Parameters
+    ----------
+    counts : array or sparse array of shape (n, D)
+        How often each word occurs; left unchanged. Entries at the same place add up.
+    origin : str
+        The file, for messages to the owner of the documents.
+    first_row : int
+        Number of the first document within ``origin``, from 0.
+
+    Attributes
+    ----------
+    lengths : array of shape (n,)
+        Words of each document; 0 of an invalid one, whose counts are all 0.
+    entries : int
+        Counts that are not 0.
+    invalid, first_invalid
+        As of :class:`Block`; known from the beginning.
+
+    Raises
+    ------
+    DataError
+        When the matrix itself is damaged: an index is out of its range.
+    """
+
+    def __init__(self, counts: Any, *, origin: str = "", first_row: int = 0) -> None:
+        values = scipy.sparse.csr_array(counts, dtype=np.float64, copy=True)
+        super().__init__(values, origin=origin, first_row=first_row)
+        where = f"{origin}: " if origin else ""
+        try:  # an index out of range would be written to
+            values.check_format(full_check=True)
+        except ValueError as error:
+            raise DataError(
+                f"{where}the counts are not a valid sparse matrix: {error}.",
+                hint="Make the matrix anew.",
+                code="damaged-matrix",
+            ) from None
+        with np.errstate(over="ignore", invalid="ignore"):  # such documents are not valid
+            values.sum_duplicates()
+            values.eliminate_zeros()
+            data = values.data
+            counted = (data >= 0) & (data <= MOST_WORDS) & (data == np.rint(data))  # not NaN either
+            lengths = values.sum(axis=1)
+        wrong = ~((lengths >= FEWEST_WORDS) & (lengths <= MOST_WORDS))
+        if not counted.all():
+            row_of_entry = np.repeat(np.arange(lengths.size), np.diff(values.indptr))
+            wrong[row_of_entry[~counted]] = True
+        if wrong.any():
+            self.invalid = int(np.count_nonzero(wrong))
+            self.first_invalid = _trouble(values, int(np.argmax(wrong)), counted, lengths)
+            values.data[np.repeat(wrong, np.diff(values.indptr))] = 0.0
+            values.eliminate_zeros()
+            lengths = np.where(wrong, 0.0, lengths)
+        self.lengths: NDArray[np.int64] = lengths.astype(np.int64)
+        self.entries = int(values.nnz)
+
+    def check(self) -> None:
+        """Nothing more is to be found."""
+
+    def residuals(
+        self, centre: NDArray[np.float64] | None, precision: Precision
+    ) -> tuple[FloatArray, NDArray[np.float64]]:
+        """Documents have none."""
+        del centre, precision
+        raise AssertionError("word counts taken for rows of numbers: a defect")
+
+
+def _trouble(
+    values: Any, row: int, counted: NDArray[np.bool_], lengths: NDArray[np.float64]
+) -> InvalidPlace:
+    """What is wrong with an invalid document."""
+    own = slice(values.indptr[row], values.indptr[row + 1])
+    if not counted[own].all():
+        place = int(np.argmin(counted[own])) + own.start
+        what = f"is counted {values.data[place]:.15g} times"
+        return InvalidPlace(row, int(values.indices[place]), what)
+    words = f"{lengths[row]:.15g} {'word' if lengths[row] == 1 else 'words'}"
+    fitting = f"valid are {FEWEST_WORDS} to {MOST_WORDS}"
+    return InvalidPlace(row, None, f"is a document of {words}; {fitting}")
+
+
+class DocumentRows:
+    """Documents of a sparse matrix or an array of word counts, shape (n, D).
+
+    Parameters
+    ----------
+    counts : sparse array or array
+        Whole numbers, of any numeric type; left unchanged.
+    names : sequence of str, optional
+        The words.
+    origin : str
+        The file, for messages.
+
+    Raises
+    ------
+    DataError
+        When it is not a matrix of numbers.
+    """
+
+    def __init__(
+        self,
+        counts: Any,
+        *,
+        names: Sequence[str] | None = None,
+        origin: str = "",
+        documents_a_block: int | None = None,
+    ) -> None:
+        matrix: Any = counts if scipy.sparse.issparse(counts) else np.asarray(counts)
+        if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+            raise DataError(
+                f"{origin + ': ' if origin else ''}word counts are {matrix.dtype} of shape "
+                f"{matrix.shape}, not a matrix of numbers.",
+                hint="Give one row a document and one column a word.",
+                code="not-numeric",
+            )
+        self.names, self._origin = names, origin
+        self.features = int(matrix.shape[1])
+        self.single = matrix.dtype == np.float32
+        step = min(MOST_DOCUMENTS, block_rows(self.features))
+        if scipy.sparse.issparse(matrix):
+            if matrix.format != "csr":  # entries at the same place add up: not in a small integer
+                matrix = matrix.astype(np.float64).tocsr()
+            entries = max(1, matrix.nnz // max(1, matrix.shape[0]))
+            step = int(np.clip(_MOST_ENTRIES // entries, 1, MOST_DOCUMENTS))
+        self._matrix, self._step = matrix, documents_a_block or step
+
+    def blocks(self) -> Iterator[Block]:
+        """Copies of consecutive documents."""
+        for start in range(0, self._matrix.shape[0], self._step):
+            yield DocumentBlock(
+                self._matrix[start : start + self._step], origin=self._origin, first_row=start
+            )
+
+
+@runtime_checkable
+class SparseSource(RowSource, Protocol):
+    """Rows that can also be read without being made dense."""
+
+    def sparse_blocks(self) -> Iterator[Block]:
+        """All rows once, in order, as CSR arrays."""
+        ...
+
+
+class TableDocuments:
+    """Documents that any source of rows holds as counts: one row a document, one column a word."""
+
+    def __init__(self, rows: RowSource) -> None:
+        self._rows = rows
+        self.names, self.features, self.single = rows.names, rows.features, rows.single
+
+    def blocks(self) -> Iterator[Block]:
+        """The documents of each block of rows."""
+        rows = self._rows
+        for block in rows.sparse_blocks() if isinstance(rows, SparseSource) else rows.blocks():
+            yield DocumentBlock(block.values, origin=block.origin, first_row=block.first_row)
+
+
+def as_documents(rows: RowSource) -> RowSource:
+    """Rows read as documents; those of a sparse matrix or file are never made dense."""
+    if isinstance(rows, DocumentRows | TableDocuments):
+        return rows
+    if isinstance(rows, SparseRows):
+        return DocumentRows(rows._matrix, names=rows.names, origin=rows._origin)
+    return TableDocuments(rows)

@@ -1,0 +1,336 @@
+"""Sums over the triples of a document's words, seen through a few released directions.
+
+A document contributes the mean over ordered triples of distinct places of ``u_i(x)u_j(x)u_k``,
+shortened to a clip and rounded to integers, a function of its document alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.moments.documents.sums import ROUNDED_UP, ClippedSum, Documents
+from eigenveil.moments.exact import Description, Integers, IntegerSum, Parts, Spec, sum_of
+from eigenveil.moments.rows import integer_rows
+from eigenveil.moments.third import ROWS_A_PRODUCT, cube_sums
+from eigenveil.noise.cube import tensor_from_entries, tensor_indices, tensor_size
+from eigenveil.privacy.statistics import Layout, StatisticName
+
+# Of the basis; of products of two of its entries; of the two factors of the second part, and of the
+# third part's weights and cubes; of the first part's factor. Parts have 36 bits.
+_WORD_BITS, _TABLE_BITS, _FACTOR_BITS, _CUBE_BITS = 24, 28, 18, 12
+_TRIPLE_BITS = 36
+# The mean cube of words counts for this much at least in the bound of a contribution, so that its
+# factor does not make the cubes' rounding too large.
+_LEAST_CUBE = 1.0 / 16.0
+# Entries of a table of words at once.
+_TABLE_ENTRIES = 1 << 22
+# Sums of so many contributions, of 36 bits and a little more, stay within 64.
+_MOST_TRIPLES = 1 << 26
+
+
+def triples_error(columns: int, clip: float = 1.0) -> float:
+    """How far a document's integer triples are at most from the exact ones, in the Frobenius norm.
+
+    In units of ``2**-36`` integer and exact contribution differ by at most this times ``2**36``,
+    for any document and any basis with this many columns and rows of norm 1 or less.
+
+    Proof. A document of L words has counts c; u_i is row i of the basis in units of its longest.
+    With the means ``y = sum c_i u_i / L``, ``q = sum c_i u_i(x)u_i / L``,
+    ``t = sum c_i u_i(x)u_i(x)u_i / L`` and ``tau = sum c_i |u_i|^2 / L``, the mean over ordered
+    triples of distinct places is
+
+        T = alpha y(x)y(x)y - beta (q(x)y + two permutations) + gamma t,
+        alpha = L^2/((L-1)(L-2)), beta = L/((L-1)(L-2)), gamma = 2/((L-1)(L-2)),
+
+    alpha <= 9/2, beta <= 3/2, gamma <= 1, largest at L = 3. As rows are no longer than 1,
+    ``|q| <= tau``, ``|t| <= tau <= 1`` and, by convexity, ``|y|^2 <= tau``. So ``|T| <= n`` with
+
+        n = min(1, alpha |y|^3 + 3 beta tau^(3/2) + gamma max(tau, 1/16)),
+
+    and what is added up is f T with f = 1 / max(clip, n), from 1 to 1 / clip. Where n = 1, f = 1;
+    elsewhere f n <= 1 bounds its three terms. So, with alpha' = f alpha and so on, always
+
+        alpha' |y|^3 <= 9/2,   beta' tau^(3/2) <= 3/2,   gamma' <= min(16, 1/clip).
+
+    L y and L q are sums of exact integers; h = 1/2 + 2**-20 is a rounding to the nearest integer
+    and what the arithmetic before it adds (entries are below 2**20 and have relative errors below
+    2**-48). Let r = sqrt(columns).
+
+    1. v = 2^12 alpha'^(1/3) y + d with |d| <= h r. As |a a a - b b b| <= 3 |b|^2 |a-b| +
+       3 |b| |a-b|^2 + |a-b|^3, the product v v v / 2^36 is off by at most
+       3 b^2 e + 3 b e^2 + e^3, b = (9/2)^(1/3), e = h r / 2^12.
+    2. z = 2^18 beta'^(1/3) y + d, |d| <= h r, and Q = 2^18 beta'^(2/3) q + D. q is the mean of a
+       table of u_i(x)u_i, rounded to 2^-28: an error of 2^-29 an entry, which in Q becomes
+       2^-11 beta'^(2/3), beta' <= 3 / (2 clip): |D| <= (h + 2^-11 (3 / (2 clip))^(2/3)) r^2.
+       Exact factors are at most (3/2)^(1/3) and (3/2)^(2/3) long, as |y| <= tau^(1/2) and
+       |q| <= tau. Each permutation of Q(x)z / 2^36 is off by at most
+       ((3/2)^(2/3) |d| + (3/2)^(1/3) |D|) / 2^18 + |d| |D| / 2^36.
+    3. The weight w = rint(2^18 gamma' / L) is off by 1/2 at most, which costs L 2^-19 tau, and no
+       more than gamma' tau where w = 0, which is less than that. With clip = 1 gamma' is at most
+       2/((L-1)(L-2)): the cost is at most 2^-12 up to L = 128, and beyond w = 0 and the term is
+       smaller still. In general that holds where f = 1; elsewhere 3 beta' tau^(3/2) <= 1, so
+       gamma' tau <= 2 / (3 L tau^(1/2)), and where w > 0, L 2^-19 <= gamma'. So the cost is at
+       most the geometric mean of L 2^-19 tau and 2 / (3 L tau^(1/2)), at most 2^-9 / 3^(1/2).
+       The table of u_i(x)u_i(x)u_i, rounded to 2^-18, costs h r^3 / 2^18 times L w / 2^18, which
+       is at most gamma' + L 2^-19; where w > 0, L 2^-19 <= gamma' <= 2^21 / ((L-1)(L-2)), as clip
+       is at least 2^-20, so that L < 2^14 and L 2^-19 < 2^-5 (2^-12 for clip = 1).
+
+    The errors of the three parts add up.
+    """
+    half, r = 0.5 + 2.0**-20, math.sqrt(columns)
+    step, fine = 2.0**-_CUBE_BITS, 2.0**-_FACTOR_BITS
+    e, cubed = half * r * step, math.cbrt(4.5)
+    first = 3 * cubed**2 * e + 3 * cubed * e**2 + e**3
+    amplified = 2.0 ** (_FACTOR_BITS - _TABLE_BITS - 1) * math.cbrt(1.5 / clip) ** 2
+    d, table, root = half * r * fine, (half + amplified) * r**2 * fine, math.cbrt(1.5)
+    second = 3 * (root**2 * d + root * table + d * table)
+    most = min(1.0 / _LEAST_CUBE, 1.0 / clip)
+    weight, more = (2.0**-12, 2.0**-12) if clip == 1.0 else (2.0**-9 / math.sqrt(3.0), 2.0**-5)
+    third = weight + (most + more) * half * r**3 * fine
+    return (first + second + third) * (1 + 1e-12)
+
+
+class DocumentTriples(ClippedSum):
+    """Triples of words seen through a basis U: the mean of ``u_i(x)u_j(x)u_k``, K x K x K.
+
+    Three sums of exact integers (:func:`triples_error` has the formula and how far they are from
+    it), added up modulo ``2**64``, in which only the total of at most ``2**26`` documents has to
+    fit: that of more is the sum of such totals.
+
+    Parameters
+    ----------
+    basis : array of shape (D, K)
+        Released, with near-orthonormal columns.
+    clip : float
+        From 2**-20 to 1: how long a contribution may be, in units of ``rho**3``. 1 clips nothing.
+
+    Attributes
+    ----------
+    rho : float
+        Length of the longest row, rounded up to 12 bits; the statistic is in units of
+        ``clip rho**3``.
+    """
+
+    statistic: StatisticName = "document-triples"
+    layout: Layout = "tensor"
+    grid = -_TRIPLE_BITS
+
+    def __init__(self, basis: NDArray[np.float64], *, clip: float = 1.0) -> None:
+        super().__init__()
+        self.basis, self.clip = basis, clip
+        self.features, rows = basis.shape
+        self.rho = _longest_row(basis)
+        radius = math.ldexp(1.0, _WORD_BITS)
+        factors = np.full(self.features, radius / self.rho)
+        words, _ = integer_rows(np.ascontiguousarray(basis, np.float64), factors, radius)
+        self._words = words.astype(np.float64, copy=False)
+        squares = np.vecdot(self._words, self._words)
+        self._squares = np.ceil(np.ldexp(squares, _TABLE_BITS - 2 * _WORD_BITS))
+        self._whole = IntegerSum((tensor_size(rows),), largest_term=2.0 ** (_TRIPLE_BITS + 1))
+        self._cubes = np.zeros((rows, rows, rows), dtype=np.int64)
+        self._products = np.zeros((rows * (rows + 1) // 2, rows), dtype=np.int64)
+        self._weights = np.zeros(self.features, dtype=np.int64)
+        self._documents = 0
+
+    @property
+    def unit(self) -> float:
+        """What the released statistic is to be multiplied by."""
+        return self.clip * self.rho**3
+
+    @property
+    def rounded_basis(self) -> NDArray[np.float64]:
+        """The basis as it is used, within ``2**-25 rho`` of the one given, but for long rows."""
+        return np.asarray(self._words * math.ldexp(self.rho, -_WORD_BITS))
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """How long a document's contribution is at most: 1, and what rounding may add."""
+        return {"gain": 1.0 + triples_error(self.shape[0], self.clip)}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """K x K x K."""
+        return self._cubes.shape
+
+    @property
+    def size(self) -> int:
+        """Entries that differ."""
+        return tensor_size(self.shape[0])
+
+    def kind(self) -> tuple[Any, ...]:
+        """What it is a sum of."""
+        return (self.basis, self.clip)
+
+    def fresh(self) -> Self:
+        """An empty sum with the same basis."""
+        return type(self)(self.basis, clip=self.clip)
+
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        return Spec({"clip": self.clip}, basis=self.basis)
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        return cls(parts.known_basis, clip=d.clip)
+
+    def integers(self) -> Integers:
+        """The tensor, shape (K, K, K)."""
+        self.settle()
+        entries = sum_of(self._whole.integers(), self._open_entries())
+        return tensor_from_entries(self.shape[0], entries)
+
+    def _open_entries(self) -> NDArray[np.int64]:
+        """The sum over documents that are not in a total yet, entries ``i >= j >= k``."""
+        i, j, k = tensor_indices(self.shape[0])
+        entries: NDArray[np.int64] = _weighted_cubes(self._words, self._weights)
+        entries += self._cubes[i, j, k]
+        for first, second, third in ((i, j, k), (i, k, j), (j, k, i)):  # first >= second
+            entries -= self._products[first * (first + 1) // 2 + second, third]
+        return entries
+
+    def norms(self, documents: Documents) -> NDArray[np.float64]:
+        """A bound of the contributions' lengths: n of :func:`triples_error`, rounded up."""
+        return self._norms(documents, documents.counts @ self._words)
+
+    def _norms(self, documents: Documents, seen: NDArray[np.float64]) -> NDArray[np.float64]:
+        counts, lengths = documents
+        length = lengths.astype(np.float64)
+        spread = (counts @ self._squares) * 2.0**-_TABLE_BITS / length  # an exact sum
+        squared = np.zeros(lengths.size)
+        for column in seen.T:  # as one product, it could depend on the neighbours
+            squared += column * column
+        squared *= (2.0**-_WORD_BITS / length) ** 2
+        others = (length - 1.0) * (length - 2.0)
+        bound = length * length * squared * np.sqrt(squared)
+        bound += 3.0 * length * spread * np.sqrt(spread)
+        bound += 2.0 * np.maximum(spread, _LEAST_CUBE)
+        return np.asarray(np.minimum(1.0, bound * ROUNDED_UP / others))
+
+    def _add(self, documents: Documents) -> None:
+        counts, lengths = documents
+        self._count(lengths.size)
+        seen = counts @ self._words
+        factors = _triple_factors(lengths)
+        if self.clip < 1.0:
+            factors = factors.larger(1.0 / np.maximum(self._norms(documents, seen), self.clip))
+        for start in range(0, lengths.size, ROWS_A_PRODUCT):
+            part = slice(start, start + ROWS_A_PRODUCT)
+            columns = np.rint(seen[part] * factors.cube[part, None]).T
+            self._cubes += cube_sums(np.ascontiguousarray(columns)).astype(np.int64)
+        seen *= factors.single[:, None]
+        np.rint(seen, out=seen)
+        for pairs, table in self._tables():
+            product = counts @ table
+            product *= factors.pair[:, None]
+            np.rint(product, out=product)
+            self._products[pairs] += (product.T @ seen).astype(np.int64)
+        self._weights += (np.rint(factors.weight) @ counts).astype(np.int64)
+
+    def _merge(self, other: Self) -> None:
+        self._whole.merge(other._whole)
+        self._count(other._documents)
+        self._cubes += other._cubes
+        self._products += other._products
+        self._weights += other._weights
+
+    def _count(self, documents: int) -> None:
+        """Make room for the parts of so many documents more."""
+        if self._documents + documents > _MOST_TRIPLES:
+            self._whole.add(self._open_entries(), self._documents)
+            for part in (self._cubes, self._products, self._weights):
+                part.fill(0)
+            self._documents = 0
+        self._documents += documents
+
+    def _tables(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """Products of two entries of every word, ``i >= j``, rounded: some pairs at a time."""
+        rows, start, first = self.shape[0], 0, 0
+        while first < rows:
+            last, width = first + 1, first + 1
+            while last < rows and (width + last + 1) * self.features <= _TABLE_ENTRIES:
+                last, width = last + 1, width + last + 1
+            table = np.empty((self.features, width))
+            end = 0
+            for i in range(first, last):
+                begin, end = end, end + i + 1
+                np.multiply(
+                    self._words[:, : i + 1], self._words[:, i : i + 1], out=table[:, begin:end]
+                )
+            table *= 2.0 ** (_TABLE_BITS - 2 * _WORD_BITS)
+            np.rint(table, out=table)
+            yield slice(start, start + width), table
+            start, first = start + width, last
+
+
+def _longest_row(basis: NDArray[np.float64]) -> float:
+    """Length of the longest row, rounded up to 12 bits so that machines agree about it."""
+    longest = math.sqrt(float(np.max(np.vecdot(basis, basis), initial=0.0)))
+    mantissa, exponent = math.frexp(longest * (1.0 - 2.0**-40))
+    return max(2.0**-60, math.ldexp(math.ceil(math.ldexp(mantissa, 12)), exponent - 12))
+
+
+class _Factors(NamedTuple):
+    """What sums over a document's words are multiplied by in each part.
+
+    In the second part, single words and pairs of them; in the third, yet to be rounded.
+    """
+
+    cube: NDArray[np.float64]
+    single: NDArray[np.float64]
+    pair: NDArray[np.float64]
+    weight: NDArray[np.float64]
+
+    def larger(self, times: NDArray[np.float64]) -> _Factors:
+        """Those of contributions so many times as large."""
+        # one by one: what numpy makes of a number may depend on its place
+        root = np.array([math.cbrt(each) for each in times.tolist()])
+        return _Factors(
+            self.cube * root, self.single * root, self.pair * (root * root), self.weight * times
+        )
+
+
+def _triple_factors(lengths: NDArray[np.int64]) -> _Factors:
+    """Those of contributions that are not clipped.
+
+    Worked out once for each length, so that they depend on nothing else.
+    """
+    different, places = np.unique(lengths, return_inverse=True)
+    factors = np.empty((4, different.size))
+    for column, length in enumerate(different.tolist()):
+        others = (length - 1) * (length - 2)
+        root = math.cbrt(length / others)
+        factors[:, column] = (
+            math.ldexp(math.cbrt(length * length / others) / length, _CUBE_BITS - _WORD_BITS),
+            math.ldexp(root / length, _FACTOR_BITS - _WORD_BITS),
+            math.ldexp(root * root / length, _FACTOR_BITS - _TABLE_BITS),
+            math.ldexp(2.0 / others, _FACTOR_BITS) / length,
+        )
+    return _Factors(*factors[:, places])
+
+
+def _weighted_cubes(words: NDArray[np.float64], weights: NDArray[np.int64]) -> NDArray[np.int64]:
+    """``sum weight u(x)u(x)u`` over words, cubes rounded to 18 bits, entries ``i >= j >= k``.
+
+    Modulo ``2**64``.
+    """
+    rows = words.shape[1]
+    total = np.zeros(tensor_size(rows), dtype=np.int64)
+    used = np.flatnonzero(weights)
+    step = max(1, _TABLE_ENTRIES // rows)
+    for begin in range(0, used.size, step):
+        some = used[begin : begin + step]
+        own, weight = words[some], weights[some]
+        start = 0
+        for i in range(rows):
+            for j in range(i + 1):
+                pair = own[:, i] * own[:, j] * 2.0 ** (_FACTOR_BITS - 3 * _WORD_BITS)
+                cubes = np.rint(pair[:, None] * own[:, : j + 1]).astype(np.int64)
+                total[start : start + j + 1] += weight @ cubes
+                start += j + 1
+    return total

@@ -1,0 +1,1 @@
+"""Parties of a study between organisations, whatever carries their messages."""

@@ -1,0 +1,131 @@
+"""Studies that a site's owner approved, and those that were asked for: files in the kit.
+
+A study is known by its hash. The owner approves the whole text, not a name: a study that differs
+in anything has another hash and must be approved again. An approval holds until its file is taken
+away; how often an approved study is run is limited by the ledger's budget.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from eigenveil.errors import DataError, EigenveilError, OutputError
+from eigenveil.federation.study.study import Study, parse_study
+from eigenveil.files import replacing
+from eigenveil.network.kit import Kit
+
+# So many wait at the most, so that nobody fills a site's disk.
+MOST_WAITING = 64
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def approved_study(kit: Kit, study_hash: str) -> Study | None:
+    """The site's own copy of an approved study, or ``None``."""
+    return _read(kit.approved, study_hash)
+
+
+def waiting_study(kit: Kit, study_hash: str) -> Study | None:
+    """A study that was asked for, or ``None``."""
+    return _read(kit.waiting, study_hash)
+
+
+def waiting_studies(kit: Kit) -> list[Study]:
+    """Studies that were asked for and are not approved, by name."""
+    return _all(kit.waiting)
+
+
+def approved_studies(kit: Kit) -> list[Study]:
+    """Studies that may be run, by name."""
+    return _all(kit.approved)
+
+
+def ask_owner(kit: Kit, study: Study) -> bool:
+    """Put a study where the owner finds it; whether it was not there before."""
+    known = _place(kit.waiting, study.hash)
+    if known.exists():
+        return False
+    if len(list(kit.waiting.glob("*.json"))) >= MOST_WAITING:
+        raise DataError(
+            f"{MOST_WAITING} studies wait for approval already.",
+            hint="Approve or delete some of them.",
+            code="too-many-waiting",
+        )
+    _write(known, study)
+    return True
+
+
+def approve(kit: Kit, study: Study) -> None:
+    """Approve a study, whose protocol is settled.
+
+    Raises
+    ------
+    DataError
+        ``unsettled`` when the study leaves its protocol open.
+    """
+    if study.protocol == "auto":
+        raise DataError(
+            f"Study {study.name!r} leaves its protocol open.",
+            hint="Approve the study that the lead sent, in which it is settled.",
+            code="unsettled",
+        )
+    _write(_place(kit.approved, study.hash), study)
+    _place(kit.waiting, study.hash).unlink(missing_ok=True)
+
+
+def withdraw(kit: Kit, study_hash: str) -> bool:
+    """Take an approval back, from the next message on; whether there was one."""
+    place = _place(kit.approved, study_hash)
+    there = place.exists()
+    place.unlink(missing_ok=True)
+    return there
+
+
+def _read(folder: Path, study_hash: str) -> Study | None:
+    place = _place(folder, study_hash)
+    try:
+        study = parse_study(json.loads(place.read_text(encoding="utf-8")), origin=str(place))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as trouble:
+        if isinstance(trouble, EigenveilError):
+            raise
+        raise OutputError(
+            f"{place} cannot be read.", hint="Delete it and approve again.", code="cannot-read"
+        ) from None
+    if study.hash != study_hash:
+        raise DataError(
+            f"{place} holds another study than its name says.",
+            hint="Delete it and approve again.",
+            code="other-study",
+        )
+    return study
+
+
+def _all(folder: Path) -> list[Study]:
+    found = (_read(folder, file.stem) for file in sorted(folder.glob("*.json")))
+    return sorted((study for study in found if study is not None), key=lambda study: study.name)
+
+
+def _write(place: Path, study: Study) -> None:
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as trouble:
+        raise OutputError(
+            f"{place.parent}: {trouble.strerror or trouble}.",
+            hint="Check who may write the kit.",
+            code="cannot-write",
+        ) from None
+    with replacing(place) as scratch:
+        scratch.write_text(study.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def _place(folder: Path, study_hash: str) -> Path:
+    if not _HASH.fullmatch(study_hash):
+        raise DataError(
+            f"{study_hash[:80]!r} is not a study's hash.",
+            hint="'eigenveil site approve KIT --list' shows them.",
+            code="bad-hash",
+        )
+    return folder / f"{study_hash}.json"

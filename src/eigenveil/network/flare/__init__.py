@@ -1,0 +1,1 @@
+"""Messages carried by NVIDIA FLARE (the extra ``eigenveil[flare]``)."""

@@ -1,0 +1,152 @@
+"""Bytes to and from parties over FLARE's own network of cells.
+
+Verified on FLARE 2.9: its multicast of different payloads fails silently, so every party is asked
+in a call of its own; ``timeout`` of a call is one of each of its three stages, so whoever calls
+keeps a deadline besides. What is carried is bytes: FLARE's own serialisation is never used for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.impl.controller import Controller
+from nvflare.apis.signal import Signal
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
+from nvflare.fuel.f3.cellnet.utils import new_cell_message
+
+from eigenveil.errors import EigenveilError
+from eigenveil.federation.protocol.envelope import MOST_BESIDE
+from eigenveil.network.channel import (
+    ABORTED,
+    CHANNEL,
+    NO_ANSWER,
+    TOPIC,
+    UNREACHABLE,
+    UNSIGNED,
+    Stop,
+    largest_message,
+)
+from eigenveil.network.flare.job import Order, read_order
+from eigenveil.network.kit import Kit, open_kit
+from eigenveil.network.runner import Conductor
+from eigenveil.network.signed import SignedWire, Word, identity_of
+from eigenveil.network.status import STATUS, Progress, error_fields
+
+
+class CellCarrier:
+    """Carries bytes through a cell; a party's own (parent) process has its name for address."""
+
+    def __init__(self, cell: Any) -> None:
+        self._cell = cell
+
+    def carry(self, name: str, data: bytes, timeout: float, stop: Stop) -> bytes | str:
+        """What came back, or a code."""
+        try:
+            message = self._cell.send_request(
+                channel=CHANNEL,
+                topic=TOPIC,
+                target=name,
+                request=new_cell_message({}, data),
+                timeout=timeout,
+                optional=True,
+                abort_signal=stop,
+            )
+        except Exception:  # of FLARE, whatever it is: it has logged it
+            return UNREACHABLE
+        if stop.triggered:
+            return ABORTED
+        code = message.get_header(MessageHeaderKey.RETURN_CODE, ReturnCode.OK)
+        if code == ReturnCode.TIMEOUT:
+            return NO_ANSWER
+        if code != ReturnCode.OK:
+            return UNREACHABLE
+        if not isinstance(message.payload, bytes | bytearray | memoryview):
+            return UNSIGNED
+        return bytes(message.payload)
+
+
+# -- The one class that a job may name at the aggregator: it conducts a study.
+
+
+# Of the study of this process; a job's process has one.
+_limit = 0
+
+
+def order_limit() -> int:
+    """Most bytes of an answer in the study of this process; 0 before it is known."""
+    return _limit
+
+
+class StudyController(Controller):  # type: ignore[misc]
+    """Conducts a study in its own process at the aggregator; FLARE's tasks are not used.
+
+    Parameters
+    ----------
+    study : dict
+        The study's fields.
+    session : str
+        The run's name.
+    timeout : float
+        Seconds that a site has for an answer.
+    """
+
+    def __init__(self, study: dict[str, Any], session: str, timeout: float) -> None:
+        super().__init__()
+        del study, session, timeout  # FLARE's copies; the signed ones are read when it begins
+
+    def start_controller(self, fl_ctx: FLContext) -> None:
+        """Nothing."""
+
+    def stop_controller(self, fl_ctx: FLContext) -> None:
+        """Nothing."""
+
+    def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        """The study; that FLARE says it is to stop ends nothing, only what its lead has signed."""
+        global _limit
+        del abort_signal
+        engine = fl_ctx.get_engine()
+        try:
+            kit = open_kit(engine.get_workspace().get_root_dir(), role="aggregator")
+            job, identity = str(fl_ctx.get_job_id()), identity_of(kit)
+            folder = kit.results / job
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            order = _signed_order(kit, job)
+            limit = largest_message(order.study)
+            _limit = MOST_BESIDE + limit
+            identity = identity_of(kit)
+            trouble = Conductor(
+                order=order,
+                wire=SignedWire(
+                    CellCarrier(engine.get_cell()),
+                    identity,
+                    study=order.study.hash,
+                    session=order.session,
+                    limit=limit,
+                ),
+                present=[client.name for client in engine.get_clients()],
+                aborted=Word(folder, identity, order.lead, order.study.hash, order.session).is_said,
+                folder=folder,
+                identity=identity,
+            ).run()
+        except EigenveilError as error:
+            trouble = error
+        if trouble is not None:
+            # without it FLARE would call the job completed
+            self.system_panic(f"the study ended without a result: {trouble.code}", fl_ctx)
+
+
+def _signed_order(kit: Kit, job: str) -> Order:
+    """What the lead has signed; that there is nothing of the kind is said where it is looked for.
+
+    Raises
+    ------
+    ProtocolError
+    """
+    try:
+        return read_order(kit.runs / job / "app_server", kit.root_certificate)
+    except EigenveilError as error:
+        status = Progress(kit.results / job / STATUS, study="", study_hash="", session="")
+        status.state, status.error = "failed", error_fields(error)
+        status.write()
+        raise

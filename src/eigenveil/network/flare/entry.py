@@ -1,0 +1,154 @@
+"""Starting a site, a noise helper or an aggregator: FLARE's programs, hardened, in this process.
+
+A party of eigenveil never runs FLARE's own start scripts: see
+:mod:`eigenveil.network.flare.hardening`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from eigenveil.network.flare.authority import need_flare
+from eigenveil.network.kit import Kit, lock, prepare
+from eigenveil.network.parties import Party, Say, set_party
+from eigenveil.network.status import mark_lost
+
+# Seconds after which it is said that there is no connection.
+PATIENCE = 20.0
+# Where an aggregator listens unless its owner says otherwise.
+LOOPBACK = "127.0.0.1"
+# Loaded before the first study comes, which would otherwise wait for it.
+_NEEDED = (
+    "numpy",
+    "scipy.linalg",
+    "sklearn.utils.validation",
+    "eigenveil.federation.ledger.ledger",
+    "eigenveil.federation.protocol.site",
+    "eigenveil.federation.protocol.helper",
+)
+# Seconds that FLARE keeps a job open for word of a site that was started again meanwhile; with its
+# default of 900 the next study would wait as long.
+_OUTCOME_WAIT = "5"
+
+
+def run_site(kit: Kit, party: Party, *, say: Say = print) -> int:
+    """Be a site or a noise helper until stopped; the process's exit status.
+
+    Parameters
+    ----------
+    say : callable
+        Told whether there is a connection.
+
+    Raises
+    ------
+    OutputError
+        When the kit cannot be written, another process runs from it, or FLARE is not there in a
+        version that was tested.
+    """
+    need_flare()
+    with lock(kit):
+        _tidy(kit)
+        prepare(kit)
+        for name in _NEEDED:
+            import_module(name)
+        from nvflare.private.fed.app.client import client_train
+
+        from eigenveil.network.flare.hardening import harden_site
+
+        harden_site(kit, lambda: party.limit)
+        set_party(party)
+        _watch(kit, party.connected, say)
+        arguments = argparse.Namespace(
+            workspace=str(kit.folder),
+            fed_client=kit.configuration.name,
+            set=[f"uid={kit.name}", *_settings(kit)],
+            local_rank=0,
+        )
+        return _run(client_train.main, arguments)
+
+
+def run_aggregator(kit: Kit, *, listen: str = LOOPBACK, say: Say = print) -> int:
+    """Be the aggregator until stopped; the process's exit status.
+
+    Parameters
+    ----------
+    listen : str
+        The address of this machine on which it listens: "0.0.0.0" is every one.
+
+    Raises
+    ------
+    OutputError
+        When the kit cannot be written, another process runs from it, or FLARE is not there in a
+        version that was tested.
+    """
+    need_flare()
+    with lock(kit):
+        _tidy(kit)
+        prepare(kit)
+        if lost := mark_lost(kit):
+            say(f"{lost} studies were cut off when the aggregator stopped: run them again.")
+        os.environ["NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT"] = _OUTCOME_WAIT
+        from nvflare.private.fed.app.server import server_train
+
+        from eigenveil.network.flare.hardening import harden_aggregator
+
+        harden_aggregator(kit, listen)
+        arguments = argparse.Namespace(
+            workspace=str(kit.folder),
+            fed_server=kit.configuration.name,
+            set=_settings(kit),
+        )
+        return _run(server_train.main, arguments)
+
+
+def _settings(kit: Kit) -> list[str]:
+    return ["secure_train=true", f"org={kit.org}", "config_folder=config"]
+
+
+def _run(main: Callable[[Any], Any], arguments: argparse.Namespace) -> int:
+    from nvflare.fuel.f3.mpm import MainProcessMonitor
+
+    # FLARE gives the processes of its jobs this process's path
+    with _own_arguments():
+        status = MainProcessMonitor.run(main_func=main, run_dir=arguments.workspace, args=arguments)
+    return status if isinstance(status, int) else 0
+
+
+@contextmanager
+def _own_arguments() -> Iterator[None]:
+    """FLARE must not see the words of our command line."""
+    kept, sys.argv = sys.argv, sys.argv[:1]
+    try:
+        yield
+    finally:
+        sys.argv = kept
+
+
+def _watch(kit: Kit, connected: threading.Event, say: Say) -> None:
+    """Say when there is a connection, and plainly when there is none: FLARE tries for ever."""
+    where = f"{kit.host}:{kit.port}"
+
+    def wait() -> None:
+        if not connected.wait(PATIENCE):
+            say(
+                f"Not connected to the aggregator at {where} after {PATIENCE:.0f} s; still trying. "
+                "Check that it runs and can be reached, and that this kit's certificate is of its "
+                "federation."
+            )
+            connected.wait()
+        say(f"{kit.name} is connected to the aggregator at {where}.")
+
+    threading.Thread(target=wait, daemon=True, name="eigenveil connection").start()
+
+
+def _tidy(kit: Kit) -> None:
+    """Remove what FLARE left of jobs that are over."""
+    shutil.rmtree(kit.runs, ignore_errors=True)

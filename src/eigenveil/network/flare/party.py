@@ -1,0 +1,119 @@
+"""The party inside FLARE's client process: it answers there, whatever jobs come and go.
+
+FLARE would start a process at each site for each job. Here there is none: a process that a job
+started could not be started again with it, and its crash would end the job everywhere. The party
+lives in the site's own process, and a site that is killed and started again goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future
+from typing import Any
+
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_component import FLComponent
+from nvflare.apis.fl_context import FLContext
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
+from nvflare.fuel.f3.cellnet.fqcn import FQCN
+from nvflare.fuel.f3.cellnet.utils import new_cell_message
+
+from eigenveil.errors import ProtocolError
+from eigenveil.federation.protocol.envelope import Envelope, open_sealed, seal
+from eigenveil.federation.protocol.messages import AGGREGATOR
+from eigenveil.network.channel import CHANNEL, OVER, TOPIC, UNKNOWN, WHEREABOUTS
+from eigenveil.network.parties import (
+    Admission,
+    HelperParty,
+    Party,
+    SiteParty,
+    current_party,
+    set_party,
+)
+from eigenveil.network.signed import aggregator_at, identity_of
+
+__all__ = ["HelperParty", "Party", "ResidentParty", "SiteParty", "set_party"]
+
+# Seconds between two looks, and how many in a row must find a run unknown: one that begins is
+# unknown for a moment.
+_LOOK, _LOOKS = 2.0, 5
+
+
+class ResidentParty(FLComponent):  # type: ignore[misc]
+    """Registers the party's one address on FLARE's network."""
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        """At the start of the system."""
+        if event_type == EventType.SYSTEM_START:
+            party = current_party()
+            cell = fl_ctx.get_engine().get_cell()
+            cell.register_request_cb(channel=CHANNEL, topic=TOPIC, cb=self._on_question)
+            party.connected.set()
+            threading.Thread(target=_look_after, args=(cell, party), daemon=True).start()
+
+    def _on_question(self, message: Any) -> Any:
+        """The reply, or the promise of one; who sent the question is what its signature says."""
+        payload = message.payload
+        if not isinstance(payload, bytes | bytearray | memoryview):
+            return _message(b"")
+        answer = current_party().answer(payload)
+        if isinstance(answer, bytes):
+            return _message(answer)
+        later: Future[Any] = Future()
+        answer.add_done_callback(lambda done: later.set_result(_message(done.result())))
+        return later
+
+
+def _look_after(cell: Any, party: Party) -> None:
+    """End a run that may be over, once the aggregator has signed that it is.
+
+    FLARE tells the ends of jobs to those alone that were there when they began, and what it tells
+    anybody could have told.
+    """
+    misses = 0
+    while True:
+        party.doubted.wait()
+        admission = party.admission
+        if admission is None:
+            party.doubted.clear()
+            continue
+        said = _whereabouts(cell, party, admission)
+        misses = misses + 1 if said == UNKNOWN else 0
+        if said == OVER or misses == _LOOKS:
+            party.end(admission.session, "no longer known to the aggregator")
+            misses = 0
+        time.sleep(_LOOK)
+
+
+def _whereabouts(cell: Any, party: Party, admission: Admission) -> str:
+    """What the aggregator signs about a run; empty where nobody signed anything."""
+    identity = identity_of(party.kit)
+    asked = Envelope(admission.study, admission.session, WHEREABOUTS, party.kit.name, AGGREGATOR)
+    data, mark = seal(asked, identity)
+    message = cell.send_request(
+        channel=CHANNEL,
+        topic=WHEREABOUTS,
+        target=FQCN.ROOT_SERVER,
+        request=new_cell_message({}, data),
+        timeout=_LOOK,
+        optional=True,
+    )
+    if not isinstance(message.payload, bytes | bytearray | memoryview):
+        return ""
+    try:
+        found = open_sealed(
+            message.payload,
+            identity,
+            sender=aggregator_at(party.kit.host),
+            recipient=party.kit.name,
+            limit=0,
+        )
+    except ProtocolError:
+        return ""
+    about = found.study, found.session, found.step, found.about
+    return found.code if about == (*admission.run, WHEREABOUTS, mark) else ""
+
+
+def _message(answer: bytes) -> Any:
+    return new_cell_message({MessageHeaderKey.RETURN_CODE: ReturnCode.OK}, answer)

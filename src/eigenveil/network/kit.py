@@ -1,0 +1,371 @@
+"""A kit: one party's folder, with its key, its certificate and what its FLARE may do.
+
+A kit can be moved to another machine: what names places in it is written anew at every start.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eigenveil.errors import DataError, OutputError
+from eigenveil.files import replacing
+from eigenveil.network.certificates import check_certificate, read_certificate, read_key
+from eigenveil.network.flare.policies import STARTUP_FILE, policies, startup
+from eigenveil.network.roles import ROLES, Role, described
+
+FORMAT = "eigenveil-kit-1"
+FILE = "eigenveil-kit.json"
+ROOT_CERTIFICATE = "rootCA.pem"
+ROOT_KEY = "rootCA.key"
+# The one folder that FLARE may clean: jobs, and nothing of ours.
+RUNS = "runs"
+# FLARE's own scripts and notebooks start a party without our checks: never part of a kit.
+_UNWANTED = ("*.sh", "*.ipynb", "*.default", "*.sample", "readme.txt")
+
+
+@dataclass(frozen=True)
+class Kit:
+    """One party's folder; made by :func:`open_kit`.
+
+    Attributes
+    ----------
+    folder : Path
+        Absolute.
+    role : Role
+    name : str
+        In the party's certificate; the aggregator's is its host.
+    org : str
+        The organisation in the certificate.
+    host, port
+        Where the aggregator listens.
+    project : str
+        Names the federation; its root certificate is made out to it.
+    """
+
+    folder: Path
+    role: Role
+    name: str
+    org: str
+    host: str
+    port: int
+    project: str
+
+    @property
+    def startup(self) -> Path:
+        """FLARE's folder with the key, the certificates and where the aggregator is."""
+        return self.folder / "startup"
+
+    @property
+    def local(self) -> Path:
+        """FLARE's folder with what the owner of the kit allows."""
+        return self.folder / "local"
+
+    @property
+    def configuration(self) -> Path:
+        """FLARE's file of the start."""
+        return self.startup / STARTUP_FILE[self.role]
+
+    @property
+    def certificate(self) -> Path:
+        """The party's certificate (of a registrar: the root certificate)."""
+        if self.role == "registrar":
+            return self.folder / ROOT_CERTIFICATE
+        return self.startup / f"{self._who}.crt"
+
+    @property
+    def key(self) -> Path:
+        """The party's private key (of a registrar: the root key)."""
+        if self.role == "registrar":
+            return self.folder / ROOT_KEY
+        return self.startup / f"{self._who}.key"
+
+    @property
+    def root_certificate(self) -> Path:
+        """The federation's root certificate."""
+        where = self.folder if self.role == "registrar" else self.startup
+        return where / ROOT_CERTIFICATE
+
+    @property
+    def approved(self) -> Path:
+        """Of a site: studies that its owner approved, ``<study hash>.json``."""
+        return self.local / "approved"
+
+    @property
+    def waiting(self) -> Path:
+        """Of a site: studies asked for and not approved yet, ``<study hash>.json``."""
+        return self.local / "waiting"
+
+    @property
+    def results(self) -> Path:
+        """Of the aggregator: a folder for each job."""
+        return self.folder / "results"
+
+    @property
+    def jobs(self) -> Path:
+        """Of the aggregator: FLARE's store of jobs."""
+        return self.folder / "jobs"
+
+    @property
+    def snapshots(self) -> Path:
+        """Of the aggregator: FLARE's store of snapshots, which it leaves empty."""
+        return self.folder / "snapshots"
+
+    @property
+    def state(self) -> Path:
+        """What a party must know after it was stopped."""
+        return self.folder / "state"
+
+    @property
+    def session_file(self) -> Path:
+        """Of a site: the admitted runs, so that a site that is started again goes on."""
+        return self.state / "session.json"
+
+    @property
+    def ended_file(self) -> Path:
+        """Of a site and a helper: names of runs that are over, which are not admitted again."""
+        return self.state / "ended.txt"
+
+    @property
+    def runs(self) -> Path:
+        """Where FLARE puts jobs: the one folder of a kit that it may clean."""
+        return self.folder / RUNS
+
+    @property
+    def transfer(self) -> Path:
+        """Where FLARE puts what a lead sends and fetches."""
+        return self.folder / "transfer"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the one process that runs from this kit; see :func:`lock`."""
+        return self.state / "lock"
+
+    @property
+    def _who(self) -> str:
+        return "server" if self.role == "aggregator" else "client"
+
+
+def open_kit(folder: str | Path, *, role: Role | None = None) -> Kit:
+    """The kit in a folder.
+
+    Parameters
+    ----------
+    folder : path
+    role : Role, optional
+        The one it must be of.
+
+    Raises
+    ------
+    OutputError
+        When it is absent, cannot be read or is incomplete.
+    DataError
+        When it is no kit of this version, or of another role.
+    """
+    place = Path(folder).absolute()
+    kit = _read(place)
+    if role is not None and kit.role != role:
+        raise DataError(
+            f"{folder} is the kit of {described(kit.role)}, not of {described(role)}.",
+            hint=f"Give the kit of {described(role)}.",
+            code="other-role",
+        )
+    needed = [kit.certificate, kit.key, kit.root_certificate]
+    if kit.role != "registrar":
+        needed.append(kit.configuration)
+    for file in needed:
+        if not file.is_file():
+            asked = request_pending(kit)
+            raise OutputError(
+                f"{folder} is an incomplete kit: {file.relative_to(place)} is missing.",
+                hint="Its request was not packaged yet: 'eigenveil flare package' does it with "
+                "what the registrar approved."
+                if asked
+                else "Take a whole copy of the kit, or make it again.",
+                code="kit-incomplete",
+            )
+    return kit
+
+
+def prepare(kit: Kit) -> None:
+    """Make a kit ready to start where it lies now, with the installed software's policies.
+
+    Raises
+    ------
+    DataError
+        When its certificate expired, or is not this party's or federation's.
+    OutputError
+        When the folder cannot be read or written.
+    """
+    check_own_certificate(kit)
+    furnish(kit)
+
+
+def check_own_certificate(kit: Kit) -> None:
+    """Refuse a kit with which nobody could connect: FLARE would try for ever, saying nothing.
+
+    Raises
+    ------
+    DataError, OutputError
+    """
+    check_certificate(
+        read_certificate(kit.certificate),
+        read_certificate(kit.root_certificate),
+        origin=str(kit.folder),
+        name=None if kit.role == "registrar" else kit.name,
+        role=None if kit.role == "registrar" else kit.role,
+        key=read_key(kit.key),
+    )
+
+
+def furnish(kit: Kit) -> None:
+    """Write what a kit has beside its key and certificates.
+
+    Raises
+    ------
+    OutputError
+        When the folder cannot be written.
+    """
+    if kit.role == "registrar":
+        return
+    folders = {kit.startup, kit.local, kit.state, kit.transfer, kit.runs}
+    if kit.role in ("site", "helper"):
+        folders |= {kit.approved, kit.waiting}
+    if kit.role == "aggregator":
+        folders |= {kit.results, kit.jobs, kit.snapshots}
+    try:
+        for folder in sorted(folders):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        kit.key.chmod(0o600)  # copying may have lost it
+        for where in (kit.folder, kit.startup, kit.local):
+            for pattern in _UNWANTED:
+                for file in where.glob(pattern):
+                    file.unlink()
+        # code that lies here would be on the path of FLARE's processes
+        shutil.rmtree(kit.local / "custom", ignore_errors=True)
+    except OSError as trouble:
+        raise _cannot_write(kit.folder, trouble) from None
+    write_json(kit.configuration, startup(kit.role, kit.name, kit.host, kit.port, kit.project))
+    for name, content in policies(kit.role, kit.folder).items():
+        write_json(kit.local / name, content)
+
+
+@contextmanager
+def lock(kit: Kit) -> Iterator[None]:
+    """Hold the kit: one process at a time runs from it.
+
+    Raises
+    ------
+    OutputError
+        When another process holds it (it ends with that process, however that ends).
+    """
+    try:
+        kit.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = kit.lock.open("a")
+    except OSError as trouble:
+        raise _cannot_write(kit.folder, trouble) from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise OutputError(
+                f"{kit.folder} is in use by another process.",
+                hint="Stop that one first; a kit runs once at a time.",
+                code="kit-in-use",
+            ) from None
+        yield
+
+
+def describe(kit: Kit) -> dict[str, Any]:
+    """The kit's own file, as :func:`open_kit` reads it."""
+    return {
+        "format": FORMAT,
+        "role": kit.role,
+        "name": kit.name,
+        "org": kit.org,
+        "host": kit.host,
+        "port": kit.port,
+        "project": kit.project,
+    }
+
+
+def request_pending(kit: Kit) -> bool:
+    """Whether the kit has a key and waits for its certificate."""
+    return kit.role != "registrar" and kit.key.is_file() and not kit.certificate.exists()
+
+
+def read_kit_file(folder: Path) -> Kit:
+    """The kit that a folder says it is, complete or not."""
+    return _read(folder.absolute())
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a file whole or not at all; for its owner only."""
+    with replacing(path) as scratch:
+        scratch.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _read(place: Path) -> Kit:
+    file = place / FILE
+    try:
+        fields = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        found = "is no kit" if place.is_dir() else "is not there"
+        raise OutputError(
+            f"{place} {found}.",
+            hint="Give a folder that 'eigenveil flare provision' or 'request' made.",
+            code="no-kit",
+        ) from None
+    except OSError as trouble:
+        raise OutputError(
+            f"{file} cannot be read: {trouble.strerror or trouble}.",
+            hint="Check who may read the kit.",
+            code="cannot-read",
+        ) from None
+    except ValueError:
+        raise _broken(file) from None
+    try:
+        if fields["format"] != FORMAT:
+            raise DataError(
+                f"{file} is of format {fields['format']!r}, not {FORMAT!r}.",
+                hint="Use the version of eigenveil that made it, or make the kit again.",
+                code="other-format",
+            )
+        kit = Kit(
+            folder=place,
+            role=fields["role"],
+            name=str(fields["name"]),
+            org=str(fields["org"]),
+            host=str(fields["host"]),
+            port=int(fields["port"]),
+            project=str(fields["project"]),
+        )
+    except (KeyError, TypeError, ValueError) as trouble:
+        if isinstance(trouble, DataError):
+            raise
+        raise _broken(file) from None
+    if kit.role not in ROLES:
+        raise _broken(file)
+    return kit
+
+
+def _broken(file: Path) -> DataError:
+    return DataError(
+        f"{file} is not the description of a kit.",
+        hint="Take a whole copy of the kit, or make it again.",
+        code="bad-kit",
+    )
+
+
+def _cannot_write(folder: Path, trouble: OSError) -> OutputError:
+    return OutputError(
+        f"{folder} cannot be written: {trouble.strerror or trouble}.",
+        hint="Check who may write the kit, and that the disk is not full.",
+        code="cannot-write",
+    )

@@ -1,0 +1,507 @@
+"""What answers in a site's or a noise helper's own process, and whom.
+
+A party answers about studies that its owner approved, from its own copy of them, in runs that a
+lead signed, and only questions that the aggregator signed for it and that run. What carries them is
+not believed: a question, an end or a job that somebody else made changes nothing. FLARE is not
+known here: see :mod:`eigenveil.network.flare.party`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, Protocol
+
+from eigenveil.errors import DataError, EigenveilError, ProtocolError
+from eigenveil.federation.ledger.ledger import Ledger, SessionKey
+from eigenveil.federation.protocol.envelope import MOST_BESIDE, Envelope, open_sealed, seal
+from eigenveil.federation.protocol.helper import Helper
+from eigenveil.federation.protocol.messages import AGGREGATOR, decode
+from eigenveil.federation.protocol.site import Site
+from eigenveil.federation.protocol.terms import settle
+from eigenveil.federation.study.study import Study
+from eigenveil.moments.engine import InvalidRows
+from eigenveil.moments.source import RowSource
+from eigenveil.network import channel
+from eigenveil.network.approvals import approve as approve_study
+from eigenveil.network.approvals import approved_study, ask_owner
+from eigenveil.network.channel import BYE, HELLO, Answer, largest_message
+from eigenveil.network.flare.job import Order, is_job, is_session, parties_of
+from eigenveil.network.kit import Kit, write_json
+from eigenveil.network.signed import aggregator_at, identity_of
+from eigenveil.noise.source import RandomSource
+
+Approve = Literal["manual", "all"]
+Say = Callable[[str], None]
+# Runs that wait for the aggregator to begin them; the oldest is forgotten.
+_MOST_ADMITTED = 16
+_log = logging.getLogger(__name__)
+
+
+class _Role(Protocol):
+    def handle(self, request: bytes) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class Admission:
+    """A run that a party answers.
+
+    Attributes
+    ----------
+    job : str
+        FLARE's name of it.
+    study : str
+        Hash of the study.
+    session : str
+        The run's name, as the lead signed it.
+    limit : int
+        Most bytes of a question in it.
+    """
+
+    job: str
+    study: str
+    session: str
+    limit: int
+
+    @property
+    def run(self) -> tuple[str, str]:
+        """What a question must be about."""
+        return self.study, self.session
+
+
+class Party(ABC):
+    """A party of studies, whatever carries its messages.
+
+    It signs its keys and its answers with its certificate, and takes other parties' keys only with
+    theirs: the aggregator passes keys on and could put its own in their place.
+
+    Runs are admitted as FLARE brings them, which ends nothing: a run takes the place of another
+    when the aggregator signs the first question of it. A run that has ended is never admitted
+    again, so an old job that somebody brings once more is refused.
+
+    Parameters
+    ----------
+    kit : Kit
+    approve : "manual" or "all"
+        Whether a study waits for the owner, or is approved as it comes.
+    say : callable, optional
+        Told, in sentences, what the owner should know.
+
+    Attributes
+    ----------
+    connected : threading.Event
+        Set when the party is part of its federation's network.
+    doubted : threading.Event
+        Set when something unsigned says that the answered run is over: the aggregator is asked.
+    """
+
+    def __init__(self, kit: Kit, *, approve: Approve = "manual", say: Say = print) -> None:
+        self.kit, self.approve, self.say = kit, approve, say
+        self.connected = threading.Event()
+        self._identity = identity_of(kit)
+        self._aggregator = aggregator_at(kit.host)
+        self._process = os.urandom(16).hex()
+        self._admission, self._admitted = _read_admissions(kit)
+        self._over = _read_ended(kit)
+        self._refused = ("", "")
+        self._on_end: dict[str, Callable[[], None]] = {}
+        self.doubted = threading.Event()
+        if self._admission is not None:
+            self.doubted.set()
+        self._guard = threading.RLock()
+        # one message at a time, and none of FLARE's threads is held while a sum is computed
+        self._work = ThreadPoolExecutor(max_workers=1, thread_name_prefix="eigenveil")
+        self._role: tuple[Admission, _Role] | None = None
+
+    @property
+    def admission(self) -> Admission | None:
+        """The run that is answered, if any."""
+        return self._admission
+
+    @property
+    def limit(self) -> int:
+        """Most bytes of a question, envelope and all, in the runs that are known."""
+        known = [*self._admitted, *([self._admission] if self._admission else [])]
+        return MOST_BESIDE + max((each.limit for each in known), default=0)
+
+    # -- what FLARE's side tells
+
+    def propose(self, study: Study) -> str:
+        """Why a study cannot be run here yet; empty where it can. The owner is asked if need be.
+
+        What is said here only helps FLARE to wait: the decision that counts is made in
+        :meth:`admit` and before every answer.
+        """
+        if self.kit.name not in parties_of(study):
+            return f"{self.kit.name} is not part of this study"
+        if approved_study(self.kit, study.hash) is not None:
+            return ""
+        if self.approve == "all":
+            return ""
+        if ask_owner(self.kit, study):
+            self.say(
+                f"Study {study.name!r} (hash {study.hash[:12]}) waits for approval: "
+                f"eigenveil site approve --kit {self.kit.folder} --list"
+            )
+        return "study not approved by this site's owner"
+
+    def admit(self, job: str, order: Order, on_end: Callable[[], None]) -> None:
+        """Answer this run from the aggregator's first question of it on.
+
+        Parameters
+        ----------
+        on_end : callable
+            Called once when the run is over for this party.
+
+        Raises
+        ------
+        ProtocolError
+            When the owner has not approved the study, it is not about this party, or the run was
+            admitted before or has ended.
+        """
+        study = order.study
+        if not is_job(job):
+            raise ProtocolError("The job has a name that none can have.", code="job-refused")
+        if self.approve == "all" and self.kit.name in parties_of(study):
+            approve_study(self.kit, study)
+        if why := self.propose(study):
+            raise ProtocolError(f"Study {study.name!r}: {why}.", code=channel.NOT_APPROVED)
+        new = Admission(job, study.hash, order.session, largest_message(study))
+        with self._guard:
+            known = [*self._admitted, *([self._admission] if self._admission else [])]
+            if new.session in self._over or self._has_ended(new):
+                raise ProtocolError(
+                    f"Study {study.name!r}: a run that is over was brought again, as job {job}.",
+                    hint="It was refused; a lead's new run has a name of its own.",
+                    code=channel.REFUSED,
+                )
+            if new.session in (each.session for each in known):
+                raise ProtocolError(
+                    f"Study {study.name!r}: a run that is known was brought again, as job {job}.",
+                    hint="It was refused; the run goes on.",
+                    code=channel.REFUSED,
+                )
+            self._admitted = [*self._admitted, new][-_MOST_ADMITTED:]
+            self._on_end[new.session] = on_end
+            self._store()
+        self.say(f"Study {study.name!r} (hash {study.hash[:12]}) is admitted, job {job}.")
+
+    def refuse(self, session: str, error: EigenveilError) -> None:
+        """Tell the owner why a job was not admitted, and the aggregator only that it was not.
+
+        ``session`` is empty where the job could not be read so far.
+        """
+        self.say(str(error))
+        known = error.code == channel.NOT_APPROVED
+        self._refused = (session, error.code if known else channel.REFUSED)
+
+    def answer(self, data: bytes | bytearray | memoryview) -> bytes | Future[bytes]:
+        """What to reply to a question, at once or later; nothing where nobody signed it for us."""
+        try:
+            asked = open_sealed(
+                data,
+                self._identity,
+                sender=self._aggregator,
+                recipient=self.kit.name,
+                limit=self.limit,
+            )
+        except ProtocolError as error:
+            _log.warning("refused: %s", error.message)
+            return b""
+        admission = self._turn_to(asked)
+        if admission is None:
+            session, code = self._refused
+            mine = bool(code) and session in ("", asked.session)
+            return self._sealed(asked, self._reply(code if mine else channel.NOT_ADMITTED))
+        if asked.step == HELLO:
+            return self._sealed(asked, self._reply(""))
+        if asked.step == BYE:
+            self.end(admission.session, "left by the aggregator")
+            return self._sealed(asked, self._reply(""))
+        return self._work.submit(lambda: self._sealed(asked, self._checked_step(admission, asked)))
+
+    def doubt(self) -> None:
+        """Something unsigned says that the run is over: find out from the aggregator itself."""
+        if self._admission is not None:
+            self.doubted.set()
+
+    def end(self, session: str, outcome: str) -> None:
+        """The run is over for this party: it answers it no more.
+
+        Called only for what the aggregator has signed.
+        """
+        with self._guard:
+            admission = self._admission
+            if admission is None or admission.session != session:
+                return
+            self._admission = None
+            self.doubted.clear()
+            self._note_over(session)
+            self._store()
+            on_end = self._on_end.pop(session, _nothing)
+            self._work.submit(self._forget, admission, outcome)
+        on_end()
+
+    def _turn_to(self, asked: Envelope) -> Admission | None:
+        """The run that a signed question is about, in place of any other; if it is admitted."""
+        run = asked.study, asked.session
+        with self._guard:
+            if self._admission is not None and self._admission.run == run:
+                return self._admission
+            new = next((each for each in self._admitted if each.run == run), None)
+            if new is None:
+                return None
+            if self._admission is not None:
+                self.end(self._admission.session, "replaced")
+            self._admission = new
+            self._admitted = [each for each in self._admitted if each is not new]
+            self._refused = ("", "")
+            self._store()
+        self.say(f"A run of study {new.study[:12]} begins, job {new.job}.")
+        return new
+
+    def _store(self) -> None:
+        """Keep what is admitted, so that a party that is started again goes on."""
+        if self._admission is None and not self._admitted:
+            self.kit.session_file.unlink(missing_ok=True)
+            return
+        waiting = [asdict(each) for each in self._admitted]
+        now = None if self._admission is None else asdict(self._admission)
+        write_json(self.kit.session_file, {"now": now, "waiting": waiting})
+
+    def _note_over(self, session: str) -> None:
+        self._over.add(session)
+        try:
+            with self.kit.ended_file.open("a", encoding="ascii") as file:
+                file.write(f"{session}\n")
+        except OSError as error:  # no room, for example: a site's ledger has it all the same
+            self.say(f"{self.kit.ended_file} cannot be written: {error.strerror or error}.")
+
+    # -- one message
+
+    def _checked_step(self, admission: Admission, asked: Envelope) -> Answer:
+        """The answer, if what is inside is what the envelope says."""
+        try:
+            inside = decode(asked.payload, sender=AGGREGATOR, limit=len(asked.payload))
+        except ProtocolError:
+            return self._step(admission, asked.payload)  # the role says what is wrong with it
+        if inside.session != asked.session:
+            return self._reply(channel.OTHER_SESSION)
+        if inside.step != asked.step:
+            return self._reply(channel.BAD_REQUEST)
+        return self._step(admission, asked.payload)
+
+    def _step(self, admission: Admission, payload: bytes) -> Answer:
+        if self._admission != admission:
+            return self._reply(channel.NOT_ADMITTED)
+        try:
+            study = approved_study(self.kit, admission.study)
+            if study is None:
+                return self._reply(channel.NOT_APPROVED)
+            if self._role is None or self._role[0] != admission:
+                self._role = (admission, self._open(study))
+            answer = self._role[1].handle(payload)
+            self._after(self._role[1])
+        except EigenveilError as error:
+            self.say(str(error))
+            code = channel.DATA if isinstance(error, DataError) else error.code
+            return self._reply(code if code == channel.DATA else channel.TROUBLE)
+        except Exception:
+            _log.exception("a message could not be answered")
+            self.say(f"A message could not be answered: see {self.kit.folder / 'log.txt'}.")
+            return self._reply(channel.TROUBLE)
+        return self._reply("", answer)
+
+    def _reply(self, code: str, payload: bytes = b"") -> Answer:
+        return Answer(code, payload, self._process)
+
+    def _sealed(self, asked: Envelope, answer: Answer) -> bytes:
+        """An answer to this question alone, signed."""
+        reply = replace(
+            asked,
+            sender=self.kit.name,
+            recipient=AGGREGATOR,
+            payload=answer.payload,
+            about=asked.mark,
+            code=answer.code,
+            process=answer.process,
+        )
+        return seal(reply, self._identity)[0]
+
+    def _forget(self, admission: Admission, outcome: str) -> None:
+        self._role = None
+        try:
+            self._ended(admission, outcome)
+        except EigenveilError as error:
+            self.say(str(error))
+
+    @abstractmethod
+    def _open(self, study: Study) -> _Role:
+        """The role that answers."""
+
+    @abstractmethod
+    def _after(self, role: Any) -> None:
+        """What is to be done after an answer."""
+
+    @abstractmethod
+    def _ended(self, admission: Admission, outcome: str) -> None:
+        """What is to be done when a job is over."""
+
+    def _has_ended(self, admission: Admission) -> bool:
+        """Whether this party remembers elsewhere that a run is over."""
+        del admission
+        return False
+
+
+class SiteParty(Party):
+    """A site: its owner's rows, ledger and say.
+
+    Parameters
+    ----------
+    open_rows : callable
+        The rows with the columns of a study.
+    ledger : Ledger
+    data_set : str
+        The rows' name in the ledger.
+    source : RandomSource, optional
+        Of the noise; operating-system entropy by default.
+    """
+
+    def __init__(
+        self,
+        kit: Kit,
+        open_rows: Callable[[Study], RowSource],
+        ledger: Ledger,
+        *,
+        data_set: str = "default",
+        source: RandomSource | None = None,
+        approve: Approve = "manual",
+        say: Say = print,
+    ) -> None:
+        super().__init__(kit, approve=approve, say=say)
+        self._open_rows, self._ledger, self._data_set = open_rows, ledger, data_set
+        self._source = source
+        self._told: EigenveilError | None = None
+        self._told_invalid: InvalidRows | None = None
+
+    def _open(self, study: Study) -> Site:
+        self._told = self._told_invalid = None
+        return Site(
+            name=self.kit.name,
+            terms=settle(study),
+            rows=self._open_rows(study),
+            ledger=self._ledger,
+            data_set=self._data_set,
+            source=self._source,
+            identity=self._identity,
+        )
+
+    def _after(self, role: Site) -> None:
+        if role.trouble is not None and role.trouble is not self._told:
+            self._told = role.trouble
+            self.say(f"A message was refused: {role.trouble}")
+        if role.invalid is not None and role.invalid != self._told_invalid:
+            self._told_invalid = role.invalid
+            self.say(f"Study {role.study.name!r}: {role.invalid}. Nobody else is told.")
+
+    def _ended(self, admission: Admission, outcome: str) -> None:
+        """Free what the session still reserves: nobody can go on with it."""
+        try:
+            self._ledger.end(SessionKey(admission.study, admission.session), outcome)
+        except ProtocolError as error:
+            if error.code != "unknown-session":  # it never began here
+                raise
+        self.say(f"Job {admission.job} is over for this site ({outcome}).")
+
+    def _has_ended(self, admission: Admission) -> bool:
+        """Whether the ledger has the run, and that it is over."""
+        key = SessionKey(admission.study, admission.session)
+        try:
+            return any(each.key == key and not each.is_open for each in self._ledger.sessions())
+        except EigenveilError as error:
+            if error.code == "no-ledger":
+                return False
+            raise
+
+
+class HelperParty(Party):
+    """The trusted noise helper: it has neither rows nor a ledger, and draws masks for any study."""
+
+    def __init__(self, kit: Kit, *, approve: Approve = "all", say: Say = print) -> None:
+        super().__init__(kit, approve=approve, say=say)
+
+    def _open(self, study: Study) -> Helper:
+        return Helper(settle(study), identity=self._identity)
+
+    def _after(self, role: Any) -> None:
+        pass
+
+    def _ended(self, admission: Admission, outcome: str) -> None:
+        pass
+
+
+_current: Party | None = None
+
+
+def set_party(party: Party) -> None:
+    """Make this the party of this process.
+
+    FLARE makes its components itself, from names in a file, and hands them nothing: a variable of
+    this module is the only way from the entry point to them. There is one party a process.
+    """
+    global _current
+    _current = party
+
+
+def current_party() -> Party:
+    """The party of this process.
+
+    Raises
+    ------
+    ProtocolError
+        When the process was not started by :func:`eigenveil.network.flare.entry.run_site`.
+    """
+    if _current is None:
+        raise ProtocolError(
+            "This process has no party.",
+            hint="Start it with 'eigenveil site start', never with FLARE's own scripts.",
+            code="no-party",
+        )
+    return _current
+
+
+def _read_admissions(kit: Kit) -> tuple[Admission | None, list[Admission]]:
+    """The run that was being answered when this party stopped, and those that waited."""
+    try:
+        fields = json.loads(kit.session_file.read_text(encoding="utf-8"))
+        now = None if fields["now"] is None else _admission_of(fields["now"])
+        return now, [_admission_of(each) for each in fields["waiting"]][-_MOST_ADMITTED:]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None, []
+
+
+def _admission_of(fields: Any) -> Admission:
+    found = Admission(
+        str(fields["job"]), str(fields["study"]), str(fields["session"]), int(fields["limit"])
+    )
+    if not is_job(found.job) or not is_session(found.session):
+        raise ValueError("no run")
+    return found
+
+
+def _read_ended(kit: Kit) -> set[str]:
+    """Names of runs that are over here."""
+    try:
+        return set(kit.ended_file.read_text(encoding="ascii").split())
+    except (OSError, ValueError):
+        return set()
+
+
+def _nothing() -> None:
+    """For a run that was admitted before this process began."""

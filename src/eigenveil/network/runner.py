@@ -1,0 +1,163 @@
+"""A study from its first call to its result files, at the aggregator; FLARE is not known here."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from eigenveil.errors import EigenveilError, ProtocolError, same_spent
+from eigenveil.federated.running import finished_study
+from eigenveil.federation.identity import Identity
+from eigenveil.federation.protocol.aggregator import Aggregator
+from eigenveil.federation.protocol.requests import Call, Replies
+from eigenveil.federation.protocol.terms import active_sites, settle
+from eigenveil.network.channel import ABORTED, PASSING, UNREACHABLE, Wire, sentence
+from eigenveil.network.flare.job import Order, fewest_parties, parties_of
+from eigenveil.network.results import write_result_files
+from eigenveil.network.status import STATUS, Progress, error_fields
+from eigenveil.network.transport import FlareTransport
+
+Result = TypeVar("Result")
+_log = logging.getLogger(__name__)
+_BETWEEN_HELLOS = 0.2
+
+
+@dataclass(frozen=True)
+class Conductor:
+    """Runs one order.
+
+    Attributes
+    ----------
+    order : Order
+    wire : Wire
+    present : sequence of str
+        Parties to which FLARE has brought the job.
+    aborted : callable
+        Whether the study is to stop.
+    folder : Path
+        Of the result; it exists.
+    identity : Identity
+        Signs the certificate.
+    patience : float
+        Seconds until all must have said that they are ready.
+    """
+
+    order: Order
+    wire: Wire
+    present: Sequence[str]
+    aborted: Callable[[], bool]
+    folder: Path
+    identity: Identity
+    patience: float = 60.0
+
+    def run(self) -> EigenveilError | None:
+        """Write the result, or return why there is none; all parties are told that it is over."""
+        study = self.order.study
+        progress = Progress(self.folder / STATUS, study.name, study.hash, self.order.session)
+        progress.write()
+        transport = FlareTransport(self.wire, parties_of(study), self.aborted)
+        trouble: EigenveilError | None = None
+        try:
+            self._run(transport, progress)
+        except EigenveilError as error:
+            trouble = error
+        except Exception as error:
+            _log.exception("the study failed")
+            trouble = ProtocolError(
+                "The aggregator failed.",
+                hint="Its reason is in the aggregator's log.",
+                code="aggregator-failed",
+            )
+            same_spent(error, trouble)
+        try:
+            transport.bye()
+        finally:
+            progress.state = "finished"
+            if trouble is not None:
+                progress.state = "aborted" if trouble.code == ABORTED else "failed"
+                progress.error = error_fields(trouble)
+            progress.write()
+        return trouble
+
+    def _run(self, transport: FlareTransport, progress: Progress) -> None:
+        study, begun = self.order.study, time.monotonic()
+        self._gather(transport, progress)
+        progress.state = "running"
+        progress.write()
+        aggregator = Aggregator(
+            settle(study),
+            session=self.order.session,
+            timeout=self.order.timeout,
+            progress=progress.tell,
+            identity=self.identity,
+        )
+        try:
+            outcome = carry_to_the_end(aggregator.run(), transport)
+            progress.missing = dict(outcome.missing)
+            run = finished_study(study, outcome, traffic=transport.traffic)
+            seconds = time.monotonic() - begun
+            write_result_files(
+                run,
+                self.folder,
+                session=self.order.session,
+                seconds=seconds,
+                seconds_by_step=transport.seconds,
+            )
+        except BaseException as error:
+            aggregator.tell_spent(error)
+            raise
+
+    def _gather(self, transport: FlareTransport, progress: Progress) -> None:
+        """Wait until everybody who has the job is ready, or as many as are needed.
+
+        A party to which FLARE did not bring the job is not waited for.
+        """
+        names = parties_of(self.order.study)
+        codes = {name: UNREACHABLE for name in names if name not in self.present}
+        waiting = [name for name in names if name in self.present]
+        until = time.monotonic() + self.patience
+        while waiting and time.monotonic() < until:
+            answers = transport.hello(waiting, 2.0)
+            codes |= answers
+            waiting = [name for name in waiting if answers[name] in PASSING]
+            progress.missing = {name: sentence(code) for name, code in codes.items() if code}
+            progress.answered = len(names) - len(progress.missing)
+            progress.write()
+            if waiting:
+                time.sleep(_BETWEEN_HELLOS)
+        ready = len(names) - len(progress.missing)
+        if ready < fewest_parties(self.order.study):
+            said = "; ".join(f"{name}: {why}" for name, why in sorted(progress.missing.items()))
+            raise ProtocolError(
+                f"{ready} of the {fewest_parties(self.order.study)} parties are ready that the "
+                f"study needs ({len(active_sites(self.order.study))} sites). {said}.",
+                hint="Start these parties, have their owners approve, and run the study again.",
+                code="too-few-sites",
+            )
+
+
+def carry_to_the_end(run: Generator[Call, Replies, Result], transport: FlareTransport) -> Result:
+    """Carry a role's calls until it has its result; stopped, it may still tell everybody so.
+
+    Raises
+    ------
+    EigenveilError
+        What the role raises; of code ``aborted`` when the study was stopped.
+    """
+    try:
+        call = next(run)
+        while True:
+            try:
+                answers = transport.call(call.method, call.payloads, call.timeout)
+            except ProtocolError as stopped:
+                transport.hurry()
+                call = run.throw(stopped)
+            else:
+                call = run.send(answers)
+    except StopIteration as end:
+        result: Result = end.value
+        return result

@@ -1,0 +1,1 @@
+"""What a fit would give and cost, before any data is touched."""

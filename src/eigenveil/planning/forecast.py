@@ -1,0 +1,267 @@
+"""What each protocol would give, before any site touches a row: simulated, and counted.
+
+The simulation is that of ``eigenveil plan`` (:mod:`eigenveil.planning.predict`) with the noise
+that the sites draw together, all of them taking part and with as many rows each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.linalg.eigen import leading_eigenpairs
+from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.models.driver import drive as drive_rounds
+from eigenveil.models.pca.plan import Plan
+from eigenveil.models.pca.rounds import Factors
+from eigenveil.models.plan import BasePlan, Step
+from eigenveil.models.rounds import Answers, Ask, Round
+from eigenveil.models.tensors.plan import MixturePlan, TensorPlan, TopicPlan
+from eigenveil.moments.accumulators import BINS, SecondMoment
+from eigenveil.moments.engine import accumulate
+from eigenveil.moments.release import Release
+from eigenveil.moments.rows import FloatArray
+from eigenveil.moments.source import ArrayRows, block_rows
+from eigenveil.noise.cube import tensor_size
+from eigenveil.noise.source import RandomSource
+from eigenveil.planning.predict import Drive, memory_bytes, parse_spectrum, predict, released_values
+from eigenveil.privacy.mechanisms import MECHANISMS
+
+if TYPE_CHECKING:
+    from eigenveil.federation.study.study import Study
+
+DEFAULT_SPECTRUM = "power:1.0"
+POOLED = "pooled"
+# Sites of DPdisPCA whose factors are worth simulating: each costs an eigendecomposition.
+_MOST_SITES = 16
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What one protocol would give.
+
+    Attributes
+    ----------
+    protocol : str
+        Of the study's protocols, or "pooled": one fit to all rows, were they in one place.
+    captured_energy : float or None
+        Predicted fraction of the exact subspace's energy; ``None`` where it is not predicted.
+    note : str
+        What to know of the protocol, and why nothing was predicted.
+    message_bytes : int
+        A site's largest message: its second moment, or its tensor where that is larger.
+    round_bytes : int
+        Numbers that leave a site in all rounds together; headers and keys add a few kilobytes.
+    memory_bytes : int
+        Peak memory of a site beyond its input.
+    """
+
+    protocol: str
+    captured_energy: float | None
+    note: str
+    message_bytes: int
+    round_bytes: int
+    memory_bytes: int
+
+
+def forecast(
+    study: Study,
+    features: int,
+    rows: int | None,
+    spectrum: str | NDArray[np.float64] = DEFAULT_SPECTRUM,
+    seed: int = 0,
+) -> Forecast:
+    """What the study's protocol would give; deterministic for a seed.
+
+    Of tasks other than PCA only the sizes are forecast.
+
+    Parameters
+    ----------
+    study : Study
+        With a protocol (``settled()``).
+    rows : int or None
+        Of all sites together; without them nothing is simulated.
+    spectrum : str or array of shape (features,)
+        Eigenvalues of the covariance, as :func:`parse_spectrum` describes them.
+    """
+    plan = study.plan(features, rows)
+    weights = study.row_weights()
+    counted = None if rows is None else rows * math.fsum(weights.values()) / len(weights)
+    if study.protocol == "local" and rows is not None:
+        counted = rows / len(weights) * weights[study.sites[0].name]
+    scene = _scene(study, plan)
+    energy, trouble = _simulated(plan, counted, spectrum, seed, scene)
+    dpdispca = study.protocol == "dpdispca"
+    moment = features * plan.sketch_columns if dpdispca else moment_values(plan)
+    tensor = tensor_size(plan.n_components) if isinstance(plan, TensorPlan) else 0
+    message = 8 * max(moment, tensor)
+    alone = study.protocol == "local" or len(study.sites) == 1
+    return Forecast(
+        protocol=study.protocol,
+        captured_energy=energy,
+        note="; ".join(filter(None, (scene.note, trouble))),
+        message_bytes=message,
+        round_bytes=8 * (moment + tensor + _small_values(plan)),
+        memory_bytes=fit_memory(plan) + (0 if alone else 2 * message),  # a mask, and the sum
+    )
+
+
+def pooled(
+    study: Study,
+    features: int,
+    rows: int | None,
+    spectrum: str | NDArray[np.float64] = DEFAULT_SPECTRUM,
+    seed: int = 0,
+) -> Forecast:
+    """What :class:`~eigenveil.PrivatePCA` would give if all rows were in one place."""
+    plan = study.with_protocol("local").plan(features, rows)
+    energy, trouble = _simulated(plan, rows, spectrum, seed, _Scene())
+    note = "; ".join(filter(None, ("were all rows in one place", trouble)))
+    return Forecast(POOLED, energy, note, 0, 0, fit_memory(plan))
+
+
+def moment_values(plan: BasePlan) -> int:
+    """Numbers in the released second (or pair) moment."""
+    if isinstance(plan, Plan):
+        return released_values(plan)
+    assert isinstance(plan, TensorPlan)
+    d = plan.features
+    return d * plan.sketch_columns if plan.pair == "sketch" else d * (d + 1) // 2
+
+
+def fit_memory(plan: BasePlan) -> int:
+    """Peak memory of a fit beyond its input, counted from the arrays it makes."""
+    if isinstance(plan, Plan):
+        return memory_bytes(plan)
+    assert isinstance(plan, TensorPlan)
+    d, k = plan.features, plan.n_components
+    rows = 4 * block_rows(d) * d * 8
+    # sum, 64-bit total, noise and release of the moment; the same of the tensor, and its entries
+    pair = 6 * 8 * d * plan.sketch_columns if plan.pair == "sketch" else 5 * 8 * d * d
+    return max(pair, 6 * 8 * k**3) + rows
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """How the parties' noise differs from that of one curator."""
+
+    louder: Mapping[Step, float] = field(default_factory=dict)
+    drive: Drive | None = None
+    note: str = ""
+
+
+def _scene(study: Study, plan: BasePlan) -> _Scene:
+    if study.protocol == "local":
+        note = "the first site's rows alone" if len(study.sites) > 1 else ""
+        return _Scene(note=note)
+    louder = noise_factors(study, plan)
+    if study.protocol == "dpdispca":
+        return _each_by_itself(study, plan, louder)
+    note = "every site's whole noise adds up" if study.protocol == "full" else ""
+    return _Scene(louder, note=note)
+
+
+def noise_factors(study: Study, plan: BasePlan) -> dict[Step, float]:
+    """Deviation of each step's noise, all sites taking part, over that of a single curator.
+
+    Every site draws a share of which the honest sites' suffice: the others' come on top.
+    """
+    sites = len(study.sites)
+    factors: dict[Step, float] = {
+        step: math.sqrt(MECHANISMS[plan.kind(step)].parts_drawn(sites, study.honest, plan.features))
+        for step in plan.shares
+    }
+    if study.protocol == "full":
+        factors["moment"] = math.sqrt(sites)
+    return factors
+
+
+def _simulated(
+    plan: BasePlan,
+    rows: float | None,
+    spectrum: str | NDArray[np.float64],
+    seed: int,
+    scene: _Scene,
+) -> tuple[float | None, str]:
+    """Captured energy at so many rows of full weight; and if there is none, why."""
+    if not isinstance(plan, Plan):
+        return None, "only the sizes are forecast for this task"
+    eigenvalues = parse_spectrum(spectrum, plan.features) if isinstance(spectrum, str) else spectrum
+    if rows is None:
+        return None, ""
+    if rows < plan.n_components:
+        return None, f"{rows:.3g} rows are too few for {plan.n_components} components"
+    found = predict(
+        plan, eigenvalues, rows=round(rows), seed=seed, louder=scene.louder, drive=scene.drive
+    )
+    return found.captured_energy, found.note.rstrip(".")
+
+
+def _small_values(plan: BasePlan) -> int:
+    """Numbers of the sums beside the moments; at most, for counts travel with one of them."""
+    histogram = BINS + 1
+    values = 0
+    if isinstance(plan, MixturePlan):
+        values += histogram * (3 if plan.row_bound is None else 2)
+    elif isinstance(plan, TopicPlan):
+        values += histogram * (2 if plan.clip_documents else 0)
+    elif isinstance(plan, Plan) and plan.row_bound is None:
+        centred_scale = plan.row_norm == "auto" or "variance" in plan.shares
+        values += histogram * ((plan.centred == "private") + centred_scale)
+    if "center" in plan.shares:
+        values += plan.features + 1
+    if "variance" in plan.shares:
+        values += plan.n_components + 2
+    return values
+
+
+def _each_by_itself(study: Study, plan: BasePlan, louder: Mapping[Step, float]) -> _Scene:
+    """DPdisPCA: moments released and cut to R eigenpairs by each site, then added up.
+
+    Fewer sites than there are get rows in proportion, so that noise keeps its size against a
+    site's rows; adding up fewer averages out less, so the prediction is then on the low side.
+    """
+    sites = len(study.sites)
+    simulated = min(sites, _MOST_SITES)
+    note = "every site's whole noise, cut to its leading directions"
+    if simulated < sites:
+        note += f"; simulated with {simulated} sites"
+
+    def drive(
+        rounds: Generator[Round, Answers, Factors], rows: FloatArray, source: RandomSource
+    ) -> Factors:
+        everyone = ArrayRows(rows)
+        parts = [ArrayRows(part) for part in np.array_split(rows, simulated)]
+
+        def answer(asks: Round) -> Answers:
+            return {
+                ask.name: _sum_of_factors(ask, parts, plan.sketch_columns, source)
+                if isinstance(ask.accumulator, SecondMoment)
+                else _released(ask, everyone, source)
+                for ask in asks
+            }
+
+        with small_matrix_threads(rows.shape[1]):
+            return drive_rounds(rounds, answer)
+
+    return _Scene({**louder, "moment": sites / simulated}, drive, note)
+
+
+def _released(ask: Ask, rows: ArrayRows, source: RandomSource) -> Release:
+    accumulator = ask.accumulator.fresh()
+    accumulate(rows, [accumulator])
+    return accumulator.release(ask.record, source)
+
+
+def _sum_of_factors(ask: Ask, parts: list[ArrayRows], rank: int, source: RandomSource) -> Release:
+    total = np.zeros(ask.accumulator.shape)
+    for part in parts:
+        noisy = _released(ask, part, source).values
+        values, vectors = leading_eigenpairs(noisy, min(rank, total.shape[0]))
+        total += (vectors.T * np.maximum(values, 0.0)) @ vectors
+    return Release(ask.record, total, edge=0.0)

@@ -1,0 +1,142 @@
+"""Which protocol a study with ``protocol = "auto"`` runs, and why, in one sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from eigenveil.models.task import TASKS, part
+from eigenveil.models.tensors.plan import FULL_UP_TO
+from eigenveil.planning.forecast import DEFAULT_SPECTRUM, fit_memory, forecast, moment_values
+
+if TYPE_CHECKING:
+    from eigenveil.federation.study.study import Study
+
+# Without a prediction the more exact protocol is chosen while it is easily sent and held.
+_LARGE_MESSAGE = 64 << 20
+_LARGE_MEMORY = 4 << 30
+# With one it is chosen however large, up to what a site's machine can hold.
+_TOO_MUCH_MEMORY = 64 << 30
+# Predictions that differ by less are taken to be the same.
+_SAME_ENERGY = 0.01
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A protocol, and one sentence that says why."""
+
+    protocol: Literal["cape", "sketch"]
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    message_bytes: int
+    memory_bytes: int
+
+
+def choose_protocol(study: Study, features: int, spectrum: str = DEFAULT_SPECTRUM) -> Choice:
+    """The protocol for a study of this many columns.
+
+    Of mixtures and topics the columns decide, as in a fit of one data set. Of PCA, with
+    ``expected_rows`` the predicted captured energy decides (simulated from a fixed seed, which
+    takes seconds), and the smaller message where predictions are as good as equal; without, the
+    sizes. Arithmetic differs between machines in the last digits, so where two predictions lie just
+    so, two machines may choose differently: one party chooses, and writes what it chose.
+    """
+    if study.delta == 0:
+        return Choice("cape", "delta = 0 is proved for cape only.")
+    if study.given_columns is not None:
+        return Choice("sketch", "The study says how many columns a sketch has.")
+    choice: Choice = part(TASKS[study.task].auto_protocol)(study, features, spectrum)
+    return choice
+
+
+def by_prediction(study: Study, features: int, spectrum: str) -> Choice:
+    """By predicted captured energy, or by sizes: see :func:`choose_protocol`."""
+    if len(study.sites) == 1:
+        return Choice("cape", "With one site there is nothing to save by sketching.")
+    cape, sketch = (_size(study, protocol, features) for protocol in ("cape", "sketch"))
+    if study.expected_rows is not None and cape.memory_bytes <= _TOO_MUCH_MEMORY:
+        found = _by_energy(study, features, study.expected_rows, spectrum, cape, sketch)
+        if found is not None:
+            return found
+    return _by_size(cape, sketch)
+
+
+def _size(study: Study, protocol: str, features: int) -> _Candidate:
+    plan = study.with_protocol(protocol).plan(features, None)
+    return _Candidate(8 * moment_values(plan), fit_memory(plan))
+
+
+def by_columns(study: Study, features: int, spectrum: str) -> Choice:
+    """By the number of columns, as in a fit of one data set."""
+    del spectrum
+    columns = study.plan(features, None).sketch_columns
+    whole, part = 8 * (features * (features + 1) // 2), 8 * features * columns
+    numbers = f"cape would send {_size_text(whole)} and sketch {_size_text(part)}"
+    if features <= FULL_UP_TO:
+        return Choice(
+            "cape", f"Up to {FULL_UP_TO:,} columns the whole pair moment is kept: {numbers}."
+        )
+    return Choice(
+        "sketch", f"Of more than {FULL_UP_TO:,} columns the pair moment is sketched: {numbers}."
+    )
+
+
+def _by_energy(
+    study: Study,
+    features: int,
+    rows: int,
+    spectrum: str,
+    cape: _Candidate,
+    sketch: _Candidate,
+) -> Choice | None:
+    """By predicted captured energy; ``None`` where neither can be predicted."""
+    dense, narrow = (
+        forecast(study.with_protocol(protocol), features, rows, spectrum).captured_energy
+        for protocol in ("cape", "sketch")
+    )
+    if dense is None and narrow is None:
+        return None
+    smaller: Literal["cape", "sketch"] = (
+        "sketch" if sketch.message_bytes < cape.message_bytes else "cape"
+    )
+    gain = (-1.0 if dense is None else dense) - (-1.0 if narrow is None else narrow)
+    numbers = (
+        f"cape would capture {_energy(dense)} and sketch {_energy(narrow)} of the energy at "
+        f"{rows:,} rows ({spectrum}), for messages of {_size_text(cape.message_bytes)} and "
+        f"{_size_text(sketch.message_bytes)}"
+    )
+    if abs(gain) < _SAME_ENERGY:
+        return Choice(
+            smaller, f"As good as the same is predicted, and {smaller} sends less: {numbers}."
+        )
+    best: Literal["cape", "sketch"] = "cape" if gain > 0 else "sketch"
+    return Choice(best, f"More is predicted of {best}: {numbers}.")
+
+
+def _by_size(cape: _Candidate, sketch: _Candidate) -> Choice:
+    large, small = (
+        f"messages of {_size_text(each.message_bytes)} and {_size_text(each.memory_bytes)} of a "
+        "site's memory"
+        for each in (cape, sketch)
+    )
+    numbers = f"cape needs {large}, sketch {small}"
+    fits = cape.message_bytes <= _LARGE_MESSAGE and cape.memory_bytes <= _LARGE_MEMORY
+    smaller = sketch.message_bytes < cape.message_bytes
+    if fits or not smaller:
+        return Choice("cape", f"It keeps all of the second moment and is small enough: {numbers}.")
+    return Choice("sketch", f"The second moment would be too large: {numbers}.")
+
+
+def _energy(value: float | None) -> str:
+    return "none that can be predicted" if value is None else f"{value:.3f}"
+
+
+def _size_text(count: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:,.3g} GiB"

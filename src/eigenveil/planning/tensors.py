@@ -1,0 +1,269 @@
+"""What a fit of a mixture or of topics would release, and what stands above the noise.
+
+The plan's own rounds are asked, and answered with the moments that data of a certain kind would
+have, without noise: so everything that is said of a fit is said by what a fit runs.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from eigenveil.errors import PrivacyError
+from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.models.driver import drive, rounds_of
+from eigenveil.models.plan import Step
+from eigenveil.models.rounds import Answers, Ask, Round
+from eigenveil.models.shapes import COUNT_WEIGHT
+from eigenveil.models.tensors.plan import MixturePlan, TensorPlan
+from eigenveil.moments.accumulators import (
+    BINS,
+    LOWEST_OCTAVE,
+    OCTAVE_PARTS,
+    NormHistogram,
+    RowSum,
+    SecondMoment,
+    Sketch,
+)
+from eigenveil.moments.documents.documents import DocumentBlock
+from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
+from eigenveil.moments.release import Release
+from eigenveil.privacy.releases import ReleaseRecord, Sharing
+
+# A row's energy in that of the longest that is not shortened: these are told apart by bins, and
+# rows are taken from beside their centre.
+_FILLED = 0.7
+# Documents that are drawn to see how much each contributes.
+_SOME_DOCUMENTS = 1000
+# Times that the kind of data is moved to where its weakest component just stands above the noise.
+_SETTLING = 4
+_LEAST_SHARE, _LARGEST_SHARE = 1e-6, 0.999
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a fit would release.
+
+    Attributes
+    ----------
+    rounds : tuple of tuples of ReleaseRecord
+        The releases of each pass over the data.
+    needed : float
+        Of a mixture: the part of a row's energy that a component of weight 1 must make up, to stand
+        above the noise. Of topics: how many documents there must be for each word over which a
+        topic is spread evenly.
+    document_words : int or None
+        Length of the documents that this is about.
+    """
+
+    plan: TensorPlan
+    rounds: tuple[tuple[ReleaseRecord, ...], ...]
+    needed: float
+    document_words: int | None = None
+
+    @property
+    def records(self) -> tuple[ReleaseRecord, ...]:
+        """The releases in order."""
+        return tuple(record for together in self.rounds for record in together)
+
+    def distance(self, weight: float) -> float | None:
+        """How far the mean of a component of this weight must be from that of all rows.
+
+        In standard deviations of a feature within a component; ``None`` if no distance suffices.
+        """
+        share = self.needed / weight
+        if share >= 1.0:
+            return None
+        return math.sqrt(self.plan.features * share / (1.0 - share))
+
+    def words(self, weight: float, documents: float) -> float:
+        """Over how many words a topic of this weight may be spread, at most."""
+        return documents * weight / self.needed
+
+
+@dataclass(frozen=True)
+class Parties:
+    """How the noise of a study's sites is shared, and by how much all of it is more than enough."""
+
+    sharing: Mapping[Step, Sharing] = field(default_factory=dict)
+    louder: Mapping[Step, float] = field(default_factory=dict)
+
+
+ONE_PARTY = Parties()
+
+
+def expect(
+    plan: TensorPlan, rows: int, parties: Parties = ONE_PARTY, *, document_words: int = 20
+) -> Expected:
+    """What a plan releases of so many rows with as many equal components as it has.
+
+    ``document_words`` is the length of documents.
+
+    Raises
+    ------
+    PrivacyError
+        When so many rows are too few for their scale to be found.
+    """
+    fixed = plan.model_copy(update={"auto_components": False})
+    if isinstance(fixed, MixturePlan):
+        return _expect_mixture(plan, fixed, rows, parties)
+    words = most = max(1, fixed.features // fixed.n_components)
+    for _ in range(_SETTLING):
+        data = _Topics(fixed, rows, words, document_words)
+        asked, found = _drive(fixed, data, parties)
+        strength = float(np.mean(found.strengths[: fixed.n_components]))
+        unit = strength * fixed.n_components * words / rows  # of a document in a topic of one word
+        needed = float(found.noise_floor) / unit
+        wanted = min(most, max(1, int(rows / (fixed.n_components * needed))))
+        if wanted == words:
+            break
+        words = wanted
+    return Expected(plan, asked, needed, document_words)
+
+
+def _expect_mixture(plan: TensorPlan, fixed: MixturePlan, rows: int, parties: Parties) -> Expected:
+    share = 0.5
+    for _ in range(_SETTLING):
+        asked, found = _drive(fixed, _Components(fixed, rows, share), parties)
+        strength = float(np.min(found.strengths[: fixed.n_components]))
+        needed = share * float(found.noise_floor) / (strength * fixed.n_components)
+        share = min(_LARGEST_SHARE, max(_LEAST_SHARE, needed * fixed.n_components))
+    return Expected(plan, asked, needed)
+
+
+class _Data(ABC):
+    """Data of one kind, as their sums."""
+
+    def __init__(self, plan: TensorPlan, rows: int) -> None:
+        self.plan, self.rows = plan, rows
+
+    def values(self, ask: Ask) -> NDArray[np.float64]:
+        """A sum over the data, in the units of its release."""
+        sums = ask.accumulator
+        values = np.zeros(sums.shape)
+        match sums:
+            case NormHistogram():
+                top = math.ceil(OCTAVE_PARTS * (math.log2(self.norm(sums)) - LOWEST_OCTAVE))
+                values[top - 1 : top + 1] = self.rows / 2.0
+                values[BINS:] = self.rows
+            case RowSum():
+                values[self.plan.features :] = COUNT_WEIGHT * self.rows
+            case SecondMoment():
+                return self.pairs(np.eye(self.plan.features))
+            case DocumentPairs():
+                return self.pairs(np.eye(self.plan.features)) / sums.clip
+            case Sketch():
+                return self.pairs(sums.basis) / sums.clip
+            case DocumentNorms():
+                values[:] = self.norms_of_documents(sums)
+            case DocumentSketch():
+                return self.pairs(sums.signs) / sums.clip
+            case _:  # the triple moment: any will do, for nothing is asked after it
+                places = np.arange(sums.shape[0])
+                values[places, places, places] = self.rows / sums.shape[0]
+        return values
+
+    def norm(self, sums: NormHistogram) -> float:
+        """A row's norm, or that of what is seen of it; the longest row has norm 1."""
+        del sums
+        return 1.0
+
+    def norms_of_documents(self, sums: DocumentNorms) -> NDArray[np.float64]:
+        """How many documents contribute how much."""
+        raise AssertionError(
+            f"documents were asked for {sums.kind()}, and there are rows: a defect"
+        )
+
+    @abstractmethod
+    def pairs(self, test: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The pair moment times a matrix."""
+
+
+class _Components(_Data):
+    """Rows of a mixture of equal components whose means have ``share`` of the rows' energy."""
+
+    def __init__(self, plan: MixturePlan, rows: int, share: float) -> None:
+        super().__init__(plan, rows)
+        self.share, self.bulk = share, (1.0 - share) / plan.features
+
+    def norm(self, sums: NormHistogram) -> float:
+        if sums.basis is None:
+            return 1.0
+        return math.sqrt(min(1.0, self.share + sums.basis.shape[1] * self.bulk))
+
+    def pairs(self, test: NDArray[np.float64]) -> NDArray[np.float64]:
+        count = self.plan.n_components
+        moment = self.bulk * test
+        moment[:count] += self.share / count * test[:count]
+        return np.asarray(_FILLED * self.rows * moment)
+
+
+class _Topics(_Data):
+    """Documents of equal topics, each spread evenly over ``words`` words of its own."""
+
+    def __init__(self, plan: TensorPlan, rows: int, words: int, length: int) -> None:
+        super().__init__(plan, rows)
+        self.words, self.length = words, length
+
+    def norms_of_documents(self, sums: DocumentNorms) -> NDArray[np.float64]:
+        """Those of some documents, drawn the same way every time."""
+        size = (_SOME_DOCUMENTS, self.length)
+        topics = np.arange(_SOME_DOCUMENTS) % self.plan.n_components
+        places = np.random.default_rng(self.length).integers(self.words, size=size)
+        places += topics[:, None] * self.words
+        ends = np.arange(0, places.size + 1, self.length)
+        counts = scipy.sparse.csr_array(
+            (np.ones(places.size), places.ravel(), ends), shape=(size[0], self.plan.features)
+        )
+        some = sums.fresh()
+        some.update(DocumentBlock(counts))
+        return np.asarray(some.integers() * (self.rows / _SOME_DOCUMENTS))
+
+    def pairs(self, test: NDArray[np.float64]) -> NDArray[np.float64]:
+        count, words = self.plan.n_components, self.words
+        seen = test[: count * words].reshape(count, words, -1).mean(axis=1)
+        moment = np.zeros_like(test)
+        moment[: count * words] = np.repeat(seen, words, axis=0) / words
+        return moment * (self.rows / count)
+
+
+def _drive(
+    plan: TensorPlan, data: _Data, parties: Parties
+) -> tuple[tuple[tuple[ReleaseRecord, ...], ...], Any]:
+    """The releases of a fit to data, round by round, and its result."""
+    centre = np.zeros(plan.features) if plan.centred == "public" else None
+    rounds = rounds_of(
+        plan, stored_single=False, public_centre=centre, sharing=parties.sharing, keep_all=True
+    )
+    asked: list[tuple[ReleaseRecord, ...]] = []
+
+    def answer(asks: Round) -> Answers:
+        asked.append(tuple(ask.record for ask in asks))
+        return {
+            ask.name: Release(_as_drawn(ask.record, plan, parties), data.values(ask))
+            for ask in asks
+        }
+
+    with small_matrix_threads(plan.features):
+        found = drive(rounds, answer)
+    if found.stopped is not None:
+        raise PrivacyError(
+            f"So many rows are too few: {found.stopped}.",
+            hint=found.advice,
+            code="too-few-rows",
+        )
+    return tuple(asked), found
+
+
+def _as_drawn(record: ReleaseRecord, plan: TensorPlan, parties: Parties) -> ReleaseRecord:
+    """The record with the noise that a sum carries if all parties take part."""
+    factor = parties.louder.get(plan.planned(record.name).step, 1.0)
+    noise = record.noise.model_copy(update={"scale": record.noise.scale * factor})
+    return record.model_copy(update={"noise": noise})

@@ -1,1 +1,0 @@
-"""Transports: they only carry messages."""

@@ -1,0 +1,74 @@
+"""What a caller gives as rows and cannot be meant so: refused, with a sentence that says where."""
+
+import numpy as np
+import pytest
+
+import eigenveil
+from eigenveil import (
+    DataError,
+    FederatedGaussianMixture,
+    FederatedPCA,
+    FederatedTopicModel,
+    PrivateGaussianMixture,
+    PrivatePCA,
+    PrivateStreamingPCA,
+    PrivateTopicModel,
+    StreamingPCA,
+)
+from eigenveil.federated.running import site_rows
+from eigenveil.moments.source import ArrayRows
+
+ROWS = np.random.default_rng(5).normal(size=(60, 4))
+HUGE = ROWS.astype(object)
+HUGE[3, 2] = 10**400
+COUNTS = np.full((20, 3), 2, dtype=object)
+COUNTS[4, 1] = 10**400
+
+
+@pytest.mark.parametrize("model", [FederatedPCA(2), FederatedGaussianMixture(2)])
+@pytest.mark.parametrize(
+    "X", [{"a": ROWS, "b": ROWS.copy(), "c": ROWS}, [ROWS, ROWS.copy(), ROWS]], ids=["map", "list"]
+)
+def test_one_array_for_two_sites_is_refused_as_one_file_is(model, X):
+    with pytest.raises(DataError, match="count twice") as caught:
+        model.fit(X)
+    assert caught.value.code == "rows-twice"
+    assert caught.value.message.startswith("site c" if isinstance(X, dict) else "site site3")
+
+
+def test_one_source_of_rows_for_two_sites_is_refused_too():
+    rows = ArrayRows(ROWS)
+    with pytest.raises(DataError, match=r"site b: .* site a") as caught:
+        FederatedPCA(2).fit_rows({"a": rows, "b": rows})
+    assert caught.value.code == "rows-twice"
+
+
+def test_equal_rows_of_two_sites_are_no_error():
+    """Two sites may hold the same values: only the caller's own mistake is refused."""
+    assert list(site_rows({"a": ROWS, "b": ROWS.copy()}, for_one="PrivatePCA")) == ["a", "b"]
+
+
+CALLS = {
+    "PrivatePCA.fit": lambda: PrivatePCA(2).fit(HUGE),
+    "PrivatePCA.transform": lambda: PrivatePCA(2, epsilon=9.0).fit(ROWS).transform(HUGE),
+    "PrivateGaussianMixture": lambda: PrivateGaussianMixture(2).fit(HUGE),
+    "PrivateTopicModel": lambda: PrivateTopicModel(2).fit(COUNTS),
+    "StreamingPCA": lambda: StreamingPCA(2).partial_fit(HUGE),
+    "PrivateStreamingPCA": lambda: PrivateStreamingPCA(2, center=False).partial_fit(HUGE),
+    "FederatedPCA": lambda: FederatedPCA(2).fit({"a": HUGE, "b": ROWS}),
+    "FederatedGaussianMixture": lambda: FederatedGaussianMixture(2).fit({"a": HUGE, "b": ROWS}),
+    "FederatedTopicModel": lambda: FederatedTopicModel(2).fit({"a": COUNTS, "b": COUNTS.copy()}),
+}
+
+
+@pytest.mark.filterwarnings("ignore::eigenveil.errors.NoisyResultWarning")
+@pytest.mark.parametrize("call", CALLS)
+def test_a_whole_number_that_no_float_holds_is_an_error_of_the_data(call):
+    with pytest.raises(DataError, match="beyond what a float can hold") as caught:
+        CALLS[call]()
+    assert caught.value.code == "overflow"
+
+
+def test_every_estimator_that_takes_rows_is_tried():
+    kinds = {name for name in eigenveil.__all__ if name.endswith(("PCA", "Mixture", "TopicModel"))}
+    assert kinds == {call.partition(".")[0] for call in CALLS}

@@ -1,0 +1,93 @@
+"""The plan predicts what a run then measures."""
+
+import numpy as np
+import pytest
+
+from eigenveil import DataError, PrivatePCA
+from eigenveil.linalg.subspace import captured_energy
+from eigenveil.planning.predict import parse_spectrum, predict
+from plan_tools import plan_of
+
+
+def plan(features, components, **changes):
+    options = {
+        "features": features,
+        "rows": 20_000,
+        "n_components": components,
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "mechanism": "auto",
+        "adjacency": "add-remove",
+        "row_norm": "unit",
+        "row_bound": None,
+        "center": True,
+        "budget_split": None,
+        "sketch_size": None,
+    }
+    return plan_of("pca", **(options | changes))
+
+
+@pytest.mark.parametrize(
+    "exponent",
+    [1.0, *(pytest.param(other, marks=pytest.mark.thorough) for other in (0.5, 2.0))],
+)
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-6), (2.0, 1e-6), (2.0, 0.0)])
+def test_prediction_is_within_three_hundredths_on_power_laws(exponent, epsilon, delta):
+    # both sides average ten runs, whose spread is below 0.01 each
+    rng = np.random.default_rng()
+    features, components, count = 100, 10, 20_000
+    spectrum = parse_spectrum(f"power:{exponent}", features)
+    basis, _ = np.linalg.qr(rng.standard_normal((features, features)))
+    rows = (rng.standard_normal((count, features)) * np.sqrt(spectrum)) @ basis
+    centred = rows - rows.mean(axis=0)
+    moment = centred.T @ centred
+    wished = plan(features, components, epsilon=epsilon, delta=delta)
+    predicted = np.mean(
+        [predict(wished, spectrum, rows=count, seed=s).captured_energy for s in range(10)]
+    )
+    measured = np.mean(
+        [
+            captured_energy(
+                moment, PrivatePCA(components, epsilon=epsilon, delta=delta).fit(rows).components_
+            )
+            for _ in range(10)
+        ]
+    )
+    assert abs(predicted - measured) < 0.03
+
+
+def test_more_features_than_are_simulated():
+    rng = np.random.default_rng()
+    features, components, count = 1600, 10, 4000
+    spectrum = parse_spectrum("power:1.5", features)
+    rows = rng.standard_normal((count, features), dtype=np.float32) * np.sqrt(spectrum)
+    wished = plan(features, components, rows=count, epsilon=2.0)
+    predicted = predict(wished, spectrum, rows=count).captured_energy
+    model = PrivatePCA(components, epsilon=2.0).fit(rows)
+    measured = captured_energy(rows.T @ rows, model.components_)
+    assert abs(predicted - measured) < 0.06  # one run of each
+
+
+def test_spectra():
+    assert np.allclose(parse_spectrum("power:1.0", 4), [1, 1 / 2, 1 / 3, 1 / 4])
+    assert np.allclose(parse_spectrum("exponential:2", 2), np.exp([-0.5, -1.0]))
+    assert np.allclose(parse_spectrum("spike:1:0.7", 4), [0.7, 0.1, 0.1, 0.1])
+    assert np.allclose(parse_spectrum("1,3", 3), [3, 1, 0])
+    for wrong in (
+        "",
+        "power",
+        "power:x",
+        "spike:9:0.5",
+        "spike:1:2",
+        "1,nan",
+        "-1",
+        "0",
+        "other:1",
+    ):
+        with pytest.raises(DataError, match="spectrum"):
+            parse_spectrum(wrong, 4)
+
+
+def test_plans_have_stable_hashes_and_differ():
+    assert plan(8, 2).hash == plan(8, 2).hash
+    assert plan(8, 2).hash != plan(8, 2, epsilon=2.0).hash

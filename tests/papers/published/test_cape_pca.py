@@ -1,0 +1,146 @@
+"""CAPE and capePCA as published: real messages, the pooled noise, and the view that is overlooked.
+
+Random tests raise a false alarm with chance at most 1e-8 each; see statistics_tools.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+from eigenveil.errors import DataError, PrivacyError
+from eigenveil.privacy.gaussian import delta_of_mu
+from eigenveil.privacy.views import published_cape_mu
+from eigenveil_papers.published import cape, capepca, pooled
+from statistics_tools import (
+    FALSE_ALARM,
+    OFF_BY_30_PERCENT,
+    REJECTED,
+    gaussian_variance,
+    together,
+    uncorrelated,
+)
+
+SITES = list(np.random.default_rng(0).standard_normal((5, 20, 3)))
+EXACT = np.concatenate(SITES).T @ np.concatenate(SITES) / 100 / 36
+BUDGET = {"epsilon": 0.5, "delta": 0.05}
+TAU = math.sqrt(2 * math.log(25)) / 0.5
+LOWER = np.tril_indices(3)
+
+
+# capePCA
+
+
+def runs(count=1500):
+    rng = np.random.default_rng()
+    return [
+        capepca(SITES, n_components=2, row_bound=6.0, random_state=rng, **BUDGET)
+        for _ in range(count)
+    ]
+
+
+def law(matrices, deviation):
+    entries = matrices[:, LOWER[0], LOWER[1]]
+    return together(gaussian_variance(entries, deviation**2), uncorrelated(entries))
+
+
+def test_the_mean_has_the_noise_of_analyze_gauss_on_all_rows():
+    made = runs()
+    noise = np.array([each.released for each in made]) - EXACT
+    curator = pooled(SITES, n_components=2, row_bound=6.0, **BUDGET).deviation
+    assert made[0].deviation == pytest.approx(curator)
+    assert law(noise, curator) > FALSE_ALARM
+    for factor in OFF_BY_30_PERCENT:
+        assert law(noise, factor * curator) < REJECTED
+    # each message: symmetric, of the claimed deviation when the aggregator's part is taken off
+    for site, rows in enumerate(SITES):
+        seen = np.array([each.messages[site] - each.known[site] for each in made])
+        np.testing.assert_allclose(seen, seen.swapaxes(1, 2), atol=1e-12)
+        assert law(seen - rows.T @ rows / 20 / 36, TAU / 20) > FALSE_ALARM
+
+
+def test_the_mean_is_that_of_the_messages():
+    made = runs(1)[0]
+    np.testing.assert_allclose(
+        made.released, np.mean(np.array(made.messages) - np.array(made.known), axis=0)
+    )
+
+
+def test_without_noise_it_is_the_exact_answer():
+    made = capepca(SITES, n_components=2, epsilon=1e12, delta=0.05, random_state=0)
+    exact = np.linalg.svd(np.concatenate(SITES))[2][:2]
+    assert np.abs(np.sum(made.components * exact, axis=1)) == pytest.approx(1, abs=1e-9)
+
+
+def test_sites_with_other_numbers_of_rows_are_refused():
+    with pytest.raises(DataError, match="20, 20, 20, 20, 19 rows"):
+        capepca([*SITES[:4], SITES[4][:19]], n_components=1, **BUDGET)
+
+
+# CAPE
+
+
+def test_the_mean_of_any_statistic_has_the_pooled_noise():
+    made = cape(np.zeros((4, 20_000)), sensitivity=0.1, random_state=None, **BUDGET)
+    assert made.deviation == pytest.approx(0.1 * TAU)
+    assert gaussian_variance(made.mean, (0.1 * TAU / 4) ** 2) > FALSE_ALARM
+    for factor in OFF_BY_30_PERCENT:
+        assert gaussian_variance(made.mean, (factor * 0.1 * TAU / 4) ** 2) < REJECTED
+    assert made.messages.sent.shape == made.messages.known.shape == (4, 20_000)
+    np.testing.assert_array_equal(
+        made.mean, (made.messages.sent - made.messages.known).mean(axis=0)
+    )
+
+
+def test_statistics_may_have_any_shape():
+    given = np.random.default_rng(0).standard_normal((3, 2, 5))
+    for statistics in (given, list(given)):
+        made = cape(statistics, sensitivity=1e-9, random_state=0, **BUDGET)
+        np.testing.assert_allclose(made.mean, given.mean(axis=0), atol=1e-6)
+    assert cape([1.0, 2.0, 6.0], sensitivity=1e-9, **BUDGET).mean == pytest.approx(3.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("sites", [2, 5, 10])
+def test_what_the_aggregator_sees_is_more_than_is_claimed(sites):
+    """Measured from messages: the shift of one site's row against their joint covariance."""
+    count = 40_000
+    made = cape(np.zeros((sites, count)), sensitivity=1.0, random_state=None, **BUDGET).messages
+    seen = made.sent - made.known
+    shift = np.eye(sites)[0]
+    mu = math.sqrt(shift @ np.linalg.solve(np.cov(seen), shift))
+    times = mu * TAU
+    assert times == pytest.approx(math.sqrt(2 * sites / (sites + 1)), rel=0.05)
+    assert times == pytest.approx(published_cape_mu(sites, claimed_mu=1.0), rel=0.05)
+    assert delta_of_mu(times / TAU, 0.5) > delta_of_mu(1 / TAU, 0.5)
+
+
+def test_the_claims_name_the_factor_and_the_view():
+    for made, sites in (
+        (runs(1)[0], 5),
+        (cape(np.zeros((10, 2)), sensitivity=1.0, **BUDGET), 10),
+    ):
+        factor = math.sqrt(2 * sites / (sites + 1))
+        assert made.claim.view == "aggregator"
+        assert f"{factor:.3g} times the claimed" in str(made.claim)
+        assert not made.claim.certified
+        assert made.as_published
+
+
+@pytest.mark.parametrize(
+    ("statistics", "options", "error"),
+    [
+        ([], {}, DataError),
+        (3.0, {}, DataError),
+        ([[1.0, 2.0], [3.0]], {}, DataError),
+        ([np.nan, 1.0], {}, DataError),
+        ([1.0, 2.0], {"sensitivity": 0.0}, DataError),
+        ([1.0, 2.0], {"sensitivity": math.inf}, DataError),
+        ([1.0, 2.0], {"epsilon": 0.0}, PrivacyError),
+        ([1.0, 2.0], {"delta": 0.0}, PrivacyError),
+        ([1.0, 2.0], {"delta": 1.0}, PrivacyError),
+    ],
+)
+def test_bad_input_is_refused(statistics, options, error):
+    with pytest.raises(error) as raised:
+        cape(statistics, **({"sensitivity": 1.0} | BUDGET | options))
+    assert raised.value.hint

@@ -1,0 +1,67 @@
+"""The page about the claims."""
+
+import json
+
+import pytest
+from toy_experiment import TOY
+
+from eigenveil.errors import OutputError
+from eigenveil_papers.reproduction import page, results
+from eigenveil_papers.reproduction.experiment import Settings
+
+
+def written(tmp_path, folder="docs/images/reproduction"):
+    out = tmp_path / folder
+    out.mkdir(parents=True, exist_ok=True)
+    outcome = results.make(TOY, Settings(scale="toy"), out=out)
+    target = tmp_path / "docs" / "reproduction.md"
+    page.write_page(out, target)
+    return outcome, target.read_text()
+
+
+def test_the_page_says_verdicts_pictures_claims_and_differences(tmp_path):
+    outcome, text = written(tmp_path)
+    measured = outcome.claims[0].measured.replace("|", "\\|")
+    for line in (
+        "Measured at a scale for tests only.",
+        "| 000 | 0 | 1 | 0 | 0 |",
+        "| this package's | 1 | 0 | 0 | 0 |",
+        f"| [000-toy](#000-toy) | ours is better | {measured} | holds |",
+        "## Paper 000: Differentially private distributed principal component analysis",
+        "### 000-toy",
+        "**Beside the authors' own curves.** Theirs are invented.",
+        f"| Fig. 1 | theirs is best | {measured} | **does not hold** |",
+        f"| eigenveil | ours is better | {measured} | holds |",
+        "Numbers: [000-toy.csv](images/reproduction/000-toy.csv).",
+    ):
+        assert line in text.splitlines(), line
+    picture = "images/reproduction/000-toy"
+    assert f"[![Utility of a toy]({picture}.png)]({picture}.svg)" in text
+    assert (tmp_path / "docs" / f"{picture}.png").is_file()
+
+
+def test_pictures_may_lie_anywhere_and_the_same_claims_give_the_same_page(tmp_path):
+    (tmp_path / "docs").mkdir()
+    _, text = written(tmp_path, "elsewhere")
+    assert "(../elsewhere/000-toy.png)" in text
+    assert written(tmp_path, "elsewhere")[1] == text
+
+
+def test_papers_come_in_their_order_and_other_files_are_left_alone(tmp_path):
+    for name, paper in (("003-fig1", "003"), ("000-fig2", "000"), ("000-fig1", "000")):
+        values = {"name": name, "paper": paper, "title": name, "about": "", "claims": []}
+        (tmp_path / f"{name}.json").write_text(json.dumps({**values, "scale": "fast"}))
+    (tmp_path / "audit.json").write_text("[1]")
+    page.write_page(tmp_path, tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text()
+    places = [text.index(f"### {name}") for name in ("000-fig1", "000-fig2", "003-fig1")]
+    assert places == sorted(places)
+    assert "What this package claims" not in text
+
+
+def test_a_folder_without_claims_is_refused(tmp_path):
+    with pytest.raises(OutputError, match="no claims"):
+        page.write_page(tmp_path, tmp_path / "page.md")
+    (tmp_path / "000-fig1.json").write_text("{")
+    with pytest.raises(OutputError, match="cannot be read"):
+        page.write_page(tmp_path, tmp_path / "page.md")

@@ -1,0 +1,224 @@
+"""Paper 000's figures at toy scale; false alarms are below 1e-6: differences are 0.1 and more."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from eigenveil_papers.reproduction.distributed_cases import CASES, EPSILONS, positions
+from eigenveil_papers.reproduction.distributed_pca import (
+    Setting,
+    Split,
+    captured_energy,
+    prepared_rows,
+    raw_rows,
+    sound,
+    subspace,
+)
+from eigenveil_papers.reproduction.experiment import Experiment, Settings
+from eigenveil_papers.reproduction.numbers import Measured, Numbers, made_up_rows, made_up_variances
+from eigenveil_papers.reproduction.paper000 import FIG1, FIG2
+
+TOY = Settings(scale="toy")
+DATA = {"made_up": {"rows": 2000, "features": 30, "components": 8}}
+
+
+def measure(experiment: Experiment, settings: Settings) -> Numbers:
+    """All tasks, one after the other."""
+    return Numbers(
+        Measured(*point, task.run)
+        for task in experiment.tasks(settings)
+        for point in task.work(np.random.default_rng(int(task.key, 16)), **task.arguments)
+    )
+
+
+@pytest.fixture(scope="module")
+def figure1() -> Numbers:
+    """Numbers of figure 1, with the federated protocol run where it is run."""
+    return measure(FIG1, TOY)
+
+
+@pytest.fixture(scope="module")
+def figure2() -> Numbers:
+    return measure(FIG2, TOY)
+
+
+@pytest.fixture(scope="module")
+def split() -> Split:
+    return Split(prepared_rows(DATA), raw_rows(DATA), sites=4, components=8)
+
+
+SETTING = Setting(components=8, intermediate=16, sites=4, rows=2000, epsilon=1.0, delta=0.01)
+
+
+class TestFigures:
+    def test_panels(self, figure1: Numbers, figure2: Numbers) -> None:
+        for name in ("synthetic", "covtype"):
+            for sweep in ("epsilon", "rows", "sites", "rank"):
+                assert f"{name}-{sweep}" in figure1.panels
+            assert f"{name}-delta" in figure2.panels
+
+    def test_every_series_has_energies(self, figure1: Numbers) -> None:
+        for row in figure1.measured:
+            assert 0.0 < row.value < 1.0 + 1e-6, row
+
+    def test_eigenveil_is_ahead(self, figure1: Numbers) -> None:
+        for other in ("pooled", "full", "dpdispca", "local", "djica"):
+            ours = figure1.at("synthetic-epsilon", "eigenveil", 0.1)
+            assert ours > figure1.at("synthetic-epsilon", other, 0.1) + 0.1
+
+    def test_nothing_private_is_lost_at_large_epsilon(self, figure1: Numbers) -> None:
+        for series in ("pooled", "full", "dpdispca", "eigenveil", "eigenveil-all"):
+            assert figure1.at("synthetic-epsilon", series, 10.0) > 0.9
+
+    def test_draws(self, figure1: Numbers, figure2: Numbers) -> None:
+        assert len([a for a in FIG1.draw(figure1, TOY).axes if a.get_visible()]) == 8
+        assert len([a for a in FIG2.draw(figure2, TOY).axes if a.get_visible()]) == 2
+
+    def test_undrawn_series_stay_out_of_the_legend(self, figure1: Numbers) -> None:
+        labels = [text.get_text() for text in FIG1.draw(figure1, TOY).legends[0].get_texts()]
+        assert "dpdispca-by-value" not in labels
+        assert "DPdisPCA" in labels
+
+    def test_claims(self, figure1: Numbers, figure2: Numbers) -> None:
+        found = {claim.says: claim for claim in FIG1.claims(figure1, TOY)}
+        rises = found["As epsilon increases, the captured energy of DPdisPCA increases."]
+        assert rises.verdict == "holds"
+        ours = found["DPdisPCA needs at least 10 times the epsilon for the same energy."]
+        assert ours.verdict == "holds"
+        assert {claim.verdict for claim in FIG2.claims(figure2, TOY)} - {"not tested"}
+
+    def test_claims_of_nothing_are_not_tested(self) -> None:
+        nothing = Numbers()
+        for experiment in (FIG1, FIG2):
+            for claim in experiment.claims(nothing, TOY):
+                assert claim.verdict == "not tested", claim.says
+
+    def test_one_data_set(self) -> None:
+        tasks = FIG1.tasks(Settings(scale="toy", data="digits"))
+        assert {task.arguments["name"] for task in tasks} == {"digits"}
+
+    def test_arguments_are_json(self) -> None:
+        for task in [*FIG1.tasks(TOY), *FIG2.tasks(TOY)]:
+            assert json.loads(json.dumps(task.arguments)) == task.arguments
+
+    def test_a_task_gives_the_same_points_again(self) -> None:
+        task = next(t for t in FIG2.tasks(TOY) if t.arguments["name"] == "synthetic")
+        first, second = (
+            list(task.work(np.random.default_rng(7), **task.arguments)) for _ in range(2)
+        )
+        assert first == second
+
+
+class TestSound:
+    """The series of this package go through its public classes."""
+
+    @pytest.mark.parametrize("series", ["eigenveil", "eigenveil-sketch"])
+    def test_the_protocol_has_the_noise_of_one_curator(self, split: Split, series: str) -> None:
+        many = sound(series, split, SETTING, seed=1, protocol=True)
+        one = sound(series, split, SETTING, seed=1, protocol=False)
+        assert len(many.certificate_.releases) == len(one.certificate_.releases) == 1
+        theirs, own = many.certificate_.releases[0], one.certificate_.releases[0]
+        assert theirs.statistic == own.statistic
+        assert theirs.noise.kind == own.noise.kind
+        # the protocol rounds up at each site, and its grid is finer
+        assert theirs.noise.scale == pytest.approx(own.noise.scale, rel=1e-3)
+        assert many.guarantee_.epsilon == pytest.approx(1.0, rel=1e-6)
+        assert many.guarantee_.adjacency == one.guarantee_.adjacency == "replace-one"
+
+    def test_its_energy_is_that_of_one_curator(self, split: Split) -> None:
+        rng = np.random.default_rng(2)
+        one, many = (
+            [
+                split.captured(found)
+                for _ in range(4)
+                if (found := subspace("eigenveil", split, SETTING, rng=rng, protocol=protocol))
+                is not None
+            ]
+            for protocol in (False, True)
+        )
+        # half the noise would move it by 0.02 and more; errors of the difference are 0.002
+        assert np.mean(one) == pytest.approx(np.mean(many), abs=0.015)
+
+    def test_too_few_rows_are_random_directions(self) -> None:
+        few = Split(prepared_rows(DATA)[:40], raw_rows(DATA)[:40], sites=4, components=8)
+        setting = Setting(
+            components=8, intermediate=16, sites=4, rows=40, epsilon=0.001, delta=1e-6
+        )
+        rng = np.random.default_rng(3)
+        found = subspace("eigenveil-all", few, setting, rng=rng, protocol=False)
+        assert found is not None
+        assert np.allclose(found @ found.T, np.eye(8))
+
+
+class TestSplit:
+    def test_exact_directions_capture_everything(self, split: Split) -> None:
+        assert split.captured(split.exact) == pytest.approx(1.0)
+        assert split.captured(split.exact[:4]) < 1.0
+
+    def test_random_directions_capture_their_share(self, split: Split) -> None:
+        share = 8 / 30 * np.trace(split.mean) / split.best
+        rng = np.random.default_rng(4)
+        found = [
+            split.captured(subspace("random", split, SETTING, rng=rng, protocol=False))
+            for _ in range(50)
+        ]
+        assert np.mean(found) == pytest.approx(share, abs=0.08)  # eight deviations
+
+    def test_messages_too_small_are_left_out(self, split: Split) -> None:
+        small = SETTING.at("rank", 0.5)
+        assert small.intermediate == 4
+        for series in ("djica", "eigenveil-sketch"):
+            rng = np.random.default_rng(5)
+            assert subspace(series, split, small, rng=rng, protocol=False) is None
+
+    def test_positions_are_those_of_the_sweep(self) -> None:
+        points = captured_energy(
+            np.random.default_rng(6),
+            name="synthetic",
+            data=DATA,
+            sweep="rows",
+            values=[400.0, 2000.0],
+            setting=SETTING.as_arguments(),
+            series=["pooled", "exact"],
+        )
+        assert [(p.panel, p.series, p.x) for p in points] == [
+            ("synthetic-rows", "pooled", 400.0),
+            ("synthetic-rows", "exact", 400.0),
+            ("synthetic-rows", "pooled", 2000.0),
+            ("synthetic-rows", "exact", 2000.0),
+        ]
+
+
+class TestCases:
+    def test_full_scale_is_the_papers(self) -> None:
+        assert positions(
+            "epsilon", Settings(), rows=60_000, features=200, components=50, sites=10
+        ) == list(EPSILONS)
+        ranks = positions("rank", Settings(), rows=60_000, features=784, components=50, sites=10)
+        assert [round(50 * rank) for rank in ranks] == [13, 25, 38, 50, 100, 200]
+        assert CASES["covtype"].components == 10
+
+    def test_rows_end_with_those_at_hand(self) -> None:
+        found = positions("rows", Settings(), rows=15_003, features=54, components=10, sites=10)
+        assert found == [1000.0, 2000.0, 5000.0, 10_000.0, 15_000.0]
+
+    def test_few_rows_have_positions_too(self) -> None:
+        found = positions("rows", Settings(), rows=569, features=30, components=7, sites=10)
+        assert found[-1] == 560.0
+        assert all(count % 10 == 0 for count in found)
+        assert found == sorted(set(found))
+
+
+class TestSynthetic:
+    def test_a_random_subspace_has_the_authors_energy(self) -> None:
+        spread = made_up_variances(np.random.default_rng(8))
+        level = 50 / 200 * spread.sum() / np.sort(spread)[-50:].sum()
+        assert level == pytest.approx(0.286, abs=0.004)
+
+    def test_rows_are_the_same_at_every_call(self) -> None:
+        rows = made_up_rows(rows=100, features=30, components=8)
+        assert rows.shape == (100, 30)
+        assert np.array_equal(rows, made_up_rows(rows=100, features=30, components=8))

@@ -1,0 +1,137 @@
+"""Paper 001's figure 2 at toy scale; false alarms below 1e-6: differences are 0.1 and more."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from eigenveil.privacy.gaussian import delta_of_mu
+from eigenveil_papers.reproduction.distributed_claims import (
+    as_authors,
+    at_its_guarantee,
+    better,
+    compare,
+    epsilon_ratios,
+    from_authors,
+    reaches,
+    rises,
+    same,
+)
+from eigenveil_papers.reproduction.experiment import Settings
+from eigenveil_papers.reproduction.numbers import Measured, Numbers
+from eigenveil_papers.reproduction.paper001_pca import FIG2
+
+TOY = Settings(scale="toy")
+
+
+@pytest.fixture(scope="module")
+def figure2() -> Numbers:
+    """All tasks, one after the other."""
+    return Numbers(
+        Measured(*point, task.run)
+        for task in FIG2.tasks(TOY)
+        for point in task.work(np.random.default_rng(int(task.key, 16)), **task.arguments)
+    )
+
+
+class TestFigure:
+    def test_panels(self, figure2: Numbers) -> None:
+        for name in ("synthetic", "covtype", "digits"):
+            for sweep in ("epsilon", "rows", "delta"):
+                assert f"{name}-{sweep}" in figure2.panels
+
+    def test_eigenveil_is_ahead_on_digits(self, figure2: Numbers) -> None:
+        for other in ("capepca", "dpdispca", "conv", "local"):
+            ours = figure2.at("digits-epsilon", "eigenveil", 0.1)
+            assert ours > figure2.at("digits-epsilon", other, 0.1) + 0.2
+
+    def test_capepca_is_near_the_best_at_large_epsilon(self, figure2: Numbers) -> None:
+        assert figure2.at("digits-epsilon", "capepca", 10.0) > 0.95
+        assert figure2.at("digits-epsilon", "exact", 10.0) == pytest.approx(1.0)
+
+    def test_headline(self, figure2: Numbers) -> None:
+        found = [c for c in FIG2.claims(figure2, TOY) if c.says.startswith("Headline")]
+        assert len(found) == 2
+        assert all("digits-epsilon" in claim.measured for claim in found)
+        assert found[0].verdict == "holds"  # DPdisPCA needs 15 times the epsilon and more
+
+    def test_draws(self, figure2: Numbers) -> None:
+        figure = FIG2.draw(figure2, TOY)
+        assert len([axes for axes in figure.axes if axes.get_visible()]) == 9
+        labels = [text.get_text() for text in figure.legends[0].get_texts()]
+        assert "capePCA" in labels
+        assert "pooled-by-value" not in labels
+
+    def test_claims_of_nothing_are_not_tested(self) -> None:
+        for claim in FIG2.claims(Numbers(), TOY):
+            assert claim.verdict == "not tested", claim.says
+
+
+def made(**curves: list[float]) -> Numbers:
+    """Curves over epsilon 0.01, 0.1, 1 and 10 in one panel; two runs that differ by 0.002."""
+    return Numbers(
+        Measured("p", series, x, value + sign * 0.001, run)
+        for series, values in curves.items()
+        for x, value in zip((0.01, 0.1, 1.0, 10.0), values, strict=True)
+        for run, sign in enumerate((-1, 1))
+    )
+
+
+class TestClaims:
+    def test_better(self) -> None:
+        numbers = made(a=[0.3, 0.5, 0.9, 1.0], b=[0.3, 0.3, 0.5, 1.0], c=[0.9, 0.3, 0.3, 1.0])
+        assert compare(numbers, "p", "a", "b").ahead == 2
+        assert better("s", "w", numbers, ["p"], "a", "b").verdict == "holds"
+        assert better("s", "w", numbers, ["p"], "b", "a").verdict == "does not hold"
+        assert better("s", "w", numbers, ["p"], "a", "c").verdict == "in part"
+        assert better("s", "w", numbers, ["p"], "a", "absent").verdict == "not tested"
+
+    def test_same(self) -> None:
+        numbers = made(a=[0.3, 0.5, 0.9, 1.0], b=[0.301, 0.5, 0.9, 1.0], c=[0.3, 0.5, 0.8, 1.0])
+        assert same("s", "w", numbers, ["p"], "a", "b").verdict == "holds"
+        assert same("s", "w", numbers, ["p"], "a", "c").verdict == "does not hold"
+
+    def test_rises(self) -> None:
+        numbers = made(up=[0.3, 0.3, 0.5, 1.0], dip=[0.3, 0.5, 0.4, 1.0], down=[1.0, 0.5, 0.4, 0.3])
+        verdicts = {
+            series: rises("s", "w", numbers, ["p"], series, falls=False).verdict
+            for series in ("up", "dip", "down")
+        }
+        assert verdicts == {"up": "holds", "dip": "does not hold", "down": "does not hold"}
+        assert rises("s", "w", numbers, ["p"], "down", falls=True).verdict == "holds"
+
+    def test_reaches(self) -> None:
+        numbers = made(a=[0.3, 0.3, 0.5, 0.96])
+        assert reaches("s", "w", numbers, ["p"], "a").verdict == "holds"
+        assert reaches("s", "w", numbers, ["p"], "a", least=0.99).verdict == "does not hold"
+
+    def test_epsilon_ratios(self) -> None:
+        numbers = made(a=[0.5, 0.8, 0.9, 1.0], b=[0.2, 0.5, 0.8, 0.9])
+        claim = epsilon_ratios("s", numbers, ["p"], "a", "b", levels=(0.1,), least=9.9)
+        assert claim.verdict == "holds"
+        assert "10 at 0.80 (epsilon 0.1)" in claim.measured
+        assert epsilon_ratios("s", numbers, ["p"], "a", "b", least=11).verdict == "does not hold"
+
+    def test_what_the_noise_really_gives(self) -> None:
+        curve = made(b=[0.2, 0.5, 0.8, 0.9]).curve("p", "b")
+        real = at_its_guarantee(curve, rows=10_000, sites=10, delta=0.01)
+        # mu of the view: sqrt(2) for the Frobenius norm, sqrt(2S/(S+1)) for all messages together
+        assert real.x.size == 3  # of the first, epsilon is 0
+        for claimed, epsilon in zip(curve.x[1:], real.x, strict=True):
+            mu = np.sqrt(2.0) * np.sqrt(20 / 11) * claimed / np.sqrt(2 * np.log(1.25 / 0.01))
+            assert delta_of_mu(mu, epsilon) == pytest.approx(0.01, rel=1e-6)
+        assert real.x[-1] > 10.0  # the claim is broken
+        assert real.x[0] < 0.1  # the classic calibration wastes more than that at small epsilon
+
+    def test_authors(self) -> None:
+        numbers = made(a=[0.3, 0.5, 0.9, 1.0], b=[0.3, 0.5, 0.9, 1.0])
+        x = np.array([0.01, 0.1, 5.0])
+        near = {"a": (x, np.array([0.3, 0.51, 0.0]))}
+        far = {"b": (x, np.array([0.3, 0.6, 0.0]))}
+        found = from_authors(numbers, "p", near | far)
+        assert found is not None
+        assert (found.series, found.x) == ("b", 0.1)
+        assert found.value == pytest.approx(-0.1)
+        assert as_authors("s", "w", numbers, {"p": near}).verdict == "holds"
+        assert as_authors("s", "w", numbers, {"p": far}).verdict == "does not hold"
+        assert as_authors("s", "w", numbers, {"p": {}}).verdict == "not tested"

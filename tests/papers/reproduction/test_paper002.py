@@ -1,0 +1,250 @@
+"""The figures of paper 002 at toy scale: every task gives points, and the claims' directions hold.
+
+What is asserted of noisy numbers has a distance from its limit of many standard errors. The seeds
+are fixed by the tasks' keys, so that a test gives the same numbers every time.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+from eigenveil.linalg.threads import single_threaded_blas
+from eigenveil.privacy.gaussian import delta_of_mu
+from eigenveil_papers.published.data import synth
+from eigenveil_papers.published.federated_pca import FPCA
+from eigenveil_papers.published.sulq import mod_sulq, omega
+from eigenveil_papers.reproduction.experiment import Claim, Experiment, Settings
+from eigenveil_papers.reproduction.numbers import Measured, Numbers
+from eigenveil_papers.reproduction.paper002 import (
+    epsilon_as_coded,
+    mod_sulq_as_coded,
+    needed_deviation,
+    overlap,
+    random_alignment,
+)
+from eigenveil_papers.reproduction.paper002_computing import FIG4
+from eigenveil_papers.reproduction.paper002_projections import FIG2
+from eigenveil_papers.reproduction.paper002_streams import memory, speed, trees
+from eigenveil_papers.reproduction.paper002_utility import FIG3
+
+TOY = Settings(scale="toy")
+TIMED = (speed, memory)
+
+
+def numbers_of(experiment: Experiment) -> Numbers:
+    """What all tasks at toy scale give, but for those that only take the time."""
+    measured = []
+    with single_threaded_blas():
+        for task in experiment.tasks(TOY):
+            if task.work not in TIMED:
+                rng = np.random.default_rng(int(task.key, 16))
+                points = task.work(rng, **task.arguments)
+                measured += [Measured(*point, run=task.run) for point in points]
+    return Numbers(measured)
+
+
+@pytest.fixture(scope="module")
+def projections() -> Numbers:
+    return numbers_of(FIG2)
+
+
+@pytest.fixture(scope="module")
+def utility() -> Numbers:
+    return numbers_of(FIG3)
+
+
+@pytest.fixture(scope="module")
+def computing() -> Numbers:
+    return numbers_of(FIG4)
+
+
+def claim(experiment: Experiment, numbers: Numbers, words: str) -> Claim:
+    found = [c for c in experiment.claims(numbers, TOY) if words in c.says]
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("experiment", "numbers", "panels"),
+    [(FIG2, "projections", 12), (FIG3, "utility", 10), (FIG4, "computing", 10)],
+)
+def test_figures_have_all_their_panels(
+    experiment: Experiment, numbers: str, panels: int, request: pytest.FixtureRequest
+):
+    figure = experiment.draw(request.getfixturevalue(numbers), TOY)
+    drawn = [axes for axes in figure.axes if axes.get_visible()]
+    assert len(drawn) == panels
+    assert all(axes.has_data() for axes in drawn)
+
+
+@pytest.mark.parametrize("experiment", [FIG2, FIG3, FIG4])
+def test_without_numbers_nothing_is_claimed(experiment: Experiment):
+    claims = experiment.claims(Numbers(), TOY)
+    assert claims
+    assert {c.verdict for c in claims} == {"not tested"}
+    experiment.draw(Numbers(), TOY)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "numbers"), [(FIG2, "projections"), (FIG3, "utility"), (FIG4, "computing")]
+)
+def test_part_of_the_numbers_is_enough(
+    experiment: Experiment, numbers: str, request: pytest.FixtureRequest
+):
+    """A run may be interrupted, or be of one data set."""
+    whole: Numbers = request.getfixturevalue(numbers)
+    every = [c.says for c in experiment.claims(whole, TOY)]
+    for panel in whole.panels:
+        for kept in (True, False):
+            part = Numbers(row for row in whole.measured if (row.panel == panel) is kept)
+            assert [c.says for c in experiment.claims(part, TOY)] == every
+            assert "nan" not in " ".join(c.measured for c in experiment.claims(part, TOY))
+    experiment.draw(Numbers(whole.measured[:5]), TOY)
+
+
+@pytest.mark.parametrize("experiment", [FIG2, FIG3, FIG4])
+def test_keys_of_tasks_differ(experiment: Experiment):
+    keys = [task.key for task in experiment.tasks(TOY)]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("experiment", [FIG2, FIG3, FIG4])
+@pytest.mark.parametrize("scale", ["full", "fast"])
+def test_larger_scales_have_tasks(experiment: Experiment, scale: str):
+    tasks = experiment.tasks(Settings(scale=scale))  # type: ignore[arg-type]
+    assert len({task.key for task in tasks}) == len(tasks) > 4
+
+
+# Figure 2
+
+
+def test_masks_of_the_text_hide_the_plane_and_ours_does_not(projections: Numbers):
+    for name in ("digits", "wine"):
+        energy = {s: projections.at(f"{name}-energy", s, 2.0) for s in ("fpca-open", "eigenveil")}
+        assert energy["fpca-open"] > 0.95
+        assert energy["eigenveil"] > 0.85
+    assert projections.at("digits-energy", "fpca", 2.0) < 0.6  # about 0.15: a random plane
+    assert projections.at("digits-energy", "fpca-as-coded", 2.0) > 0.9
+    assert claim(FIG2, projections, "Without a mask").verdict == "holds"
+    assert claim(FIG2, projections, "With a mask").verdict == "does not hold"
+    assert claim(FIG2, projections, "far above need").verdict == "holds"
+
+
+def test_scores_are_drawn_of_one_run_only(projections: Numbers):
+    panel = "digits-scores-exact"
+    assert sum(len(projections.points(panel, s)) for s in projections.series(panel)) == 100
+
+
+# Figure 3
+
+
+def test_fpca_of_the_text_is_random_and_ours_is_not(utility: Numbers):
+    for epsilon in (0.1, 4.0):
+        assert utility.at("alpha=1", "eigenveil", epsilon) > 0.95
+        assert utility.at("alpha=1", "fpca", epsilon) < 0.7  # means of two, about 0.18
+    assert claim(FIG3, utility, "finds the first direction").verdict != "holds"
+    assert claim(FIG3, utility, "nowhere below").verdict == "holds"
+
+
+def test_ours_needs_less_epsilon(utility: Numbers):
+    assert claim(FIG3, utility, "ten times less").verdict == "holds"
+
+
+def test_noise_is_as_computed(utility: Numbers):
+    for epsilon in (0.1, 1.0, 4.0):
+        needed = utility.at("noise", "needed", epsilon)
+        assert utility.at("noise", "eigenveil", epsilon) == pytest.approx(needed, rel=0.02)
+        # 190 entries, two runs: a standard error of 3.6 %
+        measured = utility.at("noise", "mod-sulq-asymmetric", epsilon)
+        assert measured == pytest.approx(omega(epsilon, 0.05, 20, 2000), rel=0.25)
+        assert measured > 40 * needed
+        assert utility.at("noise", "fpca", epsilon) > 5000 * needed
+
+
+# Figure 4
+
+
+def test_trackers_are_in_the_order_claimed(computing: Numbers):
+    for alpha in (0.5, 1.0):
+        errors = {s: computing.at("synth-excess", s, alpha) for s in ("eigenveil", "fpca-open")}
+        assert errors["eigenveil"] < 0.5 * errors["fpca-open"]
+        assert errors["fpca-open"] < 0.5 * computing.at("synth-excess", "grouse", alpha)
+
+
+def test_lemma_1_is_exact(computing: Numbers):
+    assert claim(FIG4, computing, "at least the rank").verdict == "holds"
+    assert claim(FIG4, computing, "order of the nodes").verdict == "holds"
+    for nodes in (1.0, 4.0, 16.0):
+        assert computing.at("lemma-1", "exact", nodes) < 1e-9
+        assert computing.at("lemma-1", "truncated", nodes) > 1e-3
+
+
+def test_trees_give_times_and_errors(computing: Numbers):
+    assert computing.at("tree-error", "eigenveil", 4.0) < 0.1
+    for series in computing.series("tree-total"):
+        total = computing.at("tree-total", series, 4.0)
+        parts = [computing.at(f"tree-{part}", series, 4.0) for part in ("computing", "merging")]
+        assert total == pytest.approx(sum(parts))
+        assert min(parts) >= 0.0
+
+
+def test_private_sums_merge_without_loss():
+    rng = np.random.default_rng(0)
+    found = trees(rng, features=20, sizes=[4096], nodes=[1, 8], alpha=1.0)
+    errors = [p.value for p in found if p[:2] == ("tree-error", "eigenveil-private")]
+    assert len(errors) == 2
+    assert max(errors) < 0.9
+
+
+def test_time_and_memory_are_told_of_all_trackers():
+    rng = np.random.default_rng(0)
+    timed = list(speed(rng, features=[8], rows=100))
+    held = list(memory(rng, features=[8, 16], rows=[100, 200]))
+    assert len({point.series for point in timed}) == 7
+    assert {point.panel for point in held} == {"memory", "memory-rows"}
+    assert all(point.value > 0.0 for point in held)
+
+
+# What is shared
+
+
+def test_fpca_of_one_block_is_mod_sulq_that_is_not_symmetric():
+    rows = synth(1.0, features=12, rows=300, random_state=0)
+    rows /= np.linalg.norm(rows, axis=1).max()
+    wish = {"epsilon": 50.0, "delta": 0.05, "row_bound": 1.0, "random_state": 7}
+    client = FPCA(n_components=3, block=300, columns=12, adapt=False, **wish).partial_fit(rows)
+    alone = mod_sulq(rows, n_components=3, symmetric=False, **wish)
+    assert overlap(alone.components, client.components) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_half_of_the_coded_symmetric_matrix_is_exact():
+    """A first direction is found at any epsilon: below the diagonal there is no noise."""
+    rows = synth(2.0, features=6, rows=500, random_state=0)
+    rows /= np.linalg.norm(rows, axis=1).max()
+    wish = {"epsilon": 1e9, "delta": 0.05}
+    found = mod_sulq_as_coded(rows, n_components=1, rng=np.random.default_rng(0), **wish)
+    moment = rows.T @ rows
+    lower = np.triu(moment) + 2.0 * np.tril(moment, -1)
+    exact = np.linalg.svd(lower)[0][:, 0]
+    assert abs(float(found[0] @ exact)) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_the_needed_deviation_is_exact():
+    deviation = needed_deviation(0.7, 1e-5, 1000)
+    moved = math.sqrt(2.0) / 1000
+    assert delta_of_mu(moved / deviation, 0.7) == pytest.approx(1e-5, rel=1e-6)
+
+
+def test_the_coded_mask_gives_another_epsilon():
+    assert epsilon_as_coded(4.0, 0.05, features=20, rows=5000) > 10.0  # claimed: 4
+    assert epsilon_as_coded(0.1, 0.05, features=20, rows=5000) == 0.0
+    assert epsilon_as_coded(0.1, 0.1, features=784, rows=10_000, row_norm=3000.0) > 1e6
+
+
+def test_the_level_of_a_random_direction():
+    """The mean of 20000 draws; its standard error is 0.00094, and six of them are allowed."""
+    rng = np.random.default_rng(1)
+    drawn = rng.standard_normal((20_000, 20))
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    assert np.abs(drawn[:, 0]).mean() == pytest.approx(random_alignment(20), abs=0.006)

@@ -1,0 +1,91 @@
+"""A small experiment whose tasks can be told to wait, to fail, or to end their process."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+
+from eigenveil.errors import PrivacyError
+from eigenveil_papers.reproduction.experiment import Claim, Experiment, Point, Settings, Task
+from eigenveil_papers.reproduction.figure import Look, Panel, panel_grid
+
+EPSILONS = (0.1, 1.0, 10.0)
+TRACE = "TOY_TRACE"  # a file to which each task that is really done adds a line
+TROUBLE = "TOY_TROUBLE"  # what run 1 does instead of giving its points
+
+
+def work(rng, *, data, scale):
+    if path := os.environ.get(TRACE):
+        with Path(path).open("a") as file:
+            file.write(f"{data} {os.getpid()}\n")
+    time.sleep(float(os.environ.get("TOY_SECONDS", "0")))
+    for x in EPSILONS:
+        utility = 1.0 - np.exp(-x)
+        yield Point(data, "eigenveil", x, min(1.0, scale * utility) + 0.01 * rng.standard_normal())
+        yield Point(data, "capepca", x, utility / 2.0 + 0.01 * rng.standard_normal())
+    if data == "bad":
+        yield Point(data, "eigenveil", 20.0, float("nan"))
+
+
+def awkward(rng, *, data):
+    trouble = os.environ.get(TROUBLE)
+    if trouble == "defect":
+        raise ZeroDivisionError("of the toy")
+    if trouble == "error":
+        raise PrivacyError("Not so.", hint="Otherwise.", code="hopeless-noise")
+    if trouble == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    yield Point(data, "eigenveil", 1.0, 0.5)
+
+
+def tasks(settings: Settings):
+    names = [settings.data] if settings.data else ["good", "bad"]
+    made = [
+        Task(work=work, arguments={"data": name, "scale": 2.0}, run=run, cost=1.0 + run)
+        for name in names
+        for run in settings.repetitions(20, 6, 2)
+    ]
+    if os.environ.get(TROUBLE):
+        made.insert(1, Task(work=awkward, arguments={"data": "good"}, cost=0.5))
+    return made
+
+
+def draw(numbers, settings):
+    looks = {"eigenveil": Look("ours", "ours"), "capepca": Look("theirs", "paper")}
+    panels = [
+        Panel(
+            key=key,
+            title=key,
+            xlabel="epsilon",
+            ylabel="utility",
+            authors={"capepca": (EPSILONS, (0.1, 0.2, 0.3))},
+        )
+        for key in numbers.panels
+    ]
+    return panel_grid(numbers, panels, looks, columns=2, title=f"Toy, {settings.scale}")
+
+
+def claims(numbers, settings):
+    ours = numbers.at("good", "eigenveil", 1.0)
+    theirs = numbers.at("good", "capepca", 1.0)
+    said = f"{ours:.3f} | {theirs:.3f}"
+    verdict = "not tested" if np.isnan(ours) else "holds" if ours > theirs else "does not hold"
+    return [
+        Claim(says="theirs is best", where="Fig. 1", measured=said, verdict="does not hold"),
+        Claim(says="ours is better", where="eigenveil", measured=said, verdict=verdict),
+    ]
+
+
+TOY = Experiment(
+    name="000-toy",
+    title="Utility of a toy",
+    paper="000",
+    about="A toy.",
+    datasets=("good", "bad"),
+    tasks=tasks,
+    draw=draw,
+    claims=claims,
+    differences="Theirs are invented.",
+)
