@@ -17,7 +17,7 @@ from benchmarks.report import Report
 from eigenveil import FederatedPCA, PrivatePCA
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol import site
-from eigenveil.federation.secagg.client import Hiding
+from eigenveil.federation.secagg.client import SecaggClient
 from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.linalg.subspace import captured_energy
 from eigenveil.models.pca import rounds
@@ -181,7 +181,7 @@ _CLOCKS = [
     (site, "coordinates"),
     (site, "encode"),
     (rounds, "leading_eigenpairs"),
-    (Hiding, "mask"),
+    (SecaggClient, "mask"),
     *((Ledger, name) for name in _LEDGER),
 ]
 

@@ -82,7 +82,7 @@ def _signing(report: Report) -> None:
     from eigenveil.federation.study.study import make_study
     from eigenveil.moments.source import ArrayRows
     from eigenveil.network import parties, signed
-    from eigenveil.network.flare.job import make_order
+    from eigenveil.network.flare.job import sign_job
     from eigenveil.network.flare.provision import provision
     from eigenveil.network.kit import open_kit
     from eigenveil.network.runner import carry_to_the_end
@@ -111,7 +111,7 @@ def _signing(report: Report) -> None:
             (identity.Identity, "check"),
         ):
             undo.enter_context(mock.patch.object(module, name, spent.of(getattr(module, name))))
-        order, there = make_order(study, "a1" * 12, 600.0), {}
+        order, there = sign_job(study, "a1" * 12, 600.0), {}
         for number, name in enumerate(names):
             ledger = Ledger(folder / f"{name}.ledger")
             ledger.set_budget(Budget("default", study.adjacency, 2.0, 1e-6))

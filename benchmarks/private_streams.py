@@ -76,16 +76,16 @@ def _published(rows: Rows, delta: float, turn: int) -> Rows:
 
 
 def _ours(rows: Rows, delta: float, form: str) -> Rows:
-    wish: dict[str, Any] = {"epsilon": PUBLISHED_EPSILON / 20, "delta": delta}
+    target: dict[str, Any] = {"epsilon": PUBLISHED_EPSILON / 20, "delta": delta}
     if form.startswith("sketch"):
-        wish["sketch_size"] = min(4 * K, rows.shape[1])
+        target["sketch_size"] = min(4 * K, rows.shape[1])
     if form != "continual":
-        return PrivateStreamingPCA(K, **wish).fit(rows).components_
+        return PrivateStreamingPCA(K, **target).fit(rows).components_
     if rows.shape[1] > 100:  # a basis of so many features after every block takes minutes
         blocks = np.array_split(rows, 40)
     else:
         blocks = np.array_split(rows, min(_BLOCKS, -(-len(rows) // BLOCK)))
-    stream = PrivateStreamingPCA(K, publish="continual", horizon=len(blocks), **wish)
+    stream = PrivateStreamingPCA(K, publish="continual", horizon=len(blocks), **target)
     for block in blocks:
         stream.partial_fit(block)
     return stream.components_

@@ -75,7 +75,7 @@ def trackers() -> dict[str, Callable[[], Any]]:
     }
 
 
-def centred_trackers() -> dict[str, Callable[[], Any]]:
+def centerd_trackers() -> dict[str, Callable[[], Any]]:
     """Name to a new tracker of centred rows."""
     return {
         "default, centred": lambda: StreamingPCA(RANK, center=True),
@@ -97,7 +97,7 @@ def _residual(rows: Rows, components: Rows) -> float:
 
 
 def mean_errors(
-    make: Callable[[], Any], sets: list[Rows], *, centred: bool = False
+    make: Callable[[], Any], sets: list[Rows], *, centerd: bool = False
 ) -> tuple[float, float]:
     """Both errors of one tracker, the means over data sets alike."""
     found = []
@@ -106,10 +106,10 @@ def mean_errors(
         for start in range(0, len(rows) - len(rows) % BLOCK, BLOCK):
             model.partial_fit(rows[start : start + BLOCK])
         seen = rows[: len(rows) - len(rows) % BLOCK]  # IncrementalPCA refuses shorter blocks
-        seen = seen - seen.mean(axis=0) if centred else seen
+        seen = seen - seen.mean(axis=0) if centerd else seen
         exact = np.linalg.svd(seen, full_matrices=False)[2][:RANK]
-        told = model.components_ if hasattr(model, "components_") else model.components
-        found.append(errors(told, seen, exact))
+        reported = model.components_ if hasattr(model, "components_") else model.components
+        found.append(errors(reported, seen, exact))
     distance, ratio = np.mean(found, axis=0)
     return float(distance), float(ratio)
 
@@ -122,10 +122,10 @@ def _errors(report: Report) -> None:
     rivals = ("FD 12", "FD 16", "GROUSE")
     for name, sets in data_sets().items():
         found = {who: mean_errors(make, sets) for who, make in trackers().items()}
-        centred = {
-            who: mean_errors(make, sets, centred=True) for who, make in centred_trackers().items()
+        centerd = {
+            who: mean_errors(make, sets, centerd=True) for who, make in centerd_trackers().items()
         }
-        for who, (distance, ratio) in {**found, **centred}.items():
+        for who, (distance, ratio) in {**found, **centerd}.items():
             report.note(section, f"{name}: {who}", f"{distance:.2e} / {ratio:.5f}")
         for who, wanted in (("default", rivals), ("more", rivals), ("paper", ("GROUSE",))):
             against = f"of '{who}' beside the best of {', '.join(wanted)}"

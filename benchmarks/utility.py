@@ -23,10 +23,10 @@ def runs(rows: NDArray[Any]) -> int:
     return 5 if rows.size > 2_000_000 else 30
 
 
-def energy(rows: NDArray[Any], components: int, *, exact_centre: bool, **options: Any) -> float:
+def energy(rows: NDArray[Any], components: int, *, exact_center: bool, **options: Any) -> float:
     """Mean captured energy over fresh runs; NaN when a run refuses for too few rows."""
     moment = second_moment(rows)
-    data = rows - rows.mean(axis=0) if exact_centre else rows
+    data = rows - rows.mean(axis=0) if exact_center else rows
     found = []
     for _ in range(runs(rows)):
         try:
@@ -54,14 +54,14 @@ def published_energy(rows: NDArray[Any], components: int, *, epsilon: float, del
 def run(report: Report) -> None:
     """All numbers of utility."""
     data = real_data()
-    _exactly_centred(report, data)
+    _exactly_centerd(report, data)
     _whole_pipeline(report, data)
     _pure(report, data)
     _auto(report, data)
     _predictions(report)
 
 
-def _exactly_centred(report: Report, data: dict[str, tuple[NDArray[np.float64], int]]) -> None:
+def _exactly_centerd(report: Report, data: dict[str, tuple[NDArray[np.float64], int]]) -> None:
     section = "Utility, exactly centred rows (center=False, delta = 1e-2)"
     if "mnist" not in data:
         report.note(section, "MNIST", "skipped: ../shared/data is absent")
@@ -75,7 +75,7 @@ def _exactly_centred(report: Report, data: dict[str, tuple[NDArray[np.float64], 
         measured = energy(
             rows,
             k,
-            exact_centre=True,
+            exact_center=True,
             center=False,
             epsilon=epsilon,
             delta=1e-2,
@@ -95,21 +95,21 @@ def _whole_pipeline(report: Report, data: dict[str, tuple[NDArray[np.float64], i
             report.note(section, name, "skipped: ../shared/data is absent")
             continue
         rows, k = data[name]
-        measured = energy(rows, k, exact_centre=False, epsilon=epsilon, delta=1e-5)
+        measured = energy(rows, k, exact_center=False, epsilon=epsilon, delta=1e-5)
         report.add(section, f"{name}, K={k}, epsilon={epsilon}", measured, wanted)
 
 
 def _pure(report: Report, data: dict[str, tuple[NDArray[np.float64], int]]) -> None:
     section = "Utility, pure epsilon (delta = 0)"
     rows, k = data["digits"]
-    options: dict[str, Any] = {"exact_centre": True, "center": False, "delta": 0.0}
+    options: dict[str, Any] = {"exact_center": True, "center": False, "delta": 0.0}
     report.add(section, "digits, K=10, epsilon=1", energy(rows, k, epsilon=1.0, **options), 0.80)
     law = power_law(60_000, 200, 1.0)
     for epsilon, wanted in ((0.1, 0.70), (1.0, 0.94)):
         what = f"60000 x 200, spectrum 1/j, K=50, epsilon={epsilon}"
         report.add(section, what, energy(law, 50, epsilon=epsilon, **options), wanted)
     for mechanism in ("wishart", "vector", "bingham"):
-        measured = energy(rows, k, exact_centre=False, delta=0.0, epsilon=1.0, mechanism=mechanism)
+        measured = energy(rows, k, exact_center=False, delta=0.0, epsilon=1.0, mechanism=mechanism)
         report.note(section, f"digits, everything private, {mechanism}", f"{measured:.3f}")
 
 
@@ -119,9 +119,9 @@ def _auto(report: Report, data: dict[str, tuple[NDArray[np.float64], int]]) -> N
         for name, (rows, k) in data.items():
             for epsilon in (0.1, 1.0, 4.0, 10.0):
                 options: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
-                centred = {"exact_centre": True, "center": False, **options}
-                unit = energy(rows, k, **centred)
-                auto = energy(rows, k, row_norm="auto", **centred)
+                centerd = {"exact_center": True, "center": False, **options}
+                unit = energy(rows, k, **centerd)
+                auto = energy(rows, k, row_norm="auto", **centerd)
                 published = published_energy(rows, k, **options)
                 what = (
                     f"{name}, epsilon={epsilon:g}: auto {auto:.3f}, unit {unit:.3f}, "
@@ -142,7 +142,7 @@ def _predictions(report: Report) -> None:
                 plan = make_plan(options, features=features, rows=rows_count)
                 spectrum = np.arange(1.0, features + 1.0) ** -exponent
                 found = predict(plan, spectrum, rows=rows_count).captured_energy
-                measured = energy(rows, k, exact_centre=False, epsilon=epsilon, delta=delta)
+                measured = energy(rows, k, exact_center=False, epsilon=epsilon, delta=delta)
                 what = (
                     f"{rows_count} x {features}, power {exponent}, epsilon={epsilon}, "
                     f"delta={delta:g}: measured {measured:.3f}"

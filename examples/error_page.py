@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import eigenveil
+import eigenveil_papers
 from eigenveil.errors import (
     BudgetExceeded,
     DataError,
@@ -20,10 +21,13 @@ from eigenveil.errors import (
 )
 from eigenveil.network import channel
 
-PACKAGE = Path(eigenveil.__file__).parent
+# Those of the papers' package are in the same table: programs meet them by the same attribute.
+PACKAGES = [Path(package.__path__[0]) for package in (eigenveil, eigenveil_papers)]
 FAMILY = (EigenveilError, DataError, PrivacyError, BudgetExceeded, ProtocolError, OutputError)
 # What makes an error where its class is not named beside the code.
 _MAKERS = {"check_whole": "DataError", "_refuse": "ProtocolError", "_left": "ProtocolError"}
+# Of an option: its privacy decides which of the two.
+_OF_OPTIONS = {"refused": ("DataError", "PrivacyError")}
 _OWN_CODE = {"BrokenChain"}  # named where the class is defined
 # Of codes made up of parts, by what they begin with: the parts are in the table alone.
 _PARTS = {"other-": "ProtocolError", "study-": "ProtocolError"}
@@ -51,7 +55,11 @@ same thing may be wrong with rows and with a message.
 
 @functools.cache
 def _trees() -> list[ast.Module]:
-    return [ast.parse(file.read_text(encoding="utf-8")) for file in sorted(PACKAGE.rglob("*.py"))]
+    return [
+        ast.parse(file.read_text(encoding="utf-8"))
+        for package in PACKAGES
+        for file in sorted(package.rglob("*.py"))
+    ]
 
 
 def uses() -> Iterator[tuple[str, str]]:
@@ -62,6 +70,11 @@ def uses() -> Iterator[tuple[str, str]]:
                 yield from _of_call(node)
             elif isinstance(node, ast.Tuple):
                 yield from _of_row(node)
+            elif isinstance(node, ast.FunctionDef) and node.name in _OF_OPTIONS:
+                for default in filter(None, node.args.kw_defaults):  # where none is given
+                    for code in _texts(default):
+                        for kind in _OF_OPTIONS[node.name] if code else ():
+                            yield code, kind
             elif isinstance(node, ast.FunctionDef) and node.name == "_public_text":
                 for each in ast.walk(node):  # what a site says to the aggregator
                     if isinstance(each, ast.Return) and isinstance(each.value, ast.Tuple):
@@ -135,7 +148,8 @@ def _of_call(node: ast.Call) -> Iterator[tuple[str, str]]:
         yield name, name  # the class's name is its code then
     for value in codes:
         for code in _texts(value):
-            yield code, _MAKERS.get(name, name)
+            for kind in _OF_OPTIONS.get(name, (_MAKERS.get(name, name),)):
+                yield code, kind
 
 
 def _of_row(node: ast.Tuple) -> Iterator[tuple[str, str]]:

@@ -23,8 +23,8 @@ FAST_TRIALS = 10_000
 
 def energy(rows: NDArray[np.float64], epsilon: float, **options: object) -> float:
     """Mean captured energy of a private fit; NaN where it refuses."""
-    centred = rows - rows.mean(axis=0)
-    exact = centred.T @ centred
+    centerd = rows - rows.mean(axis=0)
+    exact = centerd.T @ centerd
     found = []
     for seed in range(RUNS):
         model = PrivatePCA(COMPONENTS, epsilon=epsilon, random_state=seed, **options)  # type: ignore[arg-type]
@@ -52,13 +52,13 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     rows = load_digits().data
     axes = Figure(figsize=(6.4, 4.0), layout="constrained").subplots()
-    wishes = np.array([0.2, 0.5, 1.0, 2.0, 5.0, 10.0])
+    targets = np.array([0.2, 0.5, 1.0, 2.0, 5.0, 10.0])
     for label, options in (
         ("Gaussian noise, delta = 1e-6", {"delta": 1e-6}),
         ("pure epsilon (Wishart difference)", {"delta": 0.0}),
         ("pure epsilon (exponential mechanism)", {"delta": 0.0, "mechanism": "bingham"}),
     ):
-        axes.semilogx(wishes, [energy(rows, e, **options) for e in wishes], "o-", label=label)
+        axes.semilogx(targets, [energy(rows, e, **options) for e in targets], "o-", label=label)
     axes.set_xlabel("epsilon")
     axes.set_ylabel("captured energy (of the exact subspace's)")
     axes.set_title("digits: 1797 rows, 64 features, 10 components", fontsize=10)

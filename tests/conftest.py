@@ -33,8 +33,8 @@ def _every_code_is_declared():
     """An error that is made with a code that error_codes.toml does not declare fails its test."""
     made = EigenveilError.__init__
 
-    def checked(self, *told, **more):
-        made(self, *told, **more)
+    def checked(self, *reported, **more):
+        made(self, *reported, **more)
         assert self.code in error_codes(), f"{self.code!r} is not in error_codes.toml"
 
     with pytest.MonkeyPatch.context() as patch:

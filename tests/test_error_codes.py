@@ -29,13 +29,13 @@ def test_every_code_that_is_raised_is_declared_and_every_declared_one_is_raised(
 
 def test_every_code_has_an_exit_status_and_two_short_sentences(tool):
     known = tool.statuses()
-    for code, told in error_codes().items():
+    for code, reported in error_codes().items():
         assert known[code], code
-        assert len(told) == 2, code
-        for sentence in told:
+        assert len(reported) == 2, code
+        for sentence in reported:
             assert 5 < len(sentence) <= 100, (code, len(sentence))
             assert "|" not in sentence, code
-        assert told[0].endswith("."), code
+        assert reported[0].endswith("."), code
     names = list(error_codes())
     assert names == sorted(names, key=lambda code: (code.casefold(), code))
 
@@ -53,7 +53,7 @@ def test_exit_statuses_are_those_of_the_classes(tool):
     assert found["WrongOption"] == found["rows-in-result"] == [2]
     assert found["stopped"] == [130]
     assert found["bad-key"] == [3, 6]
-    assert found["other-session"] == found["study-lost"] == found["trouble"] == [6]
+    assert found["other-session"] == found["study-lost"] == found["problem"] == [6]
 
 
 @pytest.mark.parametrize("source", ['DataError("m", code="made-up")', 'raise_it(code="made-up")'])
@@ -70,5 +70,5 @@ def test_an_error_with_a_code_that_is_not_declared_fails_its_test():
 
 @pytest.mark.parametrize("code", ["", "made-up", "\x1b[2J", "over-budget "])
 def test_codes_that_other_parties_make_up_are_not_passed_on(code):
-    assert received_code(code) == "trouble"
+    assert received_code(code) == "problem"
     assert received_code("over-budget") == "over-budget"

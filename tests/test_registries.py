@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 
 import eigenveil
 from eigenveil.audit.run import mechanisms
-from eigenveil.cli.presenters.base import Family
+from eigenveil.cli.presenters.base import Presenter
 from eigenveil.errors import EigenveilError
 from eigenveil.models.options import OPTIONS, Options, options_of
 from eigenveil.models.task import TASKS, part, task_of_plan
@@ -32,11 +32,13 @@ PLANS = [(task.name, path) for task in TASKS.values() for path in task.plans]
 def test_a_task_has_all_of_its_parts(name):
     task = TASKS[name]
     assert {"table", "sites"} <= task.estimators.keys()
-    assert issubclass(part(task.presenter), Family)
+    assert issubclass(part(task.presenter), Presenter)
     assert part(task.presenter).task == name
     for place in (task.predictor, task.of_study, task.auto_protocol, task.of_sites, task.rounds_of):
         assert callable(part(place))
-    assert all(issubclass(kind, task.family().stored) for kind in map(task.estimator, ("table",)))
+    assert all(
+        issubclass(kind, task.get_presenter().stored) for kind in map(task.estimator, ("table",))
+    )
 
 
 @pytest.mark.parametrize(("name", "path"), PLANS)
@@ -106,7 +108,7 @@ NAN, INF = float("nan"), float("inf")
 VALUES = [
     -1, 0, 1, 2, 2.5, True, np.True_, np.int64(-3), np.float64(NAN), NAN, INF, -INF, 10**400, 1e308,
     1e-320, "2", "mle", "auto", "nope", "", b"2", None, (), [NAN], [1.0, "a"], (10, 1), (1, 2, 3),
-    {}, {"centre": 1.0}, {"moment": -1.0}, {"moment": NAN}, {"moment": "1"}, {3: 1.0}, 1j, object,
+    {}, {"center": 1.0}, {"moment": -1.0}, {"moment": NAN}, {"moment": "1"}, {3: 1.0}, 1j, object,
     {"a": -1.0}, np.zeros(1), {1.0}, print,
 ]  # fmt: skip
 BAD = [

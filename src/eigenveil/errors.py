@@ -36,14 +36,14 @@ def printable(text: object, *, most: int | None = LONGEST_TEXT) -> str:
     most : int or None
         Characters after which it is cut, and ends in ``...``; ``None``: it is shown whole.
     """
-    told = str(text)
-    if most is not None and len(told) > most:
-        told = told[: most - 3] + "..."
-    if told.isprintable():
-        return told
+    reported = str(text)
+    if most is not None and len(reported) > most:
+        reported = reported[: most - 3] + "..."
+    if reported.isprintable():
+        return reported
     shown = "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
-        for each in told
+        for each in reported
     )
     return shown if most is None or len(shown) <= most else shown[: most - 3] + "..."
 
@@ -64,8 +64,8 @@ def error_codes() -> dict[str, tuple[str, str]]:
 
 
 def received_code(code: str) -> str:
-    """A code that another party said; ``"trouble"`` where it is none that there is."""
-    return code if code in error_codes() else "trouble"
+    """A code that another party said; ``"problem"`` where it is none that there is."""
+    return code if code in error_codes() else "problem"
 
 
 class EigenveilError(Exception):
@@ -109,7 +109,7 @@ class DataError(EigenveilError, ValueError):
 
 
 class PrivacyError(EigenveilError, ValueError):
-    """The wished guarantee cannot be given, or a release cannot be useful under it."""
+    """The requested guarantee cannot be given, or a release cannot be useful under it."""
 
     exit_status = 4
 

@@ -30,8 +30,8 @@ def sums(rule, width):
     precision = rule.precision
     few = min(width, 3)
     basis = np.eye(width)[:, :few] * 0.6 + 0.8 * np.eye(width)[:, ::-1][:, :few] * (width > 6)
-    yield NormHistogram(rule.centre, precision=precision, with_count=True)
-    yield NormHistogram(rule.centre, precision=precision, with_count=True, basis=basis, bound=1.0)
+    yield NormHistogram(rule.center, precision=precision, with_count=True)
+    yield NormHistogram(rule.center, precision=precision, with_count=True, basis=basis, bound=1.0)
     yield RowSum(rule, features=width, count_weight=0.25)
     yield SecondMoment(rule, features=width)
     yield Sketch(rule, basis, clip=0.5)
@@ -49,7 +49,7 @@ def at_offset(rows, items):
 
 
 def released(each, rows, step):
-    total = each.fresh()
+    total = each.empty()
     for start in range(0, rows.shape[0], step):
         total.update(Block(rows[start : start + step]))
     return total.integers()
@@ -110,7 +110,7 @@ def study(width, precision):
     rows_module.row_norms = now
     rules = [
         RowRule(precision=precision),
-        RowRule(centre=rng.standard_normal(width) / 4, bound=0.7, precision=precision),
+        RowRule(center=rng.standard_normal(width) / 4, bound=0.7, precision=precision),
     ]
     different, digest = [], hashlib.sha256()
     for rule in rules:

@@ -72,11 +72,11 @@ def test_the_other_adjacency_is_no_second_purse(tmp_path):
         ledger = Ledger(tmp_path / str(number))
         ledger.set_budget(Budget("rows", "replace-one", EPSILON, DELTA))
         spent = []
-        for turn, adjacency in enumerate(order):
+        for round_number, adjacency in enumerate(order):
             # a histogram loses the same under both
             record = release(0.15, adjacency=adjacency)
             replacing = Loss.of(record)
-            key = SessionKey(f"study {turn}", "s")
+            key = SessionKey(f"study {round_number}", "s")
             try:
                 ledger.begin(
                     key,

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 sys.path.insert(0, str(Path(__file__).parents[1] / "federation"))
 
 from identity_tools import DAY, NOW, Known, Registrar
-from roles_tools import Consortium, Wire, ask, at, carry, changed, request_of, run_study, study_of
+from roles_tools import Consortium, Wire, at, carry, changed, query, request_of, run_study, study_of
 
 from eigenveil.federated.running import finished_study
 from eigenveil.federation.protocol.aggregator import Aggregator
@@ -299,7 +299,7 @@ def lies(true):
         "another hash": {"study_hash": other.hash},
         "another plan": {"plan": plan, "plan_hash": plan_hash(plan)},
         "another plan's hash": {"plan_hash": "0" * 64},
-        "a lower claim": {"wish": true.wish.model_copy(update={"epsilon": 1.0})},
+        "a lower claim": {"target": true.target.model_copy(update={"epsilon": 1.0})},
         "fewer proofs": {"proofs": ()},
     }
 
@@ -315,7 +315,7 @@ def test_a_site_does_not_sign_what_did_not_happen(lie, played, registrar):
     fate = shown(lambda true: true.model_copy(update=lies(true)[lie]))
     found, consortium = played(fate=fate)
     assert found.wire.refusals()["s1", "sign"][0] == "other-certificate"
-    assert consortium.parties["s1"].trouble.code == "other-certificate"
+    assert consortium.parties["s1"].problem.code == "other-certificate"
     assert check(found.outcome.certificate, root=registrar.root).signed.unsigned == ("s1",)
     assert consortium.account("s1", found.session).outcome == "finished"
 
@@ -387,7 +387,7 @@ def test_a_site_signs_one_certificate_a_session(played):
             assert party.handle(request) == first
             true = decode(request, sender=AGGREGATOR, limit=LIMIT).read(SignRequest).certificate
             other = SignRequest(certificate=true.model_copy(update={"model": "0" * 64})).fields()
-            codes.append(ask(party, "s1", changed(request, body=other)).body["code"])
+            codes.append(query(party, "s1", changed(request, body=other)).body["code"])
             return first
         return ...
 
@@ -414,10 +414,10 @@ def test_no_round_follows_what_was_signed(played):
         body = SignRequest(certificate=so_far)
         message = decode(request, sender=AGGREGATOR, limit=LIMIT)
         early = request_of(study, message.session, "sign", body)
-        assert ask(party, "s1", early).step == "sign"
+        assert query(party, "s1", early).step == "sign"
         answer = party.handle(request)
-        told = decode(answer, sender="s1", limit=LIMIT)
-        assert (told.step, told.body.get("code")) == (REFUSED, "out-of-order")
+        reported = decode(answer, sender="s1", limit=LIMIT)
+        assert (reported.step, reported.body.get("code")) == (REFUSED, "out-of-order")
         return None
 
     found, consortium = played(study, fate)

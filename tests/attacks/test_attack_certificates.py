@@ -1,7 +1,7 @@
 """One edit of a certificate, or one and the plan's hash made anew.
 
 Before certificates were checked against the plan's schedule this found: releases dropped though the
-plan lists them (0.933 told for 1.0), another wish than the plan's, a smaller weight of the rows,
+plan lists them (0.933 told for 1.0), another target than the plan's, a smaller weight of the rows,
 "seeded" relabelled, a claim of no releases, ``row_norm="max"`` with its reason struck out.
 """
 
@@ -110,7 +110,7 @@ RUNS = {
     "sites, pure": lambda: sites(FederatedPCA, rows(), protocol="cape", delta=0.0),
     "sites, sketch": lambda: sites(FederatedPCA, rows(), protocol="sketch", dropouts=1),
     "sites, full": lambda: sites(FederatedPCA, rows(), protocol="full"),
-    "sites, wishes": lambda: sites(
+    "sites, targets": lambda: sites(
         FederatedPCA, rows(), protocol="cape", site_epsilon={"site1": 5.0}
     ),
     "sites, replace-one": lambda: sites(
@@ -139,7 +139,7 @@ LABELS = (
     ("outsider", "aggregator", "aggregator at level 1"),
     ("pca", "gaussian-mixture", "topic-model"),
 )
-# What a single edit can change without any number of the claim becoming wrong for its wish, and
+# What a single edit can change without any number of the claim becoming wrong for its target, and
 # that only the party that wrote it knows: see docs/certificates.md.
 NOT_CHECKED = {
     "software": "which version ran is its own word",
@@ -151,7 +151,7 @@ NOT_CHECKED = {
 # What is true in one run only, or made of plan and hash together.
 NOT_CHECKED_IN = {
     ("largest norm", "hash.plan.row_norm"): "plan and hash were made anew together",
-    ("tree, aggregators", "wish.view"): "a true claim, against those who see the result alone",
+    ("tree, aggregators", "target.view"): "a true claim, against those who see the result alone",
 }
 
 
@@ -263,8 +263,8 @@ def test_no_single_edit_makes_a_better_claim(name):
             continue
         if (name, dotted) in NOT_CHECKED_IN:
             continue
-        if trouble := succeeds(forged, before):
-            found.append(f"{dotted} -> {'dropped' if new is DROP else new!r}: {trouble}")
+        if problem := succeeds(forged, before):
+            found.append(f"{dotted} -> {'dropped' if new is DROP else new!r}: {problem}")
     assert not found, "\n".join(found)
 
 
@@ -313,7 +313,7 @@ def seeded_relabelled_in_the_plan(value):
 
 
 def smaller_wish(value):
-    value["wish"]["epsilon"] = 1.0
+    value["target"]["epsilon"] = 1.0
 
 
 def smaller_weight(value):

@@ -38,13 +38,13 @@ def home(tmp_path_factory):
     rows.to_csv(folder / "more.csv", index=False)
     counts = rng.integers(0, 5, (40, 4)) + 1
     pd.DataFrame(counts, columns=list("abcd")).to_csv(folder / "counts.csv", index=False)
-    told = CliRunner().invoke(
+    reported = CliRunner().invoke(
         app, ["fit", str(folder / "rows.csv"), "-k1", "--epsilon", "50", "--out", str(folder / "r")]
     )
-    assert told.exit_code == 0, told.exception
+    assert reported.exit_code == 0, reported.exception
     words = ["study", "new", str(folder / "agreed.toml"), "--site", "a", "--site", "b"]
-    told = CliRunner().invoke(app, [*words, "--features", "4", "-k", "2"])
-    assert told.exit_code == 0, told.exception
+    reported = CliRunner().invoke(app, [*words, "--features", "4", "-k", "2"])
+    assert reported.exit_code == 0, reported.exception
     return folder
 
 
@@ -94,20 +94,20 @@ def test_no_value_of_an_option_is_a_defect(command, words, option, home, tmp_pat
         filled.append(word)
     # a part of all values, another one for each option
     for value in random.Random(f"{command} {option}").sample(VALUES, 3):
-        told = CliRunner().invoke(app, [*command, *filled, f"{option}={value}"])
-        if told.exception is not None:
-            assert isinstance(told.exception, (EigenveilError, SystemExit, _Drawn)), (
+        reported = CliRunner().invoke(app, [*command, *filled, f"{option}={value}"])
+        if reported.exception is not None:
+            assert isinstance(reported.exception, (EigenveilError, SystemExit, _Drawn)), (
                 value,
-                repr(told.exception),
+                repr(reported.exception),
             )
-            if isinstance(told.exception, SystemExit):
-                assert told.exit_code < 70
+            if isinstance(reported.exception, SystemExit):
+                assert reported.exit_code < 70
 
 
 @pytest.mark.parametrize("option", ["--features", "--rows"])
 def test_sizes_that_no_table_has(option):
-    told = CliRunner().invoke(app, ["plan", "--rows=9", "--features=4", f"{option}={'9' * 25}"])
-    assert isinstance(told.exception, EigenveilError)
+    reported = CliRunner().invoke(app, ["plan", "--rows=9", "--features=4", f"{option}={'9' * 25}"])
+    assert isinstance(reported.exception, EigenveilError)
 
 
 # -- files of models
@@ -129,11 +129,11 @@ def model(request, tmp_path_factory):
 
 
 def shown(file):
-    told = CliRunner().invoke(app, ["show", str(file.parent)])
-    assert told.exception is None or isinstance(told.exception, EigenveilError), repr(
-        told.exception
+    reported = CliRunner().invoke(app, ["show", str(file.parent)])
+    assert reported.exception is None or isinstance(reported.exception, EigenveilError), repr(
+        reported.exception
     )
-    return told.exception
+    return reported.exception
 
 
 def test_cut_and_changed_models(model, tmp_path):

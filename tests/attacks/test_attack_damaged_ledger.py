@@ -85,23 +85,23 @@ def test_flipped_bytes_end_well(path):
     used(path)
     whole = path.read_bytes()
     changes = random.Random(1234)  # which bytes: nothing here is a matter of chance
-    told = 0
-    for turn in range(FLIPS):
+    reported = 0
+    for round_number in range(FLIPS):
         broken = bytearray(whole)
         for _ in range(changes.choice((1, 1, 1, 4))):
             broken[changes.randrange(len(broken))] ^= changes.randrange(1, 256)
         path.write_bytes(broken)
         path.with_name("ledger-journal").unlink(missing_ok=True)
-        call = CALLS[turn // 2 % len(CALLS)] if turn % 2 else Ledger.verify
+        call = CALLS[round_number // 2 % len(CALLS)] if round_number % 2 else Ledger.verify
         try:
             found = call(Ledger(path))
         except (DataError, OutputError):
-            told += 1
+            reported += 1
         except EigenveilError:  # of the protocol: a session that is there no more
             pass
         else:
-            told += call is Ledger.verify and not found.holds
-    assert told > FLIPS / 20  # so many hit something
+            reported += call is Ledger.verify and not found.holds
+    assert reported > FLIPS / 20  # so many hit something
 
 
 HOSTILE = {

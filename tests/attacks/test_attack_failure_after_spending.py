@@ -15,7 +15,7 @@ from eigenveil import FederatedGaussianMixture, FederatedTopicModel
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.models.driver import certified_fit, rounds_of, rows_for
-from eigenveil.models.result import Asked
+from eigenveil.models.result import EstimatorSpec
 from eigenveil.moments.source import ArrayRows
 from eigenveil.noise.source import SecureSource
 from plan_tools import plan_of
@@ -50,17 +50,17 @@ class Watched:
         return self.rounds.send(answers)
 
 
-def check_fit(plan, rows, task, centre=None):
+def check_fit(plan, rows, task, public=None):
     """The fit fails before its first release, or gives a result and a certificate that holds."""
     try:
-        rounds = Watched(rounds_of(plan, stored_single=False, public_centre=centre))
+        rounds = Watched(rounds_of(plan, stored_single=False, public_center=public))
         kept = []
         certified_fit(
             plan,
             rounds,
             rows_for(task, ArrayRows(rows)),
             SecureSource(),
-            asked=Asked("test", {}),
+            asked=EstimatorSpec("test", {}),
             keep=kept.append,
         )
         (run,) = kept
@@ -113,7 +113,7 @@ def test_a_fit_of_a_mixture_never_fails_after_a_release(
     X = rng.standard_normal((count, 5)) * size
     if groups:
         X += 10.0 * size * np.eye(5)[rng.integers(0, 2, count)]
-    centre = np.zeros(5) if center == "public" else None
+    public = np.zeros(5) if center == "public" else None
     plan = rounds_or_refused(
         "gaussian-mixture",
         features=5,
@@ -125,13 +125,13 @@ def test_a_fit_of_a_mixture_never_fails_after_a_release(
         adjacency=adjacency,
         pair=pair,
         row_bound=row_bound,
-        center=centre if center == "public" else center,
+        center=public if center == "public" else center,
         budget_split=None,
         sketch_size=None,
         noise_variance=noise_variance,
     )
     if plan is not None:
-        check_fit(plan, X, "gaussian-mixture", centre)
+        check_fit(plan, X, "gaussian-mixture", public)
 
 
 @settings(max_examples=80)

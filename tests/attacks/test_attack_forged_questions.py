@@ -34,7 +34,7 @@ from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import make_study
 from eigenveil.moments.source import ArrayRows
 from eigenveil.network.channel import BYE, HELLO, UNSIGNED, Stop
-from eigenveil.network.flare.job import make_order
+from eigenveil.network.flare.job import sign_job
 from eigenveil.network.kit import Kit
 from eigenveil.network.parties import SiteParty
 from eigenveil.network.runner import carry_to_the_end
@@ -159,7 +159,7 @@ class Consortium:
         self.network = network(self.parties)
 
     def run(self, session=SESSION):
-        order = make_order(self.study, session, 60.0)
+        order = sign_job(self.study, session, 60.0)
         for number, each in enumerate(self.parties.values()):
             each.admit(JOB[:-1] + f"{number:x}", order, lambda: None)
         wire = SignedWire(
@@ -249,12 +249,15 @@ def test_a_study_over_a_hostile_network_is_the_same(tmp_path, known):
 
         def signed(self, genuine):
             """The aggregator has signed these, of something else."""
-            ask = known["aggregator"]
-            yield seal(replace(genuine, session=OLD), ask)[0], "not-admitted"
-            yield seal(replace(genuine, study="0" * 64), ask)[0], "not-admitted"
-            yield seal(replace(genuine, session=OLD, step=BYE, payload=b""), ask)[0], "not-admitted"
+            query = known["aggregator"]
+            yield seal(replace(genuine, session=OLD), query)[0], "not-admitted"
+            yield seal(replace(genuine, study="0" * 64), query)[0], "not-admitted"
+            yield (
+                seal(replace(genuine, session=OLD, step=BYE, payload=b""), query)[0],
+                "not-admitted",
+            )
             if genuine.step != "join" and genuine.payload:
-                yield seal(replace(genuine, step="round 8"), ask)[0], "bad-request"
+                yield seal(replace(genuine, step="round 8"), query)[0], "bad-request"
 
         def replay(self, name):
             """What the site was asked before: one of it again and again, and all in disorder."""
@@ -308,7 +311,7 @@ def test_a_run_that_is_over_is_not_admitted_again(tmp_path, known):
     """A lead's old job, brought once more: its session is in the ledger, and in the kit."""
     consortium = Consortium(tmp_path, known, study_of())
     consortium.run()
-    order = make_order(consortium.study, SESSION, 60.0)
+    order = sign_job(consortium.study, SESSION, 60.0)
     for each in consortium.parties.values():
         each._work.submit(lambda: None).result(10)  # what ends is written
         with pytest.raises(ProtocolError, match="a run that is over was brought again"):
@@ -327,11 +330,11 @@ def test_a_job_that_is_brought_ends_nothing(tmp_path, known):
         def before(self, name, data):
             if opened(known, data, name).step != "round 2":
                 return
-            where, other = self.parties[name], make_order(study_of("other"), "c3" * 12, 60.0)
+            where, other = self.parties[name], sign_job(study_of("other"), "c3" * 12, 60.0)
             current = where.admission
             where.admit(JOB, other, lambda: None)
             with pytest.raises(ProtocolError, match="a run that is known was brought again"):
-                where.admit(JOB, make_order(consortium.study, SESSION, 60.0), lambda: None)
+                where.admit(JOB, sign_job(consortium.study, SESSION, 60.0), lambda: None)
             where.doubt()  # FLARE says that the job was stopped
             assert where.admission is current
             assert where.doubted.is_set()
@@ -374,13 +377,13 @@ def test_an_answer_counts_for_one_question_of_one_party(tmp_path, known):
     # enough tries that all fail with probability below 1e-9 a question
     from eigenveil.federation.protocol import requests
 
-    ask = requests.Asking.ask
+    query = requests.Requests.query
     try:
-        requests.Asking.ask = lambda self, *rest: ask(self, *rest[:5], 60)
+        requests.Requests.query = lambda self, *rest: query(self, *rest[:5], 60)
         consortium = Consortium(tmp_path / "lying", known, study_of(), Lying)
         outcome = consortium.run()
     finally:
-        requests.Asking.ask = ask
+        requests.Requests.query = query
     assert not outcome.missing
     assert consortium.network.lied
     np.testing.assert_array_equal(outcome.factors.components, wanted.factors.components)
@@ -388,7 +391,7 @@ def test_an_answer_counts_for_one_question_of_one_party(tmp_path, known):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{}, {"about": "0" * 64}, {"session": OLD}, {"study": "0" * 64}, {"step": HELLO}],
+    [{}, {"request_digest": "0" * 64}, {"session": OLD}, {"study": "0" * 64}, {"step": HELLO}],
     ids=str,
 )
 def test_an_answer_says_which_question_it_is_of(known, wrong):
@@ -397,11 +400,11 @@ def test_an_answer_says_which_question_it_is_of(known, wrong):
     class Kept:
         def carry(self, name, data, timeout, stop):
             asked = opened(known, data, name)
-            fields = {"sender": name, "recipient": AGGREGATOR, "about": asked.mark} | wrong
+            fields = {"sender": name, "recipient": AGGREGATOR, "request_digest": asked.mark} | wrong
             return seal(replace(asked, **fields), known[name])[0]
 
     wire = SignedWire(Kept(), known["aggregator"], study="ab" * 32, session=SESSION, limit=LIMIT)
-    assert wire.ask("north", BYE, b"", 1.0, Stop()).code == (UNSIGNED if wrong else "")
+    assert wire.query("north", BYE, b"", 1.0, Stop()).code == (UNSIGNED if wrong else "")
 
 
 def test_an_unsigned_answer_has_a_code_of_its_own(known):
@@ -410,4 +413,4 @@ def test_an_unsigned_answer_has_a_code_of_its_own(known):
             return b""
 
     wire = SignedWire(Silent(), known["aggregator"], study="0" * 64, session=SESSION, limit=LIMIT)
-    assert wire.ask("north", "join", b"", 1.0, Stop()).code == UNSIGNED
+    assert wire.query("north", "join", b"", 1.0, Stop()).code == UNSIGNED

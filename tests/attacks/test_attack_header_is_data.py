@@ -251,9 +251,9 @@ def test_other_sources_of_rows(kind, monkeypatch):
 
 
 def a_study(columns, **other):
-    wishes = {"name": "s", "task": "pca", "components": 1, "epsilon": 1.0, "delta": 1e-6}
+    targets = {"name": "s", "task": "pca", "components": 1, "epsilon": 1.0, "delta": 1e-6}
     return make_study(
-        **{**wishes, "sites": [{"name": "a"}, {"name": "b"}], **other}, columns=columns
+        **{**targets, "sites": [{"name": "a"}, {"name": "b"}], **other}, columns=columns
     )
 
 
@@ -311,9 +311,9 @@ def test_no_command_publishes_the_first_row(tmp_path):
         assert refused_one.exception.code == "header-is-data"
     assert not result.exists()
     assert not study.exists()
-    told = invoke(*fit, "--no-header")
-    assert told.exit_code == 0, told.exception
-    assert json.loads(told.stdout)["features"] == ["c1", "c2", "c3"]
+    reported = invoke(*fit, "--no-header")
+    assert reported.exit_code == 0, reported.exception
+    assert json.loads(reported.stdout)["features"] == ["c1", "c2", "c3"]
     assert invoke(*new, "--no-header").exit_code == 0
     assert invoke(*watch, "--no-header").exit_code == 0
     scores = tmp_path / "scores.npy"
@@ -328,8 +328,8 @@ def test_sites_in_one_process(tmp_path):
     words = ["fit", "--site", f"a={file}", "--site", f"b={headerless(tmp_path / 'other.csv')}"]
     words += ["-k", 1, "--epsilon", 8, "--out", tmp_path / "result", "--quiet"]
     assert invoke(*words).exception.code == "header-is-data"
-    told = invoke(*words, "--no-header")
-    assert told.exit_code == 0, told.exception
+    reported = invoke(*words, "--no-header")
+    assert reported.exit_code == 0, reported.exception
 
 
 def test_written_tables_are_read_again(tmp_path):

@@ -198,11 +198,11 @@ def test_a_site_does_not_go_on_after_an_old_copy_was_used_elsewhere(ledger, path
 def test_a_ledger_that_is_made_anew_is_not_the_one_that_was_noted(ledger, path, place):
     path.unlink()
     assert code_of(started, path, place.open(), epsilon=9.0) == "heads-differ"
-    fresh = started(path, None, epsilon=9.0)
-    assert fresh.verify().holds
+    empty = started(path, None, epsilon=9.0)
+    assert empty.verify().holds
     assert not Ledger(path, heads=place.open()).verify().holds
     for step in ("round 1", "round 2", "round 3"):
-        answer(fresh, step)
+        answer(empty, step)
     assert not Ledger(path, heads=place.open()).verify().holds
 
 
@@ -300,14 +300,14 @@ def test_an_authority_that_is_gone_holds_back_one_charge(path, authority, tmp_pa
     def gone(request):
         raise OSError
 
-    authority.trouble = gone
+    authority.problem = gone
     try:
         for step in ("round 1", "round 1", "round 2"):
             assert code_of(answer, ledger, step, made) == "no-timestamp"
         assert made == ["round 1"]
         assert len(list(ledger.entries())) == 3
     finally:
-        authority.trouble = None
+        authority.problem = None
     for step in ("round 2", "round 1"):
         assert answer(ledger, step, made) == step.encode()
     assert made == ["round 1", "round 2"]
@@ -322,7 +322,7 @@ HEAD = Head(7, "ab" * 32)
 
 @pytest.fixture
 def known(authority, tmp_path):
-    authority.trouble, authority.clock = None, lambda: datetime.datetime.now(datetime.UTC)
+    authority.problem, authority.clock = None, lambda: datetime.datetime.now(datetime.UTC)
     return Authority(authority.pem(tmp_path / "known.pem"), authority.url)
 
 
@@ -395,14 +395,14 @@ def test_a_token_is_one_to_another_program_too(known, tmp_path):
 def test_an_answer_that_was_recorded_before_is_not_taken(known, authority):
     """It says an older time than now, and would hold: the nonce tells."""
     old = known.stamp(HEAD)
-    authority.trouble = lambda request: old
+    authority.problem = lambda request: old
     assert code_of(known.stamp, HEAD) == "no-timestamp"
     assert known.check(old, HEAD)
 
 
 @pytest.mark.parametrize("found", [b"", b"<html>", b"0" * 2**20, bytes.fromhex("30053003020102")])
 def test_what_is_no_timestamp_is_not_kept(known, authority, tmp_path, found):
-    authority.trouble = lambda request: found
+    authority.problem = lambda request: found
     place = StampedHeads(tmp_path / "heads", known)
     assert code_of(place.note, HEAD) == "no-timestamp"
     assert (tmp_path / "heads").read_bytes() == b""
@@ -410,10 +410,10 @@ def test_what_is_no_timestamp_is_not_kept(known, authority, tmp_path, found):
 
 def test_a_moment_of_trouble_is_tried_again(known, authority):
     def first_fails(request):
-        authority.trouble = None
+        authority.problem = None
         raise OSError
 
-    authority.trouble = first_fails
+    authority.problem = first_fails
     assert known.check(known.stamp(HEAD), HEAD)
 
 

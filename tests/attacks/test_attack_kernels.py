@@ -187,8 +187,8 @@ def test_no_sum_depends_on_order_layout_or_blocks(precision, seed, width, way, s
     rows[rng.integers(40)] = 0.0
     rows = rows.astype(DTYPE[precision])
     other = laid_out(rows[rng.permutation(40)], way, rng)
-    centre = rng.standard_normal(width) if seed % 2 else None
-    rule = RowRule(centre=centre, bound=float(seed % 3), precision=precision)
+    center = rng.standard_normal(width) if seed % 2 else None
+    rule = RowRule(center=center, bound=float(seed % 3), precision=precision)
     for each in sums(rule, width):
         assert np.array_equal(released(each, rows, 40), released(each, other, step)), each.statistic
 
@@ -209,7 +209,7 @@ def test_no_sum_over_documents_depends_on_order_or_blocks(seed, step):
             DocumentTriples(basis, clip=clip),
         ]
         for each in [*made, *(DocumentNorms(of, with_count=True) for of in made)]:
-            one, two = each.fresh(), each.fresh()
+            one, two = each.empty(), each.empty()
             one.update(DocumentBlock(counts))
             for start in range(0, 30, step):
                 two.update(DocumentBlock(scipy.sparse.csc_array(counts[order[start:][:step]])))

@@ -34,8 +34,8 @@ from eigenveil.federated.running import run_study, site_rows
 from eigenveil.models.stored import StoredModel
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.source import ArrayRows
-from eigenveil.network.flare.job import make_order
-from eigenveil.network.runner import Conductor
+from eigenveil.network.flare.job import sign_job
+from eigenveil.network.runner import StudyRunner
 from eigenveil.network.status import STATUS, error_fields, error_from, read_progress
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.spending import Spending
@@ -50,7 +50,7 @@ def made(kind):
     return kind("stopped") if issubclass(kind, EigenveilError) else kind()
 
 
-def told(error, *, epsilon=9.0, names=None):
+def reported(error, *, epsilon=9.0, names=None):
     """That an error says what was released before it."""
     assert error.released
     if names is not None:
@@ -101,7 +101,7 @@ def test_whatever_stops_a_fit_says_what_was_spent(make, rows, stop):
     assert not getattr(caught.value, "released", ())
     with pytest.raises(stop) as caught:
         model.fit_rows(StopsLater(rows, stop, 1))
-    told(caught.value, names=[caught.value.released[0].name])
+    reported(caught.value, names=[caught.value.released[0].name])
     assert not hasattr(model, "certificate_")
 
 
@@ -112,7 +112,7 @@ def test_an_error_while_noise_is_drawn_counts_as_released(monkeypatch):
     monkeypatch.setattr(Accumulator, "release", stops)
     with pytest.raises(MemoryError) as caught:
         PrivatePCA(1, epsilon=9.0).fit(ROWS)
-    told(caught.value)
+    reported(caught.value)
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, NoisyResultWarning])
@@ -137,7 +137,7 @@ def test_so_does_what_comes_after_the_last_release(fit, stop, monkeypatch):
     monkeypatch.setattr(StoredModel, "_take_over", stops)
     with pytest.raises(stop) as caught:
         fit()
-    told(caught.value)
+    reported(caught.value)
     assert caught.value.spent.epsilon > 8.9
 
 
@@ -155,7 +155,7 @@ def test_a_site_that_refuses_after_a_release_does_not_hide_it(kind):
     rows = sites(south=StopsLater(np.split(ROWS, 3)[1], kind, 2))
     with pytest.raises(kind, match="site south") as caught:
         FederatedPCA(1, epsilon=9.0).fit_rows(rows)
-    told(caught.value)
+    reported(caught.value)
 
 
 def test_a_site_that_refused_and_a_study_that_stops_later():
@@ -168,7 +168,7 @@ def test_a_site_that_refused_and_a_study_that_stops_later():
         FederatedPCA(1, epsilon=9.0, dropouts=1).fit_rows(rows)
     assert "site " in str(caught.value)
     assert len(caught.value.released) >= 2
-    told(caught.value)
+    reported(caught.value)
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, MemoryError, RuntimeError])
@@ -184,7 +184,7 @@ def test_whatever_stops_a_study_says_what_was_spent(stop):
     with pytest.raises(stop) as caught:
         FederatedPCA(1, epsilon=9.0).fit_rows(sites(), progress=progress)
     assert "round 1" in steps
-    told(caught.value)
+    reported(caught.value)
     with pytest.raises(stop) as caught:
         FederatedPCA(1, epsilon=9.0).fit_rows(
             sites(), progress=lambda step, count: (_ for _ in ()).throw(made(stop))
@@ -206,7 +206,9 @@ class InsteadOfFlare:
         del timeout
         if method == "round 2":
             raise made(self._stop)
-        return {name: self._parties[name].handle(told) for name, told in payloads.items()}, {}
+        return {
+            name: self._parties[name].handle(reported) for name, reported in payloads.items()
+        }, {}
 
     def hello(self, names, timeout):
         del timeout
@@ -221,7 +223,7 @@ class InsteadOfFlare:
 
 @pytest.mark.parametrize("stop", [ProtocolError, RuntimeError, MemoryError, OutputError])
 def test_a_study_over_flare_tells_the_lead_what_was_spent(stop, tmp_path, monkeypatch):
-    from eigenveil.federated.running import wished_budget
+    from eigenveil.federated.running import requested_budget
     from eigenveil.federation.ledger.ledger import Ledger
     from eigenveil.federation.protocol.site import Site
     from eigenveil.federation.protocol.terms import settle
@@ -233,7 +235,7 @@ def test_a_study_over_flare_tells_the_lead_what_was_spent(stop, tmp_path, monkey
     parties = {}
     for name, part in rows.items():
         ledger = Ledger(tmp_path / f"{name}.ledger")
-        ledger.set_budget(wished_budget(settle(study)))
+        ledger.set_budget(requested_budget(settle(study)))
         parties[name] = Site(
             name=name, terms=settle(study), rows=part, ledger=ledger, source=SecureSource()
         )
@@ -241,12 +243,12 @@ def test_a_study_over_flare_tells_the_lead_what_was_spent(stop, tmp_path, monkey
     monkeypatch.setattr(runner, "FlareTransport", lambda *given: transport)
     monkeypatch.setattr(runner, "PASSING", ())
     logging.getLogger("eigenveil.network.runner").addHandler(logging.NullHandler())
-    order = make_order(study, "00" * 12, 60.0)
-    trouble = Conductor(order, None, list(rows), lambda: False, tmp_path, None).run()
-    told(trouble)
+    order = sign_job(study, "00" * 12, 60.0)
+    problem = StudyRunner(order, None, list(rows), lambda: False, tmp_path, None).run()
+    reported(problem)
     fields = read_progress(tmp_path)["error"]
     assert (tmp_path / STATUS).exists()
-    assert error_from(fields).spent == trouble.spent
+    assert error_from(fields).spent == problem.spent
 
 
 @pytest.mark.parametrize(
@@ -258,7 +260,7 @@ def test_every_kind_of_error_carries_it_between_parties(kind):
     error = kind("m", hint="h", code="lost")
     assert error_from(error_fields(error)).spent is None
     same_spent(caught.value, error)
-    told(error)
+    reported(error)
     again = error_from(error_fields(error))
     assert type(again) is kind
     assert again.spent == error.spent
@@ -268,7 +270,7 @@ def test_a_cost_that_cannot_be_computed_is_no_reason_to_hide_the_error():
     with pytest.raises(KeyboardInterrupt) as caught:
         PrivatePCA(1, epsilon=9.0).fit_rows(StopsLater(ROWS, KeyboardInterrupt, 1))
     records, error = caught.value.released, MemoryError()
-    Spending(delta=1e-6, adjacency="replace-one", records=list(records)).tell(error)
+    Spending(delta=1e-6, adjacency="replace-one", records=list(records)).notify(error)
     assert error.released == records
     assert "Its cost" in error.__notes__[0]
 
@@ -296,4 +298,4 @@ def test_a_study_in_process_keeps_nothing_of_a_failed_run():
 
     with pytest.raises(RuntimeError) as caught:
         run_study(model.study_of(parts), parts, source=SecureSource(), keep=stops)
-    told(caught.value)
+    reported(caught.value)

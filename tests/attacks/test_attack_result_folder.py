@@ -44,15 +44,15 @@ FIT = ("-k", 1, "--epsilon", 50)
 
 def test_rows_are_drawn_only_where_asked(rows, tmp_path):
     (tmp_path / "own").mkdir()
-    told = invoke("fit", rows, *FIT, "--out", tmp_path / "a")
-    assert told.exit_code == 0, told.exception
+    reported = invoke("fit", rows, *FIT, "--out", tmp_path / "a")
+    assert reported.exit_code == 0, reported.exception
     assert not list(tmp_path.rglob("*projection*"))
     for place, file in (("own", "own/projection.png"), ("mine.svg", "mine.svg")):
         out = tmp_path / f"of-{place}"
-        told = invoke("fit", rows, *FIT, "--out", out, "--projection", tmp_path / place)
-        assert told.exit_code == 0, told.exception
+        reported = invoke("fit", rows, *FIT, "--out", out, "--projection", tmp_path / place)
+        assert reported.exit_code == 0, reported.exception
         assert (tmp_path / file).stat().st_size > 1000
-        assert "ROWS" in told.stdout
+        assert "ROWS" in reported.stdout
         assert not list(out.rglob("*projection*"))
     assert "shows rows" in (tmp_path / "mine.svg").read_text()
 
@@ -85,15 +85,15 @@ def test_places_that_would_be_published(rows, tmp_path, place, error, monkeypatc
 
 def test_no_exact_count_leaves_by_json_or_the_result(rows, tmp_path):
     """Exact counts are on standard error only, and nowhere with --quiet."""
-    told = invoke("fit", rows, *FIT, "--out", tmp_path / "a")
-    assert f"{N} rows" in told.stderr
-    assert str(N) not in told.stdout
-    told = invoke("fit", rows, *FIT, "--out", tmp_path / "b", "--quiet")
-    assert not told.stdout
-    assert not told.stderr
-    told = invoke("fit", rows, *FIT, "--out", tmp_path / "c", "--json")
-    assert not told.stderr
-    values = list(leaves(json.loads(told.stdout)))
+    reported = invoke("fit", rows, *FIT, "--out", tmp_path / "a")
+    assert f"{N} rows" in reported.stderr
+    assert str(N) not in reported.stdout
+    reported = invoke("fit", rows, *FIT, "--out", tmp_path / "b", "--quiet")
+    assert not reported.stdout
+    assert not reported.stderr
+    reported = invoke("fit", rows, *FIT, "--out", tmp_path / "c", "--json")
+    assert not reported.stderr
+    values = list(leaves(json.loads(reported.stdout)))
     for folder in "abc":
         for file in ("certificate.json",):
             values += leaves(json.loads((tmp_path / folder / file).read_text()))
@@ -133,8 +133,8 @@ def test_what_a_killed_fit_left_is_removed_by_the_next(rows, tmp_path):
     [left] = hidden(tmp_path)
     assert json.loads((left / "being-written.json").read_text())["host"] == platform.node()
     assert left.stat().st_mode & 0o077 == 0
-    told = invoke("fit", rows, *FIT, "--out", tmp_path / "another")
-    assert told.exit_code == 0, told.exception
+    reported = invoke("fit", rows, *FIT, "--out", tmp_path / "another")
+    assert reported.exit_code == 0, reported.exception
     assert not hidden(tmp_path)
     assert not (tmp_path / "another" / "being-written.json").exists()
 
@@ -183,5 +183,5 @@ def test_places_where_nothing_can_be_written(rows, tmp_path, name, monkeypatch):
 
 
 def test_a_name_as_long_as_can_be(rows, tmp_path):
-    told = invoke("fit", rows, *FIT, "--out", tmp_path / ("x" * 255))
-    assert told.exit_code == 0, told.exception
+    reported = invoke("fit", rows, *FIT, "--out", tmp_path / ("x" * 255))
+    assert reported.exit_code == 0, reported.exception

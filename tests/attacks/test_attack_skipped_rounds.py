@@ -4,7 +4,7 @@ Found by it, before sites followed the plan's schedule: a site answered any roun
 number than the last one, about any sum that the plan has, as long as its whole reservation covered
 it. So an aggregator could leave the norms and the centre out and have the second moment with all
 of the budget, the same release eight times, or one release's noise chosen by what another one
-showed. What was spent stayed within the study's wish; but it was not the study that was approved.
+showed. What was spent stayed within the study's target; but it was not the study that was approved.
 """
 
 import random
@@ -22,8 +22,8 @@ from roles_tools import (
     LIMIT,
     Consortium,
     Wire,
-    ask,
     changed,
+    query,
     refusal,
     run_study,
     study_of,
@@ -51,12 +51,12 @@ def sites_of(which, folder, **more):
 
 
 def asks_of(request):
-    return decode(request, sender=AGGREGATOR, limit=LIMIT).body["asks"]
+    return decode(request, sender=AGGREGATOR, limit=LIMIT).body["queries"]
 
 
-def as_round(request, turn):
+def as_round(request, round_number):
     """A round's question under another number."""
-    return changed(request, step=f"round {turn}", body={"turn": turn})
+    return changed(request, step=f"round {round_number}", body={"round_number": round_number})
 
 
 def lied_to(which, folder, lie):
@@ -65,16 +65,16 @@ def lied_to(which, folder, lie):
     ``lie(turn, requests)`` makes false questions of all that are known up to the round, its own
     the last. Each has a code that it is refused with. In the end the study is as it should be.
     """
-    consortium, known, told = sites_of(which, folder), {}, []
+    consortium, known, reported = sites_of(which, folder), {}, []
 
     def fate(name, step, request, party):
         if name == "s0" and step.startswith("round "):
-            turn = int(step.removeprefix("round "))
-            known.setdefault(turn, request)
+            round_number = int(step.removeprefix("round "))
+            known.setdefault(round_number, request)
             before = consortium.charged("s0", SESSION)
-            for false, code in lie(turn, known):
-                told.append(refusal(party, "s0", false))
-                assert told[-1] in (code if isinstance(code, tuple) else (code,))
+            for false, code in lie(round_number, known):
+                reported.append(refusal(party, "s0", false))
+                assert reported[-1] in (code if isinstance(code, tuple) else (code,))
             assert consortium.charged("s0", SESSION) == before
         return ...
 
@@ -83,7 +83,7 @@ def lied_to(which, folder, lie):
     names = [record.name for record in finished.outcome.records]
     assert names == [each.name for each in plan.schedule]
     assert consortium.charged("s0", SESSION) == list(finished.outcome.records)
-    return told
+    return reported
 
 
 @cache
@@ -106,13 +106,13 @@ def test_no_round_is_left_out_or_put_before_another(which, tmp_path):
     """Every later round, under its own number and under that of the round that is due."""
     rounds = honest(which)
 
-    def lie(turn, known):
+    def lie(round_number, known):
         for other, request in rounds.items():
-            if other > turn:
+            if other > round_number:
                 yield request, "other-round"
-                yield as_round(request, turn), "not-in-plan"
+                yield as_round(request, round_number), "not-in-plan"
         yield (
-            as_round(known[turn], len(rounds) + 1),
+            as_round(known[round_number], len(rounds) + 1),
             "other-round" if len(rounds) < 8 else "malformed",
         )
 
@@ -123,49 +123,60 @@ def test_no_round_is_left_out_or_put_before_another(which, tmp_path):
 def test_no_release_is_made_twice(which, tmp_path):
     """An earlier round's question, as it was or renumbered, as the next round and as this one."""
 
-    def lie(turn, known):
-        for earlier in range(1, turn):
-            yield as_round(known[earlier], turn), "not-in-plan"
-        for earlier in range(1, turn - 1):  # the last one may be asked again: the same bytes
+    def lie(round_number, known):
+        for earlier in range(1, round_number):
+            yield as_round(known[earlier], round_number), "not-in-plan"
+        for earlier in range(
+            1, round_number - 1
+        ):  # the last one may be asked again: the same bytes
             yield known[earlier], "already-settled"
 
-    told = lied_to(which, tmp_path, lie)
-    assert told.count("not-in-plan") >= 1
+    reported = lied_to(which, tmp_path, lie)
+    assert reported.count("not-in-plan") >= 1
 
 
 @pytest.mark.parametrize("which", STUDIES)
 def test_no_release_has_more_or_less_noise_than_planned(which, tmp_path):
     """Also where the whole reservation would cover it: a hundred thousandth less is too little."""
 
-    def lie(turn, known):
-        asks = asks_of(known[turn])
-        for place, each in enumerate(asks):
+    def lie(round_number, known):
+        queries = asks_of(known[round_number])
+        for place, each in enumerate(queries):
             for factor in (0.5, 0.99999, 1.00001, 1.9):
-                false = [*asks]
+                false = [*queries]
                 false[place] = each | {"scale": each["scale"] * factor}
                 # beyond a power of two its grid may be wrong as well
-                yield changed(known[turn], body={"asks": false}), ("not-in-plan", "bad-ask")
+                yield (
+                    changed(known[round_number], body={"queries": false}),
+                    ("not-in-plan", "bad-ask"),
+                )
 
-    told = lied_to(which, tmp_path, lie)
-    assert told.count("not-in-plan") >= 2 * len(honest(which))
+    reported = lied_to(which, tmp_path, lie)
+    assert reported.count("not-in-plan") >= 2 * len(honest(which))
 
 
 @pytest.mark.parametrize("which", ["pca", "bounded", "sketch"])
 def test_what_belongs_into_a_round_is_asked_together_and_in_order(which, tmp_path):
     """The mean that is left, beside the moment: not without it, not before it, not twice."""
 
-    def lie(turn, known):
-        asks = asks_of(known[turn])
-        if len(asks) == 1:
+    def lie(round_number, known):
+        queries = asks_of(known[round_number])
+        if len(queries) == 1:
             return
-        for false in (asks[:1], asks[1:], asks[::-1], asks[:1] * len(asks), [*asks, asks[-1]]):
+        for false in (
+            queries[:1],
+            queries[1:],
+            queries[::-1],
+            queries[:1] * len(queries),
+            [*queries, queries[-1]],
+        ):
             if len(false) <= 3:
-                yield changed(known[turn], body={"asks": false}), "not-in-plan"
+                yield changed(known[round_number], body={"queries": false}), "not-in-plan"
         renamed = [
             first | {"name": second["name"]}
-            for first, second in zip(asks, asks[1:] + asks[:1], strict=True)
+            for first, second in zip(queries, queries[1:] + queries[:1], strict=True)
         ]
-        yield changed(known[turn], body={"asks": renamed}), "not-in-plan"
+        yield changed(known[round_number], body={"queries": renamed}), "not-in-plan"
 
     assert lied_to(which, tmp_path, lie)
 
@@ -183,11 +194,11 @@ def test_whatever_is_asked_only_the_schedule_is_charged(which, tmp_path):
     party, chance = consortium.parties["s0"], random.Random()
     answered = 0
     for _ in range(100):
-        of, turn = chance.choice([*rounds]), chance.choice([*rounds])
-        answer = ask(party, "s0", as_round(rounds[of], turn))
+        of, round_number = chance.choice([*rounds]), chance.choice([*rounds])
+        answer = query(party, "s0", as_round(rounds[of], round_number))
         if answer.step != REFUSED:
-            assert of == turn in (answered, answered + 1)
-            answered = turn
+            assert of == round_number in (answered, answered + 1)
+            answered = round_number
     plan = consortium.study.plan(consortium.study.width, None)
     planned = [each.name for group in plan.rounds[:answered] for each in group]
     assert [record.name for record in consortium.charged("s0", SESSION)] == planned
@@ -202,15 +213,15 @@ def test_a_site_that_missed_a_round_is_asked_for_it_before_the_next(tmp_path):
 
     late = []
 
-    def told(name, step, request, party):
+    def reported(name, step, request, party):
         answer = fate(name, step, request, party)
         if (name, step) == ("s0", "unmask 2"):
             late.append(True)
         return answer
 
-    finished = run_study(consortium, fate=told, session=SESSION)
+    finished = run_study(consortium, fate=reported, session=SESSION)
     order = [step for name, step, _, _ in finished.wire.carried if name == "s2" and "round" in step]
-    assert order == [f"round {turn}" for turn in range(1, len(finished.rounds) + 1)]
+    assert order == [f"round {round_number}" for round_number in range(1, len(finished.rounds) + 1)]
     after = [name for name, step, _, _ in finished.wire.carried if step == "round 2"]
     assert after[-1] == "s2"
     assert finished.outcome.taking_part == 3
@@ -247,20 +258,23 @@ def test_what_the_study_itself_says_is_not_asked_otherwise(fields, tmp_path):
     """Bounds and centres that are public; those that releases give are the aggregator's word."""
     STUDIES["public"] = lambda: study_of(3, **({"budget_split": None} | fields))
 
-    def lie(turn, known):
-        for place, each in enumerate(asks_of(known[turn])):
+    def lie(round_number, known):
+        for place, each in enumerate(asks_of(known[round_number])):
             said = each["description"]
-            for changes in ({"bound": said["bound"] * 0.5 + 1.0}, {"centred": not said["centred"]}):
-                asks = asks_of(known[turn])
-                asks[place] = each | {"description": said | changes}
+            for changes in ({"bound": said["bound"] * 0.5 + 1.0}, {"centerd": not said["centerd"]}):
+                queries = asks_of(known[round_number])
+                queries[place] = each | {"description": said | changes}
                 moved = {f"centre {place}": np.ones(3)}
-                yield changed(known[turn], body={"asks": asks}, arrays=moved), ("not-in-plan",)
+                yield (
+                    changed(known[round_number], body={"queries": queries}, arrays=moved),
+                    ("not-in-plan",),
+                )
 
-    def lie_about_what_is_public(turn, known):
+    def lie_about_what_is_public(round_number, known):
         private = fields.get("center", True) is True
-        found = [*lie(turn, known)]
+        found = [*lie(round_number, known)]
         if private:  # the first round of the centre; later ones are about what it released
-            found = [each for each in found if turn == 1]
+            found = [each for each in found if round_number == 1]
         elif "row_bound" in fields:  # bounds are released
             found = found[1::2]
         return found

@@ -251,7 +251,7 @@ class States(RuleBasedStateMachine):
             loaded = type(model).load(path)
             assert shown(loaded) == shown(model)
             assert loaded.certificate_ == model.certificate_
-            assert loaded.epsilon == loaded.certificate_.wish.epsilon
+            assert loaded.epsilon == loaded.certificate_.target.epsilon
             if back:
                 self.models.append(loaded)
 
@@ -300,13 +300,13 @@ class States(RuleBasedStateMachine):
     def is_told(self, certificate, model, drawn):
         """Whether the certificate is of these releases."""
         wanted = {(r.name, r.noise.kind, r.noise.size) for r, _, _ in drawn}
-        told = {(r.name, r.noise.kind, r.noise.size) for r in certificate.releases}
+        reported = {(r.name, r.noise.kind, r.noise.size) for r in certificate.releases}
         scales = {(r.name, r.noise.scale) for r, _, _ in drawn}
         sites = isinstance(model, FederatedPCA)  # there each site draws a part of it
         alike = sites or scales == {(r.name, r.noise.scale) for r in certificate.releases}
         secure = all(secure for _, secure, _ in drawn)
         source = "operating system" if secure else "seeded"
-        return told == wanted and alike and certificate.noise_source == source
+        return reported == wanted and alike and certificate.noise_source == source
 
     @invariant()
     def certificates_are_true(self):

@@ -93,7 +93,7 @@ def stopped_at(n, kind):
     return instead
 
 
-def told(error, wanted, plan):
+def reported(error, wanted, plan):
     if not wanted:
         assert spent_of(error) is None
         assert not getattr(error, "released", ())
@@ -123,10 +123,10 @@ def test_whatever_stops_between_rounds_says_what_was_spent(name, monkeypatch):
     for n in range(len(rounds) + 1):  # before the first round, and after each
         kind = STOPS[n % 3]
         error = stopped(name, monkeypatch, driver, "_step", n, kind)
-        told(error, [record for done in rounds[:n] for record in done], plan)
+        reported(error, [record for done in rounds[:n] for record in done], plan)
     # and after the last one
     error = stopped(name, monkeypatch, StoredModel, "_take_over", 0, STOPS[len(rounds) % 3])
-    told(error, [record for done in rounds for record in done], plan)
+    reported(error, [record for done in rounds for record in done], plan)
 
 
 @pytest.mark.parametrize("name", ONE_TABLE)
@@ -137,7 +137,7 @@ def test_whatever_stops_while_noise_is_drawn_says_what_was_spent(name, monkeypat
     for n in range(len(records)):
         kind = STOPS[n % len(STOPS)]
         error = stopped(name, monkeypatch, Accumulator, "release", n, kind)
-        told(error, records[: n + 1], plan)
+        reported(error, records[: n + 1], plan)
 
 
 @pytest.mark.parametrize("made", [PrivatePCA, FederatedPCA])

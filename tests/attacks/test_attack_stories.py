@@ -51,7 +51,7 @@ from eigenveil.federation.secagg.client import State
 from eigenveil.federation.secagg.consistency import bitmap, rows, statement, text_of
 from eigenveil.federation.secagg.keys import Context, RoundFacts, SiteKeys, join_secret, self_key
 from eigenveil.federation.secagg.masks import Part, neighbours, self_mask, threshold
-from eigenveil.federation.secagg.recovery import Unmasking
+from eigenveil.federation.secagg.recovery import MaskRecovery
 from eigenveil.moments.source import ArrayRows
 
 SESSION = "s"
@@ -81,10 +81,10 @@ def shaped(shape):
 
 
 @cache
-def round_of(shape, turn):
+def round_of(shape, round_number):
     """What an honest aggregator asks in a round of such a study."""
     with tempfile.TemporaryDirectory() as folder:
-        call = at(Quick(shaped(shape), Path(folder)), f"round {turn}", SESSION)
+        call = at(Quick(shaped(shape), Path(folder)), f"round {round_number}", SESSION)
         return call.payloads["s0"]
 
 
@@ -101,16 +101,16 @@ class Adversary:
         self.sealed, self.sent, self.asked = {}, defaultdict(dict), []
         self.signatures = defaultdict(dict)  # by statement, by site
         self.own, self.pair = defaultdict(set), defaultdict(set)  # by round and site, the holders
-        self.joined_as, self.about, self.states = {}, {}, {}
+        self.joined_as, self.request_digest, self.states = {}, {}, {}
         join = request_of(self.study, SESSION, "join", payloads.JoinRequest())
         self.keys = {}
         for name in self.names:
-            told = decode(self.house.parties[name].handle(join), sender=name, limit=LIMIT)
-            self.keys[name] = told.read(payloads.JoinReply).keys
+            reported = decode(self.house.parties[name].handle(join), sender=name, limit=LIMIT)
+            self.keys[name] = reported.read(payloads.JoinReply).keys
 
     # -- what it tells a site
 
-    def tell(self, name, step, body, arrays=None):
+    def notify(self, name, step, body, arrays=None):
         return self.send(name, request_of(self.study, SESSION, step, body, arrays))
 
     def send(self, name, request):
@@ -121,12 +121,12 @@ class Adversary:
             return None
         self.sent[answer.step][name] = answer
         self.states.pop(name, None)
-        kind, _, turn = answer.step.partition(" ")
+        kind, _, round_number = answer.step.partition(" ")
         if kind == "keys":
             self.sealed[name] = answer.read(payloads.KeysReply).sealed
         if kind == "round":
-            asks = decode(request, sender=AGGREGATOR, limit=LIMIT).body["asks"]
-            self.about[int(turn), name] = asks[0]["scale"]
+            queries = decode(request, sender=AGGREGATOR, limit=LIMIT).body["queries"]
+            self.request_digest[int(round_number), name] = queries[0]["scale"]
         if kind == "survivors":
             signature = bytes.fromhex(answer.read(payloads.SurvivorsReply).signature)
             said = decode(request, sender=AGGREGATOR, limit=LIMIT).read(payloads.SurvivorsRequest)
@@ -134,8 +134,8 @@ class Adversary:
         if kind == "unmask":
             reply = answer.read(payloads.UnmaskReply)
             for of, seen in ((reply.own, self.own), (reply.pair, self.pair)):
-                for about in of:
-                    seen[int(turn), about].add(name)
+                for request_digest in of:
+                    seen[int(round_number), request_digest].add(name)
         return answer
 
     def tell_keys(self, name, lost=()):
@@ -144,7 +144,7 @@ class Adversary:
         body = payloads.KeysRequest(
             lost=tuple(lost), neighbours={other: self.keys[other] for other in near}
         )
-        if self.tell(name, "keys", body, self.signers(members)) is not None:
+        if self.notify(name, "keys", body, self.signers(members)) is not None:
             self.joined_as[name] = members
 
     def tell_shares(self, name, members):
@@ -155,20 +155,22 @@ class Adversary:
             if other in members and name in self.sealed.get(other, ())
         }
         body = payloads.SharesRequest(members=bitmap(self.names, members), sealed=sealed)
-        return self.tell(name, "shares", body)
+        return self.notify(name, "shares", body)
 
-    def tell_round(self, name, turn, *, another=False):
+    def tell_round(self, name, round_number, *, another=False):
         """The question of a round, or one that differs by less than a site can check."""
-        request = round_of(self.shape, turn)
-        first, *others = decode(request, sender=AGGREGATOR, limit=LIMIT).body["asks"]
+        request = round_of(self.shape, round_number)
+        first, *others = decode(request, sender=AGGREGATOR, limit=LIMIT).body["queries"]
         first = first | {"scale": first["scale"] * (1.0 + 1e-12 * another)}
-        return self.send(name, changed(request, body={"asks": [first, *others]}))
+        return self.send(name, changed(request, body={"queries": [first, *others]}))
 
-    def tell_survivors(self, name, turn, survivors):
-        body = payloads.SurvivorsRequest(turn=turn, survivors=bitmap(self.names, survivors))
-        return self.tell(name, f"survivors {turn}", body)
+    def tell_survivors(self, name, round_number, survivors):
+        body = payloads.SurvivorsRequest(
+            round_number=round_number, survivors=bitmap(self.names, survivors)
+        )
+        return self.notify(name, f"survivors {round_number}", body)
 
-    def tell_unmask(self, name, turn, extra=()):
+    def tell_unmask(self, name, round_number, extra=()):
         """With all signatures there are of what the site signed, and what colluding sites forge."""
         state = self.state(name)
         if not state.survivors or name not in self.joined_as:
@@ -180,9 +182,9 @@ class Adversary:
         for other in extra:  # of another set, or of another site
             found.setdefault(other, next(iter(found.values()), bytes(64)))
         shown = [each for each in self.names if each in found and each in members]
-        body = payloads.UnmaskRequest(turn=turn, signed=bitmap(self.names, shown))
+        body = payloads.UnmaskRequest(round_number=round_number, signed=bitmap(self.names, shown))
         arrays = self.signers(self.joined_as[name]) | {"signatures": rows(found, shown, 64)}
-        return self.tell(name, f"unmask {turn}", body, arrays)
+        return self.notify(name, f"unmask {round_number}", body, arrays)
 
     def signers(self, members):
         keys = {name: bytes.fromhex(self.keys[name].signing) for name in members}
@@ -204,33 +206,37 @@ class Adversary:
 
     def said(self, name, survivors):
         state = self.state(name)
-        return statement(self.context, state.facts(state.turn, state.about), survivors)
+        return statement(
+            self.context, state.facts(state.round_number, state.request_digest), survivors
+        )
 
-    def holders(self, seen, turn, name):
+    def holders(self, seen, round_number, name):
         """Who has told the adversary a share of a secret of this site."""
         from_colluding = {each for each in self.colluding if name in self.state(each).held}
-        return seen.get((turn, name), set()) | from_colluding
+        return seen.get((round_number, name), set()) | from_colluding
 
-    def has(self, seen, turn, name):
+    def has(self, seen, round_number, name):
         """Whether it can compute the own mask's secret (``self.own``), or the pair secret."""
         near = neighbours(name, self.joined_as[name], self.study.degree)
         needed = threshold(len(near) + 1, self.study.collusion)
-        return len(self.holders(seen, turn, name)) >= needed
+        return len(self.holders(seen, round_number, name)) >= needed
 
-    def sums_shown(self, turn):
+    def sums_shown(self, round_number):
         """Groups of honest sites whose messages' sum it can compute, none of them smaller.
 
         A message shows something only once its own mask is known. Of the masks with others the
         known ones are taken off; any other must be in the sum twice, made from the same key.
         """
-        step = f"round {turn}"
-        known = {name for name in self.joined_as if self.has(self.pair, turn, name)}
-        bare = [n for n in self.honest if n in self.sent[step] and self.has(self.own, turn, n)]
+        step = f"round {round_number}"
+        known = {name for name in self.joined_as if self.has(self.pair, round_number, name)}
+        bare = [
+            n for n in self.honest if n in self.sent[step] and self.has(self.own, round_number, n)
+        ]
         keys = {}
         for name in bare:
             state = self.state(name)
             near = set() if name in known else set(state.neighbours) - self.colluding - known
-            facts = (state.joined, state.members, self.about[turn, name])
+            facts = (state.joined, state.members, self.request_digest[round_number, name])
             keys[name] = {(frozenset((name, other)), facts) for other in near}
         count = Counter(itertools.chain.from_iterable(keys.values()))
         groups = []
@@ -243,12 +249,14 @@ class Adversary:
     def check(self):
         """What holds whatever was told to whom."""
         fewest = self.study.fewest_sites - self.study.collusion
-        for turn in TURNS:
+        for round_number in TURNS:
             for name in self.honest:
                 if name in self.joined_as:
-                    both = self.has(self.own, turn, name) and self.has(self.pair, turn, name)
+                    both = self.has(self.own, round_number, name) and self.has(
+                        self.pair, round_number, name
+                    )
                     assert not both, f"both secrets of {name} are known"
-            for group in self.sums_shown(turn):
+            for group in self.sums_shown(round_number):
                 assert len(group) >= fewest, f"the sum of {sorted(group)} is known"
 
 
@@ -270,7 +278,7 @@ class Stories(RuleBasedStateMachine):
     def begin(self, shape, data):
         """Sites agree on keys; a few are told that somebody else was lost, or has not shared."""
         self.adversary = Adversary(shape, self.folder)
-        for tell, everybody in (
+        for notify, everybody in (
             (self.adversary.tell_keys, ()),
             (self.adversary.tell_shares, self.adversary.names),
         ):
@@ -280,32 +288,34 @@ class Stories(RuleBasedStateMachine):
                 if name in lied_to:
                     left_out = self.names_drawn(data, self.adversary.study.dropouts) - {name}
                 if not everybody:
-                    tell(name, tuple(left_out))
+                    notify(name, tuple(left_out))
                 elif name in self.adversary.joined_as:
-                    tell(name, set(everybody) - left_out)
+                    notify(name, set(everybody) - left_out)
 
     def names_drawn(self, data, most):
         """So many of the sites, at the most."""
         return data.draw(st.sets(st.sampled_from(self.adversary.names), max_size=most))
 
-    @rule(data=st.data(), turn=st.sampled_from((1, *TURNS)), groups=st.sampled_from([1, 3, 3]))
-    def play(self, data, turn, groups):
+    @rule(
+        data=st.data(), round_number=st.sampled_from((1, *TURNS)), groups=st.sampled_from([1, 3, 3])
+    )
+    def play(self, data, round_number, groups):
         """A round, as an aggregator would go about it that lies here and there."""
-        self.ask(data, turn)
-        self.tell_of_survivors(data, turn, groups)
-        self.unmask(data, turn)
+        self.query(data, round_number)
+        self.tell_of_survivors(data, round_number, groups)
+        self.unmask(data, round_number)
 
-    @rule(data=st.data(), turn=st.sampled_from(TURNS))
-    def ask(self, data, turn):
+    @rule(data=st.data(), round_number=st.sampled_from(TURNS))
+    def query(self, data, round_number):
         """Some are asked something else, or nothing."""
         apart = self.names_drawn(data, data.draw(st.sampled_from([0, 0, 1, 3])))
         another = data.draw(st.booleans())
         for name in self.adversary.names:
             if another or name not in apart:
-                self.adversary.tell_round(name, turn, another=name in apart)
+                self.adversary.tell_round(name, round_number, another=name in apart)
 
-    @rule(data=st.data(), turn=st.sampled_from(TURNS), groups=st.sampled_from([1, 3, 3]))
-    def tell_of_survivors(self, data, turn, groups):
+    @rule(data=st.data(), round_number=st.sampled_from(TURNS), groups=st.sampled_from([1, 3, 3]))
+    def tell_of_survivors(self, data, round_number, groups):
         """Neighbourhoods are told of other survivors, each as few as may be."""
         dropouts, names = self.adversary.study.dropouts, self.adversary.names
         size = -(-len(names) // groups)
@@ -316,21 +326,21 @@ class Stories(RuleBasedStateMachine):
         if data.draw(st.booleans()):  # as on a ring, of every three the one in the middle
             size, lost = 3, [set(names[start + 1 : start + 2]) for start in range(0, len(names), 3)]
         for place, name in enumerate(names):
-            self.adversary.tell_survivors(name, turn, set(names) - lost[place // size])
+            self.adversary.tell_survivors(name, round_number, set(names) - lost[place // size])
 
-    @rule(data=st.data(), turn=st.sampled_from(TURNS))
-    def tell_one(self, data, turn):
+    @rule(data=st.data(), round_number=st.sampled_from(TURNS))
+    def tell_one(self, data, round_number):
         """One site is told of survivors of any number."""
         (name,) = data.draw(st.sets(st.sampled_from(self.adversary.names), min_size=1, max_size=1))
         survivors = self.names_drawn(data, len(self.adversary.names))
-        self.adversary.tell_survivors(name, turn, survivors)
+        self.adversary.tell_survivors(name, round_number, survivors)
 
-    @rule(data=st.data(), turn=st.sampled_from(TURNS))
-    def unmask(self, data, turn):
+    @rule(data=st.data(), round_number=st.sampled_from(TURNS))
+    def unmask(self, data, round_number):
         """With every signature there is, and some that are none."""
         extra = self.names_drawn(data, data.draw(st.sampled_from([0, 2])))
         for name in self.adversary.names:
-            self.adversary.tell_unmask(name, turn, extra)
+            self.adversary.tell_unmask(name, round_number, extra)
 
     @precondition(lambda self: self.adversary is not None)
     @rule(data=st.data())
@@ -373,13 +383,13 @@ def every_third_is_lost_to_its_neighbours(folder):
 
 def unmasked(adversary):
     """What six messages add up to, once the masks that shares give away are taken off."""
-    names, turn = adversary.names, 1
+    names, round_number = adversary.names, 1
     left = [name for name in names if name not in ("s1", "s4", "s7")]
     near = {name: neighbours(name, names, adversary.study.degree) for name in names}
     state = adversary.state("s0")
-    work = Unmasking(
+    work = MaskRecovery(
         adversary.context,
-        state.facts(turn, state.about),
+        state.facts(round_number, state.request_digest),
         arrived=left,
         holders=near,
         near=near,
@@ -409,10 +419,10 @@ def test_without_the_step_two_sites_alone_are_summed(tmp_path):
     """With the check of signatures removed the attack works, on real messages and in this model."""
     with silence(), mock.patch.object(site, "check_signatures", nothing_checked):
         adversary = every_third_is_lost_to_its_neighbours(tmp_path)
-        ask = ask_of(adversary)
+        query = ask_of(adversary)
     total, left = unmasked(adversary)
     tables = {name: adversary.house.rows[name] for name in left}
-    assert np.array_equal(total, exact(adversary.study, ask, tables))
+    assert np.array_equal(total, exact(adversary.study, query, tables))
     assert {frozenset(group) for group in adversary.sums_shown(1)} == {
         frozenset({"s8", "s0"}),
         frozenset({"s2", "s3"}),
@@ -451,8 +461,8 @@ def test_sites_cannot_be_cut_in_two_by_lies_about_who_has_shared(tmp_path):
 def test_without_the_list_in_the_keys_either_half_is_summed(tmp_path):
     """Nor would signatures of survivors alone do: the list of members is in the keys of masks."""
 
-    def same(state, turn, about):
-        return RoundFacts(turn, about, "", "")
+    def same(state, round_number, request_digest):
+        return RoundFacts(round_number, request_digest, "", "")
 
     with (
         silence(),
@@ -460,14 +470,14 @@ def test_without_the_list_in_the_keys_either_half_is_summed(tmp_path):
         mock.patch.object(State, "facts", same),
     ):
         adversary = cut_in_two(tmp_path)
-    ask = ask_of(adversary)
+    query = ask_of(adversary)
     masked = {n: adversary.sent["round 1"][n].arrays["sum 0"] for n in adversary.names}
     for name in adversary.names:
         masked[name] = masked[name] - own_mask(adversary, name, masked[name].size)
     for half in (adversary.names[:4], adversary.names[4:]):
         tables = {name: adversary.house.rows[name] for name in half}
         total = np.sum([masked[name] for name in half], axis=0, dtype=np.uint64)
-        assert np.array_equal(total, exact(adversary.study, ask, tables))
+        assert np.array_equal(total, exact(adversary.study, query, tables))
 
 
 def own_mask(adversary, name, size):
@@ -488,5 +498,5 @@ def own_mask(adversary, name, size):
 def ask_of(adversary):
     """The sum that the first round asks for."""
     with tempfile.TemporaryDirectory() as folder:
-        asks, _ = run_study(Quick(adversary.study, Path(folder))).rounds[0]
-    return asks[0]
+        queries, _ = run_study(Quick(adversary.study, Path(folder))).rounds[0]
+    return queries[0]

@@ -1,7 +1,7 @@
 """Rows counted twice, or kept, under one certificate.
 
 It would have found: a stream that was merged into itself, merged twice, or merged and then released
-by itself (three times the wish); an update that Ctrl-C stopped and that was run again (2,974,570
+by itself (three times the target); an update that Ctrl-C stopped and that was run again (2,974,570
 rows counted for 1,500,010); a loaded stream that went on under its old certificate; a fork that
 released the sums of its parent; and rows, sums and counts that a released stream still held.
 
@@ -123,7 +123,7 @@ def test_a_loaded_stream_does_not_go_on(given, tmp_path):
 
 
 def test_a_stream_stays_as_it_was_begun(tmp_path):
-    """Wish, noise and what is saved are those of the start, whatever is set later."""
+    """Target, noise and what is saved are those of the start, whatever is set later."""
     stream = stream_of(ROWS[:200], random_state=1, **CONTINUAL)
     stream.set_params(epsilon=0.1, random_state=None, publish="end")
     bases = {stream.components_.tobytes(): stream.certificate_}
@@ -390,7 +390,7 @@ def test_the_last_block_of_a_continual_stream_ends_it():
 def test_the_walk_finds_what_is_there():
     """It would see rows that wait, and sums: it is not blind."""
     sums = stream_of(ROWS)._stream._sums
-    moment = next(each for each in sums if isinstance(each, SecondMoment)).fresh()
+    moment = next(each for each in sums if isinstance(each, SecondMoment)).empty()
     moment.update(Block(ROWS[:20]))
     assert any(shows_rows(a, prepared(ROWS[:20])) for a in arrays_of(moment))
     moment.settle()

@@ -72,8 +72,8 @@ def rewritten(path, target, *, arrays=None, **header):
     """A model's file with something in it replaced."""
     with np.load(path) as stored:
         parts = {name: stored[name] for name in stored.files}
-    told = json.loads(str(parts["header"][()])) | header
-    np.savez(target, **(parts | {"header": np.array(json.dumps(told))} | (arrays or {})))
+    reported = json.loads(str(parts["header"][()])) | header
+    np.savez(target, **(parts | {"header": np.array(json.dumps(reported))} | (arrays or {})))
 
 
 def test_nothing_that_is_shown_can_be_set_or_written(model):
@@ -96,10 +96,10 @@ def test_nothing_that_is_shown_can_be_set_or_written(model):
 
 
 def test_nothing_is_there_before_the_fit(model):
-    fresh = type(model)()
-    assert not shown_by(fresh)
+    empty = type(model)()
+    assert not shown_by(empty)
     for name in shown_by(model):
-        assert not hasattr(fresh, name)
+        assert not hasattr(empty, name)
 
 
 def test_the_digest_is_of_everything(model):
@@ -157,20 +157,20 @@ def test_a_file_whose_parts_do_not_belong_together_is_not_loaded(model, tmp_path
     path, bad = tmp_path / "model.npz", tmp_path / "bad.npz"
     model.save(path)
     with np.load(path) as stored:
-        told = json.loads(str(stored["header"][()]))
+        reported = json.loads(str(stored["header"][()]))
         arrays = {name: stored[name] for name in stored.files if name != "header"}
     name = max(arrays, key=lambda each: arrays[each].size)
     rewritten(path, bad, arrays={name: arrays[name] + 1e-12})
     changed(lambda: type(model).load(bad))
     for header in (
-        {"names": ["x"] * told["features"]},
-        {"certificate": told["certificate"] | {"model": "00" * 32}},
-        {"parameters": told["parameters"] | {"epsilon": 0.1}},
-        {"numbers": told["numbers"] | {"noise_floor": 0.0}},
+        {"names": ["x"] * reported["features"]},
+        {"certificate": reported["certificate"] | {"model": "00" * 32}},
+        {"parameters": reported["parameters"] | {"epsilon": 0.1}},
+        {"numbers": reported["numbers"] | {"noise_floor": 0.0}},
     ):
         rewritten(path, bad, **header)
         changed(lambda: type(model).load(bad))
-    rewritten(path, bad, features=told["features"] + 1)
+    rewritten(path, bad, features=reported["features"] + 1)
     with pytest.raises(DataError):
         type(model).load(bad)
     rewritten(path, bad)

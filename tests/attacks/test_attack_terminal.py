@@ -27,7 +27,7 @@ from eigenveil.cli.commands import fit as federated
 from eigenveil.cli.presenters import results, site_console, tensors, watch
 from eigenveil.cli.presenters import screen as progress
 from eigenveil.cli.presenters import study as study_report
-from eigenveil.cli.presenters.screen import Screen, bold, coloured, say, tell
+from eigenveil.cli.presenters.screen import Screen, bold, coloured, notify, say
 from eigenveil.errors import (
     LONGEST_NAME,
     LONGEST_TEXT,
@@ -81,7 +81,7 @@ def test_the_screen(name, capsys):
     say(name)
     literal(capsys.readouterr().out, name)
     Screen(errors=True).print(name)
-    tell(name)
+    notify(name)
     caught = capsys.readouterr()
     assert not caught.out
     literal(caught.err, name)
@@ -172,12 +172,12 @@ def test_mixtures_and_topics(name, capsys):
     }
     names = np.array([name, "b"], dtype=object)
     mixture = SimpleNamespace(means_=np.array([[9.0, 1.0]]), feature_names_in_=names, **strengths)
-    tensors.MixtureFamily().show(mixture, Screen())
+    tensors.MixturePresenter().show(mixture, Screen())
     literal(capsys.readouterr().out, name)
     topics = SimpleNamespace(
         topics_=np.ones((1, 2)), top_words=lambda n_words: [[name, "b"]], **strengths
     )
-    tensors.TopicFamily().show(topics, Screen())
+    tensors.TopicPresenter().show(topics, Screen())
     literal(capsys.readouterr().out, name)
 
 
@@ -240,8 +240,8 @@ def test_progress(name, capsys, monkeypatch):
     literal(capsys.readouterr().err, name)
     with progress._bars() as bar:
         bar(name, 3)
-    with command.progress(1, quiet=False) as told:
-        told(name)(Step(1, 1, 1.0, name))
+    with command.progress(1, quiet=False) as reported:
+        reported(name)(Step(1, 1, 1.0, name))
     literal(capsys.readouterr().err, name)
 
 
@@ -264,7 +264,7 @@ def test_ledgers(name, capsys):
 def test_sites_and_leads(name, capsys):
     site_console.lines(quiet=False)(name)
     literal(capsys.readouterr().out, name)
-    study_run._Teller(quiet=False)(name)
+    study_run._Notifier(quiet=False)(name)
     literal(capsys.readouterr().err, name)
 
 

@@ -48,9 +48,9 @@ def rewritten(data, signed_by, **header):
 
 def test_swapped_messages_are_refused(study):
     """Leaf 0's sums under leaf 1's name, with leaf 0's signature or with that of leaf 1's own."""
-    talk = study.talk("monday", TreeKeys.in_one_process())
-    node = Node(talk, NODE)
-    first, second = (leaf_message(talk, number, totals_of(study, number)) for number in (0, 1))
+    codec = study.codec("monday", TreeKeys.in_one_process())
+    node = Node(codec, NODE)
+    first, second = (leaf_message(codec, number, totals_of(study, number)) for number in (0, 1))
     renamed = rewritten(first, "leaf 0", sender="leaf 1")
     assert refused(node, renamed) == "bad-signature"
     assert refused(node, renamed[:-64] + second[-64:]) == "bad-signature"
@@ -63,13 +63,13 @@ def test_swapped_messages_are_refused(study):
 def test_a_party_signs_for_its_own_place_alone(study):
     """A leaf with a key of its own, which is not that of the place it claims."""
     keys = TreeKeys.in_one_process()
-    talk = study.talk("monday", keys)
-    node = Node(talk, NODE)
-    another = study.talk("monday", TreeKeys.in_one_process())
+    codec = study.codec("monday", keys)
+    node = Node(codec, NODE)
+    another = study.codec("monday", TreeKeys.in_one_process())
     forged = leaf_message(another, 1, totals_of(study, 1))
     assert refused(node, forged) == "bad-signature"
     mine = TreeKeys(keys._public, {Place(0, 0): keys._private[Place(0, 0)]})
-    leaf = study.talk("monday", mine)
+    leaf = study.codec("monday", mine)
     assert node.take(leaf_message(leaf, 0, totals_of(study, 0)))
     with pytest.raises(ProtocolError) as caught:
         leaf_message(leaf, 1, totals_of(study, 1))
@@ -79,40 +79,40 @@ def test_a_party_signs_for_its_own_place_alone(study):
 def test_replayed_messages_are_refused(study):
     """Of another run, renamed or not; of a run with the same name, which has other keys."""
     keys = TreeKeys.in_one_process()
-    monday, tuesday = (study.talk(day, keys) for day in ("monday", "tuesday"))
+    monday, tuesday = (study.codec(day, keys) for day in ("monday", "tuesday"))
     old = leaf_message(monday, 0, totals_of(study, 0))
     node = Node(tuesday, NODE)
     assert refused(node, old) == "other-session"
     assert refused(node, rewritten(old, "leaf 0", session="tuesday")) == "bad-signature"
     assert refused(node, rewritten(old, "leaf 0", study="another")) == "bad-signature"
-    again = Node(study.talk("monday", TreeKeys.in_one_process()), NODE)
+    again = Node(study.codec("monday", TreeKeys.in_one_process()), NODE)
     assert refused(again, old) == "bad-signature"
 
 
 def test_duplicated_messages_count_once(study):
     """The same bytes again change nothing; under another number they are another's."""
-    talk = study.talk("monday", TreeKeys.in_one_process())
-    node, data = Node(talk, NODE), leaf_message(talk, 0, totals_of(study, 0))
+    codec = study.codec("monday", TreeKeys.in_one_process())
+    node, data = Node(codec, NODE), leaf_message(codec, 0, totals_of(study, 0))
     assert node.take(data)
     assert node.take(data) is False
     body = decode(data[:-64], sender="leaf 0", limit=LIMIT).body
     assert refused(node, rewritten(data, "leaf 0", body={**body, "serial": 1})) == "bad-signature"
-    assert refused(node, leaf_message(talk, 0, totals_of(study, 0), serial=1)) == "leaf-twice"
+    assert refused(node, leaf_message(codec, 0, totals_of(study, 0), serial=1)) == "leaf-twice"
 
 
 def test_a_message_is_for_one_parent(study):
     """Signed for one node, it is nothing to another that has the sender under it in its tree."""
     keys = TreeKeys.in_one_process()
-    talk = study.talk("monday", keys)
-    data = leaf_message(talk, 0, totals_of(study, 0))
+    codec = study.codec("monday", keys)
+    data = leaf_message(codec, 0, totals_of(study, 0))
     said = data[:-64]
     elsewhere = said + keys.sign(said, Place(0, 0), Place(1, 1))
-    assert refused(Node(talk, NODE), elsewhere) == "bad-signature"
-    assert refused(Node(talk, Place(1, 1)), data) == "not-a-child"
+    assert refused(Node(codec, NODE), elsewhere) == "bad-signature"
+    assert refused(Node(codec, Place(1, 1)), data) == "not-a-child"
     for place in range(0, len(data), 97):
         changed = bytearray(data)
         changed[place] ^= 1
-        assert refused(Node(talk, NODE), bytes(changed)) in (
+        assert refused(Node(codec, NODE), bytes(changed)) in (
             "bad-signature",
             "malformed",
             "not-a-child",

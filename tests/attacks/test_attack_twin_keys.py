@@ -25,10 +25,10 @@ from roles_tools import (
     LIMIT,
     NOTHING,
     Consortium,
-    ask,
     at,
     changed,
     exact,
+    query,
     refusal,
     run_study,
     silence,
@@ -84,8 +84,8 @@ def one_key(text):
     """A site's own keys but for that of the first round."""
 
     def forge(other):
-        fresh = every_key(shifted)(other)
-        return fresh.model_copy(update={"rounds": (text, *other.rounds[1:]), "channel": text})
+        empty = every_key(shifted)(other)
+        return empty.model_copy(update={"rounds": (text, *other.rounds[1:]), "channel": text})
 
     return forge
 
@@ -113,13 +113,13 @@ FORGED = {
 }
 
 
-def told(call, name):
+def reported(call, name):
     return decode(call.payloads[name], sender=AGGREGATOR, limit=LIMIT).body
 
 
 def with_forged(call, forge):
     """What s0 is told, with keys of s3 that are made of s1's."""
-    near = dict(told(call, "s0")["neighbours"])
+    near = dict(reported(call, "s0")["neighbours"])
     near["s3"] = forge(PublicKeys.model_validate(near["s1"])).fields()
     return changed(call.payloads["s0"], body={"neighbours": near})
 
@@ -131,7 +131,7 @@ def test_a_site_refuses_twin_keys_before_it_sends_anything(fields, tmp_path):
     for what, forge in FORGED.items():
         assert refusal(party, "s0", with_forged(call, forge)) == "bad-key", what
     assert spent(consortium, "s0") == NOTHING
-    assert ask(party, "s0", call.payloads["s0"]).step == "keys"
+    assert query(party, "s0", call.payloads["s0"]).step == "keys"
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_keys_do_not_change_names(dropouts, tmp_path, identities):
     """The keys of two honest sites, each under the other's name."""
     consortium = Known(study_of(4, dropouts=dropouts), tmp_path, identities)
     call, party = at(consortium, "keys", "s"), consortium.parties["s0"]
-    near = dict(told(call, "s0")["neighbours"])
+    near = dict(reported(call, "s0")["neighbours"])
     near["s1"], near["s2"] = near["s2"], near["s1"]
     arrays = {}
     if dropouts:
@@ -224,8 +224,8 @@ def sent_by_the_victim(folder, *, names, forge):
 
     with silence(), every_key_taken(names=names):
         finished = run_study(consortium, fate=fate)
-    asks, _ = finished.rounds[0]
-    sums = exact(consortium.study, asks[0], {"s1": consortium.rows["s1"]})
+    queries, _ = finished.rounds[0]
+    sums = exact(consortium.study, queries[0], {"s1": consortium.rows["s1"]})
     return finished.wire.answers("round 1")["s1"].arrays["sum 0"], sums
 
 

@@ -138,11 +138,11 @@ def test_nobody_hides_among_made_up_sites(which, lie, tmp_path, registrar, certi
     who = refusers(consortium.study, made_up)
     assert who
     for name in set(consortium.study.names) - {made_up}:
-        trouble = consortium.parties[name].trouble
-        assert (trouble is not None) == (name in who), name
+        problem = consortium.parties[name].problem
+        assert (problem is not None) == (name in who), name
         if name in who:
-            assert trouble.code == "bad-identity"
-            assert trouble.message.startswith(f"{made_up}: ")
+            assert problem.code == "bad-identity"
+            assert problem.message.startswith(f"{made_up}: ")
         assert not consortium.charged(name, "s")
 
 
@@ -158,11 +158,11 @@ def test_who_is_certified_is_not_refused(tmp_path, certified):
 
 def test_every_site_looks_at_every_signer(tmp_path, registrar, certified, monkeypatch):
     """Without that look a made-up site, far off on the ring, would be counted by whom it tells."""
-    look = Site._check_identities
+    series_style = Site._check_identities
 
     def only_neighbours(site, message, body, signers):
         del signers
-        return look(site, message, body, {})
+        return series_style(site, message, body, {})
 
     monkeypatch.setattr(Site, "_check_identities", only_neighbours)
     fields = STUDIES["a ring, one may be lost"]
@@ -173,7 +173,7 @@ def test_every_site_looks_at_every_signer(tmp_path, registrar, certified, monkey
     troubled = {
         name
         for name in consortium.study.names
-        if name != "s2" and consortium.parties[name].trouble is not None
+        if name != "s2" and consortium.parties[name].problem is not None
     }
     assert troubled == set(near)  # and nobody else, which the test above would see
 
@@ -188,7 +188,7 @@ def test_made_up_sites_cannot_stand_behind_colluding_ones(collusion, degree):
         honest = next(name for name in names if name not in colluding)
         seen, edge = {honest}, [honest]
         while edge:
-            fresh = set(neighbours(edge.pop(), names, study.degree)) - seen - colluding
-            seen |= fresh
-            edge += fresh
+            empty = set(neighbours(edge.pop(), names, study.degree)) - seen - colluding
+            seen |= empty
+            edge += empty
         assert seen == set(names) - colluding

@@ -14,7 +14,7 @@ import eigenveil.moments.accumulators as accumulators
 import eigenveil.noise.bingham as bingham
 from eigenveil.audit import epsilon_lower_bound, mu_lower_bound
 from eigenveil.audit.case import Randomness
-from eigenveil.audit.releases import Attack, Copies, exact, summed
+from eigenveil.audit.releases import Attack, Replicates, exact, summed
 from eigenveil.audit.sound import (
     ATTACKS,
     STREAMS,
@@ -136,13 +136,13 @@ def test_noise_that_depends_on_the_rows_is_refused(monkeypatch):
 def test_copies_are_independent_releases_of_the_same_sum():
     attack = ATTACKS["row-sum-gaussian-add-remove"]
     total = summed(attack.rows, row_sum)
-    values = release_sum(Copies(total, 4000), attack.record(), SecureSource()).values
+    values = release_sum(Replicates(total, 4000), attack.record(), SecureSource()).values
     apart = values.reshape(4000, -1) - exact(total)
     correlations = np.corrcoef(np.hstack([apart[:-1], apart[1:]]).T)
     assert np.all(np.abs(correlations - np.eye(len(correlations))) < 0.1)  # six deviations
     assert apart.std() == pytest.approx(attack.record().noise.scale, rel=0.05)
     with pytest.raises(ValueError, match="entry by entry"):
-        Copies(second_moment(), 2)
+        Replicates(second_moment(), 2)
 
 
 def bingham_squares(energies, n, source):

@@ -37,9 +37,9 @@ def gaussian_case(mu, claimed, **more):
 
 
 def test_every_statistic_with_every_noise_has_a_sound_case():
-    wished = {f"{s}/{noise.name}" for s, each in STATISTICS.items() for noise in each.mechanisms}
+    requested = {f"{s}/{noise.name}" for s, each in STATISTICS.items() for noise in each.mechanisms}
     covered = {pair for case in all_cases().values() for pair in case.covers if "/" in pair}
-    assert covered == wished
+    assert covered == requested
 
 
 def test_every_case_says_what_it_is():

@@ -384,7 +384,7 @@ def status_of(state, **fields):
 
 
 @pytest.fixture
-def ask(run, tmp_path, monkeypatch):
+def query(run, tmp_path, monkeypatch):
     """'study run' of a study with these statuses: status, output, errors, session."""
     from eigenveil.cli.commands import study_run
 
@@ -405,12 +405,12 @@ def ask(run, tmp_path, monkeypatch):
     return call
 
 
-def test_study_run_settles_the_protocol_and_tells_what_changes(ask):
+def test_study_run_settles_the_protocol_and_tells_what_changes(query):
     error = DataError("site north: no.", hint="Mend it.", code="data")
     waiting = status_of("waiting", missing={"south": "not connected"})
     running = status_of("running", step="round 2", answered=3)
     failed = status_of("failed", error=error)
-    status, out, err, session = ask(waiting, waiting, running, failed, words=("--timeout", 7))
+    status, out, err, session = query(waiting, waiting, running, failed, words=("--timeout", 7))
     assert status == 3
     assert err.splitlines() == [
         "waiting; south: not connected",
@@ -422,25 +422,25 @@ def test_study_run_settles_the_protocol_and_tells_what_changes(ask):
     assert (session.study.protocol, session.timeout) == ("cape", 7)
 
 
-def test_study_run_waits_only_so_long_for_sites(ask):
+def test_study_run_waits_only_so_long_for_sites(query):
     waiting = status_of("waiting", missing={"south": "not connected"})
-    status, _, err, session = ask(waiting, words=("--wait-for-sites", 0.05))
+    status, _, err, session = query(waiting, words=("--wait-for-sites", 0.05))
     assert status == 6
     assert "south: not connected" in err
     assert "--wait-for-sites" in err
     assert session.aborted == ["a-job"]
 
 
-def test_a_lost_study_is_only_believed_when_it_stays_lost(ask):
+def test_a_lost_study_is_only_believed_when_it_stays_lost(query):
     error = ProtocolError("It failed.", code="killed")
-    status, _, err, _ = ask(status_of("lost"), status_of("failed", error=error))
+    status, _, err, _ = query(status_of("lost"), status_of("failed", error=error))
     assert (status, "It failed." in err) == (6, True)
-    status, _, err, _ = ask(status_of("lost"))
+    status, _, err, _ = query(status_of("lost"))
     assert status == 6
     assert "the aggregator stopped in the middle of it" in err
 
 
-def test_ctrl_c_aborts_and_again_leaves_it_running(ask):
+def test_ctrl_c_aborts_and_again_leaves_it_running(query):
     class Impatient(Session):
         def status(self, job):
             signal.raise_signal(signal.SIGINT)
@@ -450,17 +450,17 @@ def test_ctrl_c_aborts_and_again_leaves_it_running(ask):
         signal.raise_signal(signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)
-    status, _, err, session = ask(status_of("running"), kind=Impatient)
+    status, _, err, session = query(status_of("running"), kind=Impatient)
     assert status == 130
     assert session.aborted == ["a-job"]
     assert "aborted: what sites have answered stays spent" in err
-    status, _, err, _ = ask(status_of("running"), abort=wait_on, kind=Impatient)
+    status, _, err, _ = query(status_of("running"), abort=wait_on, kind=Impatient)
     assert status == 130
     assert "left running; it is followed by: eigenveil study status a-job" in err
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_study_run_gives_up_an_aggregator_that_says_nothing(ask, monkeypatch):
+def test_study_run_gives_up_an_aggregator_that_says_nothing(query, monkeypatch):
     from eigenveil.cli.commands import study_run
 
     monkeypatch.setattr(study_run, "_SILENT", 0.05)
@@ -469,7 +469,7 @@ def test_study_run_gives_up_an_aggregator_that_says_nothing(ask, monkeypatch):
         def status(self, job):
             raise ProtocolError("It cannot be reached.", code="no-aggregator")
 
-    status, _, err, session = ask(status_of("running"), kind=Silent)
+    status, _, err, session = query(status_of("running"), kind=Silent)
     assert status == 6
     assert "has not answered for 0.05 s: It cannot be reached." in err
     assert "eigenveil study status a-job" in err
@@ -477,31 +477,31 @@ def test_study_run_gives_up_an_aggregator_that_says_nothing(ask, monkeypatch):
     assert session.aborted == []  # nobody said that it should
 
 
-def test_study_run_gives_up_a_study_that_stands_still(ask, monkeypatch):
+def test_study_run_gives_up_a_study_that_stands_still(query, monkeypatch):
     """Its process at the aggregator is stopped, and the aggregator answers all the same."""
     from eigenveil.cli.commands import study_run
 
     monkeypatch.setattr(study_run, "_STALLED", 0.05)
     waiting, running = status_of("waiting"), status_of("running", step="round 2", answered=1)
     words = ("--timeout", 0.01)
-    status, _, err, session = ask(*[waiting] * 20, running, words=words)
+    status, _, err, session = query(*[waiting] * 20, running, words=words)
     assert status == 6
     assert "has made no progress for 0.08 s" in err
     assert "eigenveil study fetch a-job --out FOLDER" in err
     assert session.aborted == []
 
 
-def test_study_run_waits_for_a_study_that_goes_on(ask, monkeypatch):
+def test_study_run_waits_for_a_study_that_goes_on(query, monkeypatch):
     from eigenveil.cli.commands import study_run
 
     monkeypatch.setattr(study_run, "_STALLED", 0.5)
     steps = [status_of("running", step="round 2", answered=n) for n in range(100)]
     failed = status_of("failed", error=ProtocolError("It failed.", code="killed"))
-    status, _, err, _ = ask(*steps, failed, words=("--timeout", 0.01))
+    status, _, err, _ = query(*steps, failed, words=("--timeout", 0.01))
     assert (status, "It failed." in err) == (6, True)
 
 
-def test_study_run_goes_on_after_a_moment_of_silence(ask):
+def test_study_run_goes_on_after_a_moment_of_silence(query):
     class Hesitant(Session):
         study_cost = 0
 
@@ -511,16 +511,16 @@ def test_study_run_goes_on_after_a_moment_of_silence(ask):
                 raise ProtocolError("It cannot be reached.", code="no-aggregator")
             return status_of("failed", error=ProtocolError("It failed.", code="killed"))
 
-    status, _, err, _ = ask(status_of("running"), kind=Hesitant)
+    status, _, err, _ = query(status_of("running"), kind=Hesitant)
     assert (status, "It failed." in err) == (6, True)
 
 
-def test_a_result_that_cannot_be_fetched_is_fetched_later(ask):
+def test_a_result_that_cannot_be_fetched_is_fetched_later(query):
     class Stalled(Session):
         def fetch(self, job, folder):
             raise ProtocolError("It cannot be reached.", code="no-aggregator")
 
-    status, _, err, _ = ask(status_of("finished"), kind=Stalled)
+    status, _, err, _ = query(status_of("finished"), kind=Stalled)
     assert status == 6
     assert "has finished; its result could not be fetched: It cannot be reached." in err
     assert "eigenveil study fetch a-job --out FOLDER" in err

@@ -77,8 +77,8 @@ def test_every_protocol_gives_a_certified_result(protocol, masks):
 def test_views_are_those_of_the_noise_that_each_sees():
     """Three shares, one of a colluder: mu of the outsider, a site, the aggregator, both."""
     model = FederatedPCA(3, epsilon=1.0, delta=1e-6, collusion=1).fit(PARTS)
-    wished = mu_of_epsilon(1.0, 1e-6)
-    mus = {name: view.mu / wished for name, view in model.views_.items()}
+    requested = mu_of_epsilon(1.0, 1e-6)
+    mus = {name: view.mu / requested for name, view in model.views_.items()}
     assert mus == pytest.approx(
         {
             "outsider": math.sqrt(2 / 3),

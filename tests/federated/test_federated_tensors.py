@@ -229,8 +229,8 @@ def test_vector_noise_beside_gaussian():
 @both
 def test_views_are_those_of_the_noise_that_each_sees(task):
     model = task.many(K, epsilon=4.0, delta=1e-6, collusion=1).fit(parts(task.rows))
-    wished = mu_of_epsilon(4.0, 1e-6)
-    mus = {name: view.mu / wished for name, view in model.views_.items()}
+    requested = mu_of_epsilon(4.0, 1e-6)
+    mus = {name: view.mu / requested for name, view in model.views_.items()}
     assert mus == pytest.approx(
         {
             "outsider": math.sqrt(2 / 3),
@@ -265,7 +265,7 @@ def test_a_certificate_without_a_release_does_not_hold(task):
     assert not check(certificate.model_copy(update={"federation": other})).holds
 
 
-# -- sites that wish for less
+# -- sites that target for less
 
 
 @both

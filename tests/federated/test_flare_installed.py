@@ -104,8 +104,8 @@ def test_the_command_line_says_so_and_writes_nothing(flare, kit, run, tmp_path):
 
 
 def test_the_package_asks_for_what_was_tested_and_the_pages_say_so():
-    told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert told["project"]["optional-dependencies"]["flare"] == [f"nvflare=={TESTED[-1]}"]
+    reported = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert reported["project"]["optional-dependencies"]["flare"] == [f"nvflare=={TESTED[-1]}"]
     for page in ("flare.md", "identity.md"):
         text = (ROOT / "docs" / page).read_text(encoding="utf-8")
         assert f"FLARE {' and '.join(TESTED)}" in text

@@ -20,7 +20,7 @@ from eigenveil.network.enrolment import REQUEST_FORMAT, begin, package, read_req
 from eigenveil.network.flare.authority import need_flare
 from eigenveil.network.flare.policies import FLARE_ROLES, policies, startup
 from eigenveil.network.folders import new_folder
-from eigenveil.network.kit import FILE, Kit, describe, furnish, lock, open_kit, prepare
+from eigenveil.network.kit import FILE, Kit, describe, lock, open_kit, prepare, write_config
 from eigenveil.network.registrar import parties
 from eigenveil.network.roles import check_host, check_port, check_site, check_user
 
@@ -85,7 +85,7 @@ def make_kit(folder, keys, *, role="site", name="north", **dates):
     root = signed("trial", keys[0], keys[0], ca=True)
     kit.root_certificate.write_bytes(certificates.pem(root))
     (folder / FILE).write_text(json.dumps(describe(kit)))
-    furnish(kit)
+    write_config(kit)
     return open_kit(folder)
 
 
@@ -225,9 +225,9 @@ def test_what_was_changed_or_slipped_in_is_put_right(keys, tmp_path):
 
 
 def test_wrong_kits_are_refused_in_words(keys, tmp_path):
-    def code(path, **wish):
+    def code(path, **target):
         with pytest.raises(EigenveilError) as caught:
-            open_kit(path, **wish)
+            open_kit(path, **target)
         assert caught.value.hint
         return caught.value.code
 
@@ -391,7 +391,7 @@ def test_a_request_keeps_the_key_at_home(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("wish", "expected"),
+    ("target", "expected"),
     [
         ({"role": "site"}, "no-name"),
         ({"role": "site", "name": "east"}, "not-in-study"),
@@ -403,9 +403,9 @@ def test_a_request_keeps_the_key_at_home(tmp_path):
         ({"role": "registrar"}, "other-role"),
     ],
 )
-def test_requests_that_cannot_be(wish, expected, tmp_path):
+def test_requests_that_cannot_be(target, expected, tmp_path):
     with pytest.raises(DataError) as caught:
-        request(study(), tmp_path / "kit", **wish)
+        request(study(), tmp_path / "kit", **target)
     assert caught.value.code == expected
     assert not any(tmp_path.iterdir())
 

@@ -74,9 +74,9 @@ def test_gaussian_noise_is_that_of_the_shares_that_arrived(options, released):
 
 def record_of_one(options):
     """The first release of the same study with one site."""
-    wish = {k: v for k, v in options.items() if k == "protocol"}
+    target = {k: v for k, v in options.items() if k == "protocol"}
     rows = np.random.default_rng(0).standard_normal((1500, 3))
-    return FederatedPCA(1, epsilon=8.0, **wish).fit([rows]).certificate_.releases[0]
+    return FederatedPCA(1, epsilon=8.0, **target).fit([rows]).certificate_.releases[0]
 
 
 @pytest.mark.thorough

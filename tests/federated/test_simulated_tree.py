@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.federated import tree_faults
 from eigenveil.federated.tree import TreeRows, simulate_tree
-from eigenveil.federated.tree_faults import Fates
+from eigenveil.federated.tree_faults import FaultPlan
 from eigenveil.federation.tree.private import make_tree_study
 from eigenveil.federation.tree.tree import MergeTree, Place
 from eigenveil.linalg.subspace import captured_energy, subspace_of
@@ -36,15 +36,17 @@ def study_of(tree=TREE, **fields):
 )
 def test_fates_are_as_many_as_asked_for(lost, late, silent, seed):
     rng = np.random.default_rng(seed)
-    fates = Fates.drawn(TREE, lost=lost, late=late, lost_subtrees=silent, rng=rng)
-    assert len(fates.lost) == round(lost * 20)
-    assert len(fates.late) == round(late * (20 - len(fates.lost)))
-    assert not fates.lost & set(fates.late)
-    assert len(fates.silent) == silent
-    assert all(1 <= place.level < TREE.depth and TREE.holds(place) for place in fates.silent)
+    fault_plan = FaultPlan.drawn(TREE, lost=lost, late=late, lost_subtrees=silent, rng=rng)
+    assert len(fault_plan.lost) == round(lost * 20)
+    assert len(fault_plan.late) == round(late * (20 - len(fault_plan.lost)))
+    assert not fault_plan.lost & set(fault_plan.late)
+    assert len(fault_plan.silent) == silent
+    assert all(1 <= place.level < TREE.depth and TREE.holds(place) for place in fault_plan.silent)
     for leaf in range(20):
         above = {Place(1, leaf // 3), Place(2, leaf // 9)}
-        assert fates.arrives(TREE, leaf) == (leaf not in fates.lost and not above & fates.silent)
+        assert fault_plan.arrives(TREE, leaf) == (
+            leaf not in fault_plan.lost and not above & fault_plan.silent
+        )
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,7 @@ def test_rows_are_unit_rows_that_a_seed_repeats():
 
 
 def test_every_level_is_told():
-    told = []
+    reported = []
     report = simulate_tree(
         study_of(),
         rows=40,
@@ -78,11 +80,11 @@ def test_every_level_is_told():
         late=0.25,
         lost_subtrees=1,
         seed=3,
-        progress=lambda *done: told.append(done),
+        progress=lambda *done: reported.append(done),
     )
     leaves, low, high, root = report.levels
     arrived = int(report.outcome.arrived.sum())
-    assert told == [(done, 16) for done in range(1, 17)]
+    assert reported == [(done, 16) for done in range(1, 17)]
     assert (leaves.parties, leaves.sent, leaves.messages) == (20, 16, 16)
     assert report.rows == 40 * arrived < 40 * 16
     assert (report.late, report.lost_subtrees) == (4, 1)
@@ -128,11 +130,11 @@ def test_what_is_too_large_to_measure_is_left_out(monkeypatch):
 
 
 def test_nobody_plays_what_cannot_be_released():
-    told = []
+    reported = []
     with pytest.raises(PrivacyError) as error:
-        simulate_tree(study_of(), rows=5, lost=0.7, progress=lambda *done: told.append(done))
+        simulate_tree(study_of(), rows=5, lost=0.7, progress=lambda *done: reported.append(done))
     assert error.value.code == "too-many-lost"
-    assert told == []
+    assert reported == []
 
 
 @pytest.mark.parametrize("tree", [MergeTree(2, 1), MergeTree(5, 1, 3), MergeTree(2, 4, 1)])

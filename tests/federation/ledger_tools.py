@@ -95,15 +95,15 @@ def race(place, worker, many, results):
     """
     ledger, one = Ledger(place), release(0.1)
     begun = 0
-    for turn in range(many):
-        key = key_of(f"{worker}-{turn}", study=f"{worker}-{turn}")
+    for round_number in range(many):
+        key = key_of(f"{worker}-{round_number}", study=f"{worker}-{round_number}")
         try:
             begin(ledger, key, loss_of(one))
         except BudgetExceeded:
             continue
         begun += 1
         commit(ledger, key, charges=[one])
-        if turn % 2:
+        if round_number % 2:
             ledger.end(key, "done")
     results.put(begun)
 

@@ -120,24 +120,24 @@ class ProcessSites:
     ----------
     makers : mapping of name to callable
         Each makes its site, in the child.
-    fates : mapping of name to sequence of Fatal, optional
+    fault_plan : mapping of name to sequence of Fatal, optional
         Where the site's first life ends, its second, and so on; after the last it lives on.
     log : Log, optional
-    look : callable, optional
+    series_style : callable, optional
         Given a dead site's name, says what it left behind.
     measure : bool
         Whether to count the events of lives that do not end.
     """
 
-    def __init__(self, makers, fates=None, *, log=None, look=None, measure=False):
+    def __init__(self, makers, fault_plan=None, *, log=None, series_style=None, measure=False):
         self.log = log or Log()
-        self._look, self._measure = look or (lambda name: ""), measure
+        self._series_style, self._measure = series_style or (lambda name: ""), measure
         self.events = dict.fromkeys(makers, 0)
         """Events of the site's life at its last answer."""
         self.commit_seconds = dict.fromkeys(makers, 0.0)
         """Mean time of a commit inside SQLite, in this life."""
         self._makers = dict(makers)
-        self._fates = {name: list((fates or {}).get(name, ())) for name in makers}
+        self._fates = {name: list((fault_plan or {}).get(name, ())) for name in makers}
         self._children = {}
 
     def __enter__(self):
@@ -197,7 +197,7 @@ class ProcessSites:
         by = signal.Signals(os.WTERMSIG(status))
         assert by in _DEADLY, f"site {name} ({pid}) ended by {by!r}"
         self.log.deaths.append(
-            Death(name, place[2], Stage(board[0]), board[1], by, self._look(name))
+            Death(name, place[2], Stage(board[0]), board[1], by, self._series_style(name))
         )
         self._start(name)
         return None

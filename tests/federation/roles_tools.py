@@ -65,7 +65,7 @@ def rows_of(study, rows=40):
     }
 
 
-def wished_budget(study, times=1.0):
+def requested_budget(study, times=1.0):
     """The budget that just covers a study."""
     return Budget("default", study.adjacency, study.epsilon * times, study.delta)
 
@@ -78,7 +78,7 @@ class Consortium:
         self.rows = rows_of(study) | (rows or {})
         self.ledgers = {name: Ledger(folder / f"{name}.ledger") for name in active_sites(study)}
         for ledger in self.ledgers.values():
-            ledger.set_budget(wished_budget(study, times))
+            ledger.set_budget(requested_budget(study, times))
         self.parties = {name: self.site(name) for name in self.ledgers}
         if settle(study).mask_kind == "helper":
             self.parties[HELPER] = Helper(settle(study))
@@ -154,9 +154,9 @@ class Wire:
     def refusals(self):
         """By (site, step), the code and the text of a refusal."""
         return {
-            (name, step): (told.body["code"], told.body["text"])
+            (name, step): (reported.body["code"], reported.body["text"])
             for name, step, _, answer in self.carried
-            if (told := decode(answer, sender=name, limit=LIMIT)).step == REFUSED
+            if (reported := decode(answer, sender=name, limit=LIMIT)).step == REFUSED
         }
 
 
@@ -227,7 +227,7 @@ def sums_seen():
     rounds, releases = [], RoundTotals.releases
 
     def noting(self, arrived):
-        rounds.append((self._asks, [np.array(total) for total in self._sums]))
+        rounds.append((self._queries, [np.array(total) for total in self._sums]))
         return releases(self, arrived)
 
     with mock.patch.object(RoundTotals, "releases", noting):
@@ -245,13 +245,13 @@ def silence():
         yield
 
 
-def exact(study, ask, tables):
+def exact(study, query, tables):
     """What one accumulator over these sites' rows holds, weighted, in the message's coordinates."""
-    grid, bits = ask.record.noise.grid, settle(study).weight_bits
+    grid, bits = query.record.noise.grid, settle(study).weight_bits
     weights = study.weights()
     total = 0
     for name, rows in tables.items():
-        accumulator = ask.accumulator.fresh()
+        accumulator = query.accumulator.empty()
         accumulator.update(Block(rows))
         weight = weights[name] >> (WEIGHT_BITS - bits)
         integers = coordinates(accumulator.layout, accumulator.integers())
@@ -269,14 +269,14 @@ def changed(request, *, body=None, arrays=None, **header):
     return encode(replace(message, **header))
 
 
-def ask(party, name, request):
+def query(party, name, request):
     """A party's answer, decoded."""
     return decode(party.handle(request), sender=name, limit=LIMIT)
 
 
 def refusal(party, name, request):
     """The code of a party's refusal."""
-    answer = ask(party, name, request)
+    answer = query(party, name, request)
     assert answer.step == REFUSED, f"{name} answered {answer.step!r}"
     assert not answer.arrays
     return answer.body["code"]

@@ -1,4 +1,4 @@
-"""Who shares masks with whom: symmetric, of the wished degree, as connected as that allows."""
+"""Who shares masks with whom: symmetric, of the requested degree, as connected as that allows."""
 
 import itertools
 

@@ -36,7 +36,10 @@ CONTEXT = Context("study", "session")
 def keys():
     made = SiteKeys(SiteKeys.new_master(), CONTEXT)
     return payloads.PublicKeys(
-        rounds=tuple(made.public_key(turn).hex() for turn in range(1, payloads.MOST_ROUNDS + 1)),
+        rounds=tuple(
+            made.public_key(round_number).hex()
+            for round_number in range(1, payloads.MOST_ROUNDS + 1)
+        ),
         channel=made.channel_public_key().hex(),
         signing=made.signing_public_key().hex(),
     )
@@ -77,12 +80,12 @@ def test_an_aggregator_cannot_put_its_own_keys_in_their_place(
         if signs:
             forged = mallory.signed(forged, Context(message.study, message.session), "s1")
         changed = body.model_copy(update={"neighbours": {**body.neighbours, "s1": forged}})
-        told = Message(step, message.study, message.session, AGGREGATOR, changed.fields(), {})
-        return party.handle(encode(told))
+        reported = Message(step, message.study, message.session, AGGREGATOR, changed.fields(), {})
+        return party.handle(encode(reported))
 
     with pytest.raises(ProtocolError, match="s0"):
         run_study(consortium, fate=fate)
-    assert consortium.parties["s0"].trouble.code == "bad-identity"
+    assert consortium.parties["s0"].problem.code == "bad-identity"
 
 
 @pytest.mark.parametrize("forged", ["key", "proof", "neither"])
@@ -106,16 +109,16 @@ def test_sites_that_sign_are_known_to_those_who_share_no_masks_with_them(
         if forged == "proof":  # by a certificate of the same registrar
             proof = mallory.signed(own, Context(message.study, message.session), "s2").proof
             proofs["s2"] = payloads.SignerProof(digest=own.digest(), proof=proof)
-        told = body.model_copy(update={"proofs": proofs}).fields()
+        reported = body.model_copy(update={"proofs": proofs}).fields()
         arrays = {"signers": signers}
         return party.handle(
-            encode(Message(step, message.study, message.session, AGGREGATOR, told, arrays))
+            encode(Message(step, message.study, message.session, AGGREGATOR, reported, arrays))
         )
 
     outcome = run_study(consortium, fate=fate).outcome
     assert set(outcome.missing) == (set() if forged == "neither" else {"s0"})
     if forged != "neither":
-        assert consortium.parties["s0"].trouble.code == "bad-identity"
+        assert consortium.parties["s0"].problem.code == "bad-identity"
 
 
 def test_a_helper_seals_masks_for_the_sites_alone(tmp_path, identities):
@@ -128,8 +131,8 @@ def test_a_helper_seals_masks_for_the_sites_alone(tmp_path, identities):
         message = decode(request, sender=AGGREGATOR, limit=LIMIT)
         body = message.read(payloads.MasksRequest)
         changed = body.model_copy(update={"channels": {**body.channels, "s1": own.channel}})
-        told = Message(step, message.study, message.session, AGGREGATOR, changed.fields(), {})
-        return party.handle(encode(told))
+        reported = Message(step, message.study, message.session, AGGREGATOR, changed.fields(), {})
+        return party.handle(encode(reported))
 
     with pytest.raises(ProtocolError, match="not signed"):
         run_study(consortium, fate=fate)
@@ -140,7 +143,7 @@ def test_a_helper_is_known_too(tmp_path, identities, registrar):
     consortium = Known(study_of(3, masks="helper"), tmp_path, others)
     with pytest.raises(ProtocolError):
         run_study(consortium)
-    assert consortium.parties["s0"].trouble.code == "bad-identity"
+    assert consortium.parties["s0"].problem.code == "bad-identity"
 
 
 def test_every_part_of_a_proof_counts(registrar):

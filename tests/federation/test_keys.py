@@ -42,8 +42,8 @@ LOW_ORDER = [
 ]
 
 
-def facts(turn=1, about=ABOUT, joined="ff", members="ff"):
-    return RoundFacts(turn, about, joined, members)
+def facts(round_number=1, request_digest=ABOUT, joined="ff", members="ff"):
+    return RoundFacts(round_number, request_digest, joined, members)
 
 
 def site(context=HERE, master=None):
@@ -52,12 +52,16 @@ def site(context=HERE, master=None):
 
 def test_two_sites_agree_on_the_key_of_every_round():
     one, other = site(), site()
-    for turn in TURNS:
-        mine = one.pair_key(other.public_key(turn), facts(turn), NAMES)
-        assert mine == other.pair_key(one.public_key(turn), facts(turn), NAMES[::-1])
+    for round_number in TURNS:
+        mine = one.pair_key(other.public_key(round_number), facts(round_number), NAMES)
+        assert mine == other.pair_key(
+            one.public_key(round_number), facts(round_number), NAMES[::-1]
+        )
         # and whoever is given the secret of one of them in the end
-        seed = one.pair_seed(turn)
-        assert mine == pair_key(seed, other.public_key(turn), HERE, facts(turn), NAMES)
+        seed = one.pair_seed(round_number)
+        assert mine == pair_key(
+            seed, other.public_key(round_number), HERE, facts(round_number), NAMES
+        )
 
 
 def test_a_third_site_has_another_key():
@@ -70,9 +74,9 @@ def test_a_third_site_has_another_key():
 def test_sites_that_were_told_different_things_have_different_keys():
     """Of the round, the question, who takes part, or who the two of them are."""
     one, other = site(), site().public_key(1)
-    told = [
+    reported = [
         (facts(), NAMES),
-        (facts(about="cd" * 32), NAMES),
+        (facts(request_digest="cd" * 32), NAMES),
         (facts(joined="fe"), NAMES),
         (facts(members="fe"), NAMES),
         (facts(joined="f", members="fff"), NAMES),
@@ -81,8 +85,8 @@ def test_sites_that_were_told_different_things_have_different_keys():
         (facts(), ("oneo", "ther")),
         (facts(), ("one", 'other", "third')),
     ]
-    found = {one.pair_key(other, each, names) for each, names in told}
-    assert len(found) == len(told)
+    found = {one.pair_key(other, each, names) for each, names in reported}
+    assert len(found) == len(reported)
 
 
 def test_a_key_has_one_encoding_and_no_twin():
@@ -152,12 +156,18 @@ def test_every_use_has_a_key_of_its_own():
         keys = site(context, master)
         found += [derive(master, context, label) for label in ("x", "s|x", "b|s|x")]
         found += [keys.channel_public_key(), keys.signing_public_key()]
-        for turn in TURNS:
-            public = other.public_key(turn)
-            found += [keys.pair_seed(turn), keys.self_seed(turn), keys.public_key(turn)]
-            told = [facts(turn, about) for about in ("", ABOUT, "cd" * 32)]
-            found += [keys.pair_key(public, each, NAMES) for each in told]
-            found += [self_key(keys.self_seed(turn), context, turn)]
+        for round_number in TURNS:
+            public = other.public_key(round_number)
+            found += [
+                keys.pair_seed(round_number),
+                keys.self_seed(round_number),
+                keys.public_key(round_number),
+            ]
+            reported = [
+                facts(round_number, request_digest) for request_digest in ("", ABOUT, "cd" * 32)
+            ]
+            found += [keys.pair_key(public, each, NAMES) for each in reported]
+            found += [self_key(keys.self_seed(round_number), context, round_number)]
     assert len(set(found)) == len(found)
 
 

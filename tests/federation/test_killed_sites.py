@@ -87,11 +87,13 @@ class House:
             InProcess({name: self._site(name) for name in NAMES}),
         )
 
-    def transport(self, fates=None, *, measure=False):
+    def transport(self, fault_plan=None, *, measure=False):
         makers = {name: partial(self._site, name) for name in NAMES}
-        return ProcessSites(makers, fates, log=self.log, look=self._look, measure=measure)
+        return ProcessSites(
+            makers, fault_plan, log=self.log, series_style=self._series_style, measure=measure
+        )
 
-    def _look(self, name):
+    def _series_style(self, name):
         """What a dead site leaves beside its ledger."""
         journal = Path(f"{self.ledgers[name].name}-journal")
         if not journal.exists():
@@ -116,10 +118,10 @@ class House:
             return NOTHING
         return Loss.total(account.charged() for account in ledger.sessions())
 
-    def run(self, fates=None):
+    def run(self, fault_plan=None):
         """A study with sites that die: its outcome, or how it failed."""
         aggregator = Aggregator(settle(self.study))
-        with self.transport(fates) as transport:
+        with self.transport(fault_plan) as transport:
             try:
                 outcome = carry(aggregator.run(), _Counted(transport))
             except ProtocolError as error:
@@ -271,11 +273,11 @@ class House:
             plan=plan.model_dump(mode="json"),
             model="00" * 32,
             secure=True,
-            wish=Claim(
+            target=Claim(
                 epsilon=self.study.epsilon,
                 delta=DELTA,
                 adjacency=self.study.adjacency,
-                view=federation.wished_view,
+                view=federation.requested_view,
             ),
             releases=list(outcome.records),
             federation=federation,
@@ -346,19 +348,19 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 
 def test_sites_die_between_any_two_steps(folder, dropouts):
     """At events spread evenly over a whole life, several times in each study."""
-    spread = (turn * GOLDEN % 1 for turn in itertools.count(1))
+    spread = (round_number * GOLDEN % 1 for round_number in itertools.count(1))
     for number in range(times(20)):
         house = House(folder / f"house-{number}", dropouts)
         total = min(lives(house)[0].values())
         for _ in range(3):
-            fates = {
+            fault_plan = {
                 name: [
                     Fatal(round(part * total * next(spread))) for part in (1.0, 0.7, 0.5, 0.5, 0.5)
                 ]
                 for name in NAMES
             }
             house.set_budgets(house.reserve)
-            house.run(fates)
+            house.run(fault_plan)
         house.check_a_new_session()
         found = tally(house)
         assert found.total() >= 20
@@ -401,14 +403,14 @@ def test_sites_die_at_every_stage_of_every_step(house):
     """All sites twice in every step, and the study ends well all the same."""
     steps = steps_of(house.study.dropouts)
     for half in range(2):
-        fates = {
+        fault_plan = {
             name: [
                 Fatal(0, step, stage) for step in steps for stage in _places(step)[3 * half + index]
             ]
             for index, name in enumerate(NAMES)
         }
         house.set_budgets(house.reserve)
-        assert not isinstance(house.run(fates), ProtocolError)
+        assert not isinstance(house.run(fault_plan), ProtocolError)
     # before a request comes, and before the site is there at all
     idle = [Fatal(50), *(Fatal(0, step, Stage.WAITING) for step in steps[:-1])]
     house.set_budgets(house.reserve)
@@ -436,16 +438,16 @@ def die_inside_the_commit(house, turns):
     dropouts, (_, seconds) = house.study.dropouts, lives(house)
 
     def fatal(step):
-        turn = next(turns)
-        if turn % 2:
-            return Fatal(0, step, Stage.DATABASE, delay=2 * seconds * (turn * GOLDEN % 1))
+        round_number = next(turns)
+        if round_number % 2:
+            return Fatal(0, step, Stage.DATABASE, delay=2 * seconds * (round_number * GOLDEN % 1))
         size = Path(house.ledgers["a"].name).stat().st_size
-        return Fatal(0, step, Stage.DATABASE, size=round((0.3 + 0.1 * (turn % 8)) * size))
+        return Fatal(0, step, Stage.DATABASE, size=round((0.3 + 0.1 * (round_number % 8)) * size))
 
     for _ in range(2 - dropouts):
-        fates = {name: [fatal(step) for step in steps_of(dropouts)] for name in NAMES}
+        fault_plan = {name: [fatal(step) for step in steps_of(dropouts)] for name in NAMES}
         house.set_budgets(house.reserve)
-        assert not isinstance(house.run(fates), ProtocolError)
+        assert not isinstance(house.run(fault_plan), ProtocolError)
     house.check_a_new_session()
     found = Counter((death.by, death.stage, death.left) for death in house.log.deaths)
     # a part of the pages is written: whoever opened the ledger next took them back

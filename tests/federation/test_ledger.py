@@ -145,8 +145,8 @@ def test_accounts_of_other_data_sets_are_apart(ledger):
 
 
 def test_a_budget_is_filled_to_the_last_and_not_beyond(ledger):
-    for turn in range(4):
-        begin(ledger, key_of(study=f"study {turn}"), COST)
+    for round_number in range(4):
+        begin(ledger, key_of(study=f"study {round_number}"), COST)
     before = list(ledger.entries())
     text = refusal(
         BudgetExceeded, "over-budget", lambda: begin(ledger, key_of(study="one more"), COST)
@@ -788,7 +788,7 @@ def test_a_ledger_that_another_process_holds(in_file, path, monkeypatch):
 
 
 def test_a_thousand_ledgers_hold_no_file_open(tmp_path):
-    many = [Ledger(tmp_path / f"{turn % 10}") for turn in range(1000)]
+    many = [Ledger(tmp_path / f"{round_number % 10}") for round_number in range(1000)]
     for ledger in many[:10]:
         ledger.set_budget(budget_of(room_for(1, COST)))
         begin(ledger, key_of(), COST)

@@ -90,7 +90,7 @@ def test_a_ledger_is_made_once_by_all_who_come_first(place):
 def test_one_step_asked_by_two_processes_at_once_is_made_once(ledger, place):
     gate, found = FORK.Barrier(2), FORK.Queue()
 
-    def ask():
+    def query():
         mine, made = [], 0
 
         def make():
@@ -98,9 +98,9 @@ def test_one_step_asked_by_two_processes_at_once_is_made_once(ledger, place):
             made += 1
             return os.urandom(20), None
 
-        for turn in range(20):
+        for round_number in range(20):
             gate.wait()
-            step = f"round {turn}"
+            step = f"round {round_number}"
             mine.append(
                 Ledger(place).commit(
                     key_of(), step, request=b"", draft=lambda *_: Draft(make, charges=[SMALL])
@@ -108,7 +108,7 @@ def test_one_step_asked_by_two_processes_at_once_is_made_once(ledger, place):
             )
         found.put((mine, made))
 
-    processes = [run(ask), run(ask)]
+    processes = [run(query), run(query)]
     (one, made_one), (other, made_other) = found.get(timeout=120), found.get(timeout=120)
     assert joined(*processes) == [0, 0]
     assert one == other
@@ -121,17 +121,17 @@ def test_a_session_is_begun_once_by_two_processes(ledger, place):
     ledger.end_study("a1")
     gate, found = FORK.Barrier(2), FORK.Queue()
 
-    def ask(number):
+    def query(number):
         states = []
-        for turn in range(10):
+        for round_number in range(10):
             gate.wait()
             state = f"{number}".encode()
             states.append(
-                begin(Ledger(place), key_of(study=f"b{turn}"), loss_of(SMALL), state=state)
+                begin(Ledger(place), key_of(study=f"b{round_number}"), loss_of(SMALL), state=state)
             )
         found.put(states)
 
-    processes = [run(ask, number) for number in range(2)]
+    processes = [run(query, number) for number in range(2)]
     one, other = found.get(timeout=120), found.get(timeout=120)
     assert joined(*processes) == [0, 0]
     assert one == other
@@ -183,17 +183,24 @@ def test_killed_at_any_moment_every_answer_that_left_is_charged(ledger):
     """What was told is there; of the step that ran, all or nothing; nobody is locked out."""
     done = 0
     for delay in (0.01, 0.02, 0.03, 0.05, 0.08, 0.13) * times(10):
-        told, tell = os.pipe()
+        reported, notify = os.pipe()
 
-        def work(first=done, tell=tell):
-            for turn in range(first, first + 300):
-                reply = turn.to_bytes(8, "big") * (REPLY // 8)
-                commit(ledger, key_of(), f"round {turn}", charges=[SMALL], reply=reply, state=reply)
-                os.write(tell, turn.to_bytes(8, "big"))
+        def work(first=done, notify=notify):
+            for round_number in range(first, first + 300):
+                reply = round_number.to_bytes(8, "big") * (REPLY // 8)
+                commit(
+                    ledger,
+                    key_of(),
+                    f"round {round_number}",
+                    charges=[SMALL],
+                    reply=reply,
+                    state=reply,
+                )
+                os.write(notify, round_number.to_bytes(8, "big"))
 
         process = run(work)
-        os.close(tell)
-        with os.fdopen(told, "rb") as pipe:
+        os.close(notify)
+        with os.fdopen(reported, "rb") as pipe:
             left = pipe.read(8)  # it has begun to work
             time.sleep(delay)
             process.kill()

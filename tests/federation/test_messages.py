@@ -70,7 +70,7 @@ def small():
         "a1",
         "s1",
         "north",
-        {"turn": 1, "asks": [{"name": "x", "scale": 0.5}]},
+        {"round_number": 1, "queries": [{"name": "x", "scale": 0.5}]},
         {
             "sum 0": np.arange(3, dtype=np.uint64),
             "basis 1": np.array([[0.5, -2.0]]),
@@ -139,7 +139,7 @@ def test_a_fingerprint_leaves_out_masks_and_nothing_else():
         {"study": "a2"},
         {"session": "s2"},
         {"sender": "south"},
-        {"body": {"turn": 1, "asks": [{"name": "x", "scale": math.nextafter(0.5, 1)}]}},
+        {"body": {"round_number": 1, "queries": [{"name": "x", "scale": math.nextafter(0.5, 1)}]}},
         {"arrays": message.arrays | {"basis 1": np.array([[0.5, math.nextafter(-2.0, 0)]])}},
     ]
     prints = {fingerprint(Message(**(vars(message) | changed))) for changed in others}
@@ -169,8 +169,8 @@ def test_any_changed_byte_of_the_header_gives_a_refusal_or_a_message_of_the_same
                 found = decode(bytes(changed), sender="north", limit=LIMIT)
             except ProtocolError:
                 continue
-            told = b"".join(array.tobytes() for array in found.arrays.values())
-            assert told == data[end:]
+            reported = b"".join(array.tobytes() for array in found.arrays.values())
+            assert reported == data[end:]
 
 
 @given(st.binary(max_size=200), st.sampled_from([b"", MAGIC, MAGIC + b"\x10\0\0\0"]))
@@ -337,14 +337,14 @@ ASK = {
     ],
 )
 def test_asks_with_impossible_numbers_are_refused_naming_the_field(changed):
-    def told(ask):
+    def reported(query):
         # over JSON, as it comes in: NaN and Infinity are numbers there
-        text = json.dumps(header(body={"turn": 1, "asks": [ask]})).encode()
+        text = json.dumps(header(body={"round_number": 1, "queries": [query]})).encode()
         return decode(raw(text), sender="north", limit=LIMIT)
 
-    told(ASK).read(payloads.RoundRequest)
-    with pytest.raises(ProtocolError, match="asks") as caught:
-        told(ASK | changed).read(payloads.RoundRequest)
+    reported(ASK).read(payloads.RoundRequest)
+    with pytest.raises(ProtocolError, match="queries") as caught:
+        reported(ASK | changed).read(payloads.RoundRequest)
     assert caught.value.code == "malformed"
     assert len(caught.value.message) < 300
 
@@ -363,16 +363,16 @@ def test_a_refusal_never_repeats_a_long_field():
         payloads.KeysRequest(lost=("a",), neighbours={}, rows=5),
         payloads.KeysReply(sealed={"north": "00ff"}),
         payloads.SharesRequest(members="e0", sealed={}),
-        payloads.RoundRequest(turn=2, asks=(payloads.AskBody(**ASK),)),
-        payloads.SurvivorsRequest(turn=1, survivors="c0"),
+        payloads.RoundRequest(round_number=2, queries=(payloads.QueryBody(**ASK),)),
+        payloads.SurvivorsRequest(round_number=1, survivors="c0"),
         payloads.SurvivorsReply(signature="0f" * 64),
-        payloads.UnmaskRequest(turn=1, signed="c0"),
+        payloads.UnmaskRequest(round_number=1, signed="c0"),
         payloads.UnmaskReply(own={"a": "0f" * 16}, pair={}),
         payloads.FinishRequest(outcome="finished"),
         payloads.Refusal(code="budget", text="no"),
         payloads.MasksRequest(
-            turn=1,
-            about="ab" * 32,
+            round_number=1,
+            request_digest="ab" * 32,
             channels={"a": "00" * 32},
             parts=(payloads.PartBody(size=3, deviation=2.0**40, layout="symmetric"),),
         ),

@@ -15,9 +15,9 @@ from roles_tools import (
     LIMIT,
     Consortium,
     Wire,
-    ask,
     at,
     changed,
+    query,
     refusal,
     request_of,
     silence,
@@ -81,12 +81,12 @@ def test_neighbours_that_do_not_hide_a_site_are_refused(kind, dropouts, tmp_path
     consortium = Consortium(study_of(4, masks=kind, dropouts=dropouts), tmp_path)
     call, party = at(consortium, "keys", "s"), consortium.parties["s0"]
     request = call.payloads["s0"]
-    own = ask(party, "s0", request_of(consortium.study, "s", "join", bodies.JoinRequest()))
+    own = query(party, "s0", request_of(consortium.study, "s", "join", bodies.JoinRequest()))
     right = body_of(request)["neighbours"]
     for what, wrong in wrong_neighbours(consortium.study, right, own.body["keys"]).items():
         code = refusal(party, "s0", changed(request, body={"neighbours": wrong}))
         assert code in ("other-neighbours", "bad-key"), what
-    assert ask(party, "s0", request).step == "keys"
+    assert query(party, "s0", request).step == "keys"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_an_aggregator_cannot_split_the_sites_into_groups(tmp_path):
     consortium = Consortium(study_of(9, neighbours=2), tmp_path)
     join = request_of(consortium.study, "s", "join", bodies.JoinRequest())
     parties = consortium.parties
-    keys = {name: ask(parties[name], name, join).body["keys"] for name in parties}
+    keys = {name: query(parties[name], name, join).body["keys"] for name in parties}
     for group, near in ((["s0", "s1", "s2"], {"s1"}), (["s0", "s3", "s6"], set())):
         for name in {*group} - near:  # s1 lies between the two others
             others = {other: keys[other] for other in group if other != name}
@@ -162,7 +162,7 @@ def test_without_neighbours_no_round_is_answered(dropouts, kind, tmp_path):
     call, party = at(consortium, "round 1", session="before"), consortium.parties["s0"]
     request = changed(call.payloads["s0"], session="s")
     join = request_of(consortium.study, "s", "join", bodies.JoinRequest())
-    assert ask(party, "s0", join).step == "join"
+    assert query(party, "s0", join).step == "join"
     assert refusal(party, "s0", request) == "out-of-order"
     body = bodies.SharesRequest(members="f0", sealed={})
     shares = request_of(consortium.study, "s", "shares", body)
@@ -181,7 +181,7 @@ def test_shares_that_are_withheld_count_as_lost(tmp_path):
     request, names = call.payloads["s0"], list(consortium.rows)
     sealed = body_of(request)["sealed"]
 
-    def told(kept, members):
+    def reported(kept, members):
         body = {
             "sealed": {name: sealed[name] for name in kept},
             "members": bitmap(names, members),
@@ -189,13 +189,13 @@ def test_shares_that_are_withheld_count_as_lost(tmp_path):
         return changed(request, body=body)
 
     for kept in (["s1", "s2"], ["s1"], []):
-        assert refusal(party, "s0", told(kept, ["s0", *kept])) == "too-few-sites"
+        assert refusal(party, "s0", reported(kept, ["s0", *kept])) == "too-few-sites"
         # nor are they withheld while it is said that all have shared
-        assert refusal(party, "s0", told(kept, names)) == "other-neighbours"
-    assert refusal(party, "s0", told(["s1", "s2", "s3", "s4"], names[:4])) == "other-neighbours"
-    assert refusal(party, "s0", told(["s1", "s2", "s3", "s4"], names[1:])) == "bad-unmask"
-    less = told(["s1", "s2", "s3"], names[:4])
-    assert ask(party, "s0", less).step == "shares"
+        assert refusal(party, "s0", reported(kept, names)) == "other-neighbours"
+    assert refusal(party, "s0", reported(["s1", "s2", "s3", "s4"], names[:4])) == "other-neighbours"
+    assert refusal(party, "s0", reported(["s1", "s2", "s3", "s4"], names[1:])) == "bad-unmask"
+    less = reported(["s1", "s2", "s3"], names[:4])
+    assert query(party, "s0", less).step == "shares"
     # that was the one: no other can be told to be lost later
 
     def fate(name, step, request, party):
@@ -227,7 +227,7 @@ def test_shares_that_were_changed_on_the_way_are_refused(tamper, tmp_path):
     request = call.payloads["s0"]
     tampered = changed(request, body={"sealed": tamper(body_of(request)["sealed"])})
     assert refusal(party, "s0", tampered) in ("bad-seal", "other-neighbours")
-    assert ask(party, "s0", request).step == "shares"
+    assert query(party, "s0", request).step == "shares"
 
 
 def test_shares_that_are_too_short_are_refused(tmp_path):
@@ -269,7 +269,7 @@ def test_what_colluding_sites_hold_alone_opens_nothing():
 
 def sums_of(consortium, payloads):
     """What the sites' answers add up to."""
-    answers = [ask(consortium.parties[name], name, payloads[name]) for name in payloads]
+    answers = [query(consortium.parties[name], name, payloads[name]) for name in payloads]
     return np.sum([answer.arrays["sum 0"] for answer in answers], axis=0, dtype=np.uint64)
 
 
@@ -286,14 +286,14 @@ def test_masks_of_sites_that_were_asked_different_things_do_not_cancel(kind, fie
         for session in ("s", "t", "u"):  # the centre, of rows shortened where their norms say it
             payloads = dict(at(consortium, "round 2", session).payloads)
             if session == "u":
-                (first,) = body_of(payloads["s0"])["asks"]
+                (first,) = body_of(payloads["s0"])["queries"]
                 longer = {"bound": math.nextafter(first["description"]["bound"], math.inf)}
                 other = {
                     "description": first["description"] | longer,
                     "scale": math.nextafter(first["scale"], math.inf),
                 }
                 changes = first | {field: other[field]}
-                payloads["s0"] = changed(payloads["s0"], body={"asks": [changes]})
+                payloads["s0"] = changed(payloads["s0"], body={"queries": [changes]})
             sums.append(sums_of(consortium, payloads))
     assert np.array_equal(sums[0], sums[1])
     assert not np.any(sums[0] == sums[2])
@@ -302,11 +302,11 @@ def test_masks_of_sites_that_were_asked_different_things_do_not_cancel(kind, fie
 def test_the_helpers_mask_is_for_one_question(tmp_path):
     consortium = Consortium(study_of(3, masks="helper"), tmp_path)
     call, party = at(consortium, "round 1", "s"), consortium.parties["s0"]
-    (first,) = body_of(call.payloads["s0"])["asks"]
+    (first,) = body_of(call.payloads["s0"])["queries"]
     scale = math.nextafter(first["scale"], math.inf)
-    other = changed(call.payloads["s0"], body={"asks": [first | {"scale": scale}]})
+    other = changed(call.payloads["s0"], body={"queries": [first | {"scale": scale}]})
     assert refusal(party, "s0", other) == "bad-seal"
-    assert ask(party, "s0", call.payloads["s0"]).step == "round 1"
+    assert query(party, "s0", call.payloads["s0"]).step == "round 1"
 
 
 def test_the_helper_gives_no_masks_to_a_changed_key(tmp_path):
@@ -325,10 +325,10 @@ def test_one_site_asked_alone_shows_nothing(tmp_path):
     consortium = Consortium(study_of(4, dropouts=1, features=8, row_bound=None), tmp_path)
     call, party = at(consortium, "round 1", "s"), consortium.parties["s0"]
     with silence():
-        words = ask(party, "s0", call.payloads["s0"]).arrays["sum 0"]
+        words = query(party, "s0", call.payloads["s0"]).arrays["sum 0"]
     counts = np.bincount(words.view(np.uint8) // 16, minlength=16)
     assert chi_square(counts, [1 / 16] * 16) > FALSE_ALARM
-    question = bodies.SurvivorsRequest(turn=1, survivors="f0")
+    question = bodies.SurvivorsRequest(round_number=1, survivors="f0")
     for name in ("s1", "s2", "s3"):  # they did not answer the round themselves
         request = request_of(consortium.study, "s", "survivors 1", question)
         assert refusal(consortium.parties[name], name, request) == "bad-unmask"
@@ -353,7 +353,7 @@ def test_a_site_pays_for_what_it_answers_whoever_asks(tmp_path):
         except ProtocolError:
             refused += 1
             continue
-        assert ask(consortium.parties["s0"], "s0", call.payloads["s0"]).step == "round 1"
+        assert query(consortium.parties["s0"], "s0", call.payloads["s0"]).step == "round 1"
         standing = consortium.check_books("s0")
         assert standing.spent_epsilon <= budget
     assert refused

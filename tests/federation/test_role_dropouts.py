@@ -8,11 +8,11 @@ from roles_tools import (
     LIMIT,
     Consortium,
     Wire,
-    ask,
     carry,
     changed,
     exact,
     lost_at,
+    query,
     refusal,
     run_study,
     silence,
@@ -74,11 +74,11 @@ def arrived_in(finished, step):
 
 def check(consortium, finished):
     """Each round's sum is that of those who arrived, and books agree with answers."""
-    for turn, (asks, sums) in enumerate(finished.rounds, start=1):
-        names = arrived_in(finished, f"round {turn}")
+    for round_number, (queries, sums) in enumerate(finished.rounds, start=1):
+        names = arrived_in(finished, f"round {round_number}")
         assert len(names) >= consortium.study.fewest_sites
         tables = {name: consortium.rows[name] for name in names}
-        for each, found in zip(asks, sums, strict=True):
+        for each, found in zip(queries, sums, strict=True):
             assert np.array_equal(found, exact(consortium.study, each, tables))
     for name in consortium.ledgers:
         records = consortium.charged(name, finished.session)
@@ -137,10 +137,10 @@ def test_a_site_may_be_lost_for_one_round_and_another_for_the_next(tmp_path):
 def test_two_sites_may_be_lost_in_different_ways(neighbours, tmp_path):
     """Also on a ring, where most sites do not share masks with either."""
     study = study_of(9, dropouts=2, collusion=1, neighbours=neighbours)
-    fates = [gone("s0", "keys"), reply_lost("s4", "round 1")]
+    fault_plan = [gone("s0", "keys"), reply_lost("s4", "round 1")]
 
     def fate(*call):
-        found = [each(*call) for each in fates]
+        found = [each(*call) for each in fault_plan]
         return None if None in found else ...
 
     consortium = Consortium(study, tmp_path)
@@ -174,11 +174,11 @@ def test_when_more_are_lost_than_allowed_the_study_ends_and_says_who(fields, los
         carry(aggregator.run(), wire)
     assert caught.value.code == "too-few-sites"
     assert all(f"site {name}: it cannot be reached" in caught.value.message for name in lost)
-    turn = ROUNDS.index(step) if step in ROUNDS else 0
-    assert len(rounds) == turn  # nothing of the round that failed was unmasked
+    round_number = ROUNDS.index(step) if step in ROUNDS else 0
+    assert len(rounds) == round_number  # nothing of the round that failed was unmasked
     for name in consortium.ledgers:
         asked = step in ROUNDS and name not in lost
-        assert len(consortium.charged(name, aggregator.session)) == CHARGED[turn + asked]
+        assert len(consortium.charged(name, aggregator.session)) == CHARGED[round_number + asked]
         account = consortium.account(name, aggregator.session)
         if name not in lost or step != "join":
             assert account.outcome == "failed: too-few-sites"
@@ -229,20 +229,20 @@ def unmasked(folder, *, late="s1", step="round 1", **fields):
     return consortium, finished, decode(answers[-1], sender=late, limit=LIMIT)
 
 
-def shares_of(finished, site, turn):
+def shares_of(finished, site, round_number):
     """By kind, shares of a site's secrets that were given in a round, by holder."""
-    told = finished.wire.answers(f"unmask {turn}")
+    reported = finished.wire.answers(f"unmask {round_number}")
     return {
-        kind: {holder: m.body[kind][site] for holder, m in told.items() if site in m.body[kind]}
+        kind: {holder: m.body[kind][site] for holder, m in reported.items() if site in m.body[kind]}
         for kind in ("own", "pair")
     }
 
 
 def test_never_both_secrets_of_a_site_in_one_round(tmp_path):
     _, finished, _ = unmasked(tmp_path)
-    for site, turn in itertools.product(("s0", "s1", "s2", "s3"), (1, 2)):
-        given = shares_of(finished, site, turn)
-        lost = site == "s1" and turn == 1
+    for site, round_number in itertools.product(("s0", "s1", "s2", "s3"), (1, 2)):
+        given = shares_of(finished, site, round_number)
+        lost = site == "s1" and round_number == 1
         assert bool(given["pair"]) == lost
         assert bool(given["own"]) != lost
 
@@ -258,10 +258,10 @@ def test_a_late_message_stays_hidden_for_good(tmp_path):
     pair = join_secret(
         {holders[h]: bytes.fromhex(s) for h, s in given["pair"].items()}, threshold=needed
     )
-    asks, _ = finished.rounds[0]
-    sums = exact(study, asks[0], {"s1": consortium.rows["s1"]})
+    queries, _ = finished.rounds[0]
+    sums = exact(study, queries[0], {"s1": consortium.rows["s1"]})
     terms = settle(study)
-    parts = [terms.part(asks[0].accumulator, asks[0].record)]
+    parts = [terms.part(queries[0].accumulator, queries[0].record)]
     # without its pair masks it would still have its own, and of the two secrets that one was never
     # given
     own = late.arrays["sum 0"] - sums
@@ -316,8 +316,8 @@ def ready_for(step, folder, **fields):
         ({"survivors": ""}, "malformed"),
         ({"survivors": "F0"}, "malformed"),
         ({"survivors": ["s0", "s1", "s2"]}, "malformed"),
-        ({"turn": 2}, "malformed"),
-        ({"turn": 9}, "malformed"),
+        ({"round_number": 2}, "malformed"),
+        ({"round_number": 9}, "malformed"),
     ],
     ids=str,
 )
@@ -325,7 +325,7 @@ def test_sets_of_survivors_that_could_expose_a_site_are_not_signed(body, code, t
     request, party = ready_for("survivors 1", tmp_path)
     assert refusal(party, "s0", changed(request, body=body)) == code
     # and the right question is still answered
-    assert ask(party, "s0", request).step == "survivors 1"
+    assert query(party, "s0", request).step == "survivors 1"
 
 
 def test_nothing_is_revealed_without_enough_signatures_of_one_set(tmp_path):
@@ -347,11 +347,11 @@ def test_nothing_is_revealed_without_enough_signatures_of_one_set(tmp_path):
         ({"signers": keys[[1, 0, 2, 3]]}, {}, "bad-key"),
         ({"signers": keys[:3]}, {}, "malformed"),
         ({}, {"signed": bits("11111")}, "malformed"),
-        ({}, {"turn": 2}, "malformed"),
+        ({}, {"round_number": 2}, "malformed"),
     ):
         wrong = changed(request, body=body, arrays=arrays)
         assert refusal(party, "s0", wrong) == code
-    assert set(ask(party, "s0", request).body["own"]) == {"s0", "s1", "s2", "s3"}
+    assert set(query(party, "s0", request).body["own"]) == {"s0", "s1", "s2", "s3"}
 
 
 def test_a_site_reveals_nothing_before_it_has_signed(tmp_path):
@@ -378,7 +378,7 @@ def test_a_lost_site_signs_for_nobody(tmp_path):
 @pytest.mark.parametrize("kind", ["survivors", "unmask"])
 def test_only_the_last_round_that_was_answered_is_unmasked(kind, tmp_path):
     request, party = ready_for(f"{kind} 1", tmp_path)
-    later = changed(request, body={"turn": 2}, step=f"{kind} 2")
+    later = changed(request, body={"round_number": 2}, step=f"{kind} 2")
     assert refusal(party, "s0", later) == "bad-unmask"
     again = [changed(request, step=kind + end) for end in (" 01", " 1 ", "", " 2")]
     assert {refusal(party, "s0", each) for each in again} == {"malformed"}
@@ -409,13 +409,13 @@ def test_sites_lost_before_count_among_those_that_may_be_lost(tmp_path):
     for story, code in (("1100", "too-few-sites"), ("1101", "bad-unmask"), ("1111", "bad-unmask")):
         body = {"survivors": bits(story)}
         assert refusal(party, "s0", changed(request, body=body)) == code
-    assert ask(party, "s0", request).step == "survivors 1"
+    assert query(party, "s0", request).step == "survivors 1"
 
 
 def test_another_site_may_be_lost_in_every_round(tmp_path):
     consortium = Consortium(study_of(4, dropouts=1, row_bound=None), tmp_path)
     turns = itertools.cycle(consortium.rows)
-    lost = [(next(turns), f"round {turn}") for turn in range(1, 6)]
+    lost = [(next(turns), f"round {round_number}") for round_number in range(1, 6)]
     with silence():
         finished = run_study(consortium, fate=lost_at(*lost))
     check(consortium, finished)

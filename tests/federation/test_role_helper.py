@@ -8,9 +8,9 @@ from roles_tools import (
     LIMIT,
     NOTHING,
     Consortium,
-    ask,
     at,
     changed,
+    query,
     refusal,
     request_of,
     spent,
@@ -36,7 +36,7 @@ def test_the_helper_fixes_a_round_and_the_keys_of_a_session(tmp_path):
     first = helper.handle(request)
     body = decode(request, sender=AGGREGATOR, limit=LIMIT).body
     for other in (
-        {"about": "cd" * 32},
+        {"request_digest": "cd" * 32},
         {"channels": body["channels"] | {"s0": "11" * 32}},
         {"parts": [body["parts"][0] | {"deviation": 2.0**30}]},
         {"parts": body["parts"] * 2},
@@ -44,7 +44,7 @@ def test_the_helper_fixes_a_round_and_the_keys_of_a_session(tmp_path):
         assert refusal(helper, HELPER, changed(request, body=other)) == "other-round"
     assert helper.handle(request) == first
     some = changed(request, body={"channels": {"s1": body["channels"]["s1"]}})
-    one = ask(helper, HELPER, some).arrays
+    one = query(helper, HELPER, some).arrays
     whole = decode(first, sender=HELPER, limit=LIMIT).arrays
     assert one.keys() == {"s1"}
     assert np.array_equal(one["s1"], whole["s1"])
@@ -53,12 +53,12 @@ def test_the_helper_fixes_a_round_and_the_keys_of_a_session(tmp_path):
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        ({"turn": 2}, "bad-ask"),
-        ({"turn": 0}, "malformed"),
+        ({"round_number": 2}, "bad-ask"),
+        ({"round_number": 0}, "malformed"),
         ({"channels": {"s9": "11" * 32}}, "bad-ask"),
         ({"channels": {"s0": "00" * 32}}, "bad-key"),
         ({"channels": {"s0": "0"}}, "malformed"),
-        ({"about": ""}, "malformed"),
+        ({"request_digest": ""}, "malformed"),
         ({"parts": []}, "malformed"),
         ({"parts": [{"size": 0, "deviation": 2.0**30, "layout": "vector"}]}, "malformed"),
         ({"parts": [{"size": -1, "deviation": 2.0**30, "layout": "vector"}]}, "malformed"),
@@ -90,7 +90,7 @@ def test_the_helper_draws_masks_of_tensors_of_at_most_as_many_components(tmp_pat
         if code:
             assert refusal(helper, HELPER, tensor) == code
         else:
-            arrays = ask(helper, HELPER, tensor).arrays
+            arrays = query(helper, HELPER, tensor).arrays
             assert {array.size for array in arrays.values()} == {8 * tensor_size(rows) + 16}
 
 
@@ -108,7 +108,7 @@ def test_the_helper_forgets_the_oldest_of_many_sessions(tmp_path):
     study = study_of(3, masks="helper")
     helper = Helper(settle(study))
     keys = [
-        ask(helper, HELPER, request_of(study, f"s{i}", "join", payloads.JoinRequest())).body[
+        query(helper, HELPER, request_of(study, f"s{i}", "join", payloads.JoinRequest())).body[
             "channel"
         ]
         for i in (*range(40), 39, 0)
@@ -139,4 +139,4 @@ def test_a_mask_that_is_not_the_helpers_is_refused(tmp_path):
     bare = encode(Message("round 1", without.study, "t", AGGREGATOR, without.body))
     assert refusal(party, "s0", bare) == "malformed"
     assert spent(consortium, "s0") == NOTHING
-    assert ask(party, "s0", request).step == "round 1"
+    assert query(party, "s0", request).step == "round 1"

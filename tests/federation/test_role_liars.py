@@ -24,7 +24,7 @@ class Liar:
 
     def __init__(self, party, name, step, say):
         self._party, self._name, self._step, self._say = party, name, step, say
-        self.trouble = None
+        self.problem = None
 
     def handle(self, request):
         answer = self._party.handle(request)
@@ -32,7 +32,7 @@ class Liar:
         return self._say(message, answer) if message.step == self._step else answer
 
 
-def says(**fields):
+def statement(**fields):
     def say(message, answer):
         return encode(Message(**(vars(message) | fields)))
 
@@ -51,8 +51,8 @@ def body(**fields):
     [
         ("join", lambda m, a: b""),
         ("join", lambda m, a: a[:-1]),
-        ("join", says(session="another")),
-        ("join", says(study="another")),
+        ("join", statement(session="another")),
+        ("join", statement(study="another")),
         ("join", body(rows=-1)),
         ("join", body(rows=2**60)),
         ("join", body(features=0)),
@@ -61,10 +61,10 @@ def body(**fields):
         ("keys", body(sealed={"s1": "00"})),
         ("keys", body(sealed={"s1": "zz", "s2": "00", "s3": "00"})),
         ("shares", body(more=1)),
-        ("round 1", says(arrays={})),
-        ("round 1", says(arrays={"sum 0": np.zeros(3, np.uint64)})),
-        ("round 1", says(arrays={"sum 0": np.zeros(4)})),
-        ("round 1", says(step="round 2")),
+        ("round 1", statement(arrays={})),
+        ("round 1", statement(arrays={"sum 0": np.zeros(3, np.uint64)})),
+        ("round 1", statement(arrays={"sum 0": np.zeros(4)})),
+        ("round 1", statement(step="round 2")),
         ("round 1", lambda m, a: b"x" * (1 << 23)),
         ("survivors 1", body(signature="00" * 64)),
         ("survivors 1", body(signature="00" * 63)),
@@ -105,7 +105,7 @@ def test_what_a_site_says_of_itself_cannot_write_on_the_terminal(tmp_path):
         return encode(Message(**(vars(message) | {"step": REFUSED, "body": refused})))
 
     consortium.parties["s0"] = Liar(consortium.parties["s0"], "s0", "round 1", say)
-    assert run_study(consortium).outcome.missing == {"s0": "[2Jgone (trouble)"}
+    assert run_study(consortium).outcome.missing == {"s0": "[2Jgone (problem)"}
 
 
 def test_keys_of_small_order_are_refused_by_every_neighbour(tmp_path):

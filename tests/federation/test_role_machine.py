@@ -143,15 +143,15 @@ class Network(RuleBasedStateMachine):
             session.call = session.run.send((heard, failures))
         except (StopIteration, ProtocolError):  # too few are left
             session.over = True
-        for asks, sums in self.rounds[done:]:
-            self.check_sums(session, asks, sums)
+        for queries, sums in self.rounds[done:]:
+            self.check_sums(session, queries, sums)
 
-    def check_sums(self, session, asks, sums):
+    def check_sums(self, session, queries, sums):
         """The sum of a round that ended well is that of the sites that were heard."""
-        turn = next(t for t in range(6, 0, -1) if session.arrived[f"round {t}"])
-        tables = {n: self.consortium.rows[n] for n in session.arrived[f"round {turn}"]}
+        round_number = next(t for t in range(6, 0, -1) if session.arrived[f"round {t}"])
+        tables = {n: self.consortium.rows[n] for n in session.arrived[f"round {round_number}"]}
         assert len(tables) >= self.study.fewest_sites
-        for each, total in zip(asks, sums, strict=True):
+        for each, total in zip(queries, sums, strict=True):
             assert np.array_equal(total, exact(self.study, each, tables))
 
     @precondition(lambda self: self.asked)
@@ -190,10 +190,10 @@ class Network(RuleBasedStateMachine):
         """A holder is told of other survivors."""
         name = data.draw(st.sampled_from(self.names))
         there = data.draw(st.sets(st.sampled_from(self.names)))
-        turn = data.draw(st.integers(1, 2))
-        body = {"turn": turn, "survivors": bitmap(self.names, there | {name})}
+        round_number = data.draw(st.integers(1, 2))
+        body = {"round_number": round_number, "survivors": bitmap(self.names, there | {name})}
         session = data.draw(st.sampled_from(self.sessions)).aggregator.session
-        step = f"survivors {turn}"
+        step = f"survivors {round_number}"
         self.handle(name, encode(Message(step, self.study.hash, session, AGGREGATOR, body)))
 
     @rule(data=st.data())
@@ -205,23 +205,23 @@ class Network(RuleBasedStateMachine):
     def handle(self, name, request):
         answer = self.consortium.parties[name].handle(request)  # never raises
         self.asked.append((name, request))
-        told = decode(answer, sender=name, limit=LIMIT)
-        if told.step == REFUSED:
-            assert not told.arrays
+        reported = decode(answer, sender=name, limit=LIMIT)
+        if reported.step == REFUSED:
+            assert not reported.arrays
             return answer
-        place = (name, told.session, told.step)
-        if told.step != "finish":
+        place = (name, reported.session, reported.step)
+        if reported.step != "finish":
             before, said = self.said.setdefault(place, (request, answer))
             assert before == request, "a step was answered to two questions"
             assert said == answer, "a step was answered in two ways"
-        if told.step.startswith("unmask "):
-            self.note(name, told)
+        if reported.step.startswith("unmask "):
+            self.note(name, reported)
         return answer
 
-    def note(self, holder, told):
+    def note(self, holder, reported):
         for kind, seen in (("own", self.own), ("pair", self.pair)):
-            for about in told.body[kind]:
-                seen[told.session, told.step, about].add(holder)
+            for request_digest in reported.body[kind]:
+                seen[reported.session, reported.step, request_digest].add(holder)
 
     @precondition(lambda self: self.sessions)
     @rule(data=st.data())

@@ -17,19 +17,19 @@ from roles_tools import (
     NOTHING,
     Consortium,
     Wire,
-    ask,
     at,
     carry,
     changed,
+    query,
     refusal,
     request_of,
+    requested_budget,
     rows_of,
     run_study,
     silence,
     spent,
     study_of,
     until,
-    wished_budget,
 )
 
 from eigenveil.errors import BudgetExceeded, DataError, ProtocolError
@@ -56,7 +56,7 @@ def check_unharmed(consortium, step, but="s0"):
     for name, party in consortium.parties.items():
         if name != HELPER:
             assert name != but or spent(consortium, name) == NOTHING
-            assert ask(party, name, step.payloads[name]).step == step.method
+            assert query(party, name, step.payloads[name]).step == step.method
 
 
 # -- rows
@@ -154,8 +154,10 @@ def test_a_site_that_tells_of_another_table_is_named(study, fake, tmp_path):
     def fate(name, step, request, party):
         if (name, step) != ("s2", "join"):
             return ...
-        told = decode(party.handle(request), sender=name, limit=LIMIT)
-        return encode(Message("join", told.study, told.session, name, dict(told.body) | fake))
+        reported = decode(party.handle(request), sender=name, limit=LIMIT)
+        return encode(
+            Message("join", reported.study, reported.session, name, dict(reported.body) | fake)
+        )
 
     with pytest.raises(ProtocolError, match="site s2"):
         run_study(consortium, fate=fate)
@@ -196,7 +198,7 @@ def test_where_the_study_asks_for_it_a_site_with_such_a_row_does_not_join(bad, d
 
     def fate(name, step, request, party):
         answer = party.handle(request)
-        troubles[name, step] = party.trouble
+        troubles[name, step] = party.problem
         return answer
 
     wire = Wire(consortium.parties, fate)
@@ -206,9 +208,9 @@ def test_where_the_study_asks_for_it_a_site_with_such_a_row_does_not_join(bad, d
     else:
         with pytest.raises(ProtocolError, match="site s1: its rows cannot be used"):
             carry(run, wire)
-    trouble = troubles["s1", "join"]
-    assert isinstance(trouble, DataError)
-    assert trouble.message == f"s1.csv: row {ROW}, column '{COLUMN}' is {bad}."
+    problem = troubles["s1", "join"]
+    assert isinstance(problem, DataError)
+    assert problem.message == f"s1.csv: row {ROW}, column '{COLUMN}' is {bad}."
     code, text = wire.refusals()["s1", "join"]
     assert code == "data"
     assert not any(character.isdigit() for character in text)
@@ -236,7 +238,7 @@ def test_a_site_with_hardly_a_row_answers_as_any_other(rows, tmp_path):
     consortium = Consortium(study_of(3), tmp_path, rows={"s0": np.ones((rows, 3))})
     call = at(consortium, "round 1")
     for name in ("s0", "s1", "s2"):
-        assert ask(consortium.parties[name], name, call.payloads[name]).step == "round 1"
+        assert query(consortium.parties[name], name, call.payloads[name]).step == "round 1"
     assert spent(consortium, "s0") == spent(consortium, "s1") != NOTHING
 
 
@@ -262,7 +264,7 @@ def test_messages_of_an_unknown_or_ended_session_are_refused(tmp_path):
             assert refusal(party, "s0", request) == "session-ended"
         unknown = changed(request, session="another")
         if step == "finish":  # what never began is over already
-            assert ask(party, "s0", unknown).step == "finish"
+            assert query(party, "s0", unknown).step == "finish"
         elif step != "join":
             assert refusal(party, "s0", unknown) == "unknown-session"
     assert consortium.charged("s0", old.session) == list(old.outcome.records)
@@ -274,14 +276,14 @@ def test_an_older_round_is_not_answered_again(tmp_path):
     call = until(Aggregator(settle(consortium.study), session="s").run(), wire, "round 2")
     party = consortium.parties["s0"]
     first = next(r for n, s, r, _ in wire.carried if (n, s) == ("s0", "round 1"))
-    assert ask(party, "s0", first).step == "round 1"  # not settled yet: the same bytes
-    assert ask(party, "s0", call.payloads["s0"]).step == "round 2"
+    assert query(party, "s0", first).step == "round 1"  # not settled yet: the same bytes
+    assert query(party, "s0", call.payloads["s0"]).step == "round 2"
     assert refusal(party, "s0", first) == "already-settled"
     assert len(consortium.charged("s0", "s")) == 3  # with what is left of the mean
 
 
 @pytest.mark.parametrize(
-    ("step", "turn", "code"),
+    ("step", "round_number", "code"),
     [
         ("round 1", 2, "step-asked-differently"),
         ("round 2", 1, "other-round"),
@@ -293,11 +295,11 @@ def test_an_older_round_is_not_answered_again(tmp_path):
         ("round -1", -1, "malformed"),
     ],
 )
-def test_rounds_only_go_forward(step, turn, code, tmp_path):
+def test_rounds_only_go_forward(step, round_number, code, tmp_path):
     consortium = Consortium(study_of(3), tmp_path)
     call, party = at(consortium, "round 1", session="s"), consortium.parties["s0"]
     party.handle(call.payloads["s0"])
-    request = changed(call.payloads["s0"], body={"turn": turn}, step=step)
+    request = changed(call.payloads["s0"], body={"round_number": round_number}, step=step)
     assert refusal(party, "s0", request) == code
     assert len(consortium.charged("s0", "s")) == 1
 
@@ -336,9 +338,9 @@ def test_steps_out_of_order_are_refused(tmp_path):
     assert refusal(party, "s0", rounds) == "out-of-order"
     assert refusal(party, "s0", shares) == "out-of-order"
     assert refusal(party, "s0", rounds) == "out-of-order"
-    survivors = payloads.SurvivorsRequest(turn=1, survivors="e0")
+    survivors = payloads.SurvivorsRequest(round_number=1, survivors="e0")
     assert refusal(party, "s0", say("survivors 1", survivors)) == "bad-unmask"
-    unmask = payloads.UnmaskRequest(turn=1, signed="e0")
+    unmask = payloads.UnmaskRequest(round_number=1, signed="e0")
     assert refusal(party, "s0", say("unmask 1", unmask)) == "bad-unmask"
     assert spent(consortium, "s0") == NOTHING
 
@@ -358,7 +360,7 @@ def test_sessions_that_cannot_be_named_are_refused(session, tmp_path):
 def test_the_site_of_another_study_or_none_does_not_take_part(tmp_path):
     study = study_of(3)
     ledger = Ledger(tmp_path / "ledger")
-    ledger.set_budget(wished_budget(study))
+    ledger.set_budget(requested_budget(study))
     party = Site(name="s9", terms=settle(study), rows=ArrayRows(np.ones((5, 3))), ledger=ledger)
     join = request_of(study, "s", "join", payloads.JoinRequest())
     assert refusal(party, "s9", join) == "not-a-site"
@@ -380,11 +382,11 @@ def test_an_answer_under_another_sites_name_is_refused(tmp_path):
 
 def changed_ask(request, **fields):
     """A round's request with its first ask changed; ``description`` adds to the old one."""
-    asks = decode(request, sender=AGGREGATOR, limit=LIMIT).body["asks"]
-    first = asks[0] | fields
+    queries = decode(request, sender=AGGREGATOR, limit=LIMIT).body["queries"]
+    first = queries[0] | fields
     if "description" in fields:
-        first["description"] = asks[0]["description"] | fields["description"]
-    return changed(request, body={"asks": [first, *asks[1:]]})
+        first["description"] = queries[0]["description"] | fields["description"]
+    return changed(request, body={"queries": [first, *queries[1:]]})
 
 
 SECOND_MOMENT = {"kind": "second-moment", "extra_bits": 0, "count_weight": 0.0}
@@ -404,7 +406,7 @@ SECOND_MOMENT = {"kind": "second-moment", "extra_bits": 0, "count_weight": 0.0}
         ({"description": {"precision": "single"}}, "bad-ask"),
         ({"description": {"extra_bits": -17, "precision": "single"}}, "bad-ask"),
         ({"description": SECOND_MOMENT | {"extra_bits": 2}}, "bad-ask"),
-        ({"description": {"centred": True}}, "malformed"),
+        ({"description": {"centerd": True}}, "malformed"),
         ({"description": {"count_weight": 1e308}}, "malformed"),
         ({"description": {"bound": -1.0}}, "malformed"),
         ({"scale": 1e-6}, "bad-ask"),  # the grid is then too coarse
@@ -428,7 +430,7 @@ def test_a_sum_that_was_not_agreed_on_is_refused(fields, code, tmp_path):
     consortium = Consortium(study_of(3), tmp_path)
     call, party = at(consortium, "round 1", session="s"), consortium.parties["s0"]
     asked = changed_ask(call.payloads["s0"], **fields)
-    found = ask(party, "s0", asked)
+    found = query(party, "s0", asked)
     assert found.step == REFUSED
     assert found.body["code"] == code
     check_unharmed(consortium, call)
@@ -437,9 +439,9 @@ def test_a_sum_that_was_not_agreed_on_is_refused(fields, code, tmp_path):
 def test_more_sums_than_a_round_has_are_refused(tmp_path):
     consortium = Consortium(study_of(3), tmp_path)
     call, party = at(consortium, "round 1", session="s"), consortium.parties["s0"]
-    asks = decode(call.payloads["s0"], sender=AGGREGATOR, limit=LIMIT).body["asks"]
+    queries = decode(call.payloads["s0"], sender=AGGREGATOR, limit=LIMIT).body["queries"]
     for count, code in ((4, "malformed"), (0, "malformed"), (2, "not-in-plan"), (3, "not-in-plan")):
-        request = changed(call.payloads["s0"], body={"asks": asks * count})
+        request = changed(call.payloads["s0"], body={"queries": queries * count})
         assert refusal(party, "s0", request) == code
     check_unharmed(consortium, call)
 
@@ -465,7 +467,7 @@ def test_nothing_about_rows_shows_in_why_a_sum_is_refused(tmp_path):
 _KEPT = {}
 
 
-def fresh(step, factory):
+def empty(step, factory):
     """A site that waits for a step, and the request: a study is run once, its ledgers copied."""
     if not _KEPT:
         consortium = Consortium(study_of(3, dropouts=1, row_bound=None), factory.mktemp("run"))
@@ -493,7 +495,7 @@ EVERY_STEP = st.sampled_from(
 def check_answered(consortium, request):
     """In words, with nothing spent but for what is answered."""
     before = consortium.check_books("s0").spent
-    answer = ask(consortium.parties["s0"], "s0", request)
+    answer = query(consortium.parties["s0"], "s0", request)
     after = consortium.check_books("s0").spent
     if not answer.step.startswith("round "):
         assert after == before
@@ -505,7 +507,7 @@ def check_answered(consortium, request):
 @settings(max_examples=40)
 def test_requests_of_any_bytes_are_answered_in_words(data, tmp_path_factory):
     """A request with any byte changed, cut or added: never an exception, never a lost book."""
-    consortium, whole = fresh(data.draw(EVERY_STEP), tmp_path_factory)
+    consortium, whole = empty(data.draw(EVERY_STEP), tmp_path_factory)
     request = bytearray(whole)
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, len(request)))
@@ -547,7 +549,7 @@ KINDS = ["norm-histogram", "row-sum", "second-moment", "sketch", "component-ener
 @settings(max_examples=80)
 def test_requests_with_any_field_replaced_are_answered_in_words(data, tmp_path_factory):
     """Well-formed messages that say nonsense; numbers that are none as JSON has them."""
-    consortium, request = fresh(data.draw(EVERY_STEP), tmp_path_factory)
+    consortium, request = empty(data.draw(EVERY_STEP), tmp_path_factory)
     message = decode(request, sender=AGGREGATOR, limit=LIMIT)
     header = {
         "step": message.step,
@@ -582,11 +584,11 @@ def test_without_a_budget_a_site_does_not_join(tmp_path):
     for place, code in (("new", "no-budget"), ("other", "no-budget")):
         consortium.ledgers["s0"] = Ledger(tmp_path / place)
         if place == "other":
-            consortium.ledgers["s0"].set_budget(replace(wished_budget(study), data_set="others"))
+            consortium.ledgers["s0"].set_budget(replace(requested_budget(study), data_set="others"))
         party = site_of(consortium, "s0", consortium.rows["s0"])
         join = request_of(study, "s", "join", payloads.JoinRequest())
         assert refusal(party, "s0", join) == "data"
-        assert party.trouble.code == code
+        assert party.problem.code == code
         assert not consortium.ledgers["s0"].sessions()
     consortium.parties["s0"] = party
     assert set(run_study(consortium).outcome.missing) == {"s0"}
@@ -594,13 +596,13 @@ def test_without_a_budget_a_site_does_not_join(tmp_path):
 
 def test_a_budget_that_is_too_small_is_told_to_the_owner_alone(tmp_path):
     consortium = Consortium(study_of(3), tmp_path)
-    consortium.ledgers["s1"].set_budget(wished_budget(consortium.study, 0.99))
+    consortium.ledgers["s1"].set_budget(requested_budget(consortium.study, 0.99))
     wire = Wire(consortium.parties)
     with pytest.raises(ProtocolError, match="site s1: its budget does not cover this study"):
         carry(Aggregator(settle(consortium.study)).run(), wire)
-    trouble = consortium.parties["s1"].trouble
-    assert isinstance(trouble, BudgetExceeded)
-    assert "19.8" in trouble.message
+    problem = consortium.parties["s1"].problem
+    assert isinstance(problem, BudgetExceeded)
+    assert "19.8" in problem.message
     code, text = wire.refusals()["s1", "join"]
     assert code == "budget"
     assert not any(character.isdigit() for character in text)

@@ -64,23 +64,23 @@ def check_sums(consortium, finished, names=None):
     names = active_sites(study) if names is None else names
     tables = {name: consortium.rows[name] for name in names}
     terms = settle(study).counting(finished.outcome.plan.rows)
-    for asks, sums in finished.rounds:
-        for ask, found in zip(asks, sums, strict=True):
-            is_open = terms.is_open(terms.step_of(ask.accumulator.statistic))
+    for queries, sums in finished.rounds:
+        for query, found in zip(queries, sums, strict=True):
+            is_open = terms.is_open(terms.step_of(query.accumulator.statistic))
             if is_open and study.protocol == "dpdispca":
-                assert np.allclose(found, low_rank_sum(study, ask, tables), rtol=1e-9)
+                assert np.allclose(found, low_rank_sum(study, query, tables), rtol=1e-9)
             else:
-                assert np.array_equal(found, exact(study, ask, tables)), ask.name
+                assert np.array_equal(found, exact(study, query, tables)), query.name
 
 
-def low_rank_sum(study, ask, tables):
+def low_rank_sum(study, query, tables):
     """The sum of each site's own best approximation."""
     total = 0
     for name, rows in tables.items():
         whole = from_coordinates(
-            "symmetric", ask.accumulator.shape, exact(study, ask, {name: rows}).view(np.int64)
+            "symmetric", query.accumulator.shape, exact(study, query, {name: rows}).view(np.int64)
         )
-        root = truncated_root(release_of(ask.record, whole).values, study.sketch_columns)
+        root = truncated_root(release_of(query.record, whole).values, study.sketch_columns)
         total = total + root @ root.T
     return total
 
@@ -90,8 +90,10 @@ def check_records(consortium, finished):
     weights = consortium.study.row_weights()
     for name in consortium.ledgers:
         mine = consortium.charged(name, finished.session)
-        told = [r.model_copy(update={"weight": weights[name]}) for r in finished.outcome.records]
-        assert mine == told
+        reported = [
+            r.model_copy(update={"weight": weights[name]}) for r in finished.outcome.records
+        ]
+        assert mine == reported
         account = consortium.account(name, finished.session)
         assert account.outcome == "finished"
         assert account.terms.reserve.covers(account.charged())
@@ -167,12 +169,12 @@ def test_what_noise_is_added_is_what_the_record_says(tmp_path):
 
     with mock.patch.object(release, "noise_integers", noting):
         finished = run_study(consortium)
-    for asks, sums in finished.rounds:
-        for ask, found in zip(asks, sums, strict=True):
-            assert len(drawn[ask.name]) == 4
-            noise = np.sum(drawn[ask.name], axis=0, dtype=np.uint64)
+    for queries, sums in finished.rounds:
+        for query, found in zip(queries, sums, strict=True):
+            assert len(drawn[query.name]) == 4
+            noise = np.sum(drawn[query.name], axis=0, dtype=np.uint64)
             assert np.any(noise)
-            assert np.array_equal(found, exact(consortium.study, ask, consortium.rows) + noise)
+            assert np.array_equal(found, exact(consortium.study, query, consortium.rows) + noise)
 
 
 # -- what leaves a site
@@ -269,8 +271,8 @@ def test_a_session_that_is_repeated_shares_no_mask_and_no_noise(kind, tmp_path):
             runs.append(run_study(consortium))
     answers = [[run.wire.answers(f"round {t}") for t in (1, 2)] for run in runs]
     differences = []
-    for turn, name in itertools.product((0, 1), consortium.rows):
-        one, other = (run[turn][name].arrays["sum 0"] for run in answers)
+    for round_number, name in itertools.product((0, 1), consortium.rows):
+        one, other = (run[round_number][name].arrays["sum 0"] for run in answers)
         assert not np.any(one == other)  # each would be with chance 2**-64, or 2**-30 if Gaussian
         differences.append(one - other)
     keys = [run.wire.answers("join")[name].body["keys"] for run in runs for name in consortium.rows]

@@ -81,8 +81,8 @@ def studies(draw):
         optional["sketch_size"] = st.integers(components, 500)
     chosen = draw(st.fixed_dictionaries({}, optional=optional))
     entries = st.lists(st.floats(-1e6, 1e6), min_size=width, max_size=width)
-    centre = st.booleans() | (entries if width <= 20 else st.just([0.5] * width))
-    center = draw(centre)
+    center = st.booleans() | (entries if width <= 20 else st.just([0.5] * width))
+    center = draw(center)
     if draw(st.booleans()):
         steps = ["scale"] * ("row_bound" not in chosen) + ["center"] * (center is True)
         shares = {step: st.floats(0.01, 1.0) for step in (*steps, "moment", "variance")}
@@ -222,7 +222,7 @@ REFUSED = [
     ({"sites": [{"name": "a", "epsilom": 1}]}, DataError, "unknown-field", "site 'a'"),
     ({"sites": [{"name": "a", "epsilon": "1"}]}, DataError, "bad-field", "site 'a': epsilon"),
     ({"sites": [{"name": "a", "epsilon": 0}]}, PrivacyError, "bad-parameter", "site 'a'"),
-    ({"sites": [{"name": "a", "epsilon": 1.5}]}, PrivacyError, "wish-above-study", "1.5"),
+    ({"sites": [{"name": "a", "epsilon": 1.5}]}, PrivacyError, "target-above-study", "1.5"),
     ({"sites": [{"name": "a", "epsilon": 1e-4}]}, PrivacyError, "weight-too-small", "site 'a'"),
     ({"name": ""}, DataError, "bad-field", "name = ''"),
     ({"name": "x" * 65}, DataError, "bad-field", "name = 'xxx"),
@@ -404,12 +404,12 @@ def test_rows_are_public_under_replace_one_only():
     assert study().plan(8, 1000).rows is None
 
 
-def test_a_public_centre_is_an_array():
+def test_a_public_center_is_an_array():
     made = study(center=[float(i) for i in range(8)])
-    assert np.array_equal(made.public_centre, np.arange(8.0))
-    assert made.plan(8, None).centred == "public"
-    assert study().public_centre is None
-    assert study(center=False).plan(8, None).centred == "no"
+    assert np.array_equal(made.public_center, np.arange(8.0))
+    assert made.plan(8, None).centerd == "public"
+    assert study().public_center is None
+    assert study(center=False).plan(8, None).centerd == "no"
 
 
 # -- hashes
@@ -485,15 +485,15 @@ def test_weights_give_each_site_its_wish_and_hardly_less(epsilon, delta, parts):
         squares = [(weight * b.mu) ** 2 for b in plan.budgets().values()]
         loss = Loss(math.fsum(squares), 0.0, error.log_ratio, error.distance)
         assert loss.epsilon(delta) <= site.epsilon
-        wished = mu_of_epsilon(min(site.epsilon, 40), delta) / mu_of_epsilon(
+        requested = mu_of_epsilon(min(site.epsilon, 40), delta) / mu_of_epsilon(
             min(epsilon, 40), delta
         )
-        assert weight >= wished * (1 - 1e-4) - 1 / WHOLE
+        assert weight >= requested * (1 - 1e-4) - 1 / WHOLE
 
 
 def test_a_smaller_wish_never_counts_more():
-    wishes = [1.0, 0.9, 0.5, 0.2, 0.1, 0.05]
-    sites = [{"name": f"s{i}", "epsilon": wish} for i, wish in enumerate(wishes)]
+    targets = [1.0, 0.9, 0.5, 0.2, 0.1, 0.05]
+    sites = [{"name": f"s{i}", "epsilon": target} for i, target in enumerate(targets)]
     for delta in (0.0, 1e-6):
         found = list(study(sites=sites, delta=delta).weights().values())
         assert found == sorted(found, reverse=True)

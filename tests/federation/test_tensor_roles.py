@@ -16,10 +16,10 @@ from roles_tools import (
     exact,
     lost_at,
     refusal,
+    requested_budget,
     run_study,
     silence,
     until,
-    wished_budget,
 )
 from scipy import stats
 
@@ -82,17 +82,19 @@ def check_sums(consortium, finished, names=None):
     study = consortium.study
     names = active_sites(study) if names is None else names
     tables = {name: consortium.rows[name] for name in names}
-    for asks, sums in finished.rounds:
-        for ask, found in zip(asks, sums, strict=True):
-            assert np.array_equal(found, exact(study, ask, tables)), ask.name
+    for queries, sums in finished.rounds:
+        for query, found in zip(queries, sums, strict=True):
+            assert np.array_equal(found, exact(study, query, tables)), query.name
 
 
 def check_records(consortium, finished):
     weights = consortium.study.row_weights()
     for name in consortium.ledgers:
         mine = consortium.charged(name, finished.session)
-        told = [r.model_copy(update={"weight": weights[name]}) for r in finished.outcome.records]
-        assert mine == told
+        reported = [
+            r.model_copy(update={"weight": weights[name]}) for r in finished.outcome.records
+        ]
+        assert mine == reported
         assert consortium.account(name, finished.session).outcome == "finished"
         consortium.check_books(name)
 
@@ -155,7 +157,7 @@ def test_every_study_adds_up_exactly(task, fields, tmp_path):
 ROUNDS = {
     MIXTURE: [
         ["scale"],
-        ["centre"],
+        ["center"],
         ["scale about the centre"],
         ["centre, second stage"],
         ["scale of centred rows"],
@@ -170,7 +172,7 @@ ROUNDS = {
 @pytest.mark.parametrize("task", TASKS)
 def test_rounds_are_those_that_there_are_keys_for(task, tmp_path):
     finished = run_study(consortium_of(study_of(task), tmp_path))
-    assert [[ask.name for ask in asks] for asks, _ in finished.rounds] == ROUNDS[task]
+    assert [[query.name for query in queries] for queries, _ in finished.rounds] == ROUNDS[task]
     assert len(ROUNDS[task]) <= payloads.MOST_ROUNDS
 
 
@@ -191,30 +193,30 @@ def test_a_site_sends_only_the_entries_of_the_tensor_that_differ(task, component
         assert {key: array.shape for key, array in answer.arrays.items()} == {"sum 0": (size,)}
         assert len(reply) < 8 * size + 400
         # what is asked is the basis, and the centre: never anything of D x D
-        told = decode(request, sender=AGGREGATOR, limit=LIMIT)
-        shapes = {key: array.shape for key, array in told.arrays.items()}
-        centre = {"centre 0": (8,)} if task == MIXTURE else {}
-        assert shapes == {"basis 0": (8, components)} | centre
+        reported = decode(request, sender=AGGREGATOR, limit=LIMIT)
+        shapes = {key: array.shape for key, array in reported.arrays.items()}
+        center = {"centre 0": (8,)} if task == MIXTURE else {}
+        assert shapes == {"basis 0": (8, components)} | center
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("turn", [1, -1])
-def test_a_site_that_is_lost_leaves_the_sum_of_the_others(task, turn, tmp_path):
+@pytest.mark.parametrize("round_number", [1, -1])
+def test_a_site_that_is_lost_leaves_the_sum_of_the_others(task, round_number, tmp_path):
     study = study_of(task, 4, dropouts=1, collusion=1)
     consortium = consortium_of(study, tmp_path)
-    step = f"round {turn % (len(ROUNDS[task]) + 1)}"
+    step = f"round {round_number % (len(ROUNDS[task]) + 1)}"
 
     with silence():
         finished = run_study(consortium, fate=lost_at(("s2", step)))
     assert list(finished.outcome.missing) == ["s2"]
     assert finished.outcome.taking_part == 3
-    for number, (asks, sums) in enumerate(finished.rounds, start=1):
+    for number, (queries, sums) in enumerate(finished.rounds, start=1):
         names = [n for n in study.names if n != "s2" or number < int(step.split()[1])]
         if number > int(step.split()[1]):  # who is lost in a round may be back in the next
             names = list(study.names)
-        for ask, found in zip(asks, sums, strict=True):
+        for query, found in zip(queries, sums, strict=True):
             tables = {n: consortium.rows[n] for n in names}
-            assert np.array_equal(found, exact(study, ask, tables)), ask.name
+            assert np.array_equal(found, exact(study, query, tables)), query.name
 
 
 def test_too_many_lost_end_the_study(tmp_path):
@@ -240,12 +242,12 @@ def noise_of_tensors(study, folder, runs):
     found, releases = [], RoundTotals.releases
 
     def noting(self, arrived):
-        (ask,) = self._asks
-        if ask.accumulator.layout != "tensor":
+        (query,) = self._queries
+        if query.accumulator.layout != "tensor":
             return releases(self, arrived)
-        own = (self._sums[0] - exact(study, ask, rows_of(study))).view(np.int64)
-        noise = ask.record.noise
-        copies = tensor_copies(ask.accumulator.shape[0])
+        own = (self._sums[0] - exact(study, query, rows_of(study))).view(np.int64)
+        noise = query.record.noise
+        copies = tensor_copies(query.accumulator.shape[0])
         found.append(np.sqrt(copies) * np.ldexp(own.astype(float), noise.grid) / noise.scale)
         raise Enough(noise)
 
@@ -309,12 +311,12 @@ def test_a_tensor_of_more_components_is_refused(task, tmp_path):
     consortium, call = last_call(task, tmp_path)
     request = call.payloads["s0"]
     message = decode(request, sender=AGGREGATOR, limit=LIMIT)
-    (ask,) = message.body["asks"]
+    (query,) = message.body["queries"]
     wider = np.linalg.qr(np.ones((6, 1)) + np.eye(6))[0][:, :3].copy()
-    body = {"asks": [{**ask, "description": {**ask["description"], "columns": 3}}]}
+    body = {"queries": [{**query, "description": {**query["description"], "columns": 3}}]}
     asked = changed(request, body=body, arrays={"basis 0": wider})
     assert refusal(consortium.parties["s0"], "s0", asked) == "bad-ask"
-    assert "with 3 columns" in consortium.parties["s0"].trouble.message
+    assert "with 3 columns" in consortium.parties["s0"].problem.message
 
 
 OTHER_SUMS = {
@@ -346,10 +348,10 @@ OTHER_SUMS = {
 def test_sums_of_other_tasks_are_refused(task, tmp_path):
     consortium, call = last_call(task, tmp_path)
     message = decode(call.payloads["s0"], sender=AGGREGATOR, limit=LIMIT)
-    (ask,) = message.body["asks"]
+    (query,) = message.body["queries"]
     before = consortium.check_books("s0").spent
     for other in OTHER_SUMS[task]:
-        body = {"asks": [{**ask, "description": {**ask["description"], **other}}]}
+        body = {"queries": [{**query, "description": {**query["description"], **other}}]}
         request = changed(call.payloads["s0"], body=body)
         assert refusal(consortium.parties["s0"], "s0", request) in ("not-in-plan", "bad-ask"), other
     assert consortium.check_books("s0").spent == before
@@ -360,9 +362,9 @@ def test_a_sketch_of_more_columns_is_refused_before_memory_is_taken(tmp_path):
     consortium = Consortium(study, tmp_path, rows=dict.fromkeys(study.names, np.ones((2, 30_000))))
     call = at(consortium, "round 2")
     message = decode(call.payloads["s0"], sender=AGGREGATOR, limit=LIMIT)
-    (ask,) = message.body["asks"]
-    assert ask["description"]["columns"] == 8
-    body = {"asks": [{**ask, "description": {**ask["description"], "columns": 30_000}}]}
+    (query,) = message.body["queries"]
+    assert query["description"]["columns"] == 8
+    body = {"queries": [{**query, "description": {**query["description"], "columns": 30_000}}]}
     request = changed(call.payloads["s0"], body=body)
     assert refusal(consortium.parties["s0"], "s0", request) == "bad-ask"
 
@@ -372,11 +374,11 @@ def test_pairs_that_wishart_noise_does_not_hide_are_refused(tmp_path):
     consortium = consortium_of(study_of(TOPICS, delta=0.0), tmp_path)
     call = at(consortium, "round 2")
     message = decode(call.payloads["s0"], sender=AGGREGATOR, limit=LIMIT)
-    (ask,) = message.body["asks"]
-    assert ask["description"]["nuclear"]
+    (query,) = message.body["queries"]
+    assert query["description"]["nuclear"]
     for clip in (1.0, 0.25):
         other = {"nuclear": False, "clip": clip}
-        body = {"asks": [{**ask, "description": {**ask["description"], **other}}]}
+        body = {"queries": [{**query, "description": {**query["description"], **other}}]}
         request = changed(call.payloads["s0"], body=body)
         assert refusal(consortium.parties["s0"], "s0", request) == "bad-ask"
 
@@ -385,8 +387,8 @@ def test_a_tensor_that_is_claimed_to_cost_less_costs_what_it_costs(tmp_path):
     """A larger variance makes the third moment more sensitive: the site works that out itself."""
     consortium, call = last_call(MIXTURE, tmp_path)
     message = decode(call.payloads["s0"], sender=AGGREGATOR, limit=LIMIT)
-    (ask,) = message.body["asks"]
-    body = {"asks": [{**ask, "description": {**ask["description"], "variance": 1.0}}]}
+    (query,) = message.body["queries"]
+    body = {"queries": [{**query, "description": {**query["description"], "variance": 1.0}}]}
     request = changed(call.payloads["s0"], body=body)
     assert refusal(consortium.parties["s0"], "s0", request) == "not-in-plan"
 
@@ -438,7 +440,7 @@ def test_where_the_study_asks_for_it_documents_are_looked_at_before_anyone_pays(
         carry(Aggregator(settle(consortium.study)).run(), wire)
     assert wire.refusals()["s1", "join"][0] == "data"
     assert "row 7" not in wire.refusals()["s1", "join"][1]
-    assert "row 7 is a document of 2 words" in consortium.parties["s1"].trouble.message
+    assert "row 7 is a document of 2 words" in consortium.parties["s1"].problem.message
     assert all(consortium.check_books(n).spent_epsilon == 0 for n in consortium.ledgers)
 
 
@@ -453,7 +455,7 @@ def test_a_long_vocabulary_can_be_told(tmp_path):
     parties = {}
     for name in study.names:
         ledger = Ledger(tmp_path / f"{name}.ledger")
-        ledger.set_budget(wished_budget(study))
+        ledger.set_budget(requested_budget(study))
         rows = SparseRows(counts, names=words)
         parties[name] = Site(name=name, terms=settle(study), rows=rows, ledger=ledger)
     wire = Wire(parties)

@@ -31,7 +31,7 @@ from eigenveil.errors import DataError, InvalidRowsWarning, PrivacyError, Protoc
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.federation.tree import private
 from eigenveil.federation.tree.contents import Subspaces
-from eigenveil.federation.tree.messages import Talk, Told
+from eigenveil.federation.tree.messages import TreeCodec, TreeMessage
 from eigenveil.federation.tree.nodes import Merged, Node, publish
 from eigenveil.federation.tree.private import Leaf, make_tree_study
 from eigenveil.federation.tree.tree import MergeTree, Place
@@ -115,9 +115,9 @@ def test_names_that_are_no_place(name):
 def test_places_that_are_not_in_the_tree():
     for place in (Place(0, 9), Place(1, 3), Place(3, 0)):
         assert not TREE.holds(place)
-        for ask in (TREE.parent, TREE.children, TREE.under):
+        for query in (TREE.parent, TREE.children, TREE.under):
             with pytest.raises(DataError, match="The tree has no"):
-                ask(place)
+                query(place)
 
 
 # -- laws of merging
@@ -126,13 +126,13 @@ def test_places_that_are_not_in_the_tree():
 def check_way_up(tree, data, *, node=Node):
     """Whatever the way, the root has the sum of those leaves that could arrive, each once."""
     agreed = study_of(tree)
-    talk = agreed.talk(SESSION, KEYS)
+    codec = agreed.codec(SESSION, KEYS)
     inner = [place for level in range(1, tree.depth) for place in tree.places(level)]
     lost = data.draw(st.sets(st.integers(0, tree.leaf_count - 1)), label="lost leaves")
     silent = data.draw(st.sets(st.sampled_from(inner), max_size=2) if inner else st.just(set()))
     values = [totals_of(agreed, leaf) for leaf in range(tree.leaf_count)]
     chance = chance_of(data)
-    found = climb(talk, values, chance, node=node, lost=lost, silent=silent)
+    found = climb(codec, values, chance, node=node, lost=lost, silent=silent)
     there = arriving(tree, lost, silent)
     if not there:
         assert found.merged is None
@@ -197,16 +197,16 @@ def test_wrong_nodes_are_found_out(wrong):
 
 def test_the_smallest_message_of_each_level_reaches_the_root(study):
     """By hand: leaves 0 1 | 2 late | 3 4 5 | 7 go up; the smallest of level 2 is leaf 7's."""
-    talk = study.talk(SESSION, KEYS)
-    nodes = [Node(talk, place) for place in TREE.places(1)]
-    root = Node(talk, TREE.root)
+    codec = study.codec(SESSION, KEYS)
+    nodes = [Node(codec, place) for place in TREE.places(1)]
+    root = Node(codec, TREE.root)
     for leaf in (0, 1, 3, 4, 5):
-        assert nodes[leaf // 3].take(leaf_message(talk, leaf, totals_of(study, leaf)))
+        assert nodes[leaf // 3].take(leaf_message(codec, leaf, totals_of(study, leaf)))
     for node in nodes[:2]:
         assert root.take(node.send())
     assert root._least == (1, 2)
-    nodes[2].take(leaf_message(talk, 7, totals_of(study, 7)))
-    nodes[0].take(leaf_message(talk, 2, totals_of(study, 2)))
+    nodes[2].take(leaf_message(codec, 7, totals_of(study, 7)))
+    nodes[0].take(leaf_message(codec, 2, totals_of(study, 2)))
     assert nodes[2].waiting == 1
     assert root.take(nodes[0].send())
     assert root.take(nodes[2].send())
@@ -224,9 +224,9 @@ def test_subspaces_merge_exactly_while_there_is_room(data):
     shared = rng.standard_normal((rank, features))
     rows = [rng.standard_normal((5, rank)) @ shared for _ in range(tree.leaf_count)]
     rows[0] = rows[0][:0]  # a leaf without rows
-    talk = Talk(tree, Subspaces(features=features, rank=rank), "study", SESSION, KEYS)
+    codec = TreeCodec(tree, Subspaces(features=features, rank=rank), "study", SESSION, KEYS)
     values = [subspace_of(part, rank=rank) for part in rows]
-    found = climb(talk, values, chance_of(data)).merged
+    found = climb(codec, values, chance_of(data)).merged
     exact = subspace_of(np.concatenate(rows), rank=rank)
     merged = found.value
     if exact.rank == 0:
@@ -251,9 +251,9 @@ class Driver(RuleBasedStateMachine):
         depth, fan_out = data.draw(st.integers(1, 3)), data.draw(st.integers(2, 3))
         self.tree = MergeTree(fan_out, depth, min(10, fan_out**depth))
         self.study = study_of(self.tree)
-        self.talk = self.study.talk(SESSION, KEYS)
+        self.codec = self.study.codec(SESSION, KEYS)
         self.nodes = {
-            place: Node(self.talk, place)
+            place: Node(self.codec, place)
             for level in range(1, self.tree.depth + 1)
             for place in self.tree.places(level)
         }
@@ -261,7 +261,7 @@ class Driver(RuleBasedStateMachine):
         self.taken = {place: frozenset() for place in self.nodes}
         self.unsent = {place: frozenset() for place in self.nodes}
         self.sent = [  # (sender, bytes, leaves), everything that was ever sent
-            (Place(0, leaf), leaf_message(self.talk, leaf, value), frozenset([leaf]))
+            (Place(0, leaf), leaf_message(self.codec, leaf, value), frozenset([leaf]))
             for leaf, value in enumerate(self.values)
         ]
         self.delivered, self.broken, self.closed = set(), set(), None
@@ -350,7 +350,7 @@ class Driver(RuleBasedStateMachine):
         first = self.tree.under(place).start
         mine = sorted(self.taken[place])
         if place.level == 1 and mine and not (self.closed and place == self.tree.root):
-            message = leaf_message(self.talk, mine[0], self.values[mine[0]], serial=1)
+            message = leaf_message(self.codec, mine[0], self.values[mine[0]], serial=1)
             assert first <= mine[0]
             assert refused(self.nodes[place], message) == "leaf-twice"
 
@@ -403,15 +403,15 @@ TestDriver = Driver.TestCase
 
 
 def test_states_of_other_kinds_are_refused_in_words(study):
-    node = Node(study.talk(SESSION, KEYS), Place(1, 0))
-    ours = leaf_message(study.talk(SESSION, KEYS), 1, totals_of(study, 1))
+    node = Node(study.codec(SESSION, KEYS), Place(1, 0))
+    ours = leaf_message(study.codec(SESSION, KEYS), 1, totals_of(study, 1))
 
     def other(**fields):
         theirs = study_of(TREE, **({"lost": 2} | fields))
-        message = leaf_message(theirs.talk(SESSION, KEYS), 1, totals_of(theirs, 1))
+        message = leaf_message(theirs.codec(SESSION, KEYS), 1, totals_of(theirs, 1))
         return theirs, changed(message, study=study.hash)
 
-    assert refused(node, leaf_message(study.talk("tuesday", KEYS), 1, totals_of(study, 1))) == (
+    assert refused(node, leaf_message(study.codec("tuesday", KEYS), 1, totals_of(study, 1))) == (
         "other-session"
     )
     assert refused(node, changed(ours, study="another")) == "other-study"
@@ -428,12 +428,12 @@ def test_states_of_other_kinds_are_refused_in_words(study):
         theirs, message = other(**fields)
         assert theirs.hash != study.hash
         assert refused(node, message) == "other-sketch", fields
-    plain = Talk(TREE, Subspaces(features=3, rank=2), study.hash, SESSION, KEYS)
+    plain = TreeCodec(TREE, Subspaces(features=3, rank=2), study.hash, SESSION, KEYS)
     mixed = leaf_message(plain, 1, Subspace(np.eye(3)[:, :2], np.ones(2)))
     assert refused(node, mixed) == "other-kind"
     with pytest.raises(ProtocolError, match="leaf 1: its message carries a subspace state"):
         node.take(mixed)
-    wide = Talk(TREE, Subspaces(features=4, rank=2), study.hash, SESSION, KEYS)
+    wide = TreeCodec(TREE, Subspaces(features=4, rank=2), study.hash, SESSION, KEYS)
     message = leaf_message(wide, 1, Subspace(np.eye(4)[:, :2], np.ones(2)))
     assert refused(Node(plain, Place(1, 0)), message) == "other-sketch"
 
@@ -445,41 +445,41 @@ def test_the_same_study_has_the_same_hash(study):
 
 
 def test_who_is_no_child_is_refused(study):
-    talk = study.talk(SESSION, KEYS)
-    message = leaf_message(talk, 1, totals_of(study, 1))
+    codec = study.codec(SESSION, KEYS)
+    message = leaf_message(codec, 1, totals_of(study, 1))
     for place in (Place(1, 1), TREE.root):
-        assert refused(Node(talk, place), message) == "not-a-child"
-    node = Node(talk, Place(1, 0))
+        assert refused(Node(codec, place), message) == "not-a-child"
+    node = Node(codec, Place(1, 0))
     for sender in ("leaf 9", "node 1.0", "node 2.0", "leaf 99"):
         assert refused(node, changed(message, sender=sender)) == "not-a-child"
     for sender in ("aggregator", "leaf 01", "", "leaf 1 "):
         assert refused(node, changed(message, sender=sender)) == "malformed"
     with pytest.raises(ProtocolError, match="no children"):
-        Node(talk, Place(0, 1))
+        Node(codec, Place(0, 1))
     with pytest.raises(ProtocolError, match="not the root"):
         node.result()
 
 
 def test_a_message_that_changes_under_its_number_is_refused(study):
-    talk = study.talk(SESSION, KEYS)
-    node = Node(talk, Place(1, 0))
-    assert node.take(leaf_message(talk, 1, totals_of(study, 1)))
-    assert refused(node, leaf_message(talk, 1, totals_of(study, 2))) == "said-otherwise"
-    assert refused(node, leaf_message(talk, 1, totals_of(study, 1), serial=1)) == "leaf-twice"
-    assert node.take(leaf_message(talk, 1, totals_of(study, 1))) is False
+    codec = study.codec(SESSION, KEYS)
+    node = Node(codec, Place(1, 0))
+    assert node.take(leaf_message(codec, 1, totals_of(study, 1)))
+    assert refused(node, leaf_message(codec, 1, totals_of(study, 2))) == "said-otherwise"
+    assert refused(node, leaf_message(codec, 1, totals_of(study, 1), serial=1)) == "leaf-twice"
+    assert node.take(leaf_message(codec, 1, totals_of(study, 1))) is False
 
 
 def test_too_late_is_said_and_a_retry_is_not_too_late():
     tree = MergeTree(3, 1)
     agreed = study_of(tree)
-    talk = agreed.talk(SESSION, KEYS)
-    root = Node(talk, tree.root)
+    codec = agreed.codec(SESSION, KEYS)
+    root = Node(codec, tree.root)
     with pytest.raises(ProtocolError, match="Nothing has arrived"):
         root.result()
-    first = leaf_message(talk, 0, totals_of(agreed, 0))
+    first = leaf_message(codec, 0, totals_of(agreed, 0))
     root.take(first)
     result = root.result()
-    assert refused(root, leaf_message(talk, 1, totals_of(agreed, 1))) == "too-late"
+    assert refused(root, leaf_message(codec, 1, totals_of(agreed, 1))) == "too-late"
     assert root.take(first) is False
     assert root.result() is result
 
@@ -487,7 +487,7 @@ def test_too_late_is_said_and_a_retry_is_not_too_late():
 MALFORMED_BODIES = [
     {"serial": -1},
     {"kind": "sum"},
-    {"about": "x"},
+    {"request_digest": "x"},
     {"least": [1]},
     {"least": [0]},
     {"least": "none"},
@@ -497,29 +497,29 @@ MALFORMED_BODIES = [
 
 @pytest.mark.parametrize("body", MALFORMED_BODIES, ids=str)
 def test_malformed_bodies_are_refused(study, body):
-    talk = study.talk(SESSION, KEYS)
-    message = leaf_message(talk, 1, totals_of(study, 1))
-    code = refused(Node(talk, Place(1, 0)), changed(message, body=body))
+    codec = study.codec(SESSION, KEYS)
+    message = leaf_message(codec, 1, totals_of(study, 1))
+    code = refused(Node(codec, Place(1, 0)), changed(message, body=body))
     assert code in ("malformed", "other-kind", "other-sketch")
 
 
 @pytest.mark.parametrize("least", [[], [1, 1], [2], [0], [-1]], ids=str)
 def test_smallest_messages_that_cannot_be_are_refused(study, least):
     """A node with one leaf cannot have been sent two by one child."""
-    talk = study.talk(SESSION, KEYS)
-    node = Node(talk, Place(1, 0))
-    node.take(leaf_message(talk, 1, totals_of(study, 1)))
+    codec = study.codec(SESSION, KEYS)
+    node = Node(codec, Place(1, 0))
+    node.take(leaf_message(codec, 1, totals_of(study, 1)))
     message = node.send()
     assert (
-        refused(Node(talk, TREE.root), changed(message, to=TREE.root, body={"least": least}))
+        refused(Node(codec, TREE.root), changed(message, to=TREE.root, body={"least": least}))
         == "malformed"
     )
 
 
 def test_malformed_arrays_are_refused(study):
-    talk = study.talk(SESSION, KEYS)
-    node = Node(talk, Place(1, 0))
-    message = leaf_message(talk, 1, totals_of(study, 1))
+    codec = study.codec(SESSION, KEYS)
+    node = Node(codec, Place(1, 0))
+    message = leaf_message(codec, 1, totals_of(study, 1))
     bits = {"none": [0], "beyond": [0b01000000], "both": [0b11000000], "long": [0b10000000, 0]}
     for name, packed in bits.items():
         arrays = {"leaves": np.array(packed, dtype=np.uint8)}
@@ -532,13 +532,13 @@ def test_malformed_arrays_are_refused(study):
     large = changed(message, arrays={"more": np.zeros(1 << 16)})
     assert refused(node, large) == "too-large"
     with pytest.raises(ProtocolError, match="shorter"):
-        study.talk("x" * 201, KEYS)
+        study.codec("x" * 201, KEYS)
 
 
 def test_malformed_subspaces_are_refused():
-    talk = Talk(TREE, Subspaces(features=3, rank=2), "study", SESSION, KEYS)
-    node = Node(talk, Place(1, 0))
-    message = leaf_message(talk, 1, Subspace(np.eye(3)[:, :2], np.array([2.0, 1.0])))
+    codec = TreeCodec(TREE, Subspaces(features=3, rank=2), "study", SESSION, KEYS)
+    node = Node(codec, Place(1, 0))
+    message = leaf_message(codec, 1, Subspace(np.eye(3)[:, :2], np.array([2.0, 1.0])))
     eye = np.eye(3)
     for arrays in (
         {"strengths": np.array([1.0, 2.0])},
@@ -563,10 +563,10 @@ def test_malformed_subspaces_are_refused():
 def test_no_bytes_crash_a_node(data):
     """Whatever arrives is taken, or refused with nothing changed."""
     agreed = study_of(TREE, lost=2)
-    talk = agreed.talk(SESSION, KEYS)
-    node = Node(talk, Place(1, 0))
-    node.take(leaf_message(talk, 0, totals_of(agreed, 0)))
-    message = bytearray(leaf_message(talk, 1, totals_of(agreed, 1)))
+    codec = agreed.codec(SESSION, KEYS)
+    node = Node(codec, Place(1, 0))
+    node.take(leaf_message(codec, 0, totals_of(agreed, 0)))
+    message = bytearray(leaf_message(codec, 1, totals_of(agreed, 1)))
     end = 8 + int.from_bytes(message[4:8], "little") + 8
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, min(end, len(message) - 1)))
@@ -590,8 +590,8 @@ def test_no_bytes_crash_a_node(data):
 def test_headers_of_nobody_are_refused(study, header):
     text = header.encode()
     data = b"EVM1" + len(text).to_bytes(4, "little") + text
-    assert refused(Node(study.talk(SESSION, KEYS), Place(1, 0)), data) == "malformed"
-    assert refused(Node(study.talk(SESSION, KEYS), Place(1, 0)), not_of_a_tree({})) == "malformed"
+    assert refused(Node(study.codec(SESSION, KEYS), Place(1, 0)), data) == "malformed"
+    assert refused(Node(study.codec(SESSION, KEYS), Place(1, 0)), not_of_a_tree({})) == "malformed"
 
 
 # -- leaves
@@ -652,7 +652,7 @@ def test_without_noise_the_root_has_the_sum_over_all_rows(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     rows = rng.standard_normal((data.draw(st.integers(0, 30)), 3))
     of = rng.integers(tree.leaf_count, size=len(rows))
-    talk = agreed.talk(SESSION, KEYS)
+    codec = agreed.codec(SESSION, KEYS)
     messages = []
     with mock.patch("eigenveil.moments.release.noise_integers", _no_noise):
         for number in range(tree.leaf_count):
@@ -661,15 +661,15 @@ def test_without_noise_the_root_has_the_sum_over_all_rows(data):
                 leaf.partial_fit(part)
             messages.append(leaf.send())
     values = [
-        talk.read(message, receiver=tree.parent(Place(0, number))).value
+        codec.read(message, receiver=tree.parent(Place(0, number))).value
         for number, message in enumerate(messages)
     ]
-    merged = climb(talk, values, chance_of(data)).merged
-    for ask, total in zip(agreed.asks, merged.value, strict=True):
-        sums = ask.accumulator.fresh()
+    merged = climb(codec, values, chance_of(data)).merged
+    for query, total in zip(agreed.queries, merged.value, strict=True):
+        sums = query.accumulator.empty()
         sums.update(Block(rows))
         exact = coordinates(sums.layout, sums.integers())
-        exact <<= sums.grid - ask.record.noise.grid
+        exact <<= sums.grid - query.record.noise.grid
         assert np.array_equal(total, exact.view(np.uint64))
 
 
@@ -682,8 +682,8 @@ def _no_noise(accumulator, record, source):
 
 def _run(study, numbers, rows=None):
     """Leaves without rows, or with these, straight up; what the root has."""
-    tree, talk = study.tree, study.talk(SESSION, KEYS)
-    nodes = {p: Node(talk, p) for level in range(1, tree.depth + 1) for p in tree.places(level)}
+    tree, codec = study.tree, study.codec(SESSION, KEYS)
+    nodes = {p: Node(codec, p) for level in range(1, tree.depth + 1) for p in tree.places(level)}
     for number in numbers:
         leaf = _leaf(study, number)
         if rows is not None:
@@ -699,11 +699,11 @@ def _noise_p_value(study, numbers):
     """Of the noise that the root's sums carry, against what is recorded of so many parts."""
     merged = _run(study, numbers)
     found = []
-    for ask, total in zip(study.asks, merged.value, strict=True):
-        noise = ask.record.noise
+    for query, total in zip(study.queries, merged.value, strict=True):
+        noise = query.record.noise
         scale = noise.scale * math.sqrt(len(numbers) / noise.shares)
         values = total.view(np.int64) * 2.0**noise.grid / scale
-        assert ask.accumulator.layout != "symmetric"
+        assert query.accumulator.layout != "symmetric"
         found.append(gaussian_variance(values, 1.0))
     return together(np.array(found))
 
@@ -726,7 +726,7 @@ def test_the_noise_at_the_root_is_as_large_as_recorded(protect):
 
 def _guarantees(study, arrived, least):
     return tree_guarantees(
-        [ask.record for ask in study.asks],
+        [query.record for query in study.queries],
         TreeRun(leaves=study.tree.leaf_count, arrived=arrived, least=least),
         delta=study.plan.delta,
         adjacency="add-remove",
@@ -735,7 +735,7 @@ def _guarantees(study, arrived, least):
 
 def test_each_view_costs_what_its_messages_noise_says(study):
     """Of 9 leaves 7 make the noise: mu of m parts is sqrt(7 / m) that of 7."""
-    whole = math.sqrt(math.fsum(ask.record.mu() ** 2 for ask in study.asks))
+    whole = math.sqrt(math.fsum(query.record.mu() ** 2 for query in study.queries))
     found = _guarantees(study, 8, (1, 2))
     parts = {
         "outsider": 8,
@@ -810,7 +810,7 @@ def test_the_joint_law_of_all_that_a_level_sees_costs_no_more(data):
     values = [totals_of(agreed, leaf) for leaf in range(tree.leaf_count)]
     chance = chance_of(data)
     lost = data.draw(st.sets(st.integers(0, tree.leaf_count - 1), max_size=tree.leaf_count - 1))
-    found = climb(agreed.talk(SESSION, KEYS), values, chance, lost=lost)
+    found = climb(agreed.codec(SESSION, KEYS), values, chance, lost=lost)
     there = set(np.flatnonzero(found.merged.arrived).tolist())
     for level in range(1, tree.depth + 1):
         seen = [m for above in range(level, tree.depth + 1) for m in found.taken[above]]
@@ -888,13 +888,13 @@ def test_a_certificate_says_what_every_view_costs(study):
 
 def test_messages_are_json_and_arrays(study):
     """What a message says is what it is about; a told state is read as it was written."""
-    talk = study.talk(SESSION, KEYS)
-    told = Told(Place(1, 1), 3, np.array([True, False, True]), (1,), totals_of(study, 0))
-    data = talk.write(told)
+    codec = study.codec(SESSION, KEYS)
+    reported = TreeMessage(Place(1, 1), 3, np.array([True, False, True]), (1,), totals_of(study, 0))
+    data = codec.write(reported)
     header = json.loads(data[8 : 8 + int.from_bytes(data[4:8], "little")])
     assert header["sender"] == "node 1.1"
-    read = talk.read(data, receiver=TREE.root)
-    assert (read.sender, read.serial, read.least) == (told.sender, 3, (1,))
-    assert np.array_equal(read.leaves, told.leaves)
-    assert all(np.array_equal(a, b) for a, b in zip(read.value, told.value, strict=True))
+    read = codec.read(data, receiver=TREE.root)
+    assert (read.sender, read.serial, read.least) == (reported.sender, 3, (1,))
+    assert np.array_equal(read.leaves, reported.leaves)
+    assert all(np.array_equal(a, b) for a, b in zip(read.value, reported.value, strict=True))
     assert replace(read, value=()).value == ()

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from eigenveil.federation.protocol.messages import Message, decode, encode
-from eigenveil.federation.tree.messages import Told, TreeKeys
+from eigenveil.federation.tree.messages import TreeKeys, TreeMessage
 from eigenveil.federation.tree.nodes import Merged, Node
 from eigenveil.federation.tree.private import make_tree_study
 from eigenveil.federation.tree.tree import MergeTree, Place
@@ -34,8 +34,8 @@ def totals_of(study, number):
     return tuple(rng.integers(0, 2**64, size=size, dtype=np.uint64) for size in sizes)
 
 
-def leaf_message(talk, number, value, *, serial=0):
-    return talk.write(Told(Place(0, number), serial, np.ones(1, dtype=bool), (), value))
+def leaf_message(codec, number, value, *, serial=0):
+    return codec.write(TreeMessage(Place(0, number), serial, np.ones(1, dtype=bool), (), value))
 
 
 def signed(data, sender, receiver):
@@ -71,17 +71,17 @@ class Climb:
     taken: dict[int, list[frozenset[int]]] = field(default_factory=dict)
 
 
-def climb(talk, values, chance, *, node=Node, silent=(), lost=(), repeats=0.2):
+def climb(codec, values, chance, *, node=Node, silent=(), lost=(), repeats=0.2):
     """Send leaves' states to the root in an order that ``chance`` (random.Random) makes up.
 
     Messages overtake one another and arrive twice; nodes send whenever they like, and at the end
     what they have left. Nodes in ``silent`` never send; leaves in ``lost`` are not heard.
     """
-    tree = talk.tree
-    nodes = {p: node(talk, p) for level in range(1, tree.depth + 1) for p in tree.places(level)}
+    tree = codec.tree
+    nodes = {p: node(codec, p) for level in range(1, tree.depth + 1) for p in tree.places(level)}
     waiting = {place: set() for place in nodes}
     flying = [
-        (Place(0, leaf), leaf_message(talk, leaf, values[leaf]), frozenset([leaf]))
+        (Place(0, leaf), leaf_message(codec, leaf, values[leaf]), frozenset([leaf]))
         for leaf in range(tree.leaf_count)
         if leaf not in lost
     ]

@@ -179,7 +179,7 @@ class Federation:
 
     # -- what tests tell parties
 
-    def tell(self, name: str, **fields) -> None:
+    def notify(self, name: str, **fields) -> None:
         """What the process of a site is to do wrong: see party_process.py."""
         place = self.kits[name] / "mischief.json"
         scratch = place.with_suffix(".tmp")

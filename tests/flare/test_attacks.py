@@ -52,7 +52,7 @@ def federation(tmp_path_factory):
 def halted(federation):
     """A study in its second round, in which west waits for a file; it ends well in the end."""
     study, go = pca_study("attacked"), federation.folder / "go"
-    federation.tell("west", step="round 2", until=str(go))
+    federation.notify("west", step="round 2", until=str(go))
     job = federation.run(study, timeout=400.0, wait=False)
     until(lambda: "mischief in round 2" in federation.said("west"))
     until(lambda: "answered round 2" in federation.said("north"))
@@ -125,7 +125,7 @@ def round_8(federation, name):
     """The last question, made into one that spends all that it can."""
     asked = genuine(federation, name, "round 2")
     message = decode(asked.payload, sender=AGGREGATOR, limit=LIMIT)
-    body = dict(message.body) | {"turn": 8}
+    body = dict(message.body) | {"round_number": 8}
     spends = Message("round 8", message.study, message.session, AGGREGATOR, body, message.arrays)
     return replace(asked, step="round 8", payload=encode(spends))
 
@@ -134,15 +134,17 @@ def with_less_noise(federation, name):
     """The last question once more, with a tenth of the noise."""
     asked = genuine(federation, name, "round 2")
     message = decode(asked.payload, sender=AGGREGATOR, limit=LIMIT)
-    asks = [each | {"scale": each["scale"] / 10} for each in message.body["asks"]]
-    return replace(asked, payload=encode(replace(message, body={**message.body, "asks": asks})))
+    queries = [each | {"scale": each["scale"] / 10} for each in message.body["queries"]]
+    return replace(
+        asked, payload=encode(replace(message, body={**message.body, "queries": queries}))
+    )
 
 
 def order(origin, to, channel, topic, **more):
     return {"origin": origin, "to": to, "channel": channel, "topic": topic} | more
 
 
-def ask(origin, to, data, **more):
+def query(origin, to, data, **more):
     return order(origin, to, CHANNEL, TOPIC, payload=data.hex(), **more)
 
 
@@ -161,8 +163,8 @@ def forgeries(federation, identity, job, origins, *, replays=2):
         admin = {RequestHeader.JOB_ID: job}
         found.append(order(origin, "north", "admin", "train.abort", body="", admin=admin))
         found.append(order(origin, "north", "admin", "sys.shell", body="cat startup/client.key"))
-        found += [ask(origin, "north", each) for each in (*mine, *replayed)]
-        found.append(ask(origin, "north", mine[0], stream=False))
+        found += [query(origin, "north", each) for each in (*mine, *replayed)]
+        found.append(query(origin, "north", mine[0], stream=False))
         found.append(order(origin, f"server.{job}", "server_command", "abort", fields={}))
         failed = {JobFailureMsgKey.JOB_ID: job, JobFailureMsgKey.CODE: 101}
         found.append(order(origin, "server", "task", "report_job_failure", fields=failed))
@@ -190,7 +192,7 @@ def damaged(data):
     return bytes(changed)
 
 
-def tell(who, messages, accepted):
+def notify(who, messages, accepted):
     """Count them: all of one kind are accepted or none."""
     for kind, each in messages.items():
         count(kind, f"the network, with {who}", len(each), len(each) if accepted else 0)
@@ -219,12 +221,12 @@ def test_with_another_partys_kit(federation, halted, who):
     ]
     orders = forgeries(federation, identity_of(kit), job, origins)
     orders += [
-        ask(random.choice(origins), "north", each) for many in messages.values() for each in many
+        query(random.choice(origins), "north", each) for many in messages.values() for each in many
     ]
     token, answers = attack(federation, kit.folder, endpoint, orders)
     assert token["__token__"] == "server"  # FLARE gives it away: it must be worth nothing
     silent = all(map(is_silence, answers)) and facts(federation, "north") == before
-    tell(f"the kit of a {who}", messages, accepted=not silent)
+    notify(f"the kit of a {who}", messages, accepted=not silent)
     said_nothing(answers)
 
 
@@ -245,10 +247,10 @@ def test_with_the_aggregators_kit(federation, halted):
     messages, before = volley(federation, "north"), facts(federation, "north")
     replayed = messages["replayed"] + messages["reordered"]
     orders = [
-        *(ask(endpoint, "north", data) for data, _ in sealed),
-        *(ask(endpoint, "north", data) for data in replayed),
-        *(ask(endpoint, "south", data) for data in replayed),
-        *(ask(endpoint, "north", data) for data in messages["forged"]),
+        *(query(endpoint, "north", data) for data, _ in sealed),
+        *(query(endpoint, "north", data) for data in replayed),
+        *(query(endpoint, "south", data) for data in replayed),
+        *(query(endpoint, "north", data) for data in messages["forged"]),
         *forgeries(federation, identity_of(federation.kit("helper")), job, (endpoint,), replays=0),
     ]
     _, answers = attack(federation, kit.folder, endpoint, orders)
@@ -262,7 +264,7 @@ def test_with_the_aggregators_kit(federation, halted):
             recipient=AGGREGATOR,
             limit=LIMIT,
         )
-        assert reply.about == mark
+        assert reply.request_digest == mark
         if reply.payload:
             inside = decode(reply.payload, sender="north", limit=LIMIT)
             assert inside.step == REFUSED
@@ -273,7 +275,7 @@ def test_with_the_aggregators_kit(federation, halted):
     size = len(replayed)
     same, other, answers = answers[:size], answers[size : 2 * size], answers[2 * size :]
     false, answers = answers[:MANY], answers[MANY:]
-    tell("the aggregator's kit", messages, accepted=facts(federation, "north") != before)
+    notify("the aggregator's kit", messages, accepted=facts(federation, "north") != before)
     assert {answer["content"] for answer in (*other, *false)} == {""}
     for answer in same:  # the stored answer, or a refusal: nothing is computed anew
         assert answer["content"] not in ("None", "")
@@ -312,7 +314,7 @@ def test_a_login_of_the_leads_ends_nothing(federation, halted):
                 session._command(f"eigenveil_abort {job} {each.hex()}")
             assert error.value.code == "not-allowed"
         running = session.status(job).state == "running"
-        tell("a login of the lead's, to end it", {"forged": words}, accepted=not running)
+        notify("a login of the lead's, to end it", {"forged": words}, accepted=not running)
         assert running
 
 
@@ -351,7 +353,7 @@ def test_without_a_kit(federation, halted):
         for many in messages.values()
         for each in many
     ]
-    tell("no kit", messages, accepted=any(heard))
+    notify("no kit", messages, accepted=any(heard))
     assert not any(heard)
 
 

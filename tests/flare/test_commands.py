@@ -108,8 +108,8 @@ class Place:
 def study(place, name, *words):
     """A study file of the three sites; every name is another study."""
     sites = [word for site in SITES for word in ("--site", site)]
-    wishes = ("--components", 2, "--protocol", "cape", *words)
-    place.ok("study", "new", f"{name}.toml", *sites, "--from", "north.parquet", *wishes)
+    targets = ("--components", 2, "--protocol", "cape", *words)
+    place.ok("study", "new", f"{name}.toml", *sites, "--from", "north.parquet", *targets)
     return f"{name}.toml"
 
 

@@ -15,7 +15,7 @@ from eigenveil.network.approvals import approve, waiting_studies
 from eigenveil.network.flare import job as job_module
 from eigenveil.network.flare import session as session_module
 from eigenveil.network.flare.session import StudySession
-from eigenveil.network.kit import furnish, open_kit
+from eigenveil.network.kit import open_kit, write_config
 from eigenveil.privacy.accountant import Loss
 from soak_tools import count, times
 
@@ -25,8 +25,8 @@ PHASES = (
     "keys",
     "shares",
     *(
-        f"{step} {turn}"
-        for turn in range(1, ROUNDS + 1)
+        f"{step} {round_number}"
+        for round_number in range(1, ROUNDS + 1)
         for step in ("round", "survivors", "unmask")
     ),
     "sign",
@@ -67,7 +67,7 @@ def test_the_jobs_process_is_killed_in_each_phase(federation, when):
     pids = {name: federation.processes[name].pid for name in federation.processes}
     # half of the phases before a question to north, the others after its answer
     for phase in PHASES[when == "after" :: 2] * times(3):
-        federation.tell("aggregator", step=phase, site="north", die="job", when=when)
+        federation.notify("aggregator", step=phase, site="north", die="job", when=when)
         status = federation.run(study)
         assert status.state == "lost", (phase, status)
         assert status.error.code == "killed"
@@ -83,7 +83,7 @@ def test_the_whole_aggregator_is_killed(federation):
     study = pca_study("felled", dropouts=1)
     pids = {name: federation.processes[name].pid for name in SITES}
     for phase in ("join", "shares", "round 2", "unmask 3", "finish") * times(3):
-        federation.tell("aggregator", step=phase, site="north", die="tree", when="after")
+        federation.notify("aggregator", step=phase, site="north", die="tree", when="after")
         job = federation.run(study, wait=False)
         assert federation.processes["aggregator"].wait(PATIENCE) == -9
         federation.check_books(all_free=False)
@@ -111,7 +111,7 @@ def check_a_new_run(federation, study):
 def test_a_study_that_is_lost_frees_what_it_had_reserved(federation):
     """Without a new run: sites find out that the job is over."""
     study = pca_study("deserted")
-    federation.tell("aggregator", step="round 2", site="north", die="job", when="before")
+    federation.notify("aggregator", step="round 2", site="north", die="job", when="before")
     assert federation.run(study).state == "lost"
     until(federation.all_free)
     federation.check_books()
@@ -124,7 +124,7 @@ def test_a_study_that_is_lost_frees_what_it_had_reserved(federation):
 def test_what_a_site_does_not_answer(federation, dropouts):
     """After all rounds an aggregator asks again, otherwise, earlier, later, and for more."""
     study = pca_study(f"greedy-{dropouts}", dropouts=dropouts)
-    federation.tell("aggregator", step="sign", site="north", attack="late")
+    federation.notify("aggregator", step="sign", site="north", attack="late")
     status = federation.run(study)
     assert status.state == "finished", status.error
     found = attack(federation, status.job, "late")
@@ -170,7 +170,7 @@ def test_what_a_site_does_not_answer(federation, dropouts):
 def test_a_round_before_the_keys_and_one_of_another_run(federation):
     study = pca_study("too-early")
     assert federation.run(study).state == "finished"
-    federation.tell("aggregator", step="keys", site="north", attack="early")
+    federation.notify("aggregator", step="keys", site="north", attack="early")
     status = federation.run(study)
     assert status.state == "finished", status.error
     assert attack(federation, status.job, "early") == {
@@ -269,7 +269,7 @@ def test_more_budget_than_is_left(federation):
 
 def test_a_site_is_no_lead(federation, tmp_path, monkeypatch):
     """With north's certificate, under the lead's name or its own: nobody listens to it."""
-    monkeypatch.setattr(session_module, "prepare", furnish)  # other software checks nothing
+    monkeypatch.setattr(session_module, "prepare", write_config)  # other software checks nothing
     for name in (federation.kit("lead").name, "north"):
         with pytest.raises(ProtocolError) as error:
             StudySession(disguised(federation, tmp_path, name))

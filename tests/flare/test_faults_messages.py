@@ -85,7 +85,7 @@ def in_order(federation):
 def test_a_damaged_message_is_asked_for_again(federation, which, place):
     """One bit is changed where TLS does not protect it: nothing wrong is computed from it."""
     study = pca_study(f"bit-{which}-{place}")
-    federation.tell("aggregator", flip=which, place=place, step="round 2", site="north")
+    federation.notify("aggregator", flip=which, place=place, step="round 2", site="north")
     status = federation.run(study, timeout=10.0)
     assert status.state == "finished", status.error
     first, _ = federation.tapped(status.job, "north", "round 2")
@@ -98,10 +98,10 @@ def test_a_damaged_message_is_asked_for_again(federation, which, place):
 def test_a_damaged_connection(federation):
     """One bit is changed on the wire: TLS ends the connection, the study goes on over another."""
     study = pca_study("wire", dropouts=1)
-    federation.tell("north", step="round 2", seconds=2.0)
-    told = federation.said("north").count("mischief in round 2")
+    federation.notify("north", step="round 2", seconds=2.0)
+    reported = federation.said("north").count("mischief in round 2")
     job = federation.run(study, timeout=6.0, wait=False)
-    until(lambda: federation.said("north").count("mischief in round 2") > told)
+    until(lambda: federation.said("north").count("mischief in round 2") > reported)
     federation.between.wrong.set()
     with federation.session() as session:
         status = federation.wait(session, job, timeout=PATIENCE)

@@ -49,8 +49,8 @@ def studies(federation):
     jobs["plain"] = ended(federation, pca_study("plain"), "finished")
 
     # south is given up in round 1, and its message comes when its masks are known
-    federation.tell("south", step="round 1", seconds=16.0)  # longer than three tries
-    federation.tell("aggregator", step="round 1", site="south", greedy=60.0)
+    federation.notify("south", step="round 1", seconds=16.0)  # longer than three tries
+    federation.notify("aggregator", step="round 1", site="south", greedy=60.0)
     study = pca_study("late", dropouts=1)
     jobs["late"] = federation.run(study, timeout=4.0, wait=False)
     with federation.session() as session:
@@ -58,20 +58,20 @@ def studies(federation):
         assert status.state == "finished", status.error
     federation.honest()
 
-    federation.tell("south", step="round 3", die="after")
+    federation.notify("south", step="round 3", die="after")
     jobs["killed"] = ended(federation, pca_study("killed", dropouts=1), "finished", timeout=3.0)
     federation.honest()
 
-    told = federation.said("south").count("mischief in round 3")
-    federation.tell("south", step="round 3", seconds=5.0)
+    reported = federation.said("south").count("mischief in round 3")
+    federation.notify("south", step="round 3", seconds=5.0)
     jobs["aborted"] = federation.run(pca_study("aborted", dropouts=1), timeout=60.0, wait=False)
-    until(lambda: federation.said("south").count("mischief in round 3") > told)
+    until(lambda: federation.said("south").count("mischief in round 3") > reported)
     with federation.session() as session:
         session.abort(jobs["aborted"])
         assert federation.wait(session, jobs["aborted"]).state == "aborted"
     federation.honest()
 
-    federation.tell("aggregator", step="unmask 2", site="west", die="tree", when="after")
+    federation.notify("aggregator", step="unmask 2", site="west", die="tree", when="after")
     jobs["felled"] = federation.run(pca_study("felled", dropouts=1), wait=False)
     assert federation.processes["aggregator"].wait(PATIENCE) == -9
     federation.honest()
@@ -137,9 +137,9 @@ def keys_of(federation):
             each.key.study for each in accounts(federation, name) if each.key.session == session
         )
         keys = SiteKeys(bytes.fromhex(state.master), Context(study, session))
-        for turn in range(1, ROUNDS + 1):
-            found |= forms(f"own mask {turn} of {name}", keys.self_seed(turn))
-            found |= forms(f"pair secret {turn} of {name}", keys.pair_seed(turn))
+        for round_number in range(1, ROUNDS + 1):
+            found |= forms(f"own mask {round_number} of {name}", keys.self_seed(round_number))
+            found |= forms(f"pair secret {round_number} of {name}", keys.pair_seed(round_number))
     for file in federation.folder.glob("kits/*/**/*.key"):
         if "kits/aggregator/" in str(file):
             continue
@@ -269,7 +269,7 @@ def test_a_late_message_is_under_a_mask_that_nobody_gives_away(federation, studi
         decode(late[1], sender="south", limit=1 << 30),
     )
     assert reply.step == "round 1"
-    context, about = Context(reply.study, reply.session), fingerprint(request)
+    context, request_digest = Context(reply.study, reply.session), fingerprint(request)
     everybody = bitmap(("north", "south", "west"), ("north", "south", "west"))
     publics, shares, own = {}, {}, set()
     holders = ["north", "west", "south"]
@@ -277,9 +277,9 @@ def test_a_late_message_is_under_a_mask_that_nobody_gives_away(federation, studi
         ((_, joined),) = federation.tapped(studies["late"], name, "join")
         publics[name] = decode(joined, sender=name, limit=1 << 30).read(payloads.JoinReply).keys
         ((_, unmasked),) = federation.tapped(studies["late"], name, "unmask 1")
-        told = decode(unmasked, sender=name, limit=1 << 30).read(payloads.UnmaskReply)
-        shares[holders.index(name)] = bytes.fromhex(told.pair["south"])
-        own |= set(told.own)
+        reported = decode(unmasked, sender=name, limit=1 << 30).read(payloads.UnmaskReply)
+        shares[holders.index(name)] = bytes.fromhex(reported.pair["south"])
+        own |= set(reported.own)
     assert own == {"north", "west"}  # nobody gave a share of south's own mask
     pair_seed = join_secret(shares, threshold=threshold(3, 0))
 
@@ -293,7 +293,7 @@ def test_a_late_message_is_under_a_mask_that_nobody_gives_away(federation, studi
     parts = [Part(size=message.size)]
     left = message.astype(np.uint64)
     for name, public in publics.items():
-        facts = RoundFacts(1, about, everybody, everybody)
+        facts = RoundFacts(1, request_digest, everybody, everybody)
         key = pair_key(pair_seed, bytes.fromhex(public.rounds[0]), context, facts, ("south", name))
         stream = self_mask(key, parts)
         left = left - stream if name > "south" else left + stream

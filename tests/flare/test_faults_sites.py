@@ -38,7 +38,7 @@ MOMENTS = ("before", "during", "after")
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_site_is_killed_and_there_are_enough_others(federation, moment):
     study = pca_study(f"spared-{moment}", dropouts=1)
-    federation.tell("south", step="round 2", die=moment)
+    federation.notify("south", step="round 2", die=moment)
     status = federation.run(study, timeout=3.0)
     assert federation.processes["south"].wait(PATIENCE) == -9
     assert status.state == "finished", status.error
@@ -56,7 +56,7 @@ def test_a_site_is_killed_and_there_are_enough_others(federation, moment):
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_site_is_killed_and_all_are_needed(federation, moment):
     study = pca_study(f"needed-{moment}")
-    federation.tell("south", step="round 2", die=moment)
+    federation.notify("south", step="round 2", die=moment)
     status = federation.run(study, timeout=3.0)
     assert federation.processes["south"].wait(PATIENCE) == -9
     assert status.state == "failed"
@@ -73,7 +73,7 @@ def test_a_site_is_killed_and_all_are_needed(federation, moment):
 @pytest.mark.parametrize(("moment", "dropouts"), [("before", 1), ("during", 0), ("after", 1)])
 def test_a_killed_site_that_is_started_again_takes_part(federation, moment, dropouts):
     study = pca_study(f"again-{moment}-{dropouts}", dropouts=dropouts)
-    federation.tell("south", step="round 1", die=moment)
+    federation.notify("south", step="round 1", die=moment)
     job = federation.run(study, timeout=60.0, wait=False)
     federation.start_again("south")
     with federation.session() as session:
@@ -86,7 +86,7 @@ def test_a_killed_site_that_is_started_again_takes_part(federation, moment, drop
 
 def test_an_answer_after_its_time_is_dropped(federation):
     study = pca_study("slow", dropouts=1)
-    federation.tell("south", step="round 1", seconds=14.0)
+    federation.notify("south", step="round 1", seconds=14.0)
     status = federation.run(study, timeout=2.0)
     assert status.state == "finished", status.error
     with federation.session() as session:
@@ -101,12 +101,12 @@ def test_an_answer_after_its_time_is_dropped(federation):
 @pytest.mark.parametrize(("step", "dropouts"), [("join", 0), ("round 2", 1)])
 def test_a_ledger_without_room(federation, step, dropouts):
     """SQLite says that the disk is full, at the beginning or in the middle of a study."""
-    told = federation.said("south").count("the disk is full")
+    reported = federation.said("south").count("the disk is full")
     study = pca_study(f"full-{step.replace(' ', '-')}-{dropouts}", dropouts=dropouts)
-    federation.tell("south", step=step, full=True)
+    federation.notify("south", step=step, full=True)
     status = federation.run(study, timeout=5.0)
     check_did_without(federation, status, dropouts)
-    assert federation.said("south").count("the disk is full") > told
+    assert federation.said("south").count("the disk is full") > reported
     assert "Make room on the disk" in federation.said("south")
     federation.check_books(all_free=False)
     check_goes_on(federation, study)
@@ -147,11 +147,11 @@ def start(federation, name):
 
 def test_a_full_disk(federation, small_disk):
     study = pca_study("full-disk", dropouts=1)
-    told = federation.said("south").count("the disk is full")
-    federation.tell("south", step="round 1", full=str(small_disk))
+    reported = federation.said("south").count("the disk is full")
+    federation.notify("south", step="round 1", full=str(small_disk))
     status = federation.run(study, timeout=5.0)
     check_did_without(federation, status, 1)
-    assert federation.said("south").count("the disk is full") > told
+    assert federation.said("south").count("the disk is full") > reported
     assert (small_disk / "filler").stat().st_size > 0
     ledger = Ledger(federation.ledger("south"))
     assert ledger.verify().holds

@@ -118,7 +118,7 @@ def in_round_2(federation, name):
     """A study that waits for west, and the file that lets it go on."""
     go = federation.folder / f"go-{name}"
     before = federation.said("west").count("mischief in round 2")
-    federation.tell("west", step="round 2", until=str(go))
+    federation.notify("west", step="round 2", until=str(go))
     return go, lambda: federation.said("west").count("mischief in round 2") > before
 
 

@@ -41,9 +41,9 @@ def message(peer, certified, origin, to, channel, topic, *, payload=b"", kind=No
     return found
 
 
-def stream(*who, about="eigenveil", topic="ask", size=LIMIT, coded="bytes"):
+def stream(*who, request_digest="eigenveil", topic="ask", size=LIMIT, coded="bytes"):
     headers = {
-        StreamHeaderKey.CHANNEL: about,
+        StreamHeaderKey.CHANNEL: request_digest,
         StreamHeaderKey.TOPIC: topic,
         StreamHeaderKey.SIZE: size,
         StreamHeaderKey.PAYLOAD_ENCODING: coded,
@@ -60,12 +60,18 @@ LET_IN = [
     (AggregatorGuard, message(*NORTH, "server", "task", "register")),
     (AggregatorGuard, message(*NORTH, "server", "cellnet.channel", "bye")),
     (AggregatorGuard, stream(*NORTH, "server", topic="whereabouts")),
-    (AggregatorGuard, stream(*NORTH, JOB, about="return_only", topic="eigenveil:ask")),
+    (AggregatorGuard, stream(*NORTH, JOB, request_digest="return_only", topic="eigenveil:ask")),
     (AggregatorGuard, message(*NORTH, "server", "admin", "x", kind=MessageType.REPLY)),
     (AggregatorGuard, message(JOB, HOST, JOB, "server", "server_parent_listener", "heartbeat")),
-    (AggregatorGuard, stream(ADMIN, LEAD, ADMIN, "server", about="hci_channel", topic="command")),
+    (
+        AggregatorGuard,
+        stream(ADMIN, LEAD, ADMIN, "server", request_digest="hci_channel", topic="command"),
+    ),
     (JobGuard, message("server", HOST, "server", JOB, "server_command", "abort")),
-    (JobGuard, stream("server", HOST, "north", JOB, about="return_only", topic="eigenveil:ask")),
+    (
+        JobGuard,
+        stream("server", HOST, "north", JOB, request_digest="return_only", topic="eigenveil:ask"),
+    ),
 ]
 KEPT_OUT = [
     # somebody else at the other end, or somebody else's name
@@ -87,7 +93,7 @@ KEPT_OUT = [
     (AggregatorGuard, message(*NORTH, "server", "server_parent_listener", "update_run_status")),
     (AggregatorGuard, message(*NORTH, JOB, "server_command", "abort")),
     (AggregatorGuard, stream(*NORTH, JOB)),
-    (AggregatorGuard, stream(*NORTH, "server", about="aux_communication")),
+    (AggregatorGuard, stream(*NORTH, "server", request_digest="aux_communication")),
     (AggregatorGuard, message(ADMIN, LEAD, ADMIN, "north", "hci_channel", "command")),
     (JobGuard, message("server", HOST, "north", JOB, "server_command", "submit_update")),
     # too large, not bytes, or past the stream
@@ -95,7 +101,10 @@ KEPT_OUT = [
     (SiteGuard, stream("server", HOST, JOB, "north", size=-1)),
     (SiteGuard, stream("server", HOST, JOB, "north", size="5")),
     (SiteGuard, stream("server", HOST, JOB, "north", coded="fobs")),
-    (SiteGuard, stream("server", HOST, "server", "north", about="x", size=MOST_OF_FLARE + 1)),
+    (
+        SiteGuard,
+        stream("server", HOST, "server", "north", request_digest="x", size=MOST_OF_FLARE + 1),
+    ),
     (SiteGuard, message("server", HOST, JOB, "north", "eigenveil", "ask", payload=b"x")),
     (
         SiteGuard,
@@ -108,7 +117,7 @@ KEPT_OUT = [
             HOST,
             "north",
             JOB,
-            about="return_only",
+            request_digest="return_only",
             topic="eigenveil:ask",
             size=LIMIT + 1,
         ),

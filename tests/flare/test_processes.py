@@ -59,7 +59,7 @@ def until(check, seconds=40.0):
 def mischief(federation, name, **fields):
     """Tells a site what to do wrong; whether it has done it."""
     before = federation.said(name).count("mischief in ")
-    federation.tell(name, **fields)
+    federation.notify(name, **fields)
     return lambda: federation.said(name).count("mischief in ") > before
 
 
@@ -121,7 +121,7 @@ def test_another_site_asks_in_the_aggregators_place(federation, session):
     caught = mischief(federation, "west", step="round 2", seconds=4.0)
     job = session.submit(study, timeout=30.0)
     until(caught)
-    federation.tell("north", forge="south", job=job)
+    federation.notify("north", forge="south", job=job)
     forged = federation.kits["north"] / "forged.json"
     *asked, shell = json.loads(until(lambda: forged.exists() and forged.read_text()))
     assert asked == ["None"] * 3  # the aggregator does not carry it
@@ -132,7 +132,7 @@ def test_another_site_asks_in_the_aggregators_place(federation, session):
 
 def test_a_late_answer_is_dropped_and_the_site_is_asked_again(federation, session):
     study = prepared(federation, "late")
-    federation.tell("south", step="round 1", seconds=5.0)
+    federation.notify("south", step="round 1", seconds=5.0)
     job = session.submit(study, timeout=3.0)
     assert federation.wait(session, job).state == "finished"
     assert same_as_in_process(federation, session, job, study)
@@ -141,7 +141,7 @@ def test_a_late_answer_is_dropped_and_the_site_is_asked_again(federation, sessio
 
 def test_a_site_that_stays_silent_is_done_without(federation, session):
     study = prepared(federation, "silent", dropouts=1)
-    federation.tell("south", step="round 1", seconds=12.0)
+    federation.notify("south", step="round 1", seconds=12.0)
     job = session.submit(study, timeout=3.0)
     status = federation.wait(session, job)
     assert status.state == "finished", status.error
@@ -152,7 +152,7 @@ def test_a_site_that_stays_silent_is_done_without(federation, session):
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_killed_site_that_is_started_again_goes_on(federation, session, when):
     study = prepared(federation, f"killed-{when}")
-    federation.tell("south", step="round 2", die=when)
+    federation.notify("south", step="round 2", die=when)
     job = session.submit(study, timeout=40.0)
     process = federation.processes["south"]
     times = federation.said("south").count(" is connected to ")

@@ -247,8 +247,8 @@ def handshake(server_kit, client_kit, host):
     served.load_cert_chain(server_kit.certificate, server_kit.key)
     served.load_verify_locations(server_kit.root_certificate)
     served.verify_mode = ssl.CERT_REQUIRED
-    asks = ssl.create_default_context(cafile=client_kit.root_certificate)
-    asks.load_cert_chain(client_kit.certificate, client_kit.key)
+    queries = ssl.create_default_context(cafile=client_kit.root_certificate)
+    queries.load_cert_chain(client_kit.certificate, client_kit.key)
     one, other = socket.socketpair()
     for end in (one, other):
         end.settimeout(10)
@@ -263,7 +263,7 @@ def handshake(server_kit, client_kit, host):
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        with asks.wrap_socket(other, server_hostname=host) as channel:
+        with queries.wrap_socket(other, server_hostname=host) as channel:
             return channel.recv(5) == b"hello"
     except OSError:
         return False
@@ -368,9 +368,9 @@ def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):
     provision(study(), tmp_path / "kits")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     monkeypatch.setattr("eigenveil.network.registrar.certificates.pem", fail)
-    for out, wish in ((tmp_path / "kits", True), (tmp_path / "new", False)):
+    for out, target in ((tmp_path / "kits", True), (tmp_path / "new", False)):
         with pytest.raises(OutputError, match="No space left"):
-            provision(study(), out, overwrite=wish)
+            provision(study(), out, overwrite=target)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["kits"]
 
@@ -411,5 +411,5 @@ def test_the_commands(tmp_path, run, monkeypatch):
     assert done[0] == 0
     assert "complete" in done[1]
     facts = json.loads(run("flare", "show", "own/north", "--json")[1])
-    assert (facts["role"], facts["name"], facts["trouble"]) == ("site", "north", "")
+    assert (facts["role"], facts["name"], facts["problem"]) == ("site", "north", "")
     assert facts["allows"] == ["eigenveil.network.flare.executor.SiteExecutor"]

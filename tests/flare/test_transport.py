@@ -19,7 +19,7 @@ class FakeWire:
     def __init__(self, **parties):
         self.parties, self.asked = parties, []
 
-    def ask(self, name, step, payload, timeout, stop):
+    def query(self, name, step, payload, timeout, stop):
         self.asked.append((name, step))
         return self.parties[name](step, payload, timeout, stop)
 
@@ -154,7 +154,7 @@ def test_a_partys_code_is_told_in_our_own_words():
     """What a party or a forger writes never becomes text of ours."""
     transport = over(FakeWire(north=echo, south=lambda *_: Answer("pay-me-now", b"secret", "aa")))
     _, failures = transport.call("x", {"south": b""}, 5.0)
-    assert failures["south"].message == sentence("trouble")
+    assert failures["south"].message == sentence("problem")
     transport = over(FakeWire(north=echo, south=lambda *_: Answer(NOT_ADMITTED, b"", "aa")))
     _, failures = transport.call("x", {"south": b""}, 5.0)
     assert failures["south"].message == "it does not take part in this run"

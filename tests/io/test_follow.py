@@ -26,19 +26,19 @@ from eigenveil.io.stopping import Stop
 def read(path, *, size=4, limit=None, **options):
     """All rows, and the error that ended them."""
     blocks = FollowedRows(path, **options).blocks(size, limit=limit)
-    found, trouble = [], None
+    found, problem = [], None
     try:
         for block in blocks:
             assert block.first_row == sum(values.shape[0] for values in found)
             found.append(block.values)
     except DataError as error:
-        trouble = error
-    return found, trouble
+        problem = error
+    return found, problem
 
 
 def rows_of(path, **options):
-    found, trouble = read(path, **options)
-    assert trouble is None
+    found, problem = read(path, **options)
+    assert problem is None
     return np.concatenate(found)
 
 
@@ -144,19 +144,19 @@ def test_standard_input_tells_tabs_from_commas(monkeypatch):
 @pytest.mark.parametrize("before", [0, 5])
 def test_a_bad_line_is_located_after_the_rows_before_it(line, said, before, text):
     good = "1,2,3\n" * before
-    # further troubles later, of kinds that pyarrow meets earlier
+    # further problems later, of kinds that pyarrow meets earlier
     path = text("t.csv", f"a,b,c\n\n{good}{line}\n1,2,3\nx,2,3\n1\n")
-    found, trouble = read(path)
+    found, problem = read(path)
     assert sum(len(values) for values in found) == before
-    assert trouble.message.startswith(f"{path}: ")
-    assert trouble.message.endswith(said.format(3 + before))
-    assert "secret" not in str(trouble)
+    assert problem.message.startswith(f"{path}: ")
+    assert problem.message.endswith(said.format(3 + before))
+    assert "secret" not in str(problem)
 
 
 def test_a_line_number_counts_newlines_within_quotes(text):
     path = text("t.csv", 'label,n\n"two\nlines",1\nx,oops\n')
-    trouble = read(path, columns=["n"])[1]
-    assert trouble.message == f"{path}: column 'n' is not a number at line 4."
+    problem = read(path, columns=["n"])[1]
+    assert problem.message == f"{path}: column 'n' is not a number at line 4."
 
 
 def test_what_cannot_be_watched(text, tmp_path):
@@ -174,9 +174,9 @@ def test_a_quote_that_never_ends(text, monkeypatch):
     monkeypatch.setattr("eigenveil.io.growing._READ_BYTES", 64)
     monkeypatch.setattr("eigenveil.io.growing._LONGEST_LINE", 256)
     path = text("t.csv", 'a,b\n1,2\n3,"4\n' + "5,6\n" * 300)
-    found, trouble = read(path)
+    found, problem = read(path)
     assert np.concatenate(found).tolist() == [[1, 2]]
-    assert "a quote never ends" in trouble.message
+    assert "a quote never ends" in problem.message
 
 
 class Growing:
@@ -209,8 +209,8 @@ def test_a_growing_file_is_read_line_by_whole_line(tmp_path, monkeypatch):
     path = tmp_path / "t.csv"
     path.write_text("a,")
     steps = (adds("b\n1"), adds(",2"), adds("5\n3,4\n"), adds("5,6\n7,8\n9,1"))
-    found, trouble = Growing(path, monkeypatch, *steps).read(size=2)
-    assert trouble is None
+    found, problem = Growing(path, monkeypatch, *steps).read(size=2)
+    assert problem is None
     # the line that had no end when the reader was stopped is not guessed at
     assert [values.tolist() for values in found] == [[[1, 25], [3, 4]], [[5, 6], [7, 8]]]
 
@@ -241,10 +241,10 @@ def replaced(path):
 def test_a_file_that_moves_away_is_said_so(step, said, values, tmp_path, monkeypatch):
     path = tmp_path / "t.csv"
     path.write_text("a\n1\n2\n")
-    found, trouble = Growing(path, monkeypatch, step).read()
+    found, problem = Growing(path, monkeypatch, step).read()
     assert np.concatenate(found).ravel().tolist() == values
-    assert trouble.message == f"{path} {said} while it was read."
-    assert trouble.code == "file-moved"
+    assert problem.message == f"{path} {said} while it was read."
+    assert problem.code == "file-moved"
 
 
 def test_a_pipe_with_a_name_is_read_to_the_end_of_its_writer(tmp_path):

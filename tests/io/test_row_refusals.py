@@ -165,14 +165,14 @@ def test_a_line_of_another_length_is_a_row_that_is_none(text, monkeypatch):
 @pytest.mark.parametrize("line", [b"\xff,3,4", b"\xff"])
 def test_nothing_is_printed_of_a_line_that_is_no_text(line, tmp_path, monkeypatch):
     """pyarrow had a traceback printed, with the place of the byte."""
-    told = []
-    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", reported.append)
     path = tmp_path / "t.csv"
     path.write_bytes(b"a,b\n1,2\n" + line + b"\n3,4\n")
     found = values(open_rows([path]))
     np.testing.assert_array_equal(found, [[1, 2], [3, 4], [np.nan, np.nan]])
-    assert not told
-    assert sys.unraisablehook == told.append
+    assert not reported
+    assert sys.unraisablehook == reported.append
 
 
 def test_a_line_of_other_bytes_is_a_row_that_is_none(tmp_path):
@@ -343,10 +343,10 @@ def test_an_index_out_of_range_in_a_sparse_file(tmp_path):
         ({"X": np.arange(3), "b": np.eye(2)}, ["int64 of shape (3,)"]),
     ],
 )
-def test_an_archive_that_leaves_no_choice(arrays, told, tmp_path):
+def test_an_archive_that_leaves_no_choice(arrays, reported, tmp_path):
     np.savez(tmp_path / "a.npz", **arrays)
     error = refusal([tmp_path / "a.npz"])
-    assert all(part in error.message for part in [str(tmp_path / "a.npz"), *told])
+    assert all(part in error.message for part in [str(tmp_path / "a.npz"), *reported])
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ STRENGTHS = {
 }
 
 
-def fresh():
+def empty():
     return np.random.default_rng()
 
 
@@ -103,7 +103,7 @@ def test_identity_terms_are_their_definition_and_turn_with_the_vector(size, seed
 def test_identity_terms_are_what_spherical_noise_adds_to_a_third_moment():
     # noise of +-sqrt(D) e_d with equal chances has the moments 0, I, 0 exactly
     size = 4
-    mean = fresh().standard_normal(size)
+    mean = empty().standard_normal(size)
     rows = mean + np.sqrt(size) * np.concatenate([np.eye(size), -np.eye(size)])
     moment = cubes(np.full(len(rows), 1 / len(rows)), rows)
     assert np.allclose(moment - identity_terms(mean), cubes(np.ones(1), mean[None]))
@@ -136,7 +136,7 @@ def test_orthogonal_components_are_recovered_and_the_rest_is_nothing(size, seed,
 @pytest.mark.parametrize("strengths", STRENGTHS)
 @pytest.mark.parametrize("size", [20, 50])
 def test_many_components_are_recovered(size, strengths):
-    rng = fresh()
+    rng = empty()
     values, vectors = STRENGTHS[strengths](size), orthonormal(rng, size, size)
     tensor = cubes(values, vectors)
     found = power_iteration(tensor, size, rng=rng)
@@ -148,7 +148,7 @@ def test_many_components_are_recovered(size, strengths):
 def test_the_strongest_are_found_first():
     # All starts must miss the strongest left, which draws more than half of them (each value is a
     # third of the one before): a chance below 3 * 2^-30.
-    rng = fresh()
+    rng = empty()
     values, vectors = 3.0 ** -np.arange(6), orthonormal(rng, 6, 9)
     found = power_iteration(cubes(values, vectors), 3, rng=rng)
     assert_components(found, values[:3], vectors[:3])
@@ -156,7 +156,7 @@ def test_the_strongest_are_found_first():
 
 
 def test_components_of_equal_value_are_all_found_though_their_order_is_free():
-    rng = fresh()
+    rng = empty()
     values, vectors = np.array([2.0, 2.0, 2.0, 1.0, 1.0]), orthonormal(rng, 5, 7)
     found = power_iteration(cubes(values, vectors), 5, rng=rng)
     assert np.allclose(found.values, values)
@@ -164,7 +164,7 @@ def test_components_of_equal_value_are_all_found_though_their_order_is_free():
 
 
 def test_a_component_of_negative_value_is_a_positive_one_seen_from_behind():
-    rng = fresh()
+    rng = empty()
     values, vectors = np.array([-3.0, 2.0, -1.0]), orthonormal(rng, 3, 4)
     found = power_iteration(cubes(values, vectors), 3, rng=rng)
     assert_components(found, np.abs(values), np.sign(values)[:, None] * vectors)
@@ -172,7 +172,7 @@ def test_a_component_of_negative_value_is_a_positive_one_seen_from_behind():
 
 def test_a_tensor_of_zeros_has_no_components():
     tensor = np.zeros((3, 3, 3))
-    found = power_iteration(tensor, 2, rng=fresh())
+    found = power_iteration(tensor, 2, rng=empty())
     assert_in_form(found, tensor)
     assert not np.any(found.values)
     assert not np.any(found.iterations)
@@ -181,7 +181,7 @@ def test_a_tensor_of_zeros_has_no_components():
 
 
 def test_one_row_is_its_own_component():
-    found = power_iteration(np.full((1, 1, 1), -5.0), 1, rng=fresh())
+    found = power_iteration(np.full((1, 1, 1), -5.0), 1, rng=empty())
     assert found.values.tolist() == [5.0]
     assert found.vectors.tolist() == [[-1.0]]
 
@@ -200,7 +200,7 @@ def noisy(rng, size=6, noise=0.1):
 
 
 def test_components_turn_with_the_tensor():
-    rng = fresh()
+    rng = empty()
     tensor, turn = noisy(rng), orthonormal(rng, 6, 6)
     plain = power_iteration(tensor, 6, rng=rng, restarts=PLENTY)
     turned = power_iteration(multilinear(tensor, turn), 6, rng=rng, restarts=PLENTY)
@@ -208,7 +208,7 @@ def test_components_turn_with_the_tensor():
 
 
 def test_coordinates_may_be_exchanged():
-    rng = fresh()
+    rng = empty()
     tensor, order = noisy(rng), rng.permutation(6)
     plain = power_iteration(tensor, 6, rng=rng, restarts=PLENTY)
     mixed = power_iteration(tensor[np.ix_(order, order, order)], 6, rng=rng, restarts=PLENTY)
@@ -217,7 +217,7 @@ def test_coordinates_may_be_exchanged():
 
 @pytest.mark.parametrize("factor", [2.0**-600, 0.5, -(2.0**40), 2.0**900])
 def test_values_scale_with_the_tensor_to_the_last_digit(factor):
-    tensor = noisy(fresh())
+    tensor = noisy(empty())
     plain = power_iteration(tensor, 6, rng=np.random.default_rng(1))
     scaled = power_iteration(tensor * factor, 6, rng=np.random.default_rng(1))
     assert np.array_equal(scaled.values, plain.values * abs(factor))
@@ -226,7 +226,7 @@ def test_values_scale_with_the_tensor_to_the_last_digit(factor):
 
 
 def test_only_the_symmetric_part_counts():
-    rng = fresh()
+    rng = empty()
     tensor = noisy(rng)
     other = rng.standard_normal(tensor.shape)
     twist = other - sum(other.transpose(modes) for modes in permutations(range(3))) / 6
@@ -236,7 +236,7 @@ def test_only_the_symmetric_part_counts():
 
 
 def test_the_answer_follows_from_the_arguments_alone():
-    tensor = noisy(fresh())
+    tensor = noisy(empty())
     before, state = tensor.copy(), np.random.get_state()[1].copy()
     first = power_iteration(tensor, 4, rng=np.random.default_rng(3))
     second = power_iteration(tensor, 4, rng=np.random.default_rng(3))
@@ -267,7 +267,7 @@ def noise_bounds(size, sigma, tests):
 @pytest.mark.parametrize("strengths", STRENGTHS)
 @pytest.mark.parametrize(("size", "count"), [(6, 6), (20, 20), (20, 3), (40, 5), (50, 50)])
 def test_noise_moves_components_no_farther_than_it_must(size, count, strengths):
-    rng, sigma = fresh(), 0.05 / np.sqrt(size)
+    rng, sigma = empty(), 0.05 / np.sqrt(size)
     values, vectors = STRENGTHS[strengths](count), orthonormal(rng, count, size)
     tensor = cubes(values, vectors) + sigma * symmetric_noise(rng, size)
     found = power_iteration(tensor, count, rng=rng)
@@ -282,8 +282,8 @@ def test_noise_moves_components_no_farther_than_it_must(size, count, strengths):
 
 def test_without_deflation_the_same_component_would_be_found_again():
     lazy = mutant(power_iteration, "left -= cubes(", "cubes(")
-    values, vectors = np.linspace(1, 2, 6), orthonormal(fresh(), 6, 6)
-    found = lazy(cubes(values, vectors), 6, rng=fresh())
+    values, vectors = np.linspace(1, 2, 6), orthonormal(empty(), 6, 6)
+    found = lazy(cubes(values, vectors), 6, rng=empty())
     assert np.max(matched(found.vectors, vectors)[1]) > 0.5
 
 
@@ -299,11 +299,11 @@ def test_starts_from_the_positive_orthant_would_miss_the_strongest_component():
     across[:2] = np.sqrt(0.5), -np.sqrt(0.5)
     middle = np.full(size, 1 / np.sqrt(size))
     tensor = cubes(np.array([3.0, 2.0]), np.stack([across, middle]))
-    found = power_iteration(tensor, 1, rng=fresh())
+    found = power_iteration(tensor, 1, rng=empty())
     assert found.values == pytest.approx([3.0])
     assert np.allclose(found.vectors[0], across)
     orthant = mutant(power_iteration, "rng.standard_normal(", "rng.random(")
-    assert orthant(tensor, 1, rng=fresh()).values == pytest.approx([2.0])
+    assert orthant(tensor, 1, rng=empty()).values == pytest.approx([2.0])
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_starts_from_the_positive_orthant_would_miss_the_strongest_component():
     [(1, 1e-9, False), (3, 1e-9, False), (1000, 1e-9, True), (1000, 1e-3, True)],
 )
 def test_convergence_is_what_it_says(most, tolerance, enough):
-    rng = fresh()
+    rng = empty()
     tensor = noisy(rng, size=12)
     found = power_iteration(tensor, 1, rng=rng, iterations=most, tolerance=tolerance)
     assert_in_form(found, tensor)
@@ -400,7 +400,7 @@ def test_polishing_ends_at_a_fixed_point_of_power_steps(size, seed):
 @pytest.mark.parametrize("noise", [0.0, 0.05])
 def test_all_components_agree_with_tensorly(noise):
     decomposition = pytest.importorskip("tensorly.decomposition")
-    rng = fresh()
+    rng = empty()
     tensor = noisy(rng, size=8, noise=noise)
     values, vectors = decomposition.symmetric_parafac_power_iteration(
         tensor, rank=8, n_repeat=30, n_iteration=20
@@ -418,7 +418,7 @@ BROKEN[2, 0, 1] = np.nan
 
 
 @pytest.mark.parametrize(
-    ("tensor", "count", "options", "code", "says"),
+    ("tensor", "count", "options", "code", "statement"),
     [
         (np.ones((3, 3)), 1, {}, "tensor-shape", "(3, 3)"),
         (np.ones((3, 3, 2)), 1, {}, "tensor-shape", "(3, 3, 2)"),
@@ -432,11 +432,11 @@ BROKEN[2, 0, 1] = np.nan
         (CUBE, 1, {"tolerance": 0.0}, "out-of-range", "tolerance is 0"),
     ],
 )
-def test_what_cannot_be_decomposed_is_refused(tensor, count, options, code, says):
+def test_what_cannot_be_decomposed_is_refused(tensor, count, options, code, statement):
     with pytest.raises(DataError) as refused:
-        power_iteration(tensor, count, rng=fresh(), **options)
+        power_iteration(tensor, count, rng=empty(), **options)
     assert refused.value.code == code
-    assert says in refused.value.message
+    assert statement in refused.value.message
     assert refused.value.hint
 
 

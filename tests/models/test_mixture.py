@@ -150,7 +150,7 @@ def test_rows_as_they_are_and_about_a_public_point():
     for center in (False, np.full(6, -1.0), [0.5] * 6):
         model = PrivateGaussianMixture(3, epsilon=2.0, center=center).fit(data.rows)
         assert_recovered(model, data)
-        assert "centre" not in {record.name for record in model.certificate_.releases}
+        assert "center" not in {record.name for record in model.certificate_.releases}
 
 
 def test_a_known_noise_variance_is_used_as_it_is():
@@ -170,14 +170,14 @@ def test_clusters_without_any_spread(noise_variance):
 
 def test_a_public_bound_leaves_out_the_scale_but_not_the_count():
     data = Clusters()
-    centred = PrivateGaussianMixture(3, epsilon=2.0, row_bound=9.0).fit(data.rows)
+    centerd = PrivateGaussianMixture(3, epsilon=2.0, row_bound=9.0).fit(data.rows)
     plain = PrivateGaussianMixture(3, epsilon=2.0, row_bound=9.0, center=False).fit(data.rows)
-    for model in (centred, plain):
+    for model in (centerd, plain):
         assert_recovered(model, data)
         # the count's noise is below 50 rows
         assert model.n_samples_ == pytest.approx(len(data.rows), abs=500)
         assert model.n_samples_ != len(data.rows)
-    released = [record.name for record in centred.certificate_.releases]
+    released = [record.name for record in centerd.certificate_.releases]
     assert "scale" not in released
     assert "scale of centred rows" not in released
     assert plain.row_bound_ == 9.0
@@ -276,16 +276,16 @@ def test_frames_keep_their_names():
 
 
 def test_rows_read_in_blocks_are_rows():
-    data, told = Clusters(), []
+    data, reported = Clusters(), []
     names = list("abcdef")
     rows = ArrayRows(data.rows, names=names)
     model = PrivateGaussianMixture(3, epsilon=2.0)
-    model.fit_rows(rows, progress=lambda release, count: told.append((release, count)))
+    model.fit_rows(rows, progress=lambda release, count: reported.append((release, count)))
     data.rows = pd.DataFrame(data.rows, columns=names)
     assert_recovered(model, data)
     assert list(model.feature_names_in_) == names
     assert model.n_features_in_ == 6
-    assert told[-1] == ("triple moment", len(data.rows))
+    assert reported[-1] == ("triple moment", len(data.rows))
 
 
 def test_order_of_rows_changes_nothing():
@@ -594,17 +594,17 @@ def test_another_models_file_is_refused(fitted, tmp_path):
 
 def test_fit_does_not_change_parameters_or_rows():
     split = {"scale": 1, "center": 1, "moment": 5, "tensor": 3}
-    centre = np.zeros(6)
+    center = np.zeros(6)
     rows = Clusters().rows
     before = rows.copy()
-    for options in ({"budget_split": split}, {"center": centre}, {"n_components": "auto"}):
+    for options in ({"budget_split": split}, {"center": center}, {"n_components": "auto"}):
         model = PrivateGaussianMixture(**{"n_components": 3, "epsilon": 2.0, **options})
         asked = model.get_params()
         model.fit(rows)
         assert model.get_params() == asked
         assert all(model.get_params()[name] is value for name, value in asked.items())
     assert split == {"scale": 1, "center": 1, "moment": 5, "tensor": 3}
-    assert not centre.any()
+    assert not center.any()
     assert np.array_equal(rows, before)
 
 
@@ -663,7 +663,7 @@ def test_a_larger_share_is_a_smaller_noise():
     assert even["triple moment"] == pytest.approx(even["pair moment"])
     assert tilted["triple moment"] == pytest.approx(math.sqrt(5) * tilted["pair moment"])
     assert tilted["triple moment"] > even["triple moment"]
-    assert tilted["centre"] < even["centre"]
+    assert tilted["center"] < even["center"]
 
 
 def test_a_plan_is_settled_before_any_row_is_read():

@@ -22,8 +22,8 @@ DIGITS = load_digits().data
 
 
 def exact_moment(rows):
-    centred = rows - rows.mean(axis=0)
-    return centred.T @ centred
+    centerd = rows - rows.mean(axis=0)
+    return centerd.T @ centerd
 
 
 # The checks fit twenty rows; without a public row_bound the honest answer to that is an error.
@@ -145,11 +145,11 @@ def test_clone_pickle_pipeline_save_and_load(tmp_path):
     assert pipeline.transform(DIGITS).shape == (len(DIGITS), 2)
 
 
-def test_public_centre_is_used_as_it_is():
-    centre = DIGITS.mean(axis=0)
-    model = PrivatePCA(2, center=centre).fit(DIGITS)
-    assert np.array_equal(model.mean_, centre)
-    assert "centre" not in {r.name for r in model.certificate_.releases}
+def test_public_center_is_used_as_it_is():
+    center = DIGITS.mean(axis=0)
+    model = PrivatePCA(2, center=center).fit(DIGITS)
+    assert np.array_equal(model.mean_, center)
+    assert "center" not in {r.name for r in model.certificate_.releases}
 
 
 def test_replace_one_publishes_the_row_count():

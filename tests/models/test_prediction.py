@@ -39,11 +39,11 @@ def test_prediction_is_within_three_hundredths_on_power_laws(exponent, epsilon, 
     spectrum = parse_spectrum(f"power:{exponent}", features)
     basis, _ = np.linalg.qr(rng.standard_normal((features, features)))
     rows = (rng.standard_normal((count, features)) * np.sqrt(spectrum)) @ basis
-    centred = rows - rows.mean(axis=0)
-    moment = centred.T @ centred
-    wished = plan(features, components, epsilon=epsilon, delta=delta)
+    centerd = rows - rows.mean(axis=0)
+    moment = centerd.T @ centerd
+    requested = plan(features, components, epsilon=epsilon, delta=delta)
     predicted = np.mean(
-        [predict(wished, spectrum, rows=count, seed=s).captured_energy for s in range(10)]
+        [predict(requested, spectrum, rows=count, seed=s).captured_energy for s in range(10)]
     )
     measured = np.mean(
         [
@@ -61,8 +61,8 @@ def test_more_features_than_are_simulated():
     features, components, count = 1600, 10, 4000
     spectrum = parse_spectrum("power:1.5", features)
     rows = rng.standard_normal((count, features), dtype=np.float32) * np.sqrt(spectrum)
-    wished = plan(features, components, rows=count, epsilon=2.0)
-    predicted = predict(wished, spectrum, rows=count).captured_energy
+    requested = plan(features, components, rows=count, epsilon=2.0)
+    predicted = predict(requested, spectrum, rows=count).captured_energy
     model = PrivatePCA(components, epsilon=2.0).fit(rows)
     measured = captured_energy(rows.T @ rows, model.components_)
     assert abs(predicted - measured) < 0.06  # one run of each

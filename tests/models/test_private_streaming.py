@@ -1,4 +1,4 @@
-"""PrivateStreamingPCA: one pass, exact sums, one wish for the whole stream."""
+"""PrivateStreamingPCA: one pass, exact sums, one target for the whole stream."""
 
 import math
 

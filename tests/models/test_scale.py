@@ -53,9 +53,9 @@ def test_few_rows_are_not_found():
     assert found < 20  # about one in a hundred by chance; 20 or more below 1e-12
 
 
-def test_an_offset_from_rows_that_lie_on_the_centre():
+def test_an_offset_from_rows_that_lie_on_the_center():
     """Their squared distance may be no number that anything can be divided by."""
-    centre = np.array([4.0])
+    center = np.array([4.0])
     for norms, bound, squared, wanted in (
         ([4.0], 0.0, 9.0, 1.0),
         ([4.0], 1e-160, 9.0, 1.0),
@@ -65,4 +65,4 @@ def test_an_offset_from_rows_that_lie_on_the_centre():
         edges = np.array(norms) * 2 ** (0.5 / OCTAVE_PARTS)
         scale = NormScale(2.0, edges, np.ones(edges.size))
         with np.errstate(all="raise"):
-            assert scale.share_of_offset(squared, bound, centre) == pytest.approx(wanted)
+            assert scale.share_of_offset(squared, bound, center) == pytest.approx(wanted)

@@ -11,7 +11,7 @@ from eigenveil.errors import DataError, PrivacyError
 from eigenveil.models.driver import rounds_of, rows_for, run_rounds
 from eigenveil.models.pca.plan import MECHANISMS
 from eigenveil.models.pca.rounds import private_pca
-from eigenveil.models.streaming.plan import stream_asks
+from eigenveil.models.streaming.plan import stream_queries
 from eigenveil.moments.source import ArrayRows
 from eigenveil.noise.source import SeededSource
 from plan_tools import plan_of
@@ -37,11 +37,11 @@ def check_records(plan, records, *, stopped=False):
         assert record.noise.kind == plan.kind(planned.step)
         budget = budgets[planned.step].scaled(planned.share)
         spent = record.epsilon() if budget.is_pure else record.mu()
-        wished = budget.epsilon if budget.is_pure else budget.mu
+        requested = budget.epsilon if budget.is_pure else budget.mu
         # what the sampler's arithmetic costs a pure release comes on top of its noise
         error = 4.0 * record.sampling_error().log_ratio if budget.is_pure else 0.0
-        assert spent == pytest.approx(wished - error, rel=1e-9)
-        assert spent <= wished
+        assert spent == pytest.approx(requested - error, rel=1e-9)
+        assert spent <= requested
     for step in plan.shares:  # nothing is paid for that is not released
         assert sum(p.share for p in schedule if p.step == step) == pytest.approx(1.0)
 
@@ -51,11 +51,11 @@ def rows_of(seed, count, size):
     return rng.standard_normal((count, FEATURES)) * size + rng.standard_normal(FEATURES)
 
 
-def fitted(plan, X, *, centre=None, max_norm=None, task="pca"):
+def fitted(plan, X, *, public=None, max_norm=None, task="pca"):
     if max_norm is not None:
-        rounds = private_pca(plan, stored_single=False, public_centre=centre, max_norm=max_norm)
+        rounds = private_pca(plan, stored_single=False, public_center=public, max_norm=max_norm)
     else:
-        rounds = rounds_of(plan, stored_single=X.dtype == np.float32, public_centre=centre)
+        rounds = rounds_of(plan, stored_single=X.dtype == np.float32, public_center=public)
     source = SeededSource(np.random.default_rng(0))
     return run_rounds(rounds, rows_for(task, ArrayRows(X)), source)
 
@@ -86,7 +86,7 @@ def test_a_fit_of_pca_releases_its_schedule(
     split, power_rounds,
 ):  # fmt: skip
     X = rows_of(seed, count, size).astype(np.float32 if single else np.float64)
-    centre = np.zeros(FEATURES) if center == "public" else None
+    public = np.zeros(FEATURES) if center == "public" else None
     try:
         plan = plan_of(
             "pca",
@@ -99,7 +99,7 @@ def test_a_fit_of_pca_releases_its_schedule(
             adjacency=adjacency,
             row_norm=row_norm,
             row_bound=row_bound,
-            center=centre if center == "public" else center,
+            center=public if center == "public" else center,
             budget_split=None
             if split is None
             else dict(zip(("scale", "center", "moment", "variance"), split, strict=True)),
@@ -111,7 +111,7 @@ def test_a_fit_of_pca_releases_its_schedule(
         return
     max_norm = 3.0 if row_norm == "max" else None
     try:
-        run = fitted(plan, X, centre=centre, max_norm=max_norm)
+        run = fitted(plan, X, public=public, max_norm=max_norm)
     except PrivacyError as error:
         if error.released:
             raise
@@ -132,7 +132,7 @@ def test_a_fit_of_pca_releases_its_schedule(
     horizon=st.sampled_from([None, 1, 5]),
 )
 def test_a_stream_releases_its_schedule(adjacency, delta, row_norm, center, sketch_size, horizon):
-    centre = np.zeros(FEATURES) if center else None
+    public = np.zeros(FEATURES) if center else None
     try:
         plan = plan_of(
             "pca",
@@ -143,7 +143,7 @@ def test_a_stream_releases_its_schedule(adjacency, delta, row_norm, center, sket
             delta=delta,
             adjacency=adjacency,
             row_norm=row_norm,
-            center=False if centre is None else centre,
+            center=False if public is None else public,
             sketch_size=sketch_size,
             publish="end" if horizon is None else "continual",
             horizon=horizon,
@@ -151,7 +151,7 @@ def test_a_stream_releases_its_schedule(adjacency, delta, row_norm, center, sket
     except (DataError, PrivacyError):
         assert delta == 0
         return
-    check_records(plan, [ask.record for ask in stream_asks(plan, public_centre=centre)])
+    check_records(plan, [query.record for query in stream_queries(plan, public_center=public)])
     assert [p.beside for p in plan.schedule] == [False, True]
 
 
@@ -173,7 +173,7 @@ def test_a_fit_of_a_mixture_releases_its_schedule(
     rng = np.random.default_rng(seed)
     means = 4.0 * np.eye(FEATURES)[:2]
     X = means[rng.integers(0, 2, count)] + 0.3 * rng.standard_normal((count, FEATURES))
-    centre = np.zeros(FEATURES) if center == "public" else None
+    public = np.zeros(FEATURES) if center == "public" else None
     plan = plan_of(
         "gaussian-mixture",
         features=FEATURES,
@@ -185,12 +185,12 @@ def test_a_fit_of_a_mixture_releases_its_schedule(
         adjacency=adjacency,
         pair=pair,
         row_bound=row_bound,
-        center=centre if center == "public" else center,
+        center=public if center == "public" else center,
         budget_split=None,
         sketch_size=None,
         noise_variance=noise_variance,
     )
-    check_run(plan, X, centre=centre, task="gaussian-mixture")
+    check_run(plan, X, public=public, task="gaussian-mixture")
 
 
 @settings(max_examples=10)

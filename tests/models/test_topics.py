@@ -253,15 +253,15 @@ def test_seeded_runs_repeat_and_are_not_certified():
 
 
 def test_documents_read_in_blocks_are_documents():
-    corpus, told = Corpus(), []
+    corpus, reported = Corpus(), []
     names = [f"word {i}" for i in range(15)]
     model = PrivateTopicModel(3, epsilon=2.0)
     rows = ArrayRows(corpus.dense.astype(float), names=names)
-    model.fit_rows(rows, progress=lambda release, count: told.append((release, count)))
+    model.fit_rows(rows, progress=lambda release, count: reported.append((release, count)))
     assert list(model.feature_names_in_) == names
     corpus.counts = pd.DataFrame(corpus.dense, columns=names)
     assert_recovered(model, corpus)
-    assert told[-1] == ("triple moment", len(corpus.labels))
+    assert reported[-1] == ("triple moment", len(corpus.labels))
 
 
 def test_words_come_from_a_vectorizer_and_go_back_to_words():

@@ -51,20 +51,20 @@ def random_basis(features, columns):
     return np.linalg.qr(rng.standard_normal((features, columns)))[0]
 
 
-def make(kind, features, precision="double", centre=None, bound=0.0, extra_bits=0):
+def make(kind, features, precision="double", center=None, bound=0.0, extra_bits=0):
     """An empty sum of each kind."""
-    rule = RowRule(centre=centre, bound=bound, precision=precision, extra_bits=extra_bits)
+    rule = RowRule(center=center, bound=bound, precision=precision, extra_bits=extra_bits)
     few = min(features, 3)
     match kind:
         case "histogram":
-            return NormHistogram(centre, precision=precision, with_count=True)
+            return NormHistogram(center, precision=precision, with_count=True)
         case "seen histogram":
             basis = random_basis(features, few)
             return NormHistogram(
-                centre, precision=precision, with_count=True, basis=basis, bound=bound
+                center, precision=precision, with_count=True, basis=basis, bound=bound
             )
         case "row sum":
-            finer = RowRule(centre=centre, bound=bound, precision=precision, extra_bits=2)
+            finer = RowRule(center=center, bound=bound, precision=precision, extra_bits=2)
             return RowSum(finer, features=features, count_weight=COUNT_WEIGHT)
         case "second moment":
             return SecondMoment(rule, features=features)

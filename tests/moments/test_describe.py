@@ -47,11 +47,11 @@ def sums(draw):
     """An empty sum of every kind, and its number of features."""
     features = draw(st.integers(1, 6))
     kind, precision = draw(st.sampled_from(KINDS)), draw(st.sampled_from(PRECISIONS))
-    centre = None
+    center = None
     if draw(st.booleans()):
-        centre = np.random.default_rng(draw(SEEDS)).standard_normal(features)
+        center = np.random.default_rng(draw(SEEDS)).standard_normal(features)
     coarser = draw(st.integers(-3, 0))
-    return make(kind, features, precision, centre, draw(BOUNDS), coarser), features
+    return make(kind, features, precision, center, draw(BOUNDS), coarser), features
 
 
 @given(sums(), SEEDS)
@@ -146,12 +146,12 @@ def test_histograms_with_and_without_count(with_count):
 
 
 def test_a_rebuilt_sum_does_not_share_the_messages_memory():
-    rule = RowRule(centre=np.zeros(3))
+    rule = RowRule(center=np.zeros(3))
     accumulator = Sketch(rule, random_basis(3, 2), clip=0.5)
     description, arrays = describe(accumulator, 3)
     found = rebuild(description, arrays)
     assert not np.shares_memory(found.basis, arrays["basis"])
-    assert not np.shares_memory(found.rule.centre, arrays["centre"])
+    assert not np.shares_memory(found.rule.center, arrays["center"])
 
 
 def described(**fields):
@@ -261,14 +261,14 @@ def test_entries_without_bits_are_refused(kind, precision, extra_bits):
 
 @pytest.mark.parametrize("value", [1e308, -1e308, math.nan, math.inf])
 @pytest.mark.parametrize("kind", ["norm-histogram", "row-sum", "second-moment"])
-def test_a_centre_outside_the_arithmetic_is_refused(kind, value):
-    refused(described(kind=kind, centred=True), centre=np.array([0.0, value, 0.0]))
+def test_a_center_outside_the_arithmetic_is_refused(kind, value):
+    refused(described(kind=kind, centerd=True), center=np.array([0.0, value, 0.0]))
 
 
-def test_a_centre_outside_single_precision_is_refused():
-    centre = np.array([0.0, 3e38, 0.0])
-    refused(described(precision="single", centred=True), centre=centre)
-    assert rebuild(described(centred=True), {"centre": centre}).size
+def test_a_center_outside_single_precision_is_refused():
+    center = np.array([0.0, 3e38, 0.0])
+    refused(described(precision="single", centerd=True), center=center)
+    assert rebuild(described(centerd=True), {"center": center}).size
 
 
 @pytest.mark.parametrize("kind", ["norm-histogram", "second-moment", "document-pairs"])

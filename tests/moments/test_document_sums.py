@@ -95,7 +95,7 @@ def corpus(count, features, seed, most=12):
 
 
 def added(kind, *blocks):
-    made = MADE[kind](blocks[0].shape[1]) if isinstance(kind, str) else kind.fresh()
+    made = MADE[kind](blocks[0].shape[1]) if isinstance(kind, str) else kind.empty()
     for counts in blocks:
         made.update(DocumentBlock(counts))
     return made
@@ -564,10 +564,10 @@ def test_merge_is_associative_and_commutative_with_fresh_as_identity(kind, data)
     c.merge(a)
     c.merge(b)
     assert same(c, whole)
-    empty = whole.fresh()
+    empty = whole.empty()
     assert not empty.integers().any()
     empty.merge(whole)
-    whole.merge(whole.fresh())
+    whole.merge(whole.empty())
     assert same(empty, whole)
     whole.update(DocumentBlock(parts[0]))
     assert same(whole, added(kind, *parts, parts[0]))
@@ -579,7 +579,7 @@ def test_reading_and_settling_change_nothing(kind):
     made = MADE[kind](D)
     for block in np.split(counts, [0, 1, 17, 40]):
         made.update(DocumentBlock(block))
-        made.settle()
+        made.flush()
         made.integers()[...] = 7  # a copy
     assert same(made, added(kind, counts))
 
@@ -667,7 +667,7 @@ def test_sums_of_more_documents_than_64_bits_hold_are_exact(seed):
         whole = MADE["triples"](D)
         for index, block in enumerate(blocks[::order]):
             part = added("triples", block)
-            part.settle()
+            part.flush()
             if index % 2:
                 part._count(1 << 26)  # full: the next merge folds it
                 part._documents = 1 << 26
@@ -679,7 +679,7 @@ def test_sums_of_more_documents_than_64_bits_hold_are_exact(seed):
 def test_triples_beyond_64_bits():
     one = added("triples", np.array(SHORT))
     part = python(one)
-    one.settle()
+    one.flush()
     whole = MADE["triples"](D)
     times = 1 << 30
     scaled = one._open_entries()
@@ -720,7 +720,7 @@ def test_signs_are_the_same_for_ever():
     assert hashlib.sha256(public_signs(1000, 80).astype(np.int8).tobytes()).hexdigest() == SIGNS
     assert np.array_equal(DocumentSketch(7, 3).signs, signs)
     sketch = DocumentSketch(7, 3)
-    assert sketch.fresh().signs is sketch.signs
+    assert sketch.empty().signs is sketch.signs
 
 
 SIGNS = "9a5e2d8316bffc98c1db30f7d6cad989041232c92fa46f239238e961914f623e"
@@ -866,13 +866,13 @@ def test_an_unusable_count_is_named_by_document_and_word(row, column, step, valu
         ([np.inf, -np.inf, 3], "row 2, column '0' is counted inf times"),
     ],
 )
-def test_a_document_too_short_or_long_is_named_with_its_length(counts, told):
+def test_a_document_too_short_or_long_is_named_with_its_length(counts, reported):
     rows = np.array([[1, 1, 1], [3, 0, 0], counts, [0, 0, 0]], dtype=float)
     for source in (DocumentRows(rows), as_documents(SparseRows(scipy.sparse.csr_array(rows)))):
         made = DocumentPairs(3)
         found = accumulate(source, [made]).invalid
         assert found.count == 2
-        assert found.first.startswith(told)
+        assert found.first.startswith(reported)
         assert same(made, added("pairs", rows[:2]))
 
 

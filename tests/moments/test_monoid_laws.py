@@ -69,10 +69,10 @@ def test_merge_is_associative_and_commutative_with_fresh_as_identity(kind, preci
     c.merge(a)
     c.merge(b)
     assert same(c, whole)
-    empty = whole.fresh()
+    empty = whole.empty()
     assert not empty.integers().any()
     empty.merge(whole)
-    whole.merge(whole.fresh())
+    whole.merge(whole.empty())
     assert same(empty, whole)
     # and a sum goes on after it has been merged and read
     whole.update(Block(parts[0]))
@@ -86,7 +86,7 @@ def test_reading_and_settling_change_nothing(kind, data):
     accumulator = make(kind, D)
     for block in blocks:
         accumulator.update(Block(block))
-        accumulator.settle()
+        accumulator.flush()
         accumulator.integers()[...] = 7  # a copy
     assert same(accumulator, summed(kind, "double", rows))
 
@@ -100,18 +100,18 @@ def test_any_number_of_threads_gives_the_same_integers(threads, precision, seed,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "sched_getaffinity", lambda _: set(range(threads)))
         sums = [make(kind, D, precision) for kind in KINDS]
-        told = []
+        reported = []
         source = ArrayRows(rows, rows_a_block=rows_a_block)
-        assert accumulate(source, sums, progress=told.append).rows == 500 == sum(told)
+        assert accumulate(source, sums, progress=reported.append).rows == 500 == sum(reported)
     for kind, parallel in zip(KINDS, sums, strict=True):
         assert same(parallel, summed(kind, precision, rows))
 
 
 @every_kind
-def test_sums_with_a_centre_are_order_free_too(kind):
+def test_sums_with_a_center_are_order_free_too(kind):
     rows = np.random.default_rng().standard_normal((700, D)) + 3
-    centre = rows.mean(axis=0)
-    sums = [make(kind, D, centre=centre, bound=1.5) for _ in range(2)]
+    center = rows.mean(axis=0)
+    sums = [make(kind, D, center=center, bound=1.5) for _ in range(2)]
     sums[0].update(Block(rows))
     for row in rows[::-1]:
         sums[1].update(Block(row[None]))
@@ -151,7 +151,7 @@ def test_sums_of_other_sizes_or_grids_do_not_merge(kind):
 
 PREPARED_OTHERWISE = {
     "bound": lambda kind: make(kind, D, bound=2.0),
-    "centre": lambda kind: make(kind, D, centre=np.ones(D)),
+    "center": lambda kind: make(kind, D, center=np.ones(D)),
 }
 
 

@@ -74,16 +74,16 @@ def test_prepared_rows_are_close_to_the_rows(features, precision, seed):
 
 @pytest.mark.parametrize("features", WIDTHS)
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("centerd", [False, True])
 @settings(max_examples=5)
 @given(seed=SEEDS)
-def test_a_row_does_not_depend_on_its_place_or_its_neighbours(features, precision, centred, seed):
+def test_a_row_does_not_depend_on_its_place_or_its_neighbours(features, precision, centerd, seed):
     rows = nasty_rows(33, features, seed, precision)
-    if centred:
+    if centerd:
         rows = np.clip(rows, -1e30, 1e30)  # a centre moves no finite entry beyond the range
-    centre = np.random.default_rng(seed).standard_normal(features) if centred else None
+    center = np.random.default_rng(seed).standard_normal(features) if centerd else None
     for bound in (0.0, 2.5):
-        rule = RowRule(centre=centre, bound=bound, precision=precision)
+        rule = RowRule(center=center, bound=bound, precision=precision)
         whole, squares = rule(Block(rows))
         alone = [rule(Block(rows[i : i + 1])) for i in range(len(rows))]
         assert np.array_equal(whole, np.concatenate([q for q, _ in alone]))
@@ -167,22 +167,22 @@ def test_several_invalid_rows_are_counted_and_the_first_is_named(precision):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_centre_moves_no_finite_row_out_of_the_sum(precision):
+def test_a_center_moves_no_finite_row_out_of_the_sum(precision):
     """The largest entries less a centre leave the range: such a row is shortened, not invalid."""
     largest = float(np.finfo(DTYPE[precision]).max)
     rows = np.array([[largest, 0.0], [-largest, largest], [1.0, 2.0]], dtype=DTYPE[precision])
-    centre = np.full(2, -largest / 4)
+    center = np.full(2, -largest / 4)
     block = Block(rows)
-    q, squares = RowRule(centre=centre, precision=precision)(block)
+    q, squares = RowRule(center=center, precision=precision)(block)
     assert (block.invalid, block.first_invalid) == (0, None)
     assert np.isfinite(q).all()
     assert squares.min() > 0.9 * 4 ** RowRule(precision=precision).bits
-    alone = [RowRule(centre=centre, precision=precision)(Block(row[None]))[0] for row in rows]
+    alone = [RowRule(center=center, precision=precision)(Block(row[None]))[0] for row in rows]
     assert np.array_equal(q, np.concatenate(alone))
 
 
-def test_an_invalid_row_is_zero_about_any_centre():
+def test_an_invalid_row_is_zero_about_any_center():
     rows = np.array([[1.0, 2.0], [np.nan, 2.0]])
-    q, squares = RowRule(centre=np.array([7.0, -3.0]))(Block(rows))
+    q, squares = RowRule(center=np.array([7.0, -3.0]))(Block(rows))
     assert squares[1] == 0
     assert not q[1].any()

@@ -40,7 +40,7 @@ def stream_of(accumulator, blocks, *, mu=1.0, source=None):
 
 def summed(accumulator, *blocks):
     """The sum of blocks of rows, and the number of rows."""
-    total = accumulator.fresh()
+    total = accumulator.empty()
     for block in blocks:
         total.update(Block(block))
     return total, sum(len(block) for block in blocks)
@@ -156,7 +156,7 @@ def test_a_block_does_not_depend_on_how_its_rows_came(cut):
 def test_other_sums_are_followed_too(accumulator):
     rows = np.random.default_rng(1).normal(size=(40, 5, D))
     stream, made = stream_of(accumulator, 40, mu=50.0)
-    whole = accumulator.fresh()
+    whole = accumulator.empty()
     for block in rows:
         whole.update(Block(block))
         found = stream.release(summed(accumulator, block)[0])

@@ -107,7 +107,7 @@ def test_more_variance_is_taken_off_in_proportion():
 def test_the_variance_is_rounded_and_what_is_used_is_what_is_recorded(variance):
     third = moment(3, 2, variance=variance)
     used = third.parameters["variance"]
-    assert used == third.variance == third.fresh().variance
+    assert used == third.variance == third.empty().variance
     assert abs(used - variance) <= 2.0**-25
     assert float(used * 2**24).is_integer()
 
@@ -128,7 +128,7 @@ def test_no_row_moves_it_further_than_stated(columns, variance, seed):
         ]
     )
     for row in rows:
-        change = total(third.fresh(), row[None])
+        change = total(third.empty(), row[None])
         length = sum(int(c) ** 2 for c in change.ravel())
         assert length <= Fraction(farthest) ** 2 * 4**36 * (1 + Fraction(1, 10**14))
 
@@ -178,7 +178,7 @@ def test_rows_along_one_axis_add_up_exactly(precision, sign):
     rows[:, 1] = 9.0 * sign
     rule = RowRule(precision=precision)
     third = ThirdMoment(rule, np.eye(3), clip=0.99, variance=1.0)
-    one = total(third.fresh(), rows[:1])
+    one = total(third.empty(), rows[:1])
     assert one[1, 1, 1] == -2 * sign * 2**36
     assert np.array_equal(total(third, rows), 140_000 * one)
 
@@ -224,14 +224,14 @@ def test_a_tensor_has_as_many_coordinates_as_entries_that_differ(rows):
 def test_a_histogram_through_a_basis_counts_norms_in_the_datas_units(precision, seed):
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((1, 6)) * 10.0 ** rng.integers(-2, 3)
-    centre = 0.1 * rng.standard_normal(6)
+    center = 0.1 * rng.standard_normal(6)
     basis = random_basis(6, 2)
-    histogram = NormHistogram(centre, precision=precision, with_count=True, basis=basis, bound=30.0)
+    histogram = NormHistogram(center, precision=precision, with_count=True, basis=basis, bound=30.0)
     counts = total(histogram, rows)
     assert counts.sum() == 2
     assert counts[-1] == 1
     place = int(np.flatnonzero(counts[:-1])[0])
-    away = rows[0] - centre
+    away = rows[0] - center
     away *= min(1.0, 30.0 / np.linalg.norm(away))  # as a third moment shortens it
     norm = float(np.linalg.norm(basis.T @ away))
     off = 30.0 * 3.0 * 2.0**-histogram._rule.bits  # rounding, which is absolute

@@ -107,9 +107,9 @@ def test_drawn_law_is_the_ideal_one_up_to_the_stated_bound(scale, power):
         ideal = ideal_law(values, scale, power)
         assert max(hockey_sticks(drawn, ideal)) < DISTANCE
         # and value by value, as far as six scales
-        centre = int(np.flatnonzero(values == 0)[0])
+        center = int(np.flatnonzero(values == 0)[0])
         for i in np.flatnonzero(np.abs(values) < 6 * scale)[::5]:
-            ratio = mpmath.mpf(drawn[i]) * ideal[centre] / (mpmath.mpf(drawn[centre]) * ideal[i])
+            ratio = mpmath.mpf(drawn[i]) * ideal[center] / (mpmath.mpf(drawn[center]) * ideal[i])
             assert abs(mpmath.log(ratio)) < LOG_RATIO
         # a law whose scale is one part in a million off is told apart
         wrong = ideal_law(values, scale * (1 + 1e-6), power)

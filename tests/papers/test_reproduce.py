@@ -95,7 +95,7 @@ def test_restart_measures_anew(reproduce):
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "says"),
+    ("words", "status", "statement"),
     [
         (["000-tyo"], 2, "Did you mean 000-toy"),
         (["000-toy", "--data", "mnist"], 3, "It has good, bad"),
@@ -107,9 +107,9 @@ def test_restart_measures_anew(reproduce):
         (["all", "--runs", "0"], 2, "--runs"),
     ],
 )
-def test_what_cannot_be_is_refused(reproduce, words, status, says):
+def test_what_cannot_be_is_refused(reproduce, words, status, statement):
     found, _, err = reproduce(*words)
-    assert (found, says in " ".join(err.split())) == (status, True), err
+    assert (found, statement in " ".join(err.split())) == (status, True), err
 
 
 def test_after_ctrl_c_it_says_how_to_go_on(tmp_path, reproduce, monkeypatch):

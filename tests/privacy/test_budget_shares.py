@@ -1,4 +1,4 @@
-"""A wish divided over the steps of a fit composes back to no more than the wish."""
+"""A target divided over the steps of a fit composes back to no more than the target."""
 
 import math
 

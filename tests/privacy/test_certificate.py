@@ -34,7 +34,7 @@ def certificate(run="gaussian", *, secure=True, plan=PLAN):
         plan=plan,
         model="00" * 32,
         secure=secure,
-        wish=Claim(epsilon=epsilon, delta=delta, adjacency="add-remove"),
+        target=Claim(epsilon=epsilon, delta=delta, adjacency="add-remove"),
         releases=list(releases),
     )
 
@@ -91,7 +91,7 @@ def test_laplace_noise_alone_carries_the_caveat_of_its_cut_tail():
     alone = certificate().model_copy(
         update={
             "releases": (release("laplace", 0.2),),
-            "wish": Claim(epsilon=1.0, delta=0.0, adjacency="add-remove"),
+            "target": Claim(epsilon=1.0, delta=0.0, adjacency="add-remove"),
         }
     )
     assert alone.guarantee().caveats

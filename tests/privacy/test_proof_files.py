@@ -11,8 +11,9 @@ import eigenveil
 from eigenveil.errors import DataError
 from eigenveil.privacy import proof_files
 from eigenveil.privacy.certificate import proofs_of
+from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.proof_files import proof_titles, read_proof
-from eigenveil.privacy.releases import PROOFS, PROOFS_OF_STATISTIC
+from eigenveil.privacy.statistics import STATISTICS
 
 PACKAGE = Path(eigenveil.__file__).parent
 ROOT = Path(__file__).parents[2]
@@ -21,7 +22,8 @@ ROOT = Path(__file__).parents[2]
 def cited():
     """Names of proofs: of the registries, of certificates, and in any text of the package."""
     always = proofs_of((), federation=True, tree=False) + proofs_of((), federation=False, tree=True)
-    names = {*PROOFS.values(), *PROOFS_OF_STATISTIC.values(), *always}
+    stated = {each.proof for each in (*MECHANISMS.values(), *STATISTICS.values())}
+    names = {*stated, *always} - {None}
     for file in PACKAGE.rglob("*.py"):
         text = re.sub(r"\s+", "", file.read_text(encoding="utf-8"))
         names.update(re.findall(r"proofs/([\w-]+\.md)", text))
@@ -43,8 +45,8 @@ def test_cited_proofs_can_be_read(name):
 
 
 def test_the_wheel_has_the_folder_that_an_installed_package_reads():
-    told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    included = told["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    reported = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    included = reported["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     assert included["docs/proofs"] == "eigenveil/proofs"
     assert proof_files._FOLDERS[0] == PACKAGE / "proofs"
     assert (PACKAGE / "py.typed").exists()

@@ -589,18 +589,18 @@ def test_no_view_costs_more_than_the_one_that_noise_was_made_for(federation, mu,
     """But for a curious site where no collusion is tolerated: it knows a share that was counted."""
     records = [shared(federation, mu, weight=weight), shared(federation, mu)]
     mus = found_mus(records, federation)
-    wished = math.hypot(*(record.mu() for record in records))
+    requested = math.hypot(*(record.mu() for record in records))
     sure = federation.taking_part > federation.honest or federation.honest == 1
     for name, found in mus.items():
         if name != "site" or sure:
-            assert found <= wished * (1 + 1e-12)
+            assert found <= requested * (1 + 1e-12)
     assert mus["outsider"] <= mus["site" if federation.sites > 1 else "outsider"] * (1 + 1e-12)
     assert mus["outsider"] <= mus["aggregator"] * (1 + 1e-12)
     if federation.collusion:
         colluding = f"aggregator with {federation.collusion} sites"
         assert mus["aggregator"] <= mus[colluding] * (1 + 1e-12)
         if federation.taking_part == federation.sites - federation.dropouts:
-            assert mus[colluding] == pytest.approx(wished, rel=1e-12)
+            assert mus[colluding] == pytest.approx(requested, rel=1e-12)
 
 
 def test_epsilon_follows_from_mu_and_the_worst_is_found():

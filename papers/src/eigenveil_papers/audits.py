@@ -509,13 +509,13 @@ def _with_colluders(statistics: FloatArray, colluding: int, rng: np.random.Gener
     witnessed = _Witnessed(rng)
     tau = classic_sigma(1.0, EPSILON, DELTA, reproduction=True)
     made = cape_messages(statistics, tau, cast("np.random.Generator", witnessed))
-    told = (witnessed.drawn[0] - witnessed.drawn[0].mean(axis=0))[-colluding:]
+    reported = (witnessed.drawn[0] - witnessed.drawn[0].mean(axis=0))[-colluding:]
     sites, honest = len(statistics), len(statistics) - colluding
     zero_sum = np.eye(sites) - 1.0 / sites
     own = published_variances(sites, 1.0).g
     covariance = zero_sum + np.diag([own] * honest + [0.0] * colluding)
     weights = np.linalg.solve(covariance, np.eye(sites)[0])
-    seen = np.concatenate([(made.sent - made.known)[:honest], told])
+    seen = np.concatenate([(made.sent - made.known)[:honest], reported])
     return np.asarray((weights / weights[0]) @ seen)
 
 

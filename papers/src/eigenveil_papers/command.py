@@ -18,7 +18,7 @@ from rich.table import Table
 
 from eigenveil.cli import options
 from eigenveil.cli.options import WrongOption
-from eigenveil.cli.presenters.screen import Screen, bold, coloured, description, tell
+from eigenveil.cli.presenters.screen import Screen, bold, coloured, description, notify
 from eigenveil.errors import EigenveilError, printable
 from eigenveil_papers.reproduction.data import NAMES, at_hand
 from eigenveil_papers.reproduction.experiment import Experiment, Settings, Verdict
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from eigenveil_papers.reproduction.experiment import Scale
 
 
-Tell = Callable[[str], Callable[[Step], None]]
+Notify = Callable[[str], Callable[[Step], None]]
 _COLOURS = {"holds": "green", "does not hold": "red", "in part": "yellow", "not tested": "dim"}
 
 
@@ -90,10 +90,10 @@ def _time_text(seconds: float) -> str:
 
 
 @contextmanager
-def progress(count: int, *, quiet: bool) -> Iterator[Tell]:
+def progress(count: int, *, quiet: bool) -> Iterator[Notify]:
     """A bar an experiment on a terminal, a line when one is done elsewhere, nothing when quiet."""
     if quiet:
-        yield lambda _: _tell_nothing
+        yield lambda _: _notify_nothing
     elif sys.stderr.isatty():
         columns = (
             description(),
@@ -108,7 +108,7 @@ def progress(count: int, *, quiet: bool) -> Iterator[Tell]:
         yield _Lines(count)
 
 
-def _tell_nothing(step: Step) -> None:
+def _notify_nothing(step: Step) -> None:
     del step
 
 
@@ -138,10 +138,10 @@ class _Lines:
             if not resumed:
                 resumed.append(step.done)
             if step.note:
-                tell(f"note: {step.note}")
+                notify(f"note: {step.note}")
             if step.done == step.total:
                 earlier = f", {resumed[0]} of them earlier" if resumed[0] else ""
-                tell(
+                notify(
                     f"[{number}/{self._count}] {name}: {step.total} tasks{earlier}, "
                     f"{time.monotonic() - start:.1f} s"
                 )
@@ -173,7 +173,7 @@ def print_outcomes(outcomes: Sequence[Outcome], out: Screen, page: Path | None) 
             colour = _COLOURS[claim.verdict]
             table.add_row(
                 claim.where,
-                claim.says,
+                claim.statement,
                 claim.measured,
                 coloured(claim.verdict, colour),
             )
@@ -188,7 +188,7 @@ def print_outcomes(outcomes: Sequence[Outcome], out: Screen, page: Path | None) 
                 colour = _COLOURS[claim.verdict]
                 out.print(
                     bold(f"{outcome.experiment.name}:"),
-                    claim.says,
+                    claim.statement,
                     coloured(f"{claim.verdict}:", colour),
                     claim.measured,
                 )
@@ -279,7 +279,7 @@ def reproduce(
     if page is not None and not page.absolute().parent.is_dir():
         raise WrongOption(f"{page.parent} is not a folder.", hint="Make it first.")
     outcomes = []
-    with progress(len(chosen), quiet=quiet or json) as tell:
+    with progress(len(chosen), quiet=quiet or json) as notify:
         for experiment in chosen:
             if redraw:
                 outcomes.append(results.redraw(experiment, settings, out=out))
@@ -290,7 +290,7 @@ def reproduce(
                     settings,
                     out=out,
                     jobs=processes,
-                    progress=tell(experiment.name),
+                    progress=notify(experiment.name),
                     restart=restart,
                 )
             except KeyboardInterrupt:

@@ -94,12 +94,12 @@ def delta_lower_bounds(
     array of shape (m,)
         ``Pr[first in S] - exp(epsilon) Pr[second in S]`` of the best event S, at the least.
     """
-    wished = np.asarray(epsilons, dtype=np.float64)
-    level = false_alarm / (2 * max(1, wished.size))
+    requested = np.asarray(epsilons, dtype=np.float64)
+    level = false_alarm / (2 * max(1, requested.size))
     families = _families(first, second)
     chances = [family.chances(level) for family in families]
-    bounds = np.zeros(wished.size)
-    for index, epsilon in enumerate(wished):
+    bounds = np.zeros(requested.size)
+    for index, epsilon in enumerate(requested):
         found = [likely - math.exp(epsilon) * unlikely for likely, unlikely in chances]
         tops = [float(np.max(values)) for values in found]
         best = int(np.argmax(tops))

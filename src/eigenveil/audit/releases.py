@@ -22,7 +22,7 @@ from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.statistics import Layout
 
 
-class Copies(Accumulator):
+class Replicates(Accumulator):
     """A sum ``count`` times over, so that one call adds independent noise to each copy.
 
     Only for sums whose entries get independent noise (layouts "vector" and "matrix"): whatever
@@ -56,9 +56,9 @@ class Copies(Accumulator):
         """That of a copy, and how many."""
         return (*self.inner.kind(), self.count)
 
-    def fresh(self) -> Self:
+    def empty(self) -> Self:
         """Empty copies."""
-        return type(self)(self.inner.fresh(), self.count)
+        return type(self)(self.inner.empty(), self.count)
 
     def update(self, block: Block) -> None:
         """Add rows to every copy."""
@@ -189,7 +189,7 @@ class Attack:
         for start in range(0, trials, most):
             count = min(most, trials - start)
             outputs = [
-                release_sum(Copies(total, count), record, randomness.source).values.reshape(
+                release_sum(Replicates(total, count), record, randomness.source).values.reshape(
                     count, size
                 )
                 for total in totals

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from eigenveil.audit.case import Claim, FloatArray, Randomness, Samples, joined
 from eigenveil.audit.releases import (
     DELTA,
-    Copies,
     Make,
+    Replicates,
     Rows,
     budget_of,
     exact,
@@ -216,8 +216,8 @@ def _noisy(
 ) -> masks.Integers:
     """What a site sends before it is masked, in ``count`` sessions; all entries, one by one."""
     if record.mechanism.entrywise:
-        copies = Copies(total, count)
-        return noisy_integers(copies, record, randomness.source).view(np.uint64)
+        replicates = Replicates(total, count)
+        return noisy_integers(replicates, record, randomness.source).view(np.uint64)
     integers = total.integers()
     total.integers = integers.copy  # type: ignore[method-assign]  # the same every time
     parts = [noisy_integers(total, record, randomness.source).ravel() for _ in range(count)]
@@ -281,8 +281,8 @@ class TreeAttack:
         for rows in (self.rows, self.other):
             total: Any = 0
             for leaf in range(leaves):
-                copies = Copies(summed(rows if leaf == 0 else [], self.make), trials)
-                total = total + noisy_integers(copies, self.record, randomness.source)
+                replicates = Replicates(summed(rows if leaf == 0 else [], self.make), trials)
+                total = total + noisy_integers(replicates, self.record, randomness.source)
             sums.append(np.ldexp(total.astype(float), grid).reshape(trials, -1))
         moved = exact(summed(self.rows, self.make)), exact(summed(self.other, self.make))
         return Samples(*(self.record.mechanism.distinguished(values, *moved) for values in sums))
@@ -334,9 +334,9 @@ class StreamAttack:
         direction = exact(summed([self.row], self.make))
         weights, found = self.weights(), []
         for present in (True, False):
-            kind: Accumulator = Copies(self.make(), trials)
+            kind: Accumulator = Replicates(self.make(), trials)
             stream = PrefixSum(kind, record, randomness.source)
-            blocks = [kind.fresh() for _ in range(self.blocks)]
+            blocks = [kind.empty() for _ in range(self.blocks)]
             if present:
                 blocks[0].update(Block(np.array([self.row])))
             prefixes = [

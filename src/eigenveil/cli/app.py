@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from eigenveil.cli.presenters.screen import tell
+from eigenveil.cli.presenters.screen import notify
 from eigenveil.errors import EigenveilError, InvalidRowsWarning, NoisyResultWarning, OutputError
 
 
@@ -239,21 +239,21 @@ def _show_warning(
 ) -> None:
     """One line for the owner of the rows of the package's own warnings; others as always."""
     if issubclass(category, InvalidRowsWarning | NoisyResultWarning):
-        tell(f"warning: {message}")
+        notify(f"warning: {message}")
     else:
         _showwarning(message, category, *place, **more)
 
 
 def _say(message: str, hint: str) -> None:
-    tell(f"error: {message}")
+    notify(f"error: {message}")
     if hint:
-        tell(f"hint: {hint}")
+        notify(f"hint: {hint}")
 
 
 def _say_spent(error: BaseException | None) -> None:
     """What had been released when it stopped, where that was anything."""
     while error is not None:  # an interrupt comes wrapped in typer's own
         if spent := getattr(error, "spent", None):
-            tell(f"spent: before this was known, a release that is {spent}")
+            notify(f"spent: before this was known, a release that is {spent}")
             return
         error = error.__cause__ or error.__context__

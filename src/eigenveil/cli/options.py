@@ -262,8 +262,8 @@ def _help(found: Sequence[Option], paths: Sequence[DataPath]) -> str:
     )
     only_sites = len(paths) > 1 and all(option.paths == ("sites",) for option in found)
     where = "With --site: " if only_sites else ""
-    centre = any(isinstance(domain, Vector) for domain in found[0].values)
-    how = " Say private, none, or a .npy file with a public centre." if centre else ""
+    center = any(isinstance(domain, Vector) for domain in found[0].values)
+    how = " Say private, none, or a .npy file with a public centre." if center else ""
     return f"{where}{said}{how}"
 
 
@@ -304,7 +304,7 @@ def print_json(value: Any) -> None:
 
 @dataclass(frozen=True)
 class WantedColumns:
-    """The wishes of ``--columns``, ``--exclude``, ``--vocabulary`` and ``--no-header``.
+    """The targets of ``--columns``, ``--exclude``, ``--vocabulary`` and ``--no-header``.
 
     ``names`` are all columns' names, also of files without any; ``header`` is whether text begins
     with a line of names.
@@ -340,7 +340,7 @@ class WantedColumns:
 def read_columns(
     columns: str | None, exclude: str | None, vocabulary: Path | None, *, header: bool
 ) -> WantedColumns:
-    """The wishes as they are typed.
+    """The targets as they are typed.
 
     Raises
     ------

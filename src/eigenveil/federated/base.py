@@ -14,10 +14,10 @@ from eigenveil.federated.running import StudyProgress, StudyRun, Traffic, run_st
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.study.study import Study, make_study
 from eigenveil.models.constraints import Configured
-from eigenveil.models.inputs import tell_owner
+from eigenveil.models.inputs import warn_owner
 from eigenveil.models.options import Path, study_options
-from eigenveil.models.result import Asked, Result, View
-from eigenveil.models.stored import noise_source, public_centre
+from eigenveil.models.result import EstimatorSpec, Result, View
+from eigenveil.models.stored import noise_source, public_center
 from eigenveil.models.task import TASKS
 from eigenveil.moments.source import RowSource
 
@@ -57,8 +57,8 @@ class FederatedFit(Configured):
             Naming the site whose columns cannot be used, or with a row that is not valid where
             ``invalid="error"``; nothing was charged.
         PrivacyError
-            When the wish cannot be met, or the data are too few for it; ``spent`` is the guarantee
-            of what was released before that was known, or ``None``.
+            When the target cannot be met, or the data are too few for it; ``spent`` is the
+            guarantee of what was released before that was known, or ``None``.
         ProtocolError
             When too few sites are left.
         """
@@ -84,8 +84,8 @@ class FederatedFit(Configured):
             Told ``(step, sites)`` after every answer.
         """
         study = self.study_of(rows)
-        asked = Asked.by(self)
-        return self._fit(study, rows, asked, ledgers=ledgers, progress=progress)
+        spec = EstimatorSpec.by(self)
+        return self._fit(study, rows, spec, ledgers=ledgers, progress=progress)
 
     def study_of(self, rows: Mapping[str, RowSource]) -> Study:
         """The study that the constructor's parameters say, over these sites' rows."""
@@ -102,7 +102,7 @@ class FederatedFit(Configured):
             )
         said = {name: options[name] for name in study_options(self._TASK)}
         if "center" in said:
-            said["center"] = study_centre(options.center, first.features)
+            said["center"] = study_center(options.center, first.features)
         return make_study(
             name="fit",
             task=self._TASK,
@@ -128,21 +128,21 @@ class FederatedFit(Configured):
                 hint="Use the estimator of the study's task.",
                 code="other-task",
             )
-        return self._fit(study, rows, self._asked(study), ledgers=ledgers, progress=progress)
+        return self._fit(study, rows, self._spec(study), ledgers=ledgers, progress=progress)
 
     def _fit(
         self,
         study: Study,
         rows: Mapping[str, RowSource],
-        asked: Asked,
+        spec: EstimatorSpec,
         *,
         ledgers: Mapping[str, Ledger] | None,
         progress: StudyProgress | None,
     ) -> Self:
         def keep(run: StudyRun) -> None:
-            self._take_over(result_of(run, asked))
+            self._take_over(result_of(run, spec))
             for name, invalid in run.invalid.items():
-                tell_owner(invalid, where=f"site {name}: ")
+                warn_owner(invalid, where=f"site {name}: ")
 
         run_study(
             study,
@@ -156,23 +156,23 @@ class FederatedFit(Configured):
 
     def keep_run(self, run: StudyRun) -> Self:
         """Take over what a finished study of the estimator's task released."""
-        self._take_over(result_of(run, self._asked(run.study)))
+        self._take_over(result_of(run, self._spec(run.study)))
         return self
 
-    def _asked(self, study: Study) -> Asked:
+    def _spec(self, study: Study) -> EstimatorSpec:
         """What a study asks for, as the constructor's parameters."""
         own = {site.name: site.epsilon for site in study.sites if site.epsilon is not None}
         given: Any = self
         said = {name: getattr(study, name) for name in given.get_params() if hasattr(study, name)}
-        return Asked.by(
+        return EstimatorSpec.by(
             self, **said | {"n_components": study.components, "site_epsilon": own or None}
         )
 
 
-def result_of(run: StudyRun, asked: Asked) -> Result:
+def result_of(run: StudyRun, spec: EstimatorSpec) -> Result:
     """The result of a finished study."""
     return Result(
-        asked,
+        spec,
         run.outcome.plan,
         run.outcome.factors,
         run.study.width,
@@ -187,7 +187,7 @@ def result_of(run: StudyRun, asked: Asked) -> Result:
     )
 
 
-def study_centre(center: object, features: int) -> bool | tuple[float, ...]:
+def study_center(center: object, features: int) -> bool | tuple[float, ...]:
     """A constructor's ``center`` as a study says it.
 
     Raises
@@ -195,8 +195,8 @@ def study_centre(center: object, features: int) -> bool | tuple[float, ...]:
     DataError
         When it is not one finite number a feature.
     """
-    centre = public_centre(center, features)
-    return bool(center) if centre is None else tuple(float(number) for number in centre)
+    public = public_center(center, features)
+    return bool(center) if public is None else tuple(float(number) for number in public)
 
 
 def plain_number(value: object) -> Any:

@@ -167,7 +167,7 @@ def run_study(
         Naming the site whose columns or ledger refuse, or with a row that is not valid where the
         study says ``invalid="error"``.
     PrivacyError
-        When the wish cannot be met, or the data are too few for it.
+        When the target cannot be met, or the data are too few for it.
     ProtocolError
         When too few sites are left.
     BaseException
@@ -201,10 +201,10 @@ def run_study(
             if keep is not None:
                 keep(run)
         except EigenveilError as error:
-            aggregator.tell_spent(error)
+            aggregator.attach_spent(error)
             raise _for_the_owner(error, sites) from None
         except BaseException as error:
-            aggregator.tell_spent(error)
+            aggregator.attach_spent(error)
             raise
     return run
 
@@ -243,7 +243,7 @@ class _Ledgers:
         self._folder = tempfile.TemporaryDirectory(prefix="eigenveil-")
         folder = Path(self._folder.name)
         first = folder / "new.ledger"
-        Ledger(first, durable=False).set_budget(wished_budget(self._terms))
+        Ledger(first, durable=False).set_budget(requested_budget(self._terms))
         made = {}
         for number, name in enumerate(self._terms.names):  # all begin as copies of one
             place = folder / f"{number}.ledger"
@@ -256,7 +256,7 @@ class _Ledgers:
             self._folder.cleanup()
 
 
-def wished_budget(terms: Terms) -> Budget:
+def requested_budget(terms: Terms) -> Budget:
     """The budget that just covers a study."""
     study, plan = terms.study, terms.plan
     pure = [b.epsilon for b in plan.budgets().values() if b.epsilon is not None]
@@ -366,12 +366,12 @@ def _check_valid(sites: Mapping[str, Site]) -> None:
 def _for_the_owner(error: EigenveilError, sites: Mapping[str, Site]) -> EigenveilError:
     """In one process the caller owns all rows: it may know what the aggregator must not."""
     for name, site in sites.items():
-        trouble = site.trouble
-        if isinstance(trouble, DataError | BudgetExceeded):
-            message = trouble.message
+        last_error = site.last_error
+        if isinstance(last_error, DataError | BudgetExceeded):
+            message = last_error.message
             if f"site {name}" not in message:
                 message = f"site {name}: {message}"
-            told = type(trouble)(message, hint=trouble.hint, code=trouble.code)
-            same_spent(error, told)
-            return told
+            reported = type(last_error)(message, hint=last_error.hint, code=last_error.code)
+            same_spent(error, reported)
+            return reported
     return error

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.federated.tree_faults import Errors, Fates
+from eigenveil.federated.tree_faults import Errors, FaultPlan
 from eigenveil.federated.tree_report import TreeLevel, TreeReport
 from eigenveil.federation.tree.contents import Subspaces, Totals
-from eigenveil.federation.tree.messages import Talk, Told, TreeKeys
+from eigenveil.federation.tree.messages import TreeCodec, TreeKeys, TreeMessage
 from eigenveil.federation.tree.nodes import Node, publish
 from eigenveil.federation.tree.private import Leaf, TreeStudy
 from eigenveil.federation.tree.tree import Place
@@ -86,8 +86,8 @@ class _Tally:
 class _Pair:
     """A party of the tree that merges the private sums, and one that merges the subspaces."""
 
-    def __init__(self, talk: Talk[Totals], plain: Talk[Subspace], place: Place) -> None:
-        self.sums, self.subspaces = Node(talk, place), Node(plain, place)
+    def __init__(self, codec: TreeCodec[Totals], plain: TreeCodec[Subspace], place: Place) -> None:
+        self.sums, self.subspaces = Node(codec, place), Node(plain, place)
         self.seconds, self.sent = 0.0, 0
 
 
@@ -135,13 +135,15 @@ def simulate_tree(
         raise DataError(f"rows = {rows} is below 1.", hint="Give the rows of a leaf.")
     entropy = int(np.random.SeedSequence(seed).generate_state(2, np.uint64)[0])
     rng = np.random.default_rng([entropy, 1])
-    fates = Fates.drawn(study.tree, lost=lost, late=late, lost_subtrees=lost_subtrees, rng=rng)
-    arriving = sum(fates.arrives(study.tree, leaf) for leaf in range(study.tree.leaf_count))
-    for ask in study.asks:  # known now: nothing has to be played for it
-        check_arrived(ask.record, arriving)
+    fault_plan = FaultPlan.drawn(
+        study.tree, lost=lost, late=late, lost_subtrees=lost_subtrees, rng=rng
+    )
+    arriving = sum(fault_plan.arrives(study.tree, leaf) for leaf in range(study.tree.leaf_count))
+    for query in study.queries:  # known now: nothing has to be played for it
+        check_arrived(query.record, arriving)
     workers = workers or _processors()
     with single_threaded_blas(), ThreadPoolExecutor(workers) as pool:
-        run = _Run(study, fates, rng, rows=rows, seed=seed, entropy=entropy, rank=rank)
+        run = _Run(study, fault_plan, rng, rows=rows, seed=seed, entropy=entropy, rank=rank)
         return run.play(pool, workers, progress)
 
 
@@ -149,7 +151,7 @@ class _Run:
     def __init__(
         self,
         study: TreeStudy,
-        fates: Fates,
+        fault_plan: FaultPlan,
         rng: np.random.Generator,
         *,
         rows: int,
@@ -159,11 +161,11 @@ class _Run:
     ) -> None:
         plan = study.plan
         kept = min(plan.features, rank or max(plan.sketch_columns, plan.n_components))
-        self.study, self.tree, self.fates, self.rng = study, study.tree, fates, rng
+        self.study, self.tree, self.fault_plan, self.rng = study, study.tree, fault_plan, rng
         self.session, self.keys = os.urandom(12).hex(), TreeKeys.in_one_process()
-        self.talk = study.talk(self.session, self.keys)
+        self.codec = study.codec(self.session, self.keys)
         plain = Subspaces(features=plan.features, rank=kept)
-        self.plain = Talk(self.tree, plain, study.hash, self.session, self.keys)
+        self.plain = TreeCodec(self.tree, plain, study.hash, self.session, self.keys)
         self.rows = TreeRows(
             features=plan.features, components=plan.n_components, rows=rows, seed=entropy
         )
@@ -180,13 +182,13 @@ class _Run:
         start = time.perf_counter()
         steps = list(self._order())
         leaves = [step.number for step in steps if step.level == 0]
-        made = self._made([*leaves, *self.fates.late], pool, 2 * workers, progress)
+        made = self._made([*leaves, *self.fault_plan.late], pool, 2 * workers, progress)
         for step in steps:
             if step.level == 0:
                 self._deliver(Place(0, step.number), *next(made))
             else:
                 self._send(step)
-        for leaf in self.fates.late:
+        for leaf in self.fault_plan.late:
             self._deliver(Place(0, leaf), *next(made))
         for level in range(1, self.tree.depth):  # supplements
             for place in self.tree.places(level):
@@ -207,8 +209,8 @@ class _Run:
             tree=self.tree,
             levels=self._levels(outcome.least),
             outcome=outcome,
-            late=len(self.fates.late),
-            lost_subtrees=len(self.fates.silent),
+            late=len(self.fault_plan.late),
+            lost_subtrees=len(self.fault_plan.silent),
             rows=self.rows.rows * int(np.count_nonzero(merged.arrived)),
             seconds=seconds,
             workers=workers,
@@ -220,11 +222,11 @@ class _Run:
         A node sends once all of its children have had their time; so only the nodes on one way up
         hold anything.
         """
-        late = frozenset(self.fates.late)
+        late = frozenset(self.fault_plan.late)
 
         def below(place: Place) -> Iterator[Place]:
             if place.level == 0:
-                if place.number not in self.fates.lost and place.number not in late:
+                if place.number not in self.fault_plan.lost and place.number not in late:
                     yield place
                 return
             children = self.tree.children(place)
@@ -270,10 +272,10 @@ class _Run:
         sums = leaf.partial_fit(rows).send()
         added = time.thread_time()
         subspace = subspace_of(rows, rank=self.rank)
-        told = Told(Place(0, number), 0, np.ones(1, dtype=bool), (), subspace)
-        plain = self.plain.write(told)
+        message = TreeMessage(Place(0, number), 0, np.ones(1, dtype=bool), (), subspace)
+        plain = self.plain.write(message)
         merged = time.thread_time()
-        if self.fates.arrives(self.tree, number):
+        if self.fault_plan.arrives(self.tree, number):
             self.errors.add(rows)
         return sums, plain, added - started, merged - added
 
@@ -284,7 +286,7 @@ class _Run:
 
     def _pair(self, place: Place) -> _Pair:
         if place not in self.pairs:
-            self.pairs[place] = _Pair(self.talk, self.plain, place)
+            self.pairs[place] = _Pair(self.codec, self.plain, place)
         return self.pairs[place]
 
     def _deliver(self, sender: Place, sums: bytes, subspace: bytes) -> None:
@@ -308,7 +310,7 @@ class _Run:
     def _send(self, place: Place) -> None:
         """Let a node send what it has, if it has anything."""
         pair = self._pair(place)
-        if place in self.fates.silent or pair.sums.waiting == 0:
+        if place in self.fault_plan.silent or pair.sums.waiting == 0:
             return
         started = time.thread_time()
         sums = pair.sums.send()
@@ -328,10 +330,10 @@ class _Run:
             return
         parent = self.tree.parent(sender)
         assert parent is not None
-        told = self.talk.read(sums, receiver=parent)
+        message = self.codec.read(sums, receiver=parent)
         plain = self.plain.read(subspace, receiver=parent).value
-        count = int(np.count_nonzero(told.leaves))
-        self.errors.keep(sender, self.errors.private_basis(told.value, count), plain)
+        count = int(np.count_nonzero(message.leaves))
+        self.errors.keep(sender, self.errors.private_basis(message.value, count), plain)
 
     def _levels(self, least: tuple[int, ...]) -> tuple[TreeLevel, ...]:
         found = self.errors.by_level()

@@ -19,7 +19,7 @@ from eigenveil.linalg.subspace import Subspace
 
 
 @dataclass(frozen=True)
-class Fates:
+class FaultPlan:
     """What happens to whom: leaves that never send, leaves that are late, nodes that never send."""
 
     lost: frozenset[int]
@@ -125,11 +125,11 @@ class Errors:
         """Components of so many leaves' noisy sums, as rows."""
         count = self._study.plan.n_components
         releases = release_sums(self._study, totals, leaves)
-        for ask in self._study.asks:
-            values = releases[ask.name].values
-            if ask.accumulator.statistic == "sketch":
+        for query in self._study.queries:
+            values = releases[query.name].values
+            if query.accumulator.statistic == "sketch":
                 found = left_singular(values, count)[1]
-            elif ask.accumulator.statistic == "second-moment":
+            elif query.accumulator.statistic == "second-moment":
                 found = leading_eigenpairs(values, count)[1]
         return found
 

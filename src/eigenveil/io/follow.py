@@ -98,19 +98,19 @@ class FollowedRows:
             Naming line and column of what is not a number where that is an error, or what became of
             the file. All rows before that place were given.
         """
-        trouble: list[DataError] = []
+        problem: list[DataError] = []
         first_row = 0
-        for values in rechunk(_at_most(self._parts(trouble), limit), size):
+        for values in rechunk(_at_most(self._parts(problem), limit), size):
             yield Block(values, origin=str(self.path), first_row=first_row)
             first_row += values.shape[0]
-        if trouble:
-            raise trouble[0]
+        if problem:
+            raise problem[0]
 
-    def _parts(self, trouble: list[DataError]) -> Iterator[NDArray[np.float64]]:
+    def _parts(self, problem: list[DataError]) -> Iterator[NDArray[np.float64]]:
         try:
             yield from self._read()
         except DataError as error:  # told when the rows before it were given
-            trouble.append(error)
+            problem.append(error)
 
     def _read(self) -> Iterator[NDArray[np.float64]]:
         parser: _Parser | None = None
@@ -213,10 +213,10 @@ class _Parser:
         try:
             table = self._parsed(piece, self._kinds)
         except pa.ArrowInvalid as error:
-            trouble, place = self._located(str(error), piece, line)
-            # the rows before it are good, or one of them has a trouble of its own
+            problem, place = self._located(str(error), piece, line)
+            # the rows before it are good, or one of them has a problem of its own
             yield from self.rows(piece[:place], line)
-            raise trouble from None
+            raise problem from None
         values = np.empty((table.num_rows, len(self.names)))
         for index, name in enumerate(self.names):
             values[:, index] = table.column(name).cast(pa.float64()).to_numpy()

@@ -99,7 +99,7 @@ class GrowingText:
                 file.close()
 
     def _more(self, file: Any) -> bytes:
-        """What there is, after waiting for it where that is wished; nothing at the end."""
+        """What there is, after waiting for it where that is requested; nothing at the end."""
         # what a buffered reader has is taken as it comes, not when a megabyte is full
         read = getattr(file, "read1", file.read)
         while True:

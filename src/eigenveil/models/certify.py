@@ -95,7 +95,7 @@ def check_against_plan(
     """
     claim = Claim(epsilon=plan.epsilon, delta=plan.delta, adjacency=plan.adjacency, view=view)
     for name, value in claim.model_dump().items():
-        if (found := getattr(certificate.wish, name)) != value:
+        if (found := getattr(certificate.target, name)) != value:
             raise _refused(f"The claim has {name} = {found!r}, the plan {value!r}.")
     _check_sources(certificate, plan)
     _check_names(certificate, plan)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Never, TypeVar
 
 from eigenveil.linalg.threads import small_matrix_threads
-from eigenveil.models.inputs import tell_owner
+from eigenveil.models.inputs import warn_owner
 from eigenveil.models.plan import BasePlan
-from eigenveil.models.result import Asked, Result, certificate_of
+from eigenveil.models.result import EstimatorSpec, Result, certificate_of
 from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.task import task_named, task_of_plan
 from eigenveil.moments.engine import InvalidRows, accumulate, check_rows
@@ -61,7 +61,7 @@ def certified_fit(
     rows: RowSource,
     source: RandomSource,
     *,
-    asked: Asked,
+    spec: EstimatorSpec,
     keep: Callable[[Result], None],
     progress: RoundProgress | None = None,
 ) -> None:
@@ -72,7 +72,7 @@ def certified_fit(
     DataError
         When a row is not valid and the plan says ``invalid="error"``; nothing was released.
     PrivacyError
-        When the wish cannot be met.
+        When the target cannot be met.
     BaseException
         Whatever stops the fit after something was released says so: ``spent`` is the guarantee of
         what was released before (``None`` where nothing was), ``released`` its records.
@@ -90,7 +90,7 @@ def certified_fit(
         names = None if rows.names is None else tuple(str(name) for name in rows.names)
         keep(
             certified(
-                asked,
+                spec,
                 plan,
                 run.records,
                 run.factors,
@@ -99,11 +99,11 @@ def certified_fit(
                 secure=secure,
             )
         )
-        tell_owner(run.invalid)
+        warn_owner(run.invalid)
 
 
 def certified(
-    asked: Asked,
+    spec: EstimatorSpec,
     plan: BasePlan,
     records: Sequence[ReleaseRecord],
     factors: Any,
@@ -122,14 +122,14 @@ def certified(
         secure=secure,
         dependent=dependence(),
     )
-    return Result(asked, plan, factors, features, names, certificate)
+    return Result(spec, plan, factors, features, names, certificate)
 
 
 def drive(rounds: Rounds[Found], answer: Callable[[Round], Answers]) -> Found:
     """What a generator of rounds makes of the answers, each given at once."""
 
-    def no_calls(asks: Round) -> Generator[Never, Never, Answers]:
-        return answer(asks)
+    def no_calls(queries: Round) -> Generator[Never, Never, Answers]:
+        return answer(queries)
         yield
 
     try:
@@ -148,10 +148,10 @@ def driven(
     What an answer yields goes to whoever waits. Nothing else ends the loop than the generator's
     own result, whatever an answer raises.
     """
-    asks, found = _step(rounds, None)
-    while asks is not None:
-        answers = yield from answer(asks)
-        asks, found = _step(rounds, answers)
+    queries, found = _step(rounds, None)
+    while queries is not None:
+        answers = yield from answer(queries)
+        queries, found = _step(rounds, answers)
     return found  # type: ignore[return-value]  # there is one where there are no more asks
 
 
@@ -160,10 +160,10 @@ def _step(
 ) -> tuple[Round, None] | tuple[None, Found]:
     """The next round, or the result."""
     try:
-        asks = next(rounds) if answers is None else rounds.send(answers)
+        queries = next(rounds) if answers is None else rounds.send(answers)
     except StopIteration as end:
         return None, end.value
-    return asks, None
+    return queries, None
 
 
 def run_rounds(
@@ -182,21 +182,21 @@ def run_rounds(
     records = [] if records is None else records
     invalid: InvalidRows | None = None
 
-    def answer(asks: Round) -> Answers:
+    def answer(queries: Round) -> Answers:
         """One pass over the rows and the releases it is for."""
         nonlocal invalid
-        label = ", ".join(ask.name for ask in asks)
-        tell = None if progress is None else _teller(progress, label)
-        found = accumulate(rows, [ask.accumulator for ask in asks], progress=tell)
+        label = ", ".join(query.name for query in queries)
+        notify = None if progress is None else _notifier(progress, label)
+        found = accumulate(rows, [query.accumulator for query in queries], progress=notify)
         invalid, answers = found.invalid, {}
-        for ask in asks:
-            records.append(ask.record)  # counted before the noise is drawn
-            answers[ask.name] = ask.accumulator.release(ask.record, source)
+        for query in queries:
+            records.append(query.record)  # counted before the noise is drawn
+            answers[query.name] = query.accumulator.release(query.record, source)
         return answers
 
     with small_matrix_threads(rows.features):
         return Run(drive(rounds, answer), records, invalid)
 
 
-def _teller(progress: RoundProgress, label: str) -> Callable[[int], None]:
+def _notifier(progress: RoundProgress, label: str) -> Callable[[int], None]:
     return lambda rows: progress(label, rows)

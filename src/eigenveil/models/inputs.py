@@ -232,7 +232,7 @@ def public_rows(rows: RowSource, adjacency: str) -> int | None:
     return sum(int(block.values.shape[0]) for block in rows.blocks())
 
 
-def tell_owner(invalid: InvalidRows | None, *, where: str = "") -> None:
+def warn_owner(invalid: InvalidRows | None, *, where: str = "") -> None:
     """Warn whoever called about rows that are not valid; nothing of it is kept."""
     if invalid is not None:
         warnings.warn(f"{where}{invalid}.", InvalidRowsWarning, stacklevel=4)

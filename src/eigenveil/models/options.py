@@ -394,7 +394,7 @@ class Option:
 
 
 def refused(
-    option: Option, what: str, *, owner: str = "", hint: str = "", code: str = "bad-parameter"
+    option: Option, what: str, *, code: str = "bad-parameter", owner: str = "", hint: str = ""
 ) -> EigenveilError:
     """The error of an option that cannot be what it is, in scikit-learn's words and of its kind."""
     # scikit-learn takes a moment to load, and only its class of error is wanted here
@@ -441,13 +441,13 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "epsilon", (_EPSILON,), 1.0,
-        "Privacy wish: a number above 0. Smaller is more private; 0.1 to 4 are usual.",
+        "Privacy target: a number above 0. Smaller is more private; 0.1 to 4 are usual.",
         _ALL, _PRIVATE, privacy=True,
     ),
     Option(
         "delta", (_DELTA,), 1e-6,
-        "Privacy wish: a number in [0, 1), well below one over the number of rows. 0 asks for pure "
-        "epsilon.",
+        "Privacy target: a number in [0, 1), well below one over the number of rows. 0 asks for "
+        "pure epsilon.",
         _ALL, _PRIVATE, privacy=True,
     ),
     Option(
@@ -494,7 +494,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "site_epsilon", (OfSites(), _NONE), None,
-        "Smaller wishes of single sites; their rows then count with a smaller weight.",
+        "Smaller targets of single sites; their rows then count with a smaller weight.",
         _ALL, _SITES, privacy=True,
     ),
     Option(

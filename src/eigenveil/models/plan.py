@@ -55,14 +55,14 @@ class Planned:
 
 
 # Names of the releases that find a private centre, in order (tables.md, section 2a).
-SCALE, CENTRE = "scale", "centre"
-NEAR_SCALE, SECOND_CENTRE = "scale about the centre", "centre, second stage"
+SCALE, CENTER = "scale", "center"
+NEAR_SCALE, SECOND_CENTER = "scale about the centre", "centre, second stage"
 # Of the norms about the centre that is kept.
-CENTRED_SCALE = "scale of centred rows"
+CENTERD_SCALE = "scale of centred rows"
 
 
-def centre_schedule(
-    *, bounded: bool, scale: tuple[float, float], centre: tuple[float, float]
+def center_schedule(
+    *, bounded: bool, scale: tuple[float, float], center: tuple[float, float]
 ) -> tuple[Planned, ...]:
     """The releases that find a private centre.
 
@@ -70,23 +70,23 @@ def centre_schedule(
     ----------
     bounded : bool
         Whether a public bound on the norms is given: one stage, and no norms.
-    scale, centre : pair of float
+    scale, center : pair of float
         Shares of the steps "scale" and "center" that the two stages may spend.
     """
     if bounded:
-        return (Planned(CENTRE, "center", "row-sum", share=sum(centre)),)
+        return (Planned(CENTER, "center", "row-sum", share=sum(center)),)
     return (
         Planned(SCALE, "scale", "norm-histogram", share=scale[0]),
-        Planned(CENTRE, "center", "row-sum", share=centre[0]),
+        Planned(CENTER, "center", "row-sum", share=center[0]),
         Planned(NEAR_SCALE, "scale", "norm-histogram", share=scale[1]),
-        Planned(SECOND_CENTRE, "center", "row-sum", share=centre[1]),
+        Planned(SECOND_CENTER, "center", "row-sum", share=center[1]),
     )
 
 
 class BasePlan(BaseModel):
     """What the plans of all tasks have in common.
 
-    ``centred`` is "private", "public" or "no"; ``shares`` divide the budget over the steps that are
+    ``centerd`` is "private", "public" or "no"; ``shares`` divide the budget over the steps that are
     taken; ``sketch_columns`` is the number of columns of a sketch; ``rows`` is the public number of
     rows under replace-one, else ``None``; ``noise_draws`` is how many draws of lattice noise make
     up a released value, and ``noise_source`` where they come from; ``invalid`` says whether an
@@ -101,7 +101,7 @@ class BasePlan(BaseModel):
     delta: float
     adjacency: Adjacency
     row_bound: float | None
-    centred: Literal["private", "public", "no"]
+    centerd: Literal["private", "public", "no"]
     shares: dict[Step, float]
     sketch_columns: int
     rows: int | None = None
@@ -140,7 +140,7 @@ class BasePlan(BaseModel):
         """
         public = (0.0,) * self.features
         return {
-            "center": public if self.centred == "public" else self.centred == "private",
+            "center": public if self.centerd == "public" else self.centerd == "private",
             "budget_split": dict(self.shares),
             "sketch_size": self.sketch_columns if self.sketched else None,
         }
@@ -170,7 +170,7 @@ class BasePlan(BaseModel):
         """Whether the number of rows is known before the release of this name."""
         names = [release.name for release in self.schedule]
         earlier = names[: names.index(name)]
-        return self.rows is not None or not {SCALE, CENTRE}.isdisjoint(earlier)
+        return self.rows is not None or not {SCALE, CENTER}.isdisjoint(earlier)
 
     def planned(self, name: str) -> Planned:
         """The release of the schedule that has this name."""
@@ -318,7 +318,7 @@ def check_components(n_components: int, features: int) -> None:
         )
 
 
-def centre_kind(center: object) -> Literal["private", "public", "no"]:
+def center_kind(center: object) -> Literal["private", "public", "no"]:
     """What is subtracted, by the parameter ``center``."""
     if isinstance(center, bool) or not hasattr(center, "__len__"):
         return "private" if center else "no"

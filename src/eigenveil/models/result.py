@@ -31,7 +31,7 @@ _DIGEST = "eigenveil-model-digest-1"
 
 
 @dataclass(frozen=True)
-class Asked:
+class EstimatorSpec:
     """Who fits, and with which constructor parameters, as plain JSON values.
 
     Taken before the fit begins: what is set later does not change what was asked for.
@@ -41,7 +41,7 @@ class Asked:
     parameters: Mapping[str, Any]
 
     @classmethod
-    def by(cls, model: Any, **instead: Any) -> Asked:
+    def by(cls, model: Any, **instead: Any) -> EstimatorSpec:
         """By an estimator, with some parameters ``instead`` of its own; no random state is kept."""
         given = model.get_params(deep=False) | instead
         kept = {name: None if name == "random_state" else v for name, v in given.items()}
@@ -54,7 +54,7 @@ class Result:
 
     Attributes
     ----------
-    asked : Asked
+    spec : Asked
     plan : BasePlan
     factors : object
         The task's factors, such as :class:`eigenveil.models.pca.rounds.Factors`; arrays cannot be
@@ -77,7 +77,7 @@ class Result:
         ``model-changed`` where the certificate is that of another model or plan.
     """
 
-    asked: Asked
+    spec: EstimatorSpec
     plan: BasePlan
     factors: Any
     features: int
@@ -91,7 +91,7 @@ class Result:
     def __post_init__(self) -> None:
         object.__setattr__(self, "factors", frozen(self.factors))
         object.__setattr__(self, "guarantee", self.certificate.guarantee())
-        object.__setattr__(self, "_seal", self._told())
+        object.__setattr__(self, "_seal", self._reported())
         self.check()
 
     def check(self) -> None:
@@ -108,23 +108,23 @@ class Result:
             raise changed("The model is not the one that its certificate was made for.")
         if self.plan.hash != self.certificate.plan_hash:
             raise changed("The plan is not the one that the certificate was made for.")
-        if self._seal != self._told():
+        if self._seal != self._reported():
             raise changed("The certificate or the parameters were changed after the fit.")
         if self.loaded:
             self._check_parameters()
 
     def _check_parameters(self) -> None:
         """A file's parameters cannot promise what its certificate does not."""
-        wish, said = self.certificate.wish, self.asked.parameters
+        target, said = self.certificate.target, self.spec.parameters
         for name in ("epsilon", "delta", "adjacency"):
-            if said.get(name, getattr(wish, name)) != getattr(wish, name):
+            if said.get(name, getattr(target, name)) != getattr(target, name):
                 raise changed(
                     f"The parameters say {name} = {said[name]!r}, the certificate "
-                    f"{getattr(wish, name)!r}."
+                    f"{getattr(target, name)!r}."
                 )
 
-    def _told(self) -> str:
-        said = self.certificate.model_dump_json() + json.dumps(self.asked.parameters)
+    def _reported(self) -> str:
+        said = self.certificate.model_dump_json() + json.dumps(self.spec.parameters)
         return hashlib.sha256(said.encode()).hexdigest()
 
     @cached_property
@@ -136,7 +136,7 @@ class Result:
         return self  # nothing in it can be changed
 
     def __reduce__(self) -> Any:  # arrays come out of a pickle frozen, too
-        kept = (self.asked, self.plan, self.factors, self.features, self.names, self.certificate)
+        kept = (self.spec, self.plan, self.factors, self.features, self.names, self.certificate)
         return Result, (*kept, self.details, self.loaded)
 
 
@@ -257,7 +257,7 @@ def certificate_of(
         plan=plan.model_dump(mode="json"),
         model=model_digest(factors, features=features, names=names),
         secure=secure,
-        wish=Claim(epsilon=plan.epsilon, delta=plan.delta, adjacency=plan.adjacency, view=view),
+        target=Claim(epsilon=plan.epsilon, delta=plan.delta, adjacency=plan.adjacency, view=view),
         releases=releases,
         stopped=getattr(factors, "stopped", None) or None,
         dependent=dependent,

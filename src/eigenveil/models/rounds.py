@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.models.explained import squared_length
-from eigenveil.models.plan import CENTRE, NEAR_SCALE, SCALE, SECOND_CENTRE, BasePlan, Step
+from eigenveil.models.plan import CENTER, NEAR_SCALE, SCALE, SECOND_CENTER, BasePlan, Step
 from eigenveil.models.scale import CORE, NormScale, read_scale
 from eigenveil.models.shapes import COUNT_WEIGHT, rehearse
 from eigenveil.moments.accumulators import Accumulator, NormHistogram, RowSum
@@ -28,7 +28,7 @@ from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import ALONE, ReleaseRecord, Sharing
 
-_CENTRE_QUANTILE = 0.90
+_CENTER_QUANTILE = 0.90
 # Most tables' norms lie within some 10 bins; their noise adds up in squares.
 _BINS_OF_MOST = math.sqrt(10.0)
 # Rounding to 2**-9 is invisible when it keeps all but this share of a unit row's energy, and what
@@ -38,7 +38,7 @@ _HIDDEN_PART = 0.1
 
 
 @dataclass(frozen=True)
-class Ask:
+class Query:
     """One noisy sum: an empty accumulator and the record its release must have."""
 
     accumulator: Accumulator
@@ -50,7 +50,7 @@ class Ask:
         return self.record.name
 
 
-Round = tuple[Ask, ...]
+Round = tuple[Query, ...]
 Answers = Mapping[str, Release]
 
 
@@ -70,9 +70,9 @@ class RoundState(Generic[PlanT]):
         What each step may spend.
     sharing : mapping of step to Sharing
         How the parties of a study share the noise of a step.
-    centre : array of shape (D,) or None
+    center : array of shape (D,) or None
         Released or public.
-    centre_error : float
+    center_error : float
         Expected squared norm of the released centre's noise.
     rows : float or None
         Released or public number of rows.
@@ -84,8 +84,8 @@ class RoundState(Generic[PlanT]):
     stored_single: bool
     budgets: dict[Step, StepBudget] = field(default_factory=dict)
     sharing: Mapping[Step, Sharing] = field(default_factory=dict)
-    centre: NDArray[np.float64] | None = None
-    centre_error: float = 0.0
+    center: NDArray[np.float64] | None = None
+    center_error: float = 0.0
     rows: float | None = None
     stopped: str = ""
     advice: str = ""
@@ -97,7 +97,7 @@ class RoundState(Generic[PlanT]):
             self.rows = max(1.0, float(self.plan.rows))
         rehearse(self.plan, self.budgets, self.sharing)  # nothing fails after a first release
 
-    def ask(self, name: str, accumulator: Accumulator) -> Ask:
+    def query(self, name: str, accumulator: Accumulator) -> Query:
         """Ask for a sum under the name, and with the budget, that the plan's schedule gives it."""
         planned = self.plan.planned(name)
         record = calibrated_record(
@@ -109,7 +109,7 @@ class RoundState(Generic[PlanT]):
             draws_count=planned.draws,
             sharing=self.sharing.get(planned.step, ALONE),
         )
-        return Ask(accumulator, record)
+        return Query(accumulator, record)
 
     @property
     def storage(self) -> Precision:
@@ -128,11 +128,11 @@ class RoundState(Generic[PlanT]):
 
     def histogram(self) -> NormHistogram:
         """Norms of the rows less the centre."""
-        return NormHistogram(self.centre, precision=self.storage, with_count=self.with_count)
+        return NormHistogram(self.center, precision=self.storage, with_count=self.with_count)
 
     def read(self, release: Release, known: NormScale | None = None) -> NormScale:
         """Norms about the centre; the row count is taken from them where it is not known yet."""
-        scale = read_scale(release, public_rows=self.plan.rows, known=known, origin=self.centre)
+        scale = read_scale(release, public_rows=self.plan.rows, known=known, origin=self.center)
         if self.rows is None:
             self.rows = max(1.0, scale.rows)
         return scale
@@ -186,8 +186,8 @@ class RoundState(Generic[PlanT]):
         return "single" if fine else "double"
 
 
-def find_centre(
-    state: RoundState[Any], public_centre: NDArray[np.float64] | None
+def find_center(
+    state: RoundState[Any], public_center: NDArray[np.float64] | None
 ) -> Generator[Round, Answers, NormScale | None]:
     """Scale and centre of the rows, as the plan has them; sets the state's centre and row count.
 
@@ -203,34 +203,34 @@ def find_centre(
         ``state.stopped`` is set where the first histogram shows nothing: no bound can be chosen.
     """
     plan: BasePlan = state.plan
-    if plan.centred == "public":
-        state.centre = public_centre
-    if plan.centred != "private":
+    if plan.centerd == "public":
+        state.center = public_center
+    if plan.centerd != "private":
         return None
     if plan.row_bound is not None:
-        state.centre, state.centre_error = yield from _mean(state, CENTRE, plan.row_bound)
+        state.center, state.center_error = yield from _mean(state, CENTER, plan.row_bound)
         return None
-    answers = yield (state.ask(SCALE, state.histogram()),)
+    answers = yield (state.query(SCALE, state.histogram()),)
     scale = state.read(answers[SCALE])
     if not scale.found:
         state.stop_for_few_rows(answers[SCALE].record)
         return None
-    bound = scale.quantile(_CENTRE_QUANTILE)
-    first, error = yield from _mean(state, CENTRE, bound)
-    state.centre = first
-    answers = yield (state.ask(NEAR_SCALE, state.histogram()),)
+    bound = scale.quantile(_CENTER_QUANTILE)
+    first, error = yield from _mean(state, CENTER, bound)
+    state.center = first
+    answers = yield (state.query(NEAR_SCALE, state.histogram()),)
     near = state.read(answers[NEAR_SCALE], scale)
     if near.found:
-        bound = near.quantile(_CENTRE_QUANTILE)
-    step, second_error = yield from _mean(state, SECOND_CENTRE, bound)
+        bound = near.quantile(_CENTER_QUANTILE)
+    step, second_error = yield from _mean(state, SECOND_CENTER, bound)
     # both know the same mean, with independent noise: weighted by precision
     part = error / (error + second_error)
-    state.centre = np.asarray(first + part * step)
+    state.center = np.asarray(first + part * step)
     # where the first noise came out large, the second one is larger for it and weighs too little
     first_error = state.longest_error(error)
     if near.found:
         first_error = min(first_error, near.mean_square())
-    state.centre_error = (1.0 - part) ** 2 * first_error + part**2 * second_error
+    state.center_error = (1.0 - part) ** 2 * first_error + part**2 * second_error
     return near if near.found else scale
 
 
@@ -240,11 +240,11 @@ def _mean(
     """The mean of rows less the state's centre, shortened to ``bound``, and its squared error."""
     features = state.plan.features
     sums = RowSum(
-        RowRule(centre=state.centre, bound=bound, precision=state.storage, extra_bits=2),
+        RowRule(center=state.center, bound=bound, precision=state.storage, extra_bits=2),
         features=features,
         count_weight=state.count_weight,
     )
-    answers = yield (state.ask(name, sums),)
+    answers = yield (state.query(name, sums),)
     values, noise = answers[name].values, answers[name].record.noise
     if state.rows is None:
         state.rows = max(1.0, float(values[features]) / COUNT_WEIGHT)

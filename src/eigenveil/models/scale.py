@@ -70,14 +70,14 @@ class NormScale:
         """Average squared norm."""
         return self._average(self._middles**2)
 
-    def spread(self, centre: NDArray[np.float64] | None) -> tuple[float, float]:
+    def spread(self, center: NDArray[np.float64] | None) -> tuple[float, float]:
         """Average squared distance of the rows from their mean, and its standard error.
 
         What the centre is away from the origin is taken off; the error is infinite where little is
         left then.
         """
         square = self.mean_square()
-        left = square - self._away(centre)
+        left = square - self._away(center)
         if left < _LEFT * square:
             return max(0.0, left), math.inf
         squares = self._middles**2
@@ -85,22 +85,22 @@ class NormScale:
         return left, math.hypot(_SPREAD_ERROR * square, noise / float(np.sum(self.masses)))
 
     def share_of_offset(
-        self, squared: float, bound: float, centre: NDArray[np.float64] | None
+        self, squared: float, bound: float, center: NDArray[np.float64] | None
     ) -> float:
         """Average energy that an offset of this squared norm gives to a prepared row, at most.
 
-        The rows are taken about ``centre``, which has the offset: it is in their norms already.
+        The rows are taken about ``center``, which has the offset: it is in their norms already.
         """
-        about = np.maximum(self._middles**2 - self._away(centre), bound**2)
+        about = np.maximum(self._middles**2 - self._away(center), bound**2)
         # 1 where the offset is longer: a quotient overflows where rows lie on the centre
         shares = np.full(about.shape, float(squared > 0))
         return self._average(np.divide(squared, about, out=shares, where=about > squared))
 
-    def _away(self, centre: NDArray[np.float64] | None) -> float:
+    def _away(self, center: NDArray[np.float64] | None) -> float:
         """Squared distance of a centre from the point that the norms were taken about."""
-        if centre is None:
+        if center is None:
             return 0.0
-        away = centre if self.origin is None else centre - self.origin
+        away = center if self.origin is None else center - self.origin
         return float(away @ away)
 
     @property

@@ -24,7 +24,7 @@ from eigenveil.checks import LARGEST
 from eigenveil.errors import DataError, NoisyResultWarning, OutputError, PrivacyError, printable
 from eigenveil.files import replacing
 from eigenveil.models.plan import BasePlan
-from eigenveil.models.result import Asked, Result, View
+from eigenveil.models.result import EstimatorSpec, Result, View
 from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
 from eigenveil.privacy.certificate import Certificate
 
@@ -95,8 +95,8 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         }
         header = {
             "format": _MODEL_FORMAT,
-            "estimator": result.asked.estimator,
-            "parameters": result.asked.parameters,
+            "estimator": result.spec.estimator,
+            "parameters": result.spec.parameters,
             "features": result.features,
             "names": result.names,
             "numbers": {name: value for name, value in factors.items() if name not in arrays},
@@ -120,14 +120,14 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         """
         result = _read(path, cls)
         # the family's own class is asked nothing; an estimator as it was asked
-        model = cls() if "_FAMILY" in vars(cls) else cls._as_asked(path, result)
+        model = cls() if "_FAMILY" in vars(cls) else cls._as_spec(path, result)
         model._result = result
         return model
 
     @classmethod
-    def _as_asked(cls, path: str | os.PathLike[str], result: Result) -> Self:
+    def _as_spec(cls, path: str | os.PathLike[str], result: Result) -> Self:
         try:
-            model = cls(**result.asked.parameters)
+            model = cls(**result.spec.parameters)
         except TypeError as error:
             raise _not_a_model(path, error) from None
         if isinstance(getattr(model, "center", None), list):
@@ -194,7 +194,7 @@ def _read(path: str | os.PathLike[str], kind: type[StoredModel]) -> Result:
         check_model_arrays(arrays, header["features"], header["names"])
         certificate = Certificate.model_validate(header["certificate"])
         found: dict[str, Any] = {
-            "asked": Asked(str(header["estimator"]), dict(header["parameters"])),
+            "spec": EstimatorSpec(str(header["estimator"]), dict(header["parameters"])),
             "plan": kind._read_plan(certificate.plan),
             "factors": kind._FACTORS(**arrays, **header["numbers"]),
             "features": int(header["features"]),
@@ -251,7 +251,7 @@ def _not_a_model(path: str | os.PathLike[str], error: Exception) -> DataError:
     )
 
 
-def public_centre(center: object, features: int) -> NDArray[np.float64] | None:
+def public_center(center: object, features: int) -> NDArray[np.float64] | None:
     """A public centre, checked; ``None`` where ``center`` is True or False.
 
     Raises
@@ -262,17 +262,17 @@ def public_centre(center: object, features: int) -> NDArray[np.float64] | None:
     if isinstance(center, bool | np.bool_):
         return None
     try:
-        centre: NDArray[np.float64] = np.asarray(center, dtype=np.float64)
+        public: NDArray[np.float64] = np.asarray(center, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        centre = np.full((), np.nan)
-    if centre.shape != (features,) or not np.all(np.abs(centre) <= LARGEST):
+        public = np.full((), np.nan)
+    if public.shape != (features,) or not np.all(np.abs(public) <= LARGEST):
         raise DataError(
-            f"center has shape {centre.shape} or entries that are not numbers up to {LARGEST:g}; "
+            f"center has shape {public.shape} or entries that are not numbers up to {LARGEST:g}; "
             f"the rows have {features} features.",
             hint="Give True, False, or one finite number a feature.",
             code="bad-centre",
         )
-    return centre
+    return public
 
 
 def noise_source(random_state: object) -> RandomSource:

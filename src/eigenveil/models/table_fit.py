@@ -13,9 +13,9 @@ from eigenveil.models.driver import RoundProgress, certified_fit
 from eigenveil.models.inputs import check_names, public_rows, rows_of
 from eigenveil.models.options import Options, Path
 from eigenveil.models.plan import BasePlan
-from eigenveil.models.result import Asked
+from eigenveil.models.result import EstimatorSpec
 from eigenveil.models.rounds import Answers, Round
-from eigenveil.models.stored import StoredModel, noise_source, public_centre
+from eigenveil.models.stored import StoredModel, noise_source, public_center
 from eigenveil.models.task import task_named
 from eigenveil.moments.source import RowSource
 
@@ -38,9 +38,9 @@ class TableFit(Configured):
             ``InvalidParameterError`` too), there is no row, or one is not valid and
             ``invalid="error"``; nothing was released.
         PrivacyError
-            When the wish cannot be met, the data set is too small for it, or fewer components stand
-            above the noise than were asked for; ``spent`` is the guarantee of what was released
-            before that was known, or ``None``.
+            When the target cannot be met, the data set is too small for it, or fewer components
+            stand above the noise than were asked for; ``spent`` is the guarantee of what was
+            released before that was known, or ``None``.
         """
         del y
         options = self._options()
@@ -74,26 +74,26 @@ class TableFit(Configured):
     ) -> Self:
         task, model = task_named(self._TASK), self
         assert isinstance(model, StoredModel)
-        asked = Asked.by(model)
-        centre = public_centre(options.get("center", False), rows.features)
+        spec = EstimatorSpec.by(model)
+        center = public_center(options.get("center", False), rows.features)
         plan = task.make_plan(options, features=rows.features, rows=count)
         source = noise_source(options.random_state)
         plan = plan.drawn_from(secure=source.secure)
         certified_fit(
             plan,
-            self._rounds(plan, rows, centre),
+            self._rounds(plan, rows, center),
             task.rows_for(rows),
             source,
-            asked=asked,
+            spec=spec,
             keep=model._take_over,
             progress=progress,
         )
         return self
 
     def _rounds(
-        self, plan: BasePlan, rows: RowSource, centre: NDArray[np.float64] | None
+        self, plan: BasePlan, rows: RowSource, center: NDArray[np.float64] | None
     ) -> Generator[Round, Answers, Any]:
         task = task_named(self._TASK)
         rounds: Generator[Round, Answers, Any]
-        rounds = task.rounds(plan, stored_single=rows.single, public_centre=centre)
+        rounds = task.rounds(plan, stored_single=rows.single, public_center=center)
         return rounds

@@ -39,7 +39,7 @@ class Task:
     rounds_of : part
         The rounds of a plan.
     presenter : part
-        How the commands show, write and draw a result: a ``Family``.
+        How the commands show, write and draw a result: a ``Presenter``.
     predictor : part
         What ``eigenveil plan`` says of a plan.
     of_study : part
@@ -148,7 +148,7 @@ class Task:
         """The estimator of rows that come in some way."""
         return part(self.estimators[path])
 
-    def family(self) -> Any:
+    def get_presenter(self) -> Any:
         """How the commands show, write and draw a result."""
         return part(self.presenter)()
 
@@ -193,7 +193,7 @@ TASKS = _Registry(
         },
         plan_marks={"stream": "publish"},
         rounds_of="models.pca.rounds:private_pca",
-        presenter="cli.presenters.pca:PCAFamily",
+        presenter="cli.presenters.pca:PCAPresenter",
         predictor="cli.commands.plan:plan_pca",
         of_study="cli.presenters.study:no_outlook",
         auto_protocol="planning.protocol:by_prediction",
@@ -211,7 +211,7 @@ TASKS = _Registry(
         plans={"table": "models.tensors.plan:make_mixture_plan"},
         plan_types={"table": "models.tensors.plan:MixturePlan"},
         rounds_of="models.mixture.rounds:private_mixture",
-        presenter="cli.presenters.tensors:MixtureFamily",
+        presenter="cli.presenters.tensors:MixturePresenter",
         predictor="cli.commands.plan:plan_tensors",
         of_study="cli.presenters.study:expect_study",
         auto_protocol="planning.protocol:by_columns",
@@ -227,7 +227,7 @@ TASKS = _Registry(
         plans={"table": "models.tensors.plan:make_topic_plan"},
         plan_types={"table": "models.tensors.plan:TopicPlan"},
         rounds_of="models.topics.rounds:private_topics",
-        presenter="cli.presenters.tensors:TopicFamily",
+        presenter="cli.presenters.tensors:TopicPresenter",
         predictor="cli.commands.plan:plan_tensors",
         of_study="cli.presenters.study:expect_study",
         auto_protocol="planning.protocol:by_columns",

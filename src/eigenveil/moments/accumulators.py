@@ -79,7 +79,7 @@ class Accumulator(ABC):
         """Everything that two sums must share to be merged."""
 
     @abstractmethod
-    def fresh(self) -> Self:
+    def empty(self) -> Self:
         """An empty accumulator of the same kind."""
 
     def spec(self) -> Spec:
@@ -96,7 +96,7 @@ class Accumulator(ABC):
     def update(self, block: Block) -> None:
         """Add a block of rows."""
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Finish what waits for more rows; changes no sum."""
         return
 
@@ -166,7 +166,7 @@ class NormHistogram(Accumulator):
 
     Parameters
     ----------
-    centre : array of shape (D,) or None
+    center : array of shape (D,) or None
         Subtracted first.
     precision : {"single", "double"}
     with_count : bool
@@ -185,16 +185,16 @@ class NormHistogram(Accumulator):
 
     def __init__(
         self,
-        centre: NDArray[np.float64] | None,
+        center: NDArray[np.float64] | None,
         *,
         precision: Precision,
         with_count: bool,
         basis: NDArray[np.float64] | None = None,
         bound: float = 0.0,
     ) -> None:
-        self.centre, self.precision, self.with_count = centre, precision, with_count
+        self.center, self.precision, self.with_count = center, precision, with_count
         self.basis, self.bound = basis, bound
-        self._rule = RowRule(centre=centre, bound=bound, precision=precision)
+        self._rule = RowRule(center=center, bound=bound, precision=precision)
         self._basis = None if basis is None else integer_basis(basis, self._rule)
         self._counts = np.zeros(BINS + with_count, dtype=np.int64)
 
@@ -205,12 +205,12 @@ class NormHistogram(Accumulator):
 
     def kind(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        return (self.centre, self.precision, self.with_count, self.basis, self.bound)
+        return (self.center, self.precision, self.with_count, self.basis, self.bound)
 
-    def fresh(self) -> Self:
+    def empty(self) -> Self:
         """An empty histogram of the same kind."""
         return type(self)(
-            self.centre,
+            self.center,
             precision=self.precision,
             with_count=self.with_count,
             basis=self.basis,
@@ -220,13 +220,13 @@ class NormHistogram(Accumulator):
     def spec(self) -> Spec:
         """What another process needs to add up the same."""
         said = {"precision": self.precision, "with_count": self.with_count, "bound": self.bound}
-        return Spec(said, centre=self.centre, basis=self.basis)
+        return Spec(said, center=self.center, basis=self.basis)
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
         """An empty one, as described."""
         return cls(
-            parts.centre,
+            parts.center,
             precision=d.precision,
             with_count=d.with_count,
             basis=parts.basis,
@@ -242,7 +242,7 @@ class NormHistogram(Accumulator):
 
     def _norms(self, block: Block) -> NDArray[np.float64]:
         if self._basis is None:
-            return block.residuals(self.centre, self.precision)[1]
+            return block.residuals(self.center, self.precision)[1]
         _, norms = seen_through(self._basis, self._rule, block)
         unit = self.bound or 1.0
         return norms * math.ldexp(unit, -self._rule.bits - basis_bits(self.precision))
@@ -293,7 +293,7 @@ class RowSum(Accumulator):
         """What it is a sum of."""
         return (*self.rule.kind(), self.features, self.count_weight)
 
-    def fresh(self) -> Self:
+    def empty(self) -> Self:
         """An empty sum of the same kind."""
         return type(self)(self.rule, features=self.features, count_weight=self.count_weight)
 
@@ -364,7 +364,7 @@ class SecondMoment(Accumulator):
         """What it is a sum of."""
         return (*self.rule.kind(), self.features)
 
-    def fresh(self) -> Self:
+    def empty(self) -> Self:
         """An empty moment of the same kind."""
         return type(self)(self.rule, features=self.features)
 
@@ -385,7 +385,7 @@ class SecondMoment(Accumulator):
         """
         count = block.values.shape[0]
         if self._waiting is None or self._waiting_rows + count > self._waiting.shape[0]:
-            self.settle()
+            self.flush()
             if self._waiting is None or count > self._waiting.shape[0]:
                 dtype = DTYPE[self.rule.precision]
                 self._waiting = np.empty((max(count, _ROWS_A_PRODUCT), self.features), dtype)
@@ -396,16 +396,16 @@ class SecondMoment(Accumulator):
     def merge(self, other: Self) -> None:
         """Add another moment's rows."""
         check_same_kind(self, other)
-        other.settle()
+        other.flush()
         if other._sum is not None:
             self._total().merge(other._sum)
 
     def integers(self) -> Integers:
         """The matrix, shape (D, D)."""
-        self.settle()
+        self.flush()
         return self._total().integers()
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Multiply the rows that wait."""
         if self._waiting is None or self._waiting_rows == 0:
             return
@@ -457,7 +457,7 @@ class Sketch(Accumulator):
         """What it is a sum of."""
         return (*self.rule.kind(), self.clip, self.basis)
 
-    def fresh(self) -> Self:
+    def empty(self) -> Self:
         """An empty sketch with the same basis."""
         return type(self)(self.rule, self.basis, clip=self.clip)
 
@@ -541,7 +541,7 @@ class ComponentEnergy(Accumulator):
         """What it is a sum of."""
         return (*self.rule.kind(), self.count_weight, self.components)
 
-    def fresh(self) -> Self:
+    def empty(self) -> Self:
         """An empty accumulator with the same components."""
         return type(self)(self.rule, self.components, count_weight=self.count_weight)
 

@@ -62,15 +62,15 @@ def describe(accumulator: Accumulator, features: int) -> tuple[Description, dict
     spec = accumulator.spec()
     found = {"precision": "double", **spec.said}
     arrays = {}
-    if spec.centre is not None:
-        arrays["centre"] = spec.centre
+    if spec.center is not None:
+        arrays["center"] = spec.center
     if spec.basis is not None:
         arrays["basis"] = np.ascontiguousarray(spec.basis)
         found["columns"] = spec.basis.shape[1]
     description = Description(
         kind=accumulator.statistic,
         features=features,
-        centred=spec.centre is not None,
+        centerd=spec.center is not None,
         **found,
     )
     return description, arrays
@@ -90,8 +90,8 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
     d = description
     if d.of is not None:
         return _norms(d, arrays)
-    centre = np.array(arrays["centre"]) if d.centred else None
-    if centre is not None and not np.abs(centre).max() <= np.finfo(DTYPE[d.precision]).max / 4:
+    center = np.array(arrays["center"]) if d.centerd else None
+    if center is not None and not np.abs(center).max() <= np.finfo(DTYPE[d.precision]).max / 4:
         raise ProtocolError(f"A {d.kind} about a centre far off was asked for.", code="bad-ask")
     basis = np.array(arrays["basis"]) if d.with_basis else None
     most = min(d.features, _MOST_MODES) if STATISTICS[d.kind].layout == "tensor" else d.features
@@ -110,14 +110,14 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
     made = ACCUMULATORS.get(d.kind)
     if made is None:
         raise ProtocolError("Directions are drawn by one party, not added up.", code="bad-ask")
-    rule = RowRule(centre=centre, bound=d.bound, precision=d.precision, extra_bits=d.extra_bits)
+    rule = RowRule(center=center, bound=d.bound, precision=d.precision, extra_bits=d.extra_bits)
     if made.prepares and (rule.bits < 1 or (rule.extra_bits > 0 and made.multiplies)):
         raise ProtocolError(
             f"A {d.kind} of entries with {rule.bits} bits was asked for.",
             hint="It is refused; check that all parties run the same version.",
             code="bad-ask",
         )
-    return made.from_spec(d, Parts(rule, centre, basis))
+    return made.from_spec(d, Parts(rule, center, basis))
 
 
 def _norms(description: Description, arrays: Arrays) -> DocumentNorms:

@@ -42,7 +42,7 @@ def accumulate(
         blocks = chain(first, blocks)
         del first
     sets: list[Sequence[Accumulator]] = [accumulators]
-    sets += [[a.fresh() for a in accumulators] for _ in range(workers - 1)]
+    sets += [[a.empty() for a in accumulators] for _ in range(workers - 1)]
     lock = threading.Lock()
     read = taken = 0
     found = Findings(rows.names)
@@ -67,7 +67,7 @@ def accumulate(
             with lock:
                 found.add(number, block)
         for accumulator in mine:
-            accumulator.settle()
+            accumulator.flush()
 
     if workers == 1:
         work(accumulators)

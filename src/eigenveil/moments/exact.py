@@ -83,7 +83,7 @@ class ExactSum:
     def add(self, part: FloatArray, rows: int) -> None:
         """Add exact integers that ``rows`` rows contributed."""
         if (self._pending_rows + rows) * self.largest_term > _DOUBLE_EXACT:
-            self._settle()
+            self._flush()
         self._pending += part
         self._pending_rows += rows
 
@@ -91,12 +91,12 @@ class ExactSum:
         """Add another sum of the same kind; it is left unchanged."""
         rows = self._pending_rows + other._pending_rows
         if rows * self.largest_term > _DOUBLE_EXACT:
-            self._settle()
+            self._flush()
             rows = other._pending_rows
         self._pending += other._pending
         self._pending_rows = rows
         if other._settled is not None:
-            self._settle()
+            self._flush()
             assert self._settled is not None
             self._settled.merge(other._settled)
 
@@ -107,7 +107,7 @@ class ExactSum:
             return pending
         return sum_of(self._settled.integers(), pending)
 
-    def _settle(self) -> None:
+    def _flush(self) -> None:
         if self._settled is None:
             self._settled = IntegerSum(self.shape, largest_term=self.largest_term)
         if self._pending_rows:
@@ -235,7 +235,7 @@ class Description(BaseModel):
     with_count: bool = False
     count_weight: Weight = 0.0
     clip: float = Field(default=1.0, ge=_SMALLEST_CLIP, le=1)
-    centred: bool = False
+    centerd: bool = False
     columns: int = Field(default=0, ge=0)
     variance: Variance = 0.0
     nuclear: bool = False
@@ -249,8 +249,8 @@ class Description(BaseModel):
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the arrays that belong to it."""
         shapes: dict[str, tuple[int, ...]] = {}
-        if self.centred:
-            shapes["centre"] = (self.features,)
+        if self.centerd:
+            shapes["center"] = (self.features,)
         if self.with_basis:
             shapes["basis"] = (self.features, self.columns)
         return shapes
@@ -261,14 +261,14 @@ class Spec:
     """What an accumulator says of itself: fields of a description, and its arrays."""
 
     said: Mapping[str, Any] = field(default_factory=dict)
-    centre: NDArray[np.float64] | None = None
+    center: NDArray[np.float64] | None = None
     basis: NDArray[np.float64] | None = None
 
 
 def spec_of(rule: RowRule, *, basis: NDArray[np.float64] | None = None, **said: Any) -> Spec:
     """Of a sum of rows prepared by a rule."""
     rules = {"precision": rule.precision, "bound": rule.bound, "extra_bits": rule.extra_bits}
-    return Spec(rules | said, centre=rule.centre, basis=basis)
+    return Spec(rules | said, center=rule.center, basis=basis)
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ class Parts:
     """What a described sum is made of, checked."""
 
     rule: RowRule
-    centre: NDArray[np.float64] | None
+    center: NDArray[np.float64] | None
     basis: NDArray[np.float64] | None
 
     @property

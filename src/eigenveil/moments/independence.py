@@ -56,15 +56,15 @@ def _independent(width: int, precision: Precision) -> bool:
         found = _made(rule, part)
         if not all(np.array_equal(f, w[place]) for f, w in zip(found, wanted, strict=True)):
             return False
-    centred = RowRule(rng.standard_normal(width) / 8.0, bound=2.0, precision=precision)
+    centerd = RowRule(rng.standard_normal(width) / 8.0, bound=2.0, precision=precision)
     basis = np.linalg.qr(rng.standard_normal((width, 3)))[0]
-    return all(_adds_up(each, rows) for each in _sums(centred, basis))
+    return all(_adds_up(each, rows) for each in _sums(centerd, basis))
 
 
 def _made(rule: RowRule, rows: FloatArray) -> tuple[NDArray[Any], ...]:
     """What becomes of the rows of a block: integers, their squares, and the norms before."""
     block = Block(rows)
-    return (*rule(block), block.residuals(rule.centre, rule.precision)[1])
+    return (*rule(block), block.residuals(rule.center, rule.precision)[1])
 
 
 def _places(rows: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
@@ -88,9 +88,9 @@ def _places(rows: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
 
 def _sums(rule: RowRule, basis: NDArray[np.float64]) -> Iterator[Accumulator]:
     precision, width = rule.precision, basis.shape[0]
-    yield NormHistogram(rule.centre, precision=precision, with_count=True)
+    yield NormHistogram(rule.center, precision=precision, with_count=True)
     yield NormHistogram(
-        rule.centre, precision=precision, with_count=True, basis=basis, bound=rule.bound
+        rule.center, precision=precision, with_count=True, basis=basis, bound=rule.bound
     )
     yield RowSum(rule, features=width, count_weight=0.25)
     yield SecondMoment(rule, features=width)
@@ -101,11 +101,11 @@ def _sums(rule: RowRule, basis: NDArray[np.float64]) -> Iterator[Accumulator]:
 
 def _adds_up(empty: Accumulator, rows: FloatArray) -> bool:
     """Whether one block has the sum of its parts."""
-    whole = empty.fresh()
+    whole = empty.empty()
     whole.update(Block(rows))
     total = np.zeros(empty.shape, dtype=np.int64)
     for part in (rows[8:], rows[:1], rows[1:8]):
-        one = empty.fresh()
+        one = empty.empty()
         one.update(Block(part))
         total += one.integers()
     return np.array_equal(whole.integers(), total)

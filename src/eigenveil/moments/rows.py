@@ -180,7 +180,7 @@ class RowRule:
 
     Parameters
     ----------
-    centre : array of shape (D,) or None
+    center : array of shape (D,) or None
         Subtracted first. Released or public, never computed from rows without noise.
     bound : float
         Rows longer than this are shortened to it, then all are divided by it; 0 makes every row a
@@ -192,14 +192,14 @@ class RowRule:
         coarser (negative), for noise that must live on a coarser grid.
     """
 
-    centre: NDArray[np.float64] | None = None
+    center: NDArray[np.float64] | None = None
     bound: float = 0.0
     precision: Precision = "double"
     extra_bits: int = 0
 
     def kind(self) -> tuple[Any, ...]:
         """Everything that decides what a row becomes."""
-        return (self.centre, self.bound, self.precision, self.extra_bits)
+        return (self.center, self.bound, self.precision, self.extra_bits)
 
     @property
     def bits(self) -> int:
@@ -223,14 +223,14 @@ class RowRule:
         squares : array of shape (n,)
             Their squared norms, exact.
         """
-        key = (id(self.centre), self.bound, self.precision, self.extra_bits)
+        key = (id(self.center), self.bound, self.precision, self.extra_bits)
         if key in block.prepared:  # another sum of the same pass has the same rule
             ready, squares = block.prepared[key]
             if out is not None:
                 out[...] = ready
                 ready = out
             return ready, squares
-        rows, norms = block.residuals(self.centre, self.precision)
+        rows, norms = block.residuals(self.center, self.precision)
         radius = math.ldexp(1.0, self.bits)
         longest = np.maximum(norms, self.bound)
         longest[longest == 0.0] = np.inf  # a zero row stays zero
@@ -297,20 +297,20 @@ class Block:
         self._residuals: dict[tuple[int, Precision], tuple[FloatArray, NDArray[np.float64]]] = {}
 
     def residuals(
-        self, centre: NDArray[np.float64] | None, precision: Precision
+        self, center: NDArray[np.float64] | None, precision: Precision
     ) -> tuple[FloatArray, NDArray[np.float64]]:
         """Rows less the centre and their norms; computed once for all statistics of a pass.
 
         Those of invalid rows are zero. Entries that leave the arithmetic's range become the largest
         that it has. The arrays are shared: callers must not write to them.
         """
-        key = (id(centre), precision)
+        key = (id(center), precision)
         if key not in self._residuals:
             dtype = DTYPE[precision]
             with np.errstate(over="ignore", invalid="ignore"):  # such rows are mended
                 rows: FloatArray = np.asarray(self.values, dtype=dtype, order="C")
-                if centre is not None:
-                    rows = np.asarray(rows - centre.astype(dtype))
+                if center is not None:
+                    rows = np.asarray(rows - center.astype(dtype))
             norms = row_norms(rows)
             broken = np.flatnonzero(np.isnan(norms))
             if broken.size:

@@ -40,7 +40,7 @@ class PrefixSum:
     ) -> None:
         assert record.stream is not None
         assert record.noise.grid is not None
-        self._kind, self._record, self._source = accumulator.fresh(), record, source
+        self._kind, self._record, self._source = accumulator.empty(), record, source
         self._mechanism = _Mechanism(record.stream, accumulator.size)
         self._unit = min(accumulator.grid, STREAM_UNIT)
         self.blocks = 0
@@ -92,7 +92,7 @@ class PrefixSum:
 def horizon_over(blocks: int) -> PrivacyError:
     """The error of a stream that has had all of its blocks."""
     return PrivacyError(
-        f"The horizon of {blocks} blocks is over: the privacy wish covers no more.",
+        f"The horizon of {blocks} blocks is over: the privacy target covers no more.",
         hint="Start a new stream with a budget of its own, or a larger horizon.",
         code="horizon-over",
     )

@@ -87,7 +87,7 @@ class ThirdMoment(Accumulator):
         """What it is a sum of."""
         return (*self.rule.kind(), self.clip, self._variance, self.basis)
 
-    def fresh(self) -> Self:
+    def empty(self) -> Self:
         """An empty moment of the same kind."""
         return type(self)(self.rule, self.basis, clip=self.clip, variance=self.variance)
 
@@ -114,10 +114,10 @@ class ThirdMoment(Accumulator):
             self._waiting[:, self._waiting_rows : end] = part.T
             self._waiting_rows = end
             if end == ROWS_A_PRODUCT:
-                self.settle()
+                self.flush()
             rows = rows[part.shape[0] :]
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Multiply the rows that wait."""
         if self._waiting is None or self._waiting_rows == 0:
             return
@@ -129,13 +129,13 @@ class ThirdMoment(Accumulator):
     def merge(self, other: Self) -> None:
         """Add another moment's rows."""
         check_same_kind(self, other)
-        other.settle()
+        other.flush()
         self._sum.merge(other._sum)
         self._cubes.merge(other._cubes)
 
     def integers(self) -> Integers:
         """The tensor, shape (K, K, K)."""
-        self.settle()
+        self.flush()
         total = whole_cube(self._cubes.integers())
         less = self._variance * self._sum.integers().astype(total.dtype)
         for i in range(self.shape[0]):

@@ -88,8 +88,8 @@ def _read(folder: Path, study_hash: str) -> Study | None:
         study = parse_study(json.loads(place.read_text(encoding="utf-8")), origin=str(place))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as trouble:
-        if isinstance(trouble, EigenveilError):
+    except (OSError, ValueError) as problem:
+        if isinstance(problem, EigenveilError):
             raise
         raise OutputError(
             f"{place} cannot be read.", hint="Delete it and approve again.", code="cannot-read"
@@ -111,9 +111,9 @@ def _all(folder: Path) -> list[Study]:
 def _write(place: Path, study: Study) -> None:
     try:
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as trouble:
+    except OSError as problem:
         raise OutputError(
-            f"{place.parent}: {trouble.strerror or trouble}.",
+            f"{place.parent}: {problem.strerror or problem}.",
             hint="Check who may write the kit.",
             code="cannot-write",
         ) from None

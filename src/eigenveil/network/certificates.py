@@ -95,8 +95,8 @@ def new_request(key: rsa.RSAPrivateKey, name: str, org: str) -> str:
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, org),
         ]
     )
-    asked = x509.CertificateSigningRequestBuilder().subject_name(subject)
-    return asked.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM).decode("ascii")
+    request = x509.CertificateSigningRequestBuilder().subject_name(subject)
+    return request.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM).decode("ascii")
 
 
 def check_certificate(
@@ -215,9 +215,9 @@ def _attribute(of: x509.Certificate | x509.CertificateSigningRequest, oid: objec
 def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except OSError as trouble:
+    except OSError as problem:
         raise OutputError(
-            f"{path} cannot be read: {trouble.strerror or trouble}.",
+            f"{path} cannot be read: {problem.strerror or problem}.",
             hint="Check the path, and who may read it.",
             code="cannot-read",
         ) from None

@@ -21,7 +21,7 @@ TOPIC, WHEREABOUTS = "ask", "whereabouts"
 HELLO, BYE, ABORT = "hello", "bye", "abort"
 
 NO_ANSWER, UNREACHABLE, ABORTED, RESTARTED = "no-answer", "unreachable", "aborted", "restarted"
-NOT_ADMITTED, NOT_APPROVED, TROUBLE, DATA = "not-admitted", "not-approved", "trouble", "data"
+NOT_ADMITTED, NOT_APPROVED, TROUBLE, DATA = "not-admitted", "not-approved", "problem", "data"
 OTHER_SESSION, BAD_REQUEST, REFUSED = "other-session", "bad-request", "job-refused"
 UNSIGNED = "unsigned"
 # What an aggregator says of a run.
@@ -68,7 +68,7 @@ class Answer:
 class Wire(Protocol):
     """Asks one party one question and brings back what came of it."""
 
-    def ask(self, name: str, step: str, payload: bytes, timeout: float, stop: Stop) -> Answer:
+    def query(self, name: str, step: str, payload: bytes, timeout: float, stop: Stop) -> Answer:
         """The party's answer; never raises for what the party or the network does.
 
         ``stop`` ends the waiting early.
@@ -111,7 +111,7 @@ def largest_message(study: Study) -> int:
     """Most bytes of a question or an answer of this study, generously."""
     plan = study.plan(study.width, None)
     columns = max(plan.sketch_columns, plan.n_components)
-    numbers = payloads.MOST_ASKS * plan.features * (columns + 1) + plan.released_values()
+    numbers = payloads.MOST_QUERIES * plan.features * (columns + 1) + plan.released_values()
     held = _HELD if study.masks == "helper" else 0
     beside = _SMALL + _EACH_PARTY * len(study.sites) + _LONG_NAME * study.width
     return beside + 8 * numbers + held

@@ -18,7 +18,15 @@ from eigenveil.federation.study.study import Study
 from eigenveil.files import replacing
 from eigenveil.network import certificates
 from eigenveil.network.folders import new_folder
-from eigenveil.network.kit import FILE, Kit, describe, furnish, open_kit, read_kit_file, write_json
+from eigenveil.network.kit import (
+    FILE,
+    Kit,
+    describe,
+    open_kit,
+    read_kit_file,
+    write_config,
+    write_json,
+)
 from eigenveil.network.roles import (
     HELPER_NAME,
     LEAD_NAME,
@@ -44,12 +52,12 @@ class Request:
     role: Role
     name: str
     org: str
-    asked: x509.CertificateSigningRequest
+    csr: x509.CertificateSigningRequest
 
     @property
     def public_key(self) -> rsa.RSAPublicKey:
         """The key to be certified."""
-        key = self.asked.public_key()
+        key = self.csr.public_key()
         assert isinstance(key, rsa.RSAPublicKey)
         return key
 
@@ -63,15 +71,15 @@ def read_request(path: str | Path) -> Request:
     """
     fields = read_fields(Path(path), REQUEST_FORMAT, "a request")
     try:
-        asked = x509.load_pem_x509_csr(fields["csr"].encode("ascii"))
-        found = Request(fields["project"], fields["role"], fields["name"], fields["org"], asked)
-        whole = asked.is_signature_valid and isinstance(asked.public_key(), rsa.RSAPublicKey)
+        csr = x509.load_pem_x509_csr(fields["csr"].encode("ascii"))
+        found = Request(fields["project"], fields["role"], fields["name"], fields["org"], csr)
+        whole = csr.is_signature_valid and isinstance(csr.public_key(), rsa.RSAPublicKey)
     except (KeyError, AttributeError, *UNREADABLE):
         whole = False
     if (
         not whole
-        or certificates.common_name(asked) != found.name
-        or certificates.organisation_name(asked) != found.org
+        or certificates.common_name(csr) != found.name
+        or certificates.organisation_name(csr) != found.org
         or found.public_key.key_size < certificates.PARTY_BITS
     ):
         raise DataError(
@@ -97,9 +105,9 @@ def read_fields(path: Path, form: str, what: str) -> dict[str, Any]:
             raise ValueError
         text = path.read_text(encoding="utf-8")
         fields = json.loads(text)
-    except OSError as trouble:
+    except OSError as problem:
         raise OutputError(
-            f"{path} cannot be read: {trouble.strerror or trouble}.",
+            f"{path} cannot be read: {problem.strerror or problem}.",
             hint="Check the path.",
             code="cannot-read",
         ) from None
@@ -178,7 +186,7 @@ def request(
                 hint="Give the kit whose certificate is to be renewed.",
                 code="other-kit",
             )
-        _ask(kit)
+        _query(kit)
         return kit.folder / REQUEST
     with new_folder(Path(out), overwrite=overwrite) as scratch:
         begin(study.name, scratch, role=role, name=chosen)
@@ -192,10 +200,10 @@ def begin(project: str, folder: Path, *, role: Role, name: str) -> None:
     kit.startup.mkdir(mode=0o700)
     certificates.write_key(kit.key, certificates.new_key(certificates.PARTY_BITS))
     write_json(kit.folder / FILE, describe(kit))
-    _ask(kit)
+    _query(kit)
 
 
-def _ask(kit: Kit) -> None:
+def _query(kit: Kit) -> None:
     """Write the request of the kit's key."""
     fields = {
         "format": REQUEST_FORMAT,
@@ -266,7 +274,7 @@ def package(folder: str | Path, approval: str | Path, *, fingerprint: str) -> Ki
         key=certificates.read_key(kit.key),
     )
     done = replace(kit, host=host, port=port)
-    furnish(done)
+    write_config(done)
     write_json(done.folder / FILE, describe(done))
     # the certificate comes last: without it the kit is not complete, and this can be done again
     for path, text in ((done.root_certificate, texts[1]), (done.certificate, texts[0])):

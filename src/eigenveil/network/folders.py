@@ -30,18 +30,18 @@ def new_folder(out: Path, *, overwrite: bool) -> Iterator[Path]:
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
-    except OSError as trouble:
-        raise _cannot_write(out, trouble) from None
+    except OSError as problem:
+        raise _cannot_write(out, problem) from None
     try:
         yield scratch
         with ExitStack() as held:
             for kit in _kits(out):
                 held.enter_context(lock(read_kit_file(kit)))
             _put(scratch, out)
-    except OSError as trouble:
-        if isinstance(trouble, OutputError):
+    except OSError as problem:
+        if isinstance(problem, OutputError):
             raise
-        raise _cannot_write(out, trouble) from None
+        raise _cannot_write(out, problem) from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -92,9 +92,9 @@ def _kits(out: Path) -> list[Path]:
     return sorted(file.parent for file in out.glob(f"*/{FILE}")) if out.is_dir() else []
 
 
-def _cannot_write(out: Path, trouble: OSError) -> OutputError:
+def _cannot_write(out: Path, problem: OSError) -> OutputError:
     return OutputError(
-        f"{out} cannot be written: {trouble.strerror or trouble}.",
+        f"{out} cannot be written: {problem.strerror or problem}.",
         hint="Choose a folder that can be written, on a disk that is not full.",
         code="cannot-write",
     )

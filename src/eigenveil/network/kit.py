@@ -181,12 +181,12 @@ def open_kit(folder: str | Path, *, role: Role | None = None) -> Kit:
         needed.append(kit.configuration)
     for file in needed:
         if not file.is_file():
-            asked = request_pending(kit)
+            request = request_pending(kit)
             raise OutputError(
                 f"{folder} is an incomplete kit: {file.relative_to(place)} is missing.",
                 hint="Its request was not packaged yet: 'eigenveil flare package' does it with "
                 "what the registrar approved."
-                if asked
+                if request
                 else "Take a whole copy of the kit, or make it again.",
                 code="kit-incomplete",
             )
@@ -204,7 +204,7 @@ def prepare(kit: Kit) -> None:
         When the folder cannot be read or written.
     """
     check_own_certificate(kit)
-    furnish(kit)
+    write_config(kit)
 
 
 def check_own_certificate(kit: Kit) -> None:
@@ -224,7 +224,7 @@ def check_own_certificate(kit: Kit) -> None:
     )
 
 
-def furnish(kit: Kit) -> None:
+def write_config(kit: Kit) -> None:
     """Write what a kit has beside its key and certificates.
 
     Raises
@@ -249,8 +249,8 @@ def furnish(kit: Kit) -> None:
                     file.unlink()
         # code that lies here would be on the path of FLARE's processes
         shutil.rmtree(kit.local / "custom", ignore_errors=True)
-    except OSError as trouble:
-        raise _cannot_write(kit.folder, trouble) from None
+    except OSError as problem:
+        raise _cannot_write(kit.folder, problem) from None
     write_json(kit.configuration, startup(kit.role, kit.name, kit.host, kit.port, kit.project))
     for name, content in policies(kit.role, kit.folder).items():
         write_json(kit.local / name, content)
@@ -268,8 +268,8 @@ def lock(kit: Kit) -> Iterator[None]:
     try:
         kit.state.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = kit.lock.open("a")
-    except OSError as trouble:
-        raise _cannot_write(kit.folder, trouble) from None
+    except OSError as problem:
+        raise _cannot_write(kit.folder, problem) from None
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -322,9 +322,9 @@ def _read(place: Path) -> Kit:
             hint="Give a folder that 'eigenveil flare provision' or 'request' made.",
             code="no-kit",
         ) from None
-    except OSError as trouble:
+    except OSError as problem:
         raise OutputError(
-            f"{file} cannot be read: {trouble.strerror or trouble}.",
+            f"{file} cannot be read: {problem.strerror or problem}.",
             hint="Check who may read the kit.",
             code="cannot-read",
         ) from None
@@ -346,8 +346,8 @@ def _read(place: Path) -> Kit:
             port=int(fields["port"]),
             project=str(fields["project"]),
         )
-    except (KeyError, TypeError, ValueError) as trouble:
-        if isinstance(trouble, DataError):
+    except (KeyError, TypeError, ValueError) as problem:
+        if isinstance(problem, DataError):
             raise
         raise _broken(file) from None
     if kit.role not in ROLES:
@@ -363,9 +363,9 @@ def _broken(file: Path) -> DataError:
     )
 
 
-def _cannot_write(folder: Path, trouble: OSError) -> OutputError:
+def _cannot_write(folder: Path, problem: OSError) -> OutputError:
     return OutputError(
-        f"{folder} cannot be written: {trouble.strerror or trouble}.",
+        f"{folder} cannot be written: {problem.strerror or problem}.",
         hint="Check who may write the kit, and that the disk is not full.",
         code="cannot-write",
     )

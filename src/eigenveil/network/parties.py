@@ -32,7 +32,7 @@ from eigenveil.network import channel
 from eigenveil.network.approvals import approve as approve_study
 from eigenveil.network.approvals import approved_study, ask_owner
 from eigenveil.network.channel import BYE, HELLO, Answer, largest_message
-from eigenveil.network.flare.job import Order, is_job, is_session, parties_of
+from eigenveil.network.flare.job import SignedJob, is_job, is_session, parties_of
 from eigenveil.network.kit import Kit, write_json
 from eigenveil.network.signed import aggregator_at, identity_of
 from eigenveil.noise.source import RandomSource
@@ -151,7 +151,7 @@ class Party(ABC):
             )
         return "study not approved by this site's owner"
 
-    def admit(self, job: str, order: Order, on_end: Callable[[], None]) -> None:
+    def admit(self, job: str, signed_job: SignedJob, on_end: Callable[[], None]) -> None:
         """Answer this run from the aggregator's first question of it on.
 
         Parameters
@@ -165,14 +165,14 @@ class Party(ABC):
             When the owner has not approved the study, it is not about this party, or the run was
             admitted before or has ended.
         """
-        study = order.study
+        study = signed_job.study
         if not is_job(job):
             raise ProtocolError("The job has a name that none can have.", code="job-refused")
         if self.approve == "all" and self.kit.name in parties_of(study):
             approve_study(self.kit, study)
         if why := self.propose(study):
             raise ProtocolError(f"Study {study.name!r}: {why}.", code=channel.NOT_APPROVED)
-        new = Admission(job, study.hash, order.session, largest_message(study))
+        new = Admission(job, study.hash, signed_job.session, largest_message(study))
         with self._guard:
             known = [*self._admitted, *([self._admission] if self._admission else [])]
             if new.session in self._over or self._has_ended(new):
@@ -204,7 +204,7 @@ class Party(ABC):
     def answer(self, data: bytes | bytearray | memoryview) -> bytes | Future[bytes]:
         """What to reply to a question, at once or later; nothing where nobody signed it for us."""
         try:
-            asked = open_sealed(
+            query = open_sealed(
                 data,
                 self._identity,
                 sender=self._aggregator,
@@ -214,17 +214,17 @@ class Party(ABC):
         except ProtocolError as error:
             _log.warning("refused: %s", error.message)
             return b""
-        admission = self._turn_to(asked)
+        admission = self._turn_to(query)
         if admission is None:
             session, code = self._refused
-            mine = bool(code) and session in ("", asked.session)
-            return self._sealed(asked, self._reply(code if mine else channel.NOT_ADMITTED))
-        if asked.step == HELLO:
-            return self._sealed(asked, self._reply(""))
-        if asked.step == BYE:
+            mine = bool(code) and session in ("", query.session)
+            return self._sealed(query, self._reply(code if mine else channel.NOT_ADMITTED))
+        if query.step == HELLO:
+            return self._sealed(query, self._reply(""))
+        if query.step == BYE:
             self.end(admission.session, "left by the aggregator")
-            return self._sealed(asked, self._reply(""))
-        return self._work.submit(lambda: self._sealed(asked, self._checked_step(admission, asked)))
+            return self._sealed(query, self._reply(""))
+        return self._work.submit(lambda: self._sealed(query, self._checked_step(admission, query)))
 
     def doubt(self) -> None:
         """Something unsigned says that the run is over: find out from the aggregator itself."""
@@ -248,9 +248,9 @@ class Party(ABC):
             self._work.submit(self._forget, admission, outcome)
         on_end()
 
-    def _turn_to(self, asked: Envelope) -> Admission | None:
+    def _turn_to(self, query: Envelope) -> Admission | None:
         """The run that a signed question is about, in place of any other; if it is admitted."""
-        run = asked.study, asked.session
+        run = query.study, query.session
         with self._guard:
             if self._admission is not None and self._admission.run == run:
                 return self._admission
@@ -285,17 +285,17 @@ class Party(ABC):
 
     # -- one message
 
-    def _checked_step(self, admission: Admission, asked: Envelope) -> Answer:
+    def _checked_step(self, admission: Admission, query: Envelope) -> Answer:
         """The answer, if what is inside is what the envelope says."""
         try:
-            inside = decode(asked.payload, sender=AGGREGATOR, limit=len(asked.payload))
+            inside = decode(query.payload, sender=AGGREGATOR, limit=len(query.payload))
         except ProtocolError:
-            return self._step(admission, asked.payload)  # the role says what is wrong with it
-        if inside.session != asked.session:
+            return self._step(admission, query.payload)  # the role says what is wrong with it
+        if inside.session != query.session:
             return self._reply(channel.OTHER_SESSION)
-        if inside.step != asked.step:
+        if inside.step != query.step:
             return self._reply(channel.BAD_REQUEST)
-        return self._step(admission, asked.payload)
+        return self._step(admission, query.payload)
 
     def _step(self, admission: Admission, payload: bytes) -> Answer:
         if self._admission != admission:
@@ -321,14 +321,14 @@ class Party(ABC):
     def _reply(self, code: str, payload: bytes = b"") -> Answer:
         return Answer(code, payload, self._process)
 
-    def _sealed(self, asked: Envelope, answer: Answer) -> bytes:
+    def _sealed(self, query: Envelope, answer: Answer) -> bytes:
         """An answer to this question alone, signed."""
         reply = replace(
-            asked,
+            query,
             sender=self.kit.name,
             recipient=AGGREGATOR,
             payload=answer.payload,
-            about=asked.mark,
+            request_digest=query.mark,
             code=answer.code,
             process=answer.process,
         )
@@ -387,11 +387,11 @@ class SiteParty(Party):
         super().__init__(kit, approve=approve, say=say)
         self._open_rows, self._ledger, self._data_set = open_rows, ledger, data_set
         self._source = source
-        self._told: EigenveilError | None = None
-        self._told_invalid: InvalidRows | None = None
+        self._reported: EigenveilError | None = None
+        self._reported_invalid: InvalidRows | None = None
 
     def _open(self, study: Study) -> Site:
-        self._told = self._told_invalid = None
+        self._reported = self._reported_invalid = None
         return Site(
             name=self.kit.name,
             terms=settle(study),
@@ -403,11 +403,11 @@ class SiteParty(Party):
         )
 
     def _after(self, role: Site) -> None:
-        if role.trouble is not None and role.trouble is not self._told:
-            self._told = role.trouble
-            self.say(f"A message was refused: {role.trouble}")
-        if role.invalid is not None and role.invalid != self._told_invalid:
-            self._told_invalid = role.invalid
+        if role.last_error is not None and role.last_error is not self._reported:
+            self._reported = role.last_error
+            self.say(f"A message was refused: {role.last_error}")
+        if role.invalid is not None and role.invalid != self._reported_invalid:
+            self._reported_invalid = role.invalid
             self.say(f"Study {role.study.name!r}: {role.invalid}. Nobody else is told.")
 
     def _ended(self, admission: Admission, outcome: str) -> None:

@@ -98,9 +98,9 @@ def read_result_files(folder: Path, *, choice: str = "") -> Any:
 def _summary(file: Path) -> Mapping[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as trouble:
+    except OSError as problem:
         raise OutputError(
-            f"{file}: {trouble.strerror or trouble}.",
+            f"{file}: {problem.strerror or problem}.",
             hint="Fetch the result again.",
             code="no-result",
         ) from None

@@ -16,7 +16,7 @@ from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.requests import Call, Replies
 from eigenveil.federation.protocol.terms import active_sites, settle
 from eigenveil.network.channel import ABORTED, PASSING, UNREACHABLE, Wire, sentence
-from eigenveil.network.flare.job import Order, fewest_parties, parties_of
+from eigenveil.network.flare.job import SignedJob, fewest_parties, parties_of
 from eigenveil.network.results import write_result_files
 from eigenveil.network.status import STATUS, Progress, error_fields
 from eigenveil.network.transport import FlareTransport
@@ -27,12 +27,12 @@ _BETWEEN_HELLOS = 0.2
 
 
 @dataclass(frozen=True)
-class Conductor:
+class StudyRunner:
     """Runs one order.
 
     Attributes
     ----------
-    order : Order
+    signed_job : Order
     wire : Wire
     present : sequence of str
         Parties to which FLARE has brought the job.
@@ -46,7 +46,7 @@ class Conductor:
         Seconds until all must have said that they are ready.
     """
 
-    order: Order
+    signed_job: SignedJob
     wire: Wire
     present: Sequence[str]
     aborted: Callable[[], bool]
@@ -56,43 +56,43 @@ class Conductor:
 
     def run(self) -> EigenveilError | None:
         """Write the result, or return why there is none; all parties are told that it is over."""
-        study = self.order.study
-        progress = Progress(self.folder / STATUS, study.name, study.hash, self.order.session)
+        study = self.signed_job.study
+        progress = Progress(self.folder / STATUS, study.name, study.hash, self.signed_job.session)
         progress.write()
         transport = FlareTransport(self.wire, parties_of(study), self.aborted)
-        trouble: EigenveilError | None = None
+        problem: EigenveilError | None = None
         try:
             self._run(transport, progress)
         except EigenveilError as error:
-            trouble = error
+            problem = error
         except Exception as error:
             _log.exception("the study failed")
-            trouble = ProtocolError(
+            problem = ProtocolError(
                 "The aggregator failed.",
                 hint="Its reason is in the aggregator's log.",
                 code="aggregator-failed",
             )
-            same_spent(error, trouble)
+            same_spent(error, problem)
         try:
             transport.bye()
         finally:
             progress.state = "finished"
-            if trouble is not None:
-                progress.state = "aborted" if trouble.code == ABORTED else "failed"
-                progress.error = error_fields(trouble)
+            if problem is not None:
+                progress.state = "aborted" if problem.code == ABORTED else "failed"
+                progress.error = error_fields(problem)
             progress.write()
-        return trouble
+        return problem
 
     def _run(self, transport: FlareTransport, progress: Progress) -> None:
-        study, begun = self.order.study, time.monotonic()
+        study, begun = self.signed_job.study, time.monotonic()
         self._gather(transport, progress)
         progress.state = "running"
         progress.write()
         aggregator = Aggregator(
             settle(study),
-            session=self.order.session,
-            timeout=self.order.timeout,
-            progress=progress.tell,
+            session=self.signed_job.session,
+            timeout=self.signed_job.timeout,
+            progress=progress.notify,
             identity=self.identity,
         )
         try:
@@ -103,12 +103,12 @@ class Conductor:
             write_result_files(
                 run,
                 self.folder,
-                session=self.order.session,
+                session=self.signed_job.session,
                 seconds=seconds,
                 seconds_by_step=transport.seconds,
             )
         except BaseException as error:
-            aggregator.tell_spent(error)
+            aggregator.attach_spent(error)
             raise
 
     def _gather(self, transport: FlareTransport, progress: Progress) -> None:
@@ -116,7 +116,7 @@ class Conductor:
 
         A party to which FLARE did not bring the job is not waited for.
         """
-        names = parties_of(self.order.study)
+        names = parties_of(self.signed_job.study)
         codes = {name: UNREACHABLE for name in names if name not in self.present}
         waiting = [name for name in names if name in self.present]
         until = time.monotonic() + self.patience
@@ -130,11 +130,12 @@ class Conductor:
             if waiting:
                 time.sleep(_BETWEEN_HELLOS)
         ready = len(names) - len(progress.missing)
-        if ready < fewest_parties(self.order.study):
+        if ready < fewest_parties(self.signed_job.study):
             said = "; ".join(f"{name}: {why}" for name, why in sorted(progress.missing.items()))
             raise ProtocolError(
-                f"{ready} of the {fewest_parties(self.order.study)} parties are ready that the "
-                f"study needs ({len(active_sites(self.order.study))} sites). {said}.",
+                f"{ready} of the {fewest_parties(self.signed_job.study)} parties are ready that "
+                "the "
+                f"study needs ({len(active_sites(self.signed_job.study))} sites). {said}.",
                 hint="Start these parties, have their owners approve, and run the study again.",
                 code="too-few-sites",
             )

@@ -70,10 +70,10 @@ class SignedWire:
         self._carrier, self._identity, self._limit = carrier, identity, limit
         self._study, self._session = study, session
 
-    def ask(self, name: str, step: str, payload: bytes, timeout: float, stop: Stop) -> Answer:
+    def query(self, name: str, step: str, payload: bytes, timeout: float, stop: Stop) -> Answer:
         """The party's answer to a step of this run, as the party signed it."""
-        asked = Envelope(self._study, self._session, step, AGGREGATOR, name, payload)
-        data, mark = seal(asked, self._identity)
+        request = Envelope(self._study, self._session, step, AGGREGATOR, name, payload)
+        data, mark = seal(request, self._identity)
         came = self._carrier.carry(name, data, timeout, stop)
         if isinstance(came, str):
             return Answer(came)
@@ -88,7 +88,7 @@ class SignedWire:
         except ProtocolError as error:
             _log.warning("refused in step %s: %s", step, error.message)
             return Answer(UNSIGNED)
-        said = (found.study, found.session, found.step, found.about)
+        said = (found.study, found.session, found.step, found.request_digest)
         if said != (self._study, self._session, step, mark):
             _log.warning("refused in step %s: %s answered another question", step, name)
             return Answer(UNSIGNED)

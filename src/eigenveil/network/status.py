@@ -62,7 +62,7 @@ class Progress:
     missing: dict[str, str] = field(default_factory=dict)
     error: dict[str, Any] | None = None
 
-    def tell(self, step: str, parties: int) -> None:
+    def notify(self, step: str, parties: int) -> None:
         """Note answers to a step."""
         self.answered = self.answered + parties if step == self.step else parties
         self.step = step

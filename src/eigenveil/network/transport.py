@@ -182,11 +182,11 @@ class FlareTransport:
 
     def _watched(self, name: str, step: str, body: bytes, deadline: float, stop: Stop) -> Answer:
         """The answer to one question, or that the process that had it is gone."""
-        asked = self._processes.get(name, "")
+        request = self._processes.get(name, "")
         own, box = Stop(), queue.SimpleQueue[Answer]()
 
         def send() -> None:
-            box.put(self._wire.ask(name, step, body, max(0.01, deadline - time.monotonic()), own))
+            box.put(self._wire.query(name, step, body, max(0.01, deadline - time.monotonic()), own))
 
         threading.Thread(target=send, daemon=True, name=f"send {name}").start()
         watch = time.monotonic() + WATCH
@@ -200,7 +200,7 @@ class FlareTransport:
                     if time.monotonic() < watch:
                         continue
                     self._quick(name, HELLO, own, deadline)
-                    if asked and self._processes.get(name, asked) != asked:
+                    if request and self._processes.get(name, request) != request:
                         return Answer(RESTARTED)
                     watch = time.monotonic() + WATCH
                 else:
@@ -211,7 +211,7 @@ class FlareTransport:
 
     def _quick(self, name: str, step: str, stop: Stop, deadline: float) -> Answer:
         left = max(0.01, deadline - time.monotonic())
-        answer = self._wire.ask(name, step, b"", min(PROBE, left), stop)
+        answer = self._wire.query(name, step, b"", min(PROBE, left), stop)
         self._note(name, answer)
         return answer
 

@@ -20,7 +20,7 @@ from eigenveil.models.driver import drive as drive_rounds
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.rounds import Factors
 from eigenveil.models.plan import BasePlan, Step
-from eigenveil.models.rounds import Answers, Ask, Round
+from eigenveil.models.rounds import Answers, Query, Round
 from eigenveil.models.tensors.plan import MixturePlan, TensorPlan, TopicPlan
 from eigenveil.moments.accumulators import BINS, SecondMoment
 from eigenveil.moments.engine import accumulate
@@ -95,7 +95,7 @@ def forecast(
     if study.protocol == "local" and rows is not None:
         counted = rows / len(weights) * weights[study.sites[0].name]
     scene = _scene(study, plan)
-    energy, trouble = _simulated(plan, counted, spectrum, seed, scene)
+    energy, problem = _simulated(plan, counted, spectrum, seed, scene)
     dpdispca = study.protocol == "dpdispca"
     moment = features * plan.sketch_columns if dpdispca else moment_values(plan)
     tensor = tensor_size(plan.n_components) if isinstance(plan, TensorPlan) else 0
@@ -104,7 +104,7 @@ def forecast(
     return Forecast(
         protocol=study.protocol,
         captured_energy=energy,
-        note="; ".join(filter(None, (scene.note, trouble))),
+        note="; ".join(filter(None, (scene.note, problem))),
         message_bytes=message,
         round_bytes=8 * (moment + tensor + _small_values(plan)),
         memory_bytes=fit_memory(plan) + (0 if alone else 2 * message),  # a mask, and the sum
@@ -120,8 +120,8 @@ def pooled(
 ) -> Forecast:
     """What :class:`~eigenveil.PrivatePCA` would give if all rows were in one place."""
     plan = study.with_protocol("local").plan(features, rows)
-    energy, trouble = _simulated(plan, rows, spectrum, seed, _Scene())
-    note = "; ".join(filter(None, ("were all rows in one place", trouble)))
+    energy, problem = _simulated(plan, rows, spectrum, seed, _Scene())
+    note = "; ".join(filter(None, ("were all rows in one place", problem)))
     return Forecast(POOLED, energy, note, 0, 0, fit_memory(plan))
 
 
@@ -211,8 +211,8 @@ def _small_values(plan: BasePlan) -> int:
     elif isinstance(plan, TopicPlan):
         values += histogram * (2 if plan.clip_documents else 0)
     elif isinstance(plan, Plan) and plan.row_bound is None:
-        centred_scale = plan.row_norm == "auto" or "variance" in plan.shares
-        values += histogram * ((plan.centred == "private") + centred_scale)
+        centerd_scale = plan.row_norm == "auto" or "variance" in plan.shares
+        values += histogram * ((plan.centerd == "private") + centerd_scale)
     if "center" in plan.shares:
         values += plan.features + 1
     if "variance" in plan.shares:
@@ -238,12 +238,12 @@ def _each_by_itself(study: Study, plan: BasePlan, louder: Mapping[Step, float]) 
         everyone = ArrayRows(rows)
         parts = [ArrayRows(part) for part in np.array_split(rows, simulated)]
 
-        def answer(asks: Round) -> Answers:
+        def answer(queries: Round) -> Answers:
             return {
-                ask.name: _sum_of_factors(ask, parts, plan.sketch_columns, source)
-                if isinstance(ask.accumulator, SecondMoment)
-                else _released(ask, everyone, source)
-                for ask in asks
+                query.name: _sum_of_factors(query, parts, plan.sketch_columns, source)
+                if isinstance(query.accumulator, SecondMoment)
+                else _released(query, everyone, source)
+                for query in queries
             }
 
         with small_matrix_threads(rows.shape[1]):
@@ -252,16 +252,18 @@ def _each_by_itself(study: Study, plan: BasePlan, louder: Mapping[Step, float]) 
     return _Scene({**louder, "moment": sites / simulated}, drive, note)
 
 
-def _released(ask: Ask, rows: ArrayRows, source: RandomSource) -> Release:
-    accumulator = ask.accumulator.fresh()
+def _released(query: Query, rows: ArrayRows, source: RandomSource) -> Release:
+    accumulator = query.accumulator.empty()
     accumulate(rows, [accumulator])
-    return accumulator.release(ask.record, source)
+    return accumulator.release(query.record, source)
 
 
-def _sum_of_factors(ask: Ask, parts: list[ArrayRows], rank: int, source: RandomSource) -> Release:
-    total = np.zeros(ask.accumulator.shape)
+def _sum_of_factors(
+    query: Query, parts: list[ArrayRows], rank: int, source: RandomSource
+) -> Release:
+    total = np.zeros(query.accumulator.shape)
     for part in parts:
-        noisy = _released(ask, part, source).values
+        noisy = _released(query, part, source).values
         values, vectors = leading_eigenpairs(noisy, min(rank, total.shape[0]))
         total += (vectors.T * np.maximum(values, 0.0)) @ vectors
-    return Release(ask.record, total, edge=0.0)
+    return Release(query.record, total, edge=0.0)

@@ -20,7 +20,7 @@ from eigenveil.errors import PrivacyError
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.models.driver import drive, rounds_of
 from eigenveil.models.plan import Step
-from eigenveil.models.rounds import Answers, Ask, Round
+from eigenveil.models.rounds import Answers, Query, Round
 from eigenveil.models.shapes import COUNT_WEIGHT
 from eigenveil.models.tensors.plan import MixturePlan, TensorPlan
 from eigenveil.moments.accumulators import (
@@ -144,9 +144,9 @@ class _Data(ABC):
     def __init__(self, plan: TensorPlan, rows: int) -> None:
         self.plan, self.rows = plan, rows
 
-    def values(self, ask: Ask) -> NDArray[np.float64]:
+    def values(self, query: Query) -> NDArray[np.float64]:
         """A sum over the data, in the units of its release."""
-        sums = ask.accumulator
+        sums = query.accumulator
         values = np.zeros(sums.shape)
         match sums:
             case NormHistogram():
@@ -222,7 +222,7 @@ class _Topics(_Data):
         counts = scipy.sparse.csr_array(
             (np.ones(places.size), places.ravel(), ends), shape=(size[0], self.plan.features)
         )
-        some = sums.fresh()
+        some = sums.empty()
         some.update(DocumentBlock(counts))
         return np.asarray(some.integers() * (self.rows / _SOME_DOCUMENTS))
 
@@ -238,17 +238,17 @@ def _drive(
     plan: TensorPlan, data: _Data, parties: Parties
 ) -> tuple[tuple[tuple[ReleaseRecord, ...], ...], Any]:
     """The releases of a fit to data, round by round, and its result."""
-    centre = np.zeros(plan.features) if plan.centred == "public" else None
+    center = np.zeros(plan.features) if plan.centerd == "public" else None
     rounds = rounds_of(
-        plan, stored_single=False, public_centre=centre, sharing=parties.sharing, keep_all=True
+        plan, stored_single=False, public_center=center, sharing=parties.sharing, keep_all=True
     )
     asked: list[tuple[ReleaseRecord, ...]] = []
 
-    def answer(asks: Round) -> Answers:
-        asked.append(tuple(ask.record for ask in asks))
+    def answer(queries: Round) -> Answers:
+        asked.append(tuple(query.record for query in queries))
         return {
-            ask.name: Release(_as_drawn(ask.record, plan, parties), data.values(ask))
-            for ask in asks
+            query.name: Release(_as_drawn(query.record, plan, parties), data.values(query))
+            for query in queries
         }
 
     with small_matrix_threads(plan.features):

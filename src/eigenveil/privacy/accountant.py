@@ -177,7 +177,7 @@ def pure_epsilon_beside(mu: float, *, epsilon: float, delta: float) -> float:
     Raises
     ------
     PrivacyError
-        When the Gaussian releases alone already use up the wish.
+        When the Gaussian releases alone already use up the target.
     """
     check_epsilon(epsilon)
     check_delta(delta)
@@ -224,7 +224,7 @@ def mu_beside_pure(pure: float, *, epsilon: float, delta: float) -> float:
     Raises
     ------
     PrivacyError
-        When ``pure`` alone uses up the wish.
+        When ``pure`` alone uses up the target.
     """
     check_epsilon(epsilon)
     check_delta(delta)

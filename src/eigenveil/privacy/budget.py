@@ -1,4 +1,4 @@
-"""Dividing a privacy wish over the steps of a fit, always ending on the private side."""
+"""Dividing a privacy target over the steps of a fit, always ending on the private side."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from eigenveil.privacy.sampling import SamplingError
 # A hair of the budget, so that rounding, of the noise scales and of the conversion from delta, can
 # never overspend it.
 _MARGIN = 1.0 - 1e-10
-# A larger wish is met with this one's noise, a small part of a single row: nothing is gained
+# A larger target is met with this one's noise, a small part of a single row: nothing is gained
 # beyond, and the sampler's own error could no longer be covered.
 LARGEST_EPSILON = 40.0
 

@@ -75,8 +75,8 @@ class Certificate(BaseModel):
     """Everything from which the guarantee of a run can be computed again; no value of any row.
 
     ``model`` is a SHA-256 digest of what was made of the releases (``model_digest`` in
-    ``estimators/result.py``): the certificate is that model's and no other's. ``wish`` is what was
-    asked for; ``stopped`` says why a run ended before it had released all that its plan lists.
+    ``estimators/result.py``): the certificate is that model's and no other's. ``target`` is what
+    was asked for; ``stopped`` says why a run ended before it had released all that its plan lists.
     Where the noise came from is said by the certificate, the plan and every release. ``dependent``:
     on some party's processor a row's rounding depended on its neighbours. ``signatures`` are there
     between organisations.
@@ -91,7 +91,7 @@ class Certificate(BaseModel):
     model: str = Field(pattern="^[0-9a-f]{64}$")
     noise_source: NoiseSource
     dependent: bool = False
-    wish: Claim
+    target: Claim
     releases: tuple[ReleaseRecord, ...]
     stopped: str | None = None
     proofs: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ class Certificate(BaseModel):
         return plan_hash(self.model_dump(mode="json", exclude={"signatures"}))
 
     def guarantee(self) -> Guarantee:
-        """The guarantee against the adversary of the wish, recomputed from the records alone.
+        """The guarantee against the adversary of the target, recomputed from the records alone.
 
         Raises
         ------
@@ -115,9 +115,9 @@ class Certificate(BaseModel):
             When the run has no such adversary, or the records do not fit together.
         """
         found = self.guarantees()
-        if self.wish.view not in found:
-            raise PrivacyError(f"The run makes no claim against {self.wish.view!r}.")
-        return found[self.wish.view]
+        if self.target.view not in found:
+            raise PrivacyError(f"The run makes no claim against {self.target.view!r}.")
+        return found[self.target.view]
 
     @property
     def reasons_not_certified(self) -> list[str]:
@@ -132,15 +132,15 @@ class Certificate(BaseModel):
         reasons = self.reasons_not_certified
         said = (caveat for record in self.releases for caveat in record.mechanism.caveats)
         caveats = list(dict.fromkeys(said))
-        if self.wish.delta == 0:
+        if self.target.delta == 0:
             caveats.append(PURE_SAMPLING)
         if any(record.stream is not None for record in self.releases):
             caveats.append(SAME_BLOCKS)
         if self.plan.get("invalid") == "error":
             caveats.append(VISIBLE_VALIDITY)
         known: dict[str, Any] = {
-            "delta": self.wish.delta,
-            "adjacency": self.wish.adjacency,
+            "delta": self.target.delta,
+            "adjacency": self.target.adjacency,
             "caveats": caveats,
             "reasons_not_certified": reasons,
         }
@@ -161,7 +161,7 @@ def make_certificate(
     plan: dict[str, Any],
     model: str,
     secure: bool,
-    wish: Claim,
+    target: Claim,
     releases: Sequence[ReleaseRecord],
     stopped: str | None = None,
     dependent: bool = False,
@@ -184,7 +184,7 @@ def make_certificate(
         model=model,
         noise_source=source,
         dependent=dependent,
-        wish=wish,
+        target=target,
         releases=tuple(r.model_copy(update={"noise_source": source}) for r in releases),
         stopped=stopped,
         proofs=proofs_of(releases, federation=federation is not None, tree=tree is not None),

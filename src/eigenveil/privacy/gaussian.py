@@ -17,7 +17,7 @@ from eigenveil.errors import PrivacyError
 
 _LARGEST_MU = 1e6
 MOST_EPSILON = 1e15
-"""Of a wish: beyond it nothing is promised that means anything."""
+"""Of a target: beyond it nothing is promised that means anything."""
 
 
 def delta_of_mu(mu: float, epsilon: float) -> float:

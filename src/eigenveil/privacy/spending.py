@@ -41,9 +41,9 @@ class Spending:
         trace: TracebackType | None,
     ) -> None:
         if error is not None:
-            self.tell(error)
+            self.notify(error)
 
-    def tell(self, error: BaseException) -> None:
+    def notify(self, error: BaseException) -> None:
         """Attach ``released`` and ``spent`` to any exception, and a note that says it in words.
 
         Nothing happens where nothing was released, or where the error says so already.
@@ -65,7 +65,7 @@ class Spending:
                 adjacency=self.adjacency,
                 reasons_not_certified=self.reasons_not_certified,
             )
-        except PrivacyError as trouble:  # what passes is more important
-            error.add_note(f"Already released when it stopped: {names}. Its cost: {trouble}")
+        except PrivacyError as problem:  # what passes is more important
+            error.add_note(f"Already released when it stopped: {names}. Its cost: {problem}")
             return
         error.add_note(f"Already released when it stopped: {names}. {known.spent}")

@@ -315,8 +315,8 @@ class Federation(BaseModel):
         return self.protocol in _OPEN
 
     @property
-    def wished_view(self) -> str:
-        """The adversary that the study's wish is about: the aggregator and its accomplices."""
+    def requested_view(self) -> str:
+        """The adversary that the study's target is about: the aggregator and its accomplices."""
         return f"aggregator with {self.collusion} sites" if self.collusion else "aggregator"
 
     def sharing(self, *, weight_bits: int = 0) -> Sharing:

@@ -29,13 +29,13 @@ from eigenveil.network.channel import BYE, HELLO, NO_ANSWER, Answer, Stop
 
 def install():
     """Put the dishonest wire in the place of the honest one."""
-    run = runner.Conductor.run
+    run = runner.StudyRunner.run
 
     def run_dishonestly(conductor):
         wire = DishonestWire(conductor.wire, conductor.folder)
         return run(replace(conductor, wire=wire))
 
-    runner.Conductor.run = run_dishonestly
+    runner.StudyRunner.run = run_dishonestly
 
 
 class Damaging:
@@ -60,9 +60,9 @@ class DishonestWire:
         self.asked, self.done, self.count = {}, set(), 0
         self.guard = threading.Lock()
 
-    def ask(self, name, step, payload, timeout, stop):
+    def query(self, name, step, payload, timeout, stop):
         if step in (HELLO, BYE):
-            return self.wire.ask(name, step, payload, timeout, stop)
+            return self.wire.query(name, step, payload, timeout, stop)
         self.asked[name, step] = payload
         wrong = self.wrong(name, step)
         if wrong.get("when") == "before":
@@ -75,7 +75,7 @@ class DishonestWire:
             damaged = (wrong["flip"], wrong["place"])
             answer = self.damaged(name, step, payload, timeout, stop, *damaged)
         else:
-            answer = self.wire.ask(name, step, payload, timeout, stop)
+            answer = self.wire.query(name, step, payload, timeout, stop)
         self.note(name, step, payload, answer)
         if wrong.get("when") == "after":
             self.die(wrong["die"])
@@ -88,17 +88,17 @@ class DishonestWire:
         except FileNotFoundError:
             return {}
         with self.guard:
-            about = json.dumps(wrong)
-            if (wrong["step"], wrong["site"]) != (step, name) or about in self.done:
+            request_digest = json.dumps(wrong)
+            if (wrong["step"], wrong["site"]) != (step, name) or request_digest in self.done:
                 return {}
-            self.done.add(about)
+            self.done.add(request_digest)
         return wrong
 
     def damaged(self, name, step, payload, timeout, stop, which, place):
         """Ask with a bit changed between the two ends of the channel."""
         wire = copy(self.wire)
         wire._carrier = Damaging(self.wire._carrier, which, place)
-        return wire.ask(name, step, payload, timeout, stop)
+        return wire.query(name, step, payload, timeout, stop)
 
     def note(self, name, step, request, answer):
         with self.guard:
@@ -114,7 +114,7 @@ class DishonestWire:
 
     def greedy(self, name, step, payload, timeout, stop, longer):
         def listen():
-            answer = self.wire.ask(name, step, payload, longer, Stop())
+            answer = self.wire.query(name, step, payload, longer, Stop())
             self.note(name, f"{step} late", payload, answer)
 
         threading.Thread(target=listen, daemon=True).start()
@@ -128,7 +128,7 @@ class DishonestWire:
     def attack(self, which, name, step, payload):
         found = {}
         for what, request in getattr(self, f"attack_{which}")(name, payload):
-            answer = self.wire.ask(name, step_of(request, step), request, 20.0, Stop())
+            answer = self.wire.query(name, step_of(request, step), request, 20.0, Stop())
             self.note(name, f"attack {what}", request, answer)
             found[what] = outcome(answer, name)
         (self.tap / f"attack-{which}.json").write_text(json.dumps(found))
@@ -152,11 +152,15 @@ class DishonestWire:
         message = decode(final, sender=AGGREGATOR, limit=len(final))
         body = message.read(payloads.RoundRequest)
 
-        def changed(turn, scale=1.0, **fields):
-            asks = [each.model_copy(update={"scale": scale * each.scale}) for each in body.asks]
-            told = body.model_copy(update={"turn": turn, "asks": tuple(asks)})
-            plain = told.model_dump(mode="json")
-            return encode(replace(message, step=f"round {turn}", body=plain, **fields))
+        def changed(round_number, scale=1.0, **fields):
+            queries = [
+                each.model_copy(update={"scale": scale * each.scale}) for each in body.queries
+            ]
+            reported = body.model_copy(
+                update={"round_number": round_number, "queries": tuple(queries)}
+            )
+            plain = reported.model_dump(mode="json")
+            return encode(replace(message, step=f"round {round_number}", body=plain, **fields))
 
         yield "same round again", final
         yield "same round, less noise", changed(last, 0.5)
@@ -181,8 +185,8 @@ class DishonestWire:
         message = decode(asked, sender=AGGREGATOR, limit=len(asked))
         body = message.read(payloads.KeysRequest)
         own = next(iter(body.neighbours.values()))
-        told = body.model_copy(update={"neighbours": dict.fromkeys(body.neighbours, own)})
-        return encode(replace(message, body=told.model_dump(mode="json")))
+        reported = body.model_copy(update={"neighbours": dict.fromkeys(body.neighbours, own)})
+        return encode(replace(message, body=reported.model_dump(mode="json")))
 
     def unmaskings(self, name, last):
         """Of two further tries for each step: the same again, another set, another round."""
@@ -191,9 +195,9 @@ class DishonestWire:
             message = decode(asked, sender=AGGREGATOR, limit=len(asked))
             field = {"survivors": "survivors", "unmask": "signed"}[kind]
 
-            def changed(turn, members, kind=kind, message=message, field=field):
-                body = {**message.body, "turn": turn, field: members}
-                return encode(replace(message, step=f"{kind} {turn}", body=body))
+            def changed(round_number, members, kind=kind, message=message, field=field):
+                body = {**message.body, "round_number": round_number, field: members}
+                return encode(replace(message, step=f"{kind} {round_number}", body=body))
 
             yield f"{kind} again", asked
             yield f"{kind} of another set", changed(last, "60")

@@ -7,7 +7,7 @@ import pytest
 
 from eigenveil.errors import OutputError
 from eigenveil_papers.reproduction import authors, figure
-from eigenveil_papers.reproduction.figure import LOOKS, STYLES, Look, Panel
+from eigenveil_papers.reproduction.figure import SERIES_STYLES, STYLES, Panel, SeriesStyle
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 
 AUTHORS = {"capepca": ([0.1, 1.0, 10.0], [0.1, 0.2, 0.3])}
@@ -40,8 +40,10 @@ def ticks(axes):
 
 
 def test_every_role_has_a_style_and_every_series_a_role():
-    assert {look.role for look in LOOKS.values()} <= set(STYLES)
-    assert len({look.label for look in LOOKS.values()}) == len(LOOKS)
+    assert {series_style.role for series_style in SERIES_STYLES.values()} <= set(STYLES)
+    assert len({series_style.label for series_style in SERIES_STYLES.values()}) == len(
+        SERIES_STYLES
+    )
 
 
 def test_print_without_colour_tells_all_roles_apart():
@@ -52,7 +54,11 @@ def test_print_without_colour_tells_all_roles_apart():
 
 def test_a_grid_draws_means_errors_authors_and_one_legend():
     drawn = figure.panel_grid(
-        numbers(), [panel(authors=AUTHORS), panel("b"), panel("none")], LOOKS, columns=3, title="T"
+        numbers(),
+        [panel(authors=AUTHORS), panel("b"), panel("none")],
+        SERIES_STYLES,
+        columns=3,
+        title="T",
     )
     assert [axes.get_title() for axes in drawn.axes if axes.get_visible()] == ["a", "b"]
     first = drawn.axes[0]
@@ -67,12 +73,12 @@ def test_a_grid_draws_means_errors_authors_and_one_legend():
     assert [line.get_ydata().tolist() for line in thin] == [AUTHORS["capepca"][1]]
     assert thin[0].get_color() == STYLES["paper"].colour
     # in the order of the looks; what has none keeps its name; the authors' last
-    ours, theirs = LOOKS["eigenveil"].label, LOOKS["capepca"].label
+    ours, theirs = SERIES_STYLES["eigenveil"].label, SERIES_STYLES["capepca"].label
     assert labels(drawn) == [ours, theirs, "mine", "thin lines: the authors' own"]
 
 
 def test_a_grid_of_nothing_says_so():
-    drawn = figure.panel_grid(Numbers(), [panel()], LOOKS)
+    drawn = figure.panel_grid(Numbers(), [panel()], SERIES_STYLES)
     assert "nothing was measured" in [text.get_text() for text in drawn.texts]
 
 
@@ -86,19 +92,19 @@ def test_a_grid_of_nothing_says_so():
     ],
 )
 def test_ticks_of_logarithmic_axes_are_plain_numbers(x, shown):
-    drawn = figure.panel_grid(numbers(("a",), x), [panel()], LOOKS)
+    drawn = figure.panel_grid(numbers(("a",), x), [panel()], SERIES_STYLES)
     assert ticks(drawn.axes[0]) == shown
 
 
 def test_axes_follow_the_panel():
-    wishes = panel(xscale="linear", yscale="log", ylim=(0.1, 2.0))
-    axes = figure.panel_grid(numbers(("a",), (1.0, 2.0)), [wishes], LOOKS).axes[0]
+    targets = panel(xscale="linear", yscale="log", ylim=(0.1, 2.0))
+    axes = figure.panel_grid(numbers(("a",), (1.0, 2.0)), [targets], SERIES_STYLES).axes[0]
     assert (axes.get_xscale(), axes.get_yscale()) == ("linear", "log")
     assert axes.get_ylim() == (0.1, 2.0)
 
 
 def test_a_scatter_plot_has_every_point():
-    drawn = figure.scatter_grid(numbers(("a",)), [panel(xscale="linear")], LOOKS)
+    drawn = figure.scatter_grid(numbers(("a",)), [panel(xscale="linear")], SERIES_STYLES)
     assert [len(dots.get_offsets()) for dots in drawn.axes[0].collections] == [9, 9, 9]
     assert len(labels(drawn)) == 3
 
@@ -118,7 +124,7 @@ def test_the_same_numbers_give_the_same_files(tmp_path):
     written = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        drawn = figure.panel_grid(numbers(), [panel(), panel("b")], LOOKS)
+        drawn = figure.panel_grid(numbers(), [panel(), panel("b")], SERIES_STYLES)
         paths = figure.save(drawn, tmp_path / name / "000-fig1.x")
         assert [path.name for path in paths] == ["000-fig1.x.png", "000-fig1.x.svg"]
         written.append([path.read_bytes() for path in paths])
@@ -130,7 +136,7 @@ def test_the_same_numbers_give_the_same_files(tmp_path):
 
 
 def test_looks_may_be_other_ones():
-    drawn = figure.panel_grid(numbers(("a",)), [panel()], {"mine": Look("his", "ours-2")})
+    drawn = figure.panel_grid(numbers(("a",)), [panel()], {"mine": SeriesStyle("his", "ours-2")})
     assert labels(drawn)[0] == "his"
 
 

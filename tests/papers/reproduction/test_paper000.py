@@ -83,7 +83,7 @@ class TestFigures:
         assert "DPdisPCA" in labels
 
     def test_claims(self, figure1: Numbers, figure2: Numbers) -> None:
-        found = {claim.says: claim for claim in FIG1.claims(figure1, TOY)}
+        found = {claim.statement: claim for claim in FIG1.claims(figure1, TOY)}
         rises = found["As epsilon increases, the captured energy of DPdisPCA increases."]
         assert rises.verdict == "holds"
         ours = found["DPdisPCA needs at least 10 times the epsilon for the same energy."]
@@ -94,7 +94,7 @@ class TestFigures:
         nothing = Numbers()
         for experiment in (FIG1, FIG2):
             for claim in experiment.claims(nothing, TOY):
-                assert claim.verdict == "not tested", claim.says
+                assert claim.verdict == "not tested", claim.statement
 
     def test_one_data_set(self) -> None:
         tasks = FIG1.tasks(Settings(scale="toy", data="digits"))

@@ -50,7 +50,7 @@ class TestFigure:
         assert figure2.at("digits-epsilon", "exact", 10.0) == pytest.approx(1.0)
 
     def test_headline(self, figure2: Numbers) -> None:
-        found = [c for c in FIG2.claims(figure2, TOY) if c.says.startswith("Headline")]
+        found = [c for c in FIG2.claims(figure2, TOY) if c.statement.startswith("Headline")]
         assert len(found) == 2
         assert all("digits-epsilon" in claim.measured for claim in found)
         assert found[0].verdict == "holds"  # DPdisPCA needs 15 times the epsilon and more
@@ -64,7 +64,7 @@ class TestFigure:
 
     def test_claims_of_nothing_are_not_tested(self) -> None:
         for claim in FIG2.claims(Numbers(), TOY):
-            assert claim.verdict == "not tested", claim.says
+            assert claim.verdict == "not tested", claim.statement
 
 
 def made(**curves: list[float]) -> Numbers:

@@ -39,12 +39,12 @@ def measured(name):
 
 
 def verdicts(name, numbers):
-    return {claim.says: claim for claim in FIGURES[name].claims(numbers, TOY)}
+    return {claim.statement: claim for claim in FIGURES[name].claims(numbers, TOY)}
 
 
 def claim(name, words):
     """The one claim that has these words."""
-    (found,) = [c for says, c in verdicts(name, measured(name)).items() if words in says]
+    (found,) = [c for statement, c in verdicts(name, measured(name)).items() if words in statement]
     return found
 
 
@@ -64,7 +64,7 @@ def mean_log_ratio(numbers, sweeps, first, second):
 @pytest.mark.parametrize(("figure", "panels"), [(FIG3, 10), (FIG4, 9), (FIG5, 8)])
 def test_the_paper_settings_make_the_panels_of_the_figure(figure, panels):
     tasks = figure.tasks(Settings())
-    found = {wish[0] for task in tasks for wish in task.arguments["wishes"]}
+    found = {target[0] for task in tasks for target in task.arguments["targets"]}
     assert len(found) == panels
     assert len({task.key for task in tasks}) == len(tasks)
     assert {task.run for task in tasks} == set(range(10))
@@ -176,7 +176,7 @@ def test_it_is_drawn_and_claimed(name):
     figure = FIGURES[name].draw(measured(name), TOY)
     assert len([axes for axes in figure.axes if axes.get_visible()]) == len(measured(name).panels)
     for found in verdicts(name, measured(name)).values():
-        assert found.says.endswith(".")
+        assert found.statement.endswith(".")
         assert "nan" not in found.measured
 
 
@@ -219,7 +219,7 @@ def exaggerated(name, series, factor):
 )
 def test_claims_can_fail(series, factor, words):
     found = verdicts("fig3", exaggerated("fig3", series, factor))
-    assert [c.verdict for says, c in found.items() if words in says] == ["does not hold"]
+    assert [c.verdict for statement, c in found.items() if words in statement] == ["does not hold"]
 
 
 def test_a_fit_that_stops_is_counted():
@@ -282,11 +282,11 @@ def test_the_published_noise_is_what_its_deviation_says(name, gain):
     size, rng = 6, np.random.default_rng(3)
     moments = equal_moments(size, size)
     given = orthogonal.Sensitivities(1.0, 1e-3)
-    wish = {"epsilon": 1.0, "delta": 0.01}
+    target = {"epsilon": 1.0, "delta": 0.01}
     squares = [
-        noise.published_noise(name, moments, given, size, rng=rng, **wish) ** 2 for _ in range(40)
+        noise.published_noise(name, moments, given, size, rng=rng, **target) ** 2 for _ in range(40)
     ]
-    tau = orthogonal.published_deviations(given, **wish).triple
+    tau = orthogonal.published_deviations(given, **target).triple
     assert np.mean(squares) / (gain * tau * size**1.5) ** 2 == pytest.approx(1.0, abs=0.23)
 
 
@@ -311,7 +311,7 @@ def test_our_noise_is_the_release_less_the_exact_moment(model):
             size=8,
             count=3,
             rows=rows,
-            wishes=[["p", 1.0, epsilon, 0.01]],
+            targets=[["p", 1.0, epsilon, 0.01]],
             draws=4,
         )
         found[rows, epsilon] = {p.series: p.value for p in points}["eigenveil"]

@@ -60,7 +60,7 @@ def computing() -> Numbers:
 
 
 def claim(experiment: Experiment, numbers: Numbers, words: str) -> Claim:
-    found = [c for c in experiment.claims(numbers, TOY) if words in c.says]
+    found = [c for c in experiment.claims(numbers, TOY) if words in c.statement]
     assert len(found) == 1
     return found[0]
 
@@ -94,11 +94,11 @@ def test_part_of_the_numbers_is_enough(
 ):
     """A run may be interrupted, or be of one data set."""
     whole: Numbers = request.getfixturevalue(numbers)
-    every = [c.says for c in experiment.claims(whole, TOY)]
+    every = [c.statement for c in experiment.claims(whole, TOY)]
     for panel in whole.panels:
         for kept in (True, False):
             part = Numbers(row for row in whole.measured if (row.panel == panel) is kept)
-            assert [c.says for c in experiment.claims(part, TOY)] == every
+            assert [c.statement for c in experiment.claims(part, TOY)] == every
             assert "nan" not in " ".join(c.measured for c in experiment.claims(part, TOY))
     experiment.draw(Numbers(whole.measured[:5]), TOY)
 
@@ -212,9 +212,9 @@ def test_time_and_memory_are_told_of_all_trackers():
 def test_fpca_of_one_block_is_mod_sulq_that_is_not_symmetric():
     rows = synth(1.0, features=12, rows=300, random_state=0)
     rows /= np.linalg.norm(rows, axis=1).max()
-    wish = {"epsilon": 50.0, "delta": 0.05, "row_bound": 1.0, "random_state": 7}
-    client = FPCA(n_components=3, block=300, columns=12, adapt=False, **wish).partial_fit(rows)
-    alone = mod_sulq(rows, n_components=3, symmetric=False, **wish)
+    target = {"epsilon": 50.0, "delta": 0.05, "row_bound": 1.0, "random_state": 7}
+    client = FPCA(n_components=3, block=300, columns=12, adapt=False, **target).partial_fit(rows)
+    alone = mod_sulq(rows, n_components=3, symmetric=False, **target)
     assert overlap(alone.components, client.components) == pytest.approx(1.0, abs=1e-9)
 
 
@@ -222,8 +222,8 @@ def test_half_of_the_coded_symmetric_matrix_is_exact():
     """A first direction is found at any epsilon: below the diagonal there is no noise."""
     rows = synth(2.0, features=6, rows=500, random_state=0)
     rows /= np.linalg.norm(rows, axis=1).max()
-    wish = {"epsilon": 1e9, "delta": 0.05}
-    found = mod_sulq_as_coded(rows, n_components=1, rng=np.random.default_rng(0), **wish)
+    target = {"epsilon": 1e9, "delta": 0.05}
+    found = mod_sulq_as_coded(rows, n_components=1, rng=np.random.default_rng(0), **target)
     moment = rows.T @ rows
     lower = np.triu(moment) + 2.0 * np.tril(moment, -1)
     exact = np.linalg.svd(lower)[0][:, 0]

@@ -75,11 +75,11 @@ def table1(_only_what_is_shipped):
 
 
 def verdicts(experiment, numbers):
-    return {claim.says: claim.verdict for claim in experiment.claims(numbers, TOY)}
+    return {claim.statement: claim.verdict for claim in experiment.claims(numbers, TOY)}
 
 
 def starting(said, start):
-    (found,) = [verdict for says, verdict in said.items() if says.startswith(start)]
+    (found,) = [verdict for statement, verdict in said.items() if statement.startswith(start)]
     return found
 
 

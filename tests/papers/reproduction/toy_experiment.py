@@ -9,7 +9,7 @@ import numpy as np
 
 from eigenveil.errors import PrivacyError
 from eigenveil_papers.reproduction.experiment import Claim, Experiment, Point, Settings, Task
-from eigenveil_papers.reproduction.figure import Look, Panel, panel_grid
+from eigenveil_papers.reproduction.figure import Panel, SeriesStyle, panel_grid
 
 EPSILONS = (0.1, 1.0, 10.0)
 TRACE = "TOY_TRACE"  # a file to which each task that is really done adds a line
@@ -30,12 +30,12 @@ def work(rng, *, data, scale):
 
 
 def awkward(rng, *, data):
-    trouble = os.environ.get(TROUBLE)
-    if trouble == "defect":
+    problem = os.environ.get(TROUBLE)
+    if problem == "defect":
         raise ZeroDivisionError("of the toy")
-    if trouble == "error":
+    if problem == "error":
         raise PrivacyError("Not so.", hint="Otherwise.", code="hopeless-noise")
-    if trouble == "killed":
+    if problem == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     yield Point(data, "eigenveil", 1.0, 0.5)
 
@@ -53,7 +53,10 @@ def tasks(settings: Settings):
 
 
 def draw(numbers, settings):
-    looks = {"eigenveil": Look("ours", "ours"), "capepca": Look("theirs", "paper")}
+    series_styles = {
+        "eigenveil": SeriesStyle("ours", "ours"),
+        "capepca": SeriesStyle("theirs", "paper"),
+    }
     panels = [
         Panel(
             key=key,
@@ -64,7 +67,7 @@ def draw(numbers, settings):
         )
         for key in numbers.panels
     ]
-    return panel_grid(numbers, panels, looks, columns=2, title=f"Toy, {settings.scale}")
+    return panel_grid(numbers, panels, series_styles, columns=2, title=f"Toy, {settings.scale}")
 
 
 def claims(numbers, settings):
@@ -73,8 +76,8 @@ def claims(numbers, settings):
     said = f"{ours:.3f} | {theirs:.3f}"
     verdict = "not tested" if np.isnan(ours) else "holds" if ours > theirs else "does not hold"
     return [
-        Claim(says="theirs is best", where="Fig. 1", measured=said, verdict="does not hold"),
-        Claim(says="ours is better", where="eigenveil", measured=said, verdict=verdict),
+        Claim(statement="theirs is best", where="Fig. 1", measured=said, verdict="does not hold"),
+        Claim(statement="ours is better", where="eigenveil", measured=said, verdict=verdict),
     ]
 
 

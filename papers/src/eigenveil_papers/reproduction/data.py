@@ -439,9 +439,9 @@ def unit_rows(X: FloatArray) -> FloatArray:
     The preprocessing of the papers. It looks at the rows without noise, so what follows is private
     for someone who was told the mean and the largest norm, not for others.
     """
-    centred = X - X.mean(axis=0)
-    largest = float(np.sqrt(np.max(np.einsum("ij,ij->i", centred, centred))))
-    return np.asarray(centred / largest if largest > 0.0 else centred, dtype=np.float64)
+    centerd = X - X.mean(axis=0)
+    largest = float(np.sqrt(np.max(np.einsum("ij,ij->i", centerd, centerd))))
+    return np.asarray(centerd / largest if largest > 0.0 else centerd, dtype=np.float64)
 
 
 def shared_folder(part: str) -> Path | None:

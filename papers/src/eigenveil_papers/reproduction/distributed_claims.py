@@ -18,8 +18,8 @@ from eigenveil_papers.reproduction.matched_utility import (
     ERRORS,
     Comparison,
     compared,
-    equal_utility,
     floored_errors,
+    matched_utility,
 )
 from eigenveil_papers.reproduction.numbers import Curve, Numbers
 
@@ -54,7 +54,7 @@ def compare(numbers: Numbers, panel: str, first: str, second: str) -> Comparison
 
 
 def better(
-    says: str, where: str, numbers: Numbers, panels: Iterable[str], first: str, second: str
+    statement: str, where: str, numbers: Numbers, panels: Iterable[str], first: str, second: str
 ) -> Claim:
     """That one series is better than another: ahead somewhere in each panel, behind nowhere."""
     found = [compare(numbers, panel, first, second) for panel in panels]
@@ -63,11 +63,13 @@ def better(
         verdict: Verdict = "in part"
     else:
         verdict = verdict_of([each.ahead > 0 and each.behind == 0 for each in found])
-    return Claim(says=says, where=where, measured=_listed(map(in_words, found)), verdict=verdict)
+    return Claim(
+        statement=statement, where=where, measured=_listed(map(in_words, found)), verdict=verdict
+    )
 
 
 def same(
-    says: str, where: str, numbers: Numbers, panels: Iterable[str], first: str, second: str
+    statement: str, where: str, numbers: Numbers, panels: Iterable[str], first: str, second: str
 ) -> Claim:
     """That two series do not differ beyond their errors."""
     found = [compare(numbers, panel, first, second) for panel in panels]
@@ -87,11 +89,13 @@ def same(
     held = [
         bool(np.all(np.abs(each.gains) <= np.maximum(_CLEAR, room * each.errors))) for each in found
     ]
-    return Claim(says=says, where=where, measured=_listed(measured), verdict=verdict_of(held))
+    return Claim(
+        statement=statement, where=where, measured=_listed(measured), verdict=verdict_of(held)
+    )
 
 
 def rises(
-    says: str, where: str, numbers: Numbers, panels: Iterable[str], series: str, *, falls: bool
+    statement: str, where: str, numbers: Numbers, panels: Iterable[str], series: str, *, falls: bool
 ) -> Claim:
     """That a series rises (or falls) from end to end, and never clearly goes the other way."""
     held, measured = [], []
@@ -107,7 +111,9 @@ def rises(
         room_of_all = max(_CLEAR, ERRORS * float(np.hypot(errors[0], errors[-1])))
         held.append(bool(gain > room_of_all and np.all(steps > -room)))
         measured.append(f"{panel}: {ends(curve)}")
-    return Claim(says=says, where=where, measured=_listed(measured), verdict=verdict_of(held))
+    return Claim(
+        statement=statement, where=where, measured=_listed(measured), verdict=verdict_of(held)
+    )
 
 
 def ends(curve: Curve) -> str:
@@ -119,7 +125,7 @@ def ends(curve: Curve) -> str:
 
 
 def reaches(
-    says: str,
+    statement: str,
     where: str,
     numbers: Numbers,
     panels: Iterable[str],
@@ -135,11 +141,13 @@ def reaches(
             top = int(np.argmax(curve.mean))
             held.append(bool(curve.mean[top] >= least))
             measured.append(f"{panel}: {curve.mean[top]:.3f} at {curve.x[top]:g}")
-    return Claim(says=says, where=where, measured=_listed(measured), verdict=verdict_of(held))
+    return Claim(
+        statement=statement, where=where, measured=_listed(measured), verdict=verdict_of(held)
+    )
 
 
 def epsilon_ratios(
-    says: str,
+    statement: str,
     numbers: Numbers,
     panels: Iterable[str],
     first: str,
@@ -165,14 +173,16 @@ def epsilon_ratios(
             level = one.at(epsilon)
             if np.isnan(level) or two.x.size == 0:
                 continue
-            found = equal_utility(one, two, level)
+            found = matched_utility(one, two, level)
             if np.isnan(found.ratio):
                 continue
             held.append(found.ratio >= least)
             parts.append(f"{found} at {level:.2f} (epsilon {epsilon:g})")
         if parts:
             measured.append(f"{panel}: {', '.join(parts)}")
-    return Claim(says=says, where="eigenveil", measured=_listed(measured), verdict=verdict_of(held))
+    return Claim(
+        statement=statement, where="eigenveil", measured=_listed(measured), verdict=verdict_of(held)
+    )
 
 
 def at_its_guarantee(curve: Curve, *, rows: int, sites: int, delta: float) -> Curve:
@@ -235,13 +245,15 @@ def _beyond(difference: Difference) -> float:
 
 
 def as_authors(
-    says: str, where: str, numbers: Numbers, curves: Mapping[str, Mapping[str, AuthorsCurve]]
+    statement: str, where: str, numbers: Numbers, curves: Mapping[str, Mapping[str, AuthorsCurve]]
 ) -> Claim:
     """That the authors' stored curves come out, panel by panel."""
     found = [from_authors(numbers, panel, of) for panel, of in curves.items()]
-    told = [each for each in found if each is not None]
-    verdict = verdict_of([each.explained for each in told])
-    return Claim(says=says, where=where, measured=_listed(map(str, told)), verdict=verdict)
+    reported = [each for each in found if each is not None]
+    verdict = verdict_of([each.explained for each in reported])
+    return Claim(
+        statement=statement, where=where, measured=_listed(map(str, reported)), verdict=verdict
+    )
 
 
 def _listed(parts: Iterable[str]) -> str:

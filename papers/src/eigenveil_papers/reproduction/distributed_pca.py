@@ -154,8 +154,8 @@ def subspace(
 ) -> FloatArray | None:
     """Orthonormal rows (K, D) that a method finds; None where the setting is not one of its."""
     k, r = setting.components, setting.intermediate
-    wish: dict[str, Any] = {"n_components": k, "epsilon": setting.epsilon, "delta": setting.delta}
-    drawn: dict[str, Any] = {**wish, "random_state": rng}
+    target: dict[str, Any] = {"n_components": k, "epsilon": setting.epsilon, "delta": setting.delta}
+    drawn: dict[str, Any] = {**target, "random_state": rng}
     moments = split.moments
     match series:
         case "exact":
@@ -186,7 +186,7 @@ def subspace(
         return None
     try:
         fitted = sound(series, split, setting, seed=int(rng.integers(2**31)), protocol=protocol)
-    except PrivacyError:  # too few rows for the wish: it says so and returns nothing
+    except PrivacyError:  # too few rows for the target: it says so and returns nothing
         return random_directions(split.together.shape[1], k, rng)
     return np.asarray(fitted.components_)
 
@@ -207,9 +207,9 @@ def sound(
     Raises
     ------
     PrivacyError
-        When there are too few rows for the wish.
+        When there are too few rows for the target.
     """
-    wish: dict[str, Any] = {
+    target: dict[str, Any] = {
         "n_components": setting.components,
         "epsilon": setting.epsilon,
         "delta": setting.delta,
@@ -220,16 +220,16 @@ def sound(
         sites, together = split.raw, None
     else:
         sites, together = split.rows, split.together
-        wish |= {"center": False, "budget_split": {"moment": 1.0}}
+        target |= {"center": False, "budget_split": {"moment": 1.0}}
     sketch: dict[str, Any] = (
         {OF_SKETCH: setting.intermediate} if series == "eigenveil-sketch" else {}
     )
     if protocol:
         kind = "sketch" if sketch else "cape"
-        return FederatedPCA(protocol=kind, **wish, **sketch).fit(sites)
+        return FederatedPCA(protocol=kind, **target, **sketch).fit(sites)
     rows = np.vstack(sites) if together is None else together
     mechanism = "sketch" if sketch else "gaussian"
-    return PrivatePCA(mechanism=mechanism, **wish, **sketch).fit(rows)
+    return PrivatePCA(mechanism=mechanism, **target, **sketch).fit(rows)
 
 
 # Rows

@@ -122,7 +122,7 @@ class Claim:
 
     Attributes
     ----------
-    says : str
+    statement : str
         The claim in one sentence.
     where : str
         Section, figure, table or theorem of the paper; or "eigenveil" for a claim of our own.
@@ -131,7 +131,7 @@ class Claim:
     verdict : {"holds", "does not hold", "in part", "not tested"}
     """
 
-    says: str
+    statement: str
     where: str
     measured: str
     verdict: Verdict

@@ -40,7 +40,7 @@ Role = Literal[
 ]
 
 
-class Look(NamedTuple):
+class SeriesStyle(NamedTuple):
     """A series' name in legends, and the role that decides colour, marker and line."""
 
     label: str
@@ -82,42 +82,42 @@ STYLES: Mapping[Role, Style] = {
     "random": Style(_GREY, "", (0, (1, 2)), 1.4),
 }
 
-LOOKS: dict[str, Look] = {
-    "eigenveil": Look("Eigenveil: masked sum of sites", "ours"),
-    "eigenveil-curator": Look("Eigenveil: one curator", "ours-curator"),
-    "eigenveil-pure": Look("Eigenveil, delta = 0", "ours-pure"),
-    "eigenveil-sketch": Look("Eigenveil, sketch", "ours-sketch"),
-    "eigenveil-all": Look("Eigenveil, centre and scale private too", "ours-2"),
-    "analyze-gauss": Look("Analyze Gauss", "baseline"),
-    "wishart-sn": Look("SN (symmetric noise, Wishart)", "paper"),
-    "wishart-repaired": Look("SN repaired: difference of Wisharts", "repaired"),
-    "private-power": Look("private power method", "baseline-3"),
-    "private-power-pure": Look("private power method, delta = 0", "baseline-4"),
-    "ppca": Look("PPCA (Gibbs sampling)", "baseline-2"),
-    "ppca-exact": Look("PPCA, sampled exactly", "ours-2"),
-    "mod-sulq": Look("MOD-SuLQ", "baseline"),
-    "sulq": Look("SuLQ", "baseline-5"),
-    "dpdispca": Look("DPdisPCA", "paper"),
-    "full": Look("sites send D x D", "paper-2"),
-    "local": Look("one site alone, private", "baseline-4"),
-    "pooled": Look("pooled rows, private", "baseline"),
-    "dispca": Look("disPCA, not private", "exact-2"),
-    "local-exact": Look("one site alone, not private", "exact-3"),
-    "djica": Look("DJICA", "baseline-2"),
-    "capepca": Look("capePCA", "paper"),
-    "conv": Look("conventional (each site all noise)", "baseline-3"),
-    "capeagn": Look("capeAGN", "paper"),
-    "agn": Look("AGN", "paper"),
-    "avn": Look("AVN", "paper-2"),
-    "random": Look("random", "random"),
-    "exact": Look("not private", "exact"),
-    "fpca": Look("FPCA", "paper"),
-    "fpca-open": Look("FPCA without mask", "paper-2"),
-    "spirit": Look("SPIRIT", "baseline"),
-    "grouse": Look("GROUSE", "baseline-3"),
-    "frequent-directions": Look("frequent directions", "baseline-4"),
-    "block-power": Look("block power method", "baseline-2"),
-    "incremental": Look("incremental PCA", "baseline-5"),
+SERIES_STYLES: dict[str, SeriesStyle] = {
+    "eigenveil": SeriesStyle("Eigenveil: masked sum of sites", "ours"),
+    "eigenveil-curator": SeriesStyle("Eigenveil: one curator", "ours-curator"),
+    "eigenveil-pure": SeriesStyle("Eigenveil, delta = 0", "ours-pure"),
+    "eigenveil-sketch": SeriesStyle("Eigenveil, sketch", "ours-sketch"),
+    "eigenveil-all": SeriesStyle("Eigenveil, centre and scale private too", "ours-2"),
+    "analyze-gauss": SeriesStyle("Analyze Gauss", "baseline"),
+    "wishart-sn": SeriesStyle("SN (symmetric noise, Wishart)", "paper"),
+    "wishart-repaired": SeriesStyle("SN repaired: difference of Wisharts", "repaired"),
+    "private-power": SeriesStyle("private power method", "baseline-3"),
+    "private-power-pure": SeriesStyle("private power method, delta = 0", "baseline-4"),
+    "ppca": SeriesStyle("PPCA (Gibbs sampling)", "baseline-2"),
+    "ppca-exact": SeriesStyle("PPCA, sampled exactly", "ours-2"),
+    "mod-sulq": SeriesStyle("MOD-SuLQ", "baseline"),
+    "sulq": SeriesStyle("SuLQ", "baseline-5"),
+    "dpdispca": SeriesStyle("DPdisPCA", "paper"),
+    "full": SeriesStyle("sites send D x D", "paper-2"),
+    "local": SeriesStyle("one site alone, private", "baseline-4"),
+    "pooled": SeriesStyle("pooled rows, private", "baseline"),
+    "dispca": SeriesStyle("disPCA, not private", "exact-2"),
+    "local-exact": SeriesStyle("one site alone, not private", "exact-3"),
+    "djica": SeriesStyle("DJICA", "baseline-2"),
+    "capepca": SeriesStyle("capePCA", "paper"),
+    "conv": SeriesStyle("conventional (each site all noise)", "baseline-3"),
+    "capeagn": SeriesStyle("capeAGN", "paper"),
+    "agn": SeriesStyle("AGN", "paper"),
+    "avn": SeriesStyle("AVN", "paper-2"),
+    "random": SeriesStyle("random", "random"),
+    "exact": SeriesStyle("not private", "exact"),
+    "fpca": SeriesStyle("FPCA", "paper"),
+    "fpca-open": SeriesStyle("FPCA without mask", "paper-2"),
+    "spirit": SeriesStyle("SPIRIT", "baseline"),
+    "grouse": SeriesStyle("GROUSE", "baseline-3"),
+    "frequent-directions": SeriesStyle("frequent directions", "baseline-4"),
+    "block-power": SeriesStyle("block power method", "baseline-2"),
+    "incremental": SeriesStyle("incremental PCA", "baseline-5"),
 }
 """The common series, by key; an experiment may add its own or say other labels."""
 
@@ -132,7 +132,7 @@ AxisScale = Literal["linear", "log"]
 _WIDTH = {1: 5.2, 2: 8.2, 3: 10.4, 4: 12.0}
 _PANEL_HEIGHT = 2.75
 _INK = "#222222"
-_OTHERS = Look("", "baseline-4")
+_OTHERS = SeriesStyle("", "baseline-4")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,20 +164,20 @@ class Panel:
 def panel_grid(
     numbers: Numbers,
     panels: Sequence[Panel],
-    looks: Mapping[str, Look],
+    series_styles: Mapping[str, SeriesStyle],
     *,
     columns: int = 3,
     title: str = "",
 ) -> Figure:
     """Means over the runs with their standard errors, one panel each, one legend below.
 
-    Panels that have no numbers are left out. ``looks`` decides the order of the legend.
+    Panels that have no numbers are left out. ``series_styles`` decides the order of the legend.
     """
     figure, places = grid([p for p in panels if p.key in numbers.panels], columns, title=title)
     authors = False
     for panel, axes in places:
-        for series in _in_order(numbers.series(panel.key), looks):
-            style = _style(series, looks)
+        for series in _in_order(numbers.series(panel.key), series_styles):
+            style = _style(series, series_styles)
             curve = numbers.curve(panel.key, series)
             axes.errorbar(
                 curve.x,
@@ -189,19 +189,19 @@ def panel_grid(
                 **_line(style),
             )
         for series, (x, values) in (panel.authors or {}).items():
-            style = _style(series, looks)
+            style = _style(series, series_styles)
             axes.plot(x, values, color=style.colour, ls=style.dashes, lw=0.7, alpha=0.9, zorder=2)
             authors = True
         _finish(axes, panel, _positions(numbers, panel.key))
     used = [s for panel, _ in places for s in numbers.series(panel.key)]
-    legend(figure, _in_order(used, looks), looks, authors=authors)
+    legend(figure, _in_order(used, series_styles), series_styles, authors=authors)
     return figure
 
 
 def scatter_grid(
     numbers: Numbers,
     panels: Sequence[Panel],
-    looks: Mapping[str, Look],
+    series_styles: Mapping[str, SeriesStyle],
     *,
     columns: int = 3,
     title: str = "",
@@ -210,8 +210,8 @@ def scatter_grid(
     """Every point of every run as a dot at (x, value): for projections. Otherwise the same."""
     figure, places = grid([p for p in panels if p.key in numbers.panels], columns, title=title)
     for panel, axes in places:
-        for series in _in_order(numbers.series(panel.key), looks):
-            style = _style(series, looks)
+        for series in _in_order(numbers.series(panel.key), series_styles):
+            style = _style(series, series_styles)
             points = numbers.points(panel.key, series)
             axes.scatter(
                 points[:, 0],
@@ -223,8 +223,8 @@ def scatter_grid(
                 linewidths=0,
             )
         _finish(axes, panel, numbers.points(panel.key, numbers.series(panel.key)[0])[:, 0])
-    used = _in_order([s for panel, _ in places for s in numbers.series(panel.key)], looks)
-    legend(figure, used, looks, lines=False)
+    used = _in_order([s for panel, _ in places for s in numbers.series(panel.key)], series_styles)
+    legend(figure, used, series_styles, lines=False)
     return figure
 
 
@@ -324,7 +324,7 @@ def grid(
 def legend(
     figure: Figure,
     series: Sequence[str],
-    looks: Mapping[str, Look],
+    series_styles: Mapping[str, SeriesStyle],
     *,
     authors: bool = False,
     lines: bool = True,
@@ -332,10 +332,12 @@ def legend(
     """One legend below all panels, each label once; a line for the authors' curves if drawn."""
     handles: dict[str, Line2D] = {}
     for key in series:
-        line = _line(_style(key, looks))
+        line = _line(_style(key, series_styles))
         if not lines:
             line = {**line, "ls": "none", "marker": line["marker"] or "o"}
-        handles.setdefault(looks[key].label if key in looks else key, Line2D([], [], **line))
+        handles.setdefault(
+            series_styles[key].label if key in series_styles else key, Line2D([], [], **line)
+        )
     if authors:
         handles["thin lines: the authors' own"] = Line2D([], [], color="#555555", lw=0.7)
     if not handles:
@@ -357,8 +359,8 @@ def legend(
 _THICK = 1.8
 
 
-def _style(series: str, looks: Mapping[str, Look]) -> Style:
-    return STYLES[looks.get(series, _OTHERS).role]
+def _style(series: str, series_styles: Mapping[str, SeriesStyle]) -> Style:
+    return STYLES[series_styles.get(series, _OTHERS).role]
 
 
 def _line(style: Style) -> dict[str, Any]:
@@ -373,9 +375,11 @@ def _line(style: Style) -> dict[str, Any]:
     }
 
 
-def _in_order(series: Sequence[str], looks: Mapping[str, Look]) -> list[str]:
+def _in_order(series: Sequence[str], series_styles: Mapping[str, SeriesStyle]) -> list[str]:
     found = list(dict.fromkeys(series))
-    return [key for key in looks if key in found] + [key for key in found if key not in looks]
+    return [key for key in series_styles if key in found] + [
+        key for key in found if key not in series_styles
+    ]
 
 
 def _positions(numbers: Numbers, panel: str) -> NDArray[np.float64]:

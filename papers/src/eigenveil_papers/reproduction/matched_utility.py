@@ -88,7 +88,7 @@ def floored_errors(curve: Curve) -> NDArray[np.float64]:
 FloatArray = NDArray[np.float64]
 
 
-class EqualUtility(NamedTuple):
+class MatchedUtility(NamedTuple):
     """At a level of utility: the epsilons of both, and their ratio.
 
     Attributes
@@ -118,9 +118,9 @@ class EqualUtility(NamedTuple):
         return f"{sign}{self.ratio:.3g}"
 
 
-def equal_utility(
+def matched_utility(
     better: Curve, worse: Curve, level: float | None = None, *, higher: bool = True
-) -> EqualUtility:
+) -> MatchedUtility:
     """Compare two curves over epsilon where they reach the same mean.
 
     Epsilon is interpolated in its logarithm, on the monotone envelope of the means (a mechanism
@@ -137,7 +137,7 @@ def equal_utility(
         Whether a higher mean is better (captured energy), or a lower one (error).
     """
     sign = 1.0 if higher else -1.0
-    nothing = EqualUtility(math.nan, math.nan, math.nan, math.nan, "exact")
+    nothing = MatchedUtility(math.nan, math.nan, math.nan, math.nan, "exact")
     if better.x.size == 0 or worse.x.size == 0:
         return nothing
     own, other = (_envelope(curve, sign) for curve in (better, worse))
@@ -149,23 +149,23 @@ def equal_utility(
         if math.isnan(at_worse):
             return nothing._replace(level=level)
         ratio = at_worse / float(better.x[-1])
-        return EqualUtility(ratio, level, math.nan, at_worse, "upper")
+        return MatchedUtility(ratio, level, math.nan, at_worse, "upper")
     if math.isnan(at_worse):
         ratio = float(worse.x[-1]) / at_better
-        return EqualUtility(ratio, level, at_better, math.nan, "lower")
+        return MatchedUtility(ratio, level, at_better, math.nan, "lower")
     if better_low and worse_low:  # both are there from the start: nothing can be said
         return nothing._replace(level=level, better=at_better, worse=at_worse)
     bound: Literal["exact", "lower", "upper"] = (
         "lower" if better_low else "upper" if worse_low else "exact"
     )
-    return EqualUtility(at_worse / at_better, level, at_better, at_worse, bound)
+    return MatchedUtility(at_worse / at_better, level, at_better, at_worse, bound)
 
 
-def equal_utility_ratio(
+def matched_utility_ratio(
     better: Curve, worse: Curve, level: float | None = None, *, higher: bool = True
 ) -> float:
-    """The ratio of :func:`equal_utility`; nan if not comparable, and perhaps only a bound."""
-    return equal_utility(better, worse, level, higher=higher).ratio
+    """The ratio of :func:`matched_utility`; nan if not comparable, and perhaps only a bound."""
+    return matched_utility(better, worse, level, higher=higher).ratio
 
 
 def _envelope(curve: Curve, sign: float) -> FloatArray:

@@ -184,9 +184,9 @@ def _lines(found: list[dict[str, Any]], pictures: str) -> Iterator[str]:
         yield "| figure | claim | measured | |"
         yield "|---|---|---|---|"
         for each, claim in ours:
-            says, measured = _cell(claim["says"]), _cell(claim["measured"])
+            statement, measured = _cell(claim["statement"]), _cell(claim["measured"])
             link = f"[{each['name']}](#{each['name']})"
-            yield f"| {link} | {says} | {measured} | {_bold(claim)} |"
+            yield f"| {link} | {statement} | {measured} | {_bold(claim)} |"
         yield ""
     for paper, experiments in papers.items():
         yield f"## Paper {paper}: {PAPERS[paper]}\n"
@@ -207,7 +207,7 @@ def _of_experiment(each: Mapping[str, Any], pictures: str) -> Iterator[str]:
         yield "| where | what it says | measured here | |"
         yield "|---|---|---|---|"
         for claim in each["claims"]:
-            cells = (_cell(claim[key]) for key in ("where", "says", "measured"))
+            cells = (_cell(claim[key]) for key in ("where", "statement", "measured"))
             yield f"| {' | '.join(cells)} | {_bold(claim)} |"
         yield ""
     yield f"Numbers: [{name}.csv]({pictures}/{name}.csv).\n"

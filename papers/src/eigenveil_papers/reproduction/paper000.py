@@ -16,7 +16,7 @@ from eigenveil_papers.reproduction.distributed_cases import (
 )
 from eigenveil_papers.reproduction.distributed_pca import Sweep
 from eigenveil_papers.reproduction.experiment import Experiment, Settings, Task
-from eigenveil_papers.reproduction.figure import LOOKS, panel_grid
+from eigenveil_papers.reproduction.figure import SERIES_STYLES, panel_grid
 from eigenveil_papers.reproduction.numbers import Numbers
 from eigenveil_papers.reproduction.paper000_claims import THEIRS, figure1_claims, figure2_claims
 
@@ -82,7 +82,7 @@ def _draw(numbers: Numbers, settings: Settings, sweeps: Sequence[Sweep], title: 
     names = chosen(settings)
     panels = [panel(name, sweep, settings, ours=THEIRS) for sweep in sweeps for name in names]
     return panel_grid(
-        drawn(numbers, _DRAWN), panels, LOOKS, columns=max(2, len(names)), title=title
+        drawn(numbers, _DRAWN), panels, SERIES_STYLES, columns=max(2, len(names)), title=title
     )
 
 

@@ -20,7 +20,7 @@ from eigenveil_papers.reproduction.distributed_claims import (
 )
 from eigenveil_papers.reproduction.distributed_pca import Sweep
 from eigenveil_papers.reproduction.experiment import Claim, Settings, verdict_of
-from eigenveil_papers.reproduction.matched_utility import equal_utility
+from eigenveil_papers.reproduction.matched_utility import matched_utility
 from eigenveil_papers.reproduction.numbers import Numbers
 
 THEIRS = {
@@ -244,17 +244,17 @@ def _smaller_dimension(numbers: Numbers) -> Claim:
     for name in ("covtype", "synthetic", "mnist"):
         curve = numbers.curve(f"{name}-epsilon", "dpdispca")
         if curve.x.size:
-            found[name] = equal_utility(curve, curve, _HALF).better
+            found[name] = matched_utility(curve, curve, _HALF).better
     needed = list(found.values())
     held = [bool(b > a) or bool(np.isnan(b)) for a, b in pairwise(needed)]
-    told = ", ".join(
+    reported = ", ".join(
         f"{name} {'more than was measured' if np.isnan(e) else format(e, '.2g')}"
         for name, e in found.items()
     )
     return Claim(
-        says="For rows of lower dimension a smaller epsilon gives the same utility.",
+        statement="For rows of lower dimension a smaller epsilon gives the same utility.",
         where="Section 4, figure 1 (a)-(c)",
-        measured=f"Epsilon of DPdisPCA for {_HALF:.0%} of the energy: {told}."
+        measured=f"Epsilon of DPdisPCA for {_HALF:.0%} of the energy: {reported}."
         if found
         else "Its points were not measured.",
         verdict=verdict_of(held),
@@ -263,7 +263,7 @@ def _smaller_dimension(numbers: Numbers) -> Claim:
 
 def _saturates_in_sites(numbers: Numbers) -> Claim:
     """Falls with S, and the last step is small against the first."""
-    held, told = [], []
+    held, reported = [], []
     for panel in _panels(numbers, "sites"):
         curve = numbers.curve(panel, "dpdispca")
         if curve.x.size < 3:
@@ -272,21 +272,21 @@ def _saturates_in_sites(numbers: Numbers) -> Claim:
         last = float(curve.mean[-2] - curve.mean[-1])
         fallen = float(curve.mean[0] - curve.mean[-1])
         held.append(fallen > 0.01 and abs(last) < max(0.02, 0.35 * first))
-        told.append(
+        reported.append(
             f"{panel}: {', '.join(f'{m:.3f}' for m in curve.mean)} at S = "
             f"{', '.join(f'{x:g}' for x in curve.x)}"
         )
     return Claim(
-        says="With more sites of fewer rows each, DPdisPCA deteriorates and then saturates.",
+        statement="With more sites of fewer rows each, DPdisPCA deteriorates and then saturates.",
         where="Section 4, figure 1 (g)-(i)",
-        measured=("; ".join(told) + ".") if told else "Its points were not measured.",
+        measured=("; ".join(reported) + ".") if reported else "Its points were not measured.",
         verdict=verdict_of(held),
     )
 
 
 def _saturates_in_rank(numbers: Numbers) -> Claim:
     """Rises up to R = K; beyond, less than a tenth of that or a hundredth of the energy."""
-    held, told = [], []
+    held, reported = [], []
     for panel in _panels(numbers, "rank"):
         curve = numbers.curve(panel, "dpdispca")
         at_k = int(np.argmin(np.abs(curve.x - 1.0))) if curve.x.size else 0
@@ -296,11 +296,11 @@ def _saturates_in_rank(numbers: Numbers) -> Claim:
         after = float(curve.mean[-1] - curve.mean[at_k])
         error = 3.0 * float(np.hypot(curve.error[0], curve.error[at_k]))
         held.append(before > max(error, 0.002) and abs(after) < max(0.01, before))
-        told.append(f"{panel}: {before:+.3f} up to R = K, {after:+.3f} beyond")
+        reported.append(f"{panel}: {before:+.3f} up to R = K, {after:+.3f} beyond")
     return Claim(
-        says="Performance improves with R / K at first and soon saturates.",
+        statement="Performance improves with R / K at first and soon saturates.",
         where="Section 4, figure 1 (j)-(l)",
-        measured=("; ".join(told) + ".") if told else "Its points were not measured.",
+        measured=("; ".join(reported) + ".") if reported else "Its points were not measured.",
         verdict=verdict_of(held),
     )
 
@@ -339,7 +339,7 @@ def _sketch_against_pooled(numbers: Numbers, panels: Sequence[str]) -> Claim:
 
 
 def _ahead_of(
-    says: str, numbers: Numbers, panels: Sequence[str], ours: str, others: Sequence[str]
+    statement: str, numbers: Numbers, panels: Sequence[str], ours: str, others: Sequence[str]
 ) -> Claim:
     count, behind, lost = 0, 0, []
     for panel in panels:
@@ -349,10 +349,10 @@ def _ahead_of(
             behind += found.behind
             if found.behind:
                 lost.append(f"behind {other} in {in_words(found)}")
-    told = f"Clearly behind at {behind} of {count} comparisons"
+    reported = f"Clearly behind at {behind} of {count} comparisons"
     return Claim(
-        says=says,
+        statement=statement,
         where="eigenveil",
-        measured="; ".join([told, *lost]) + ".",
+        measured="; ".join([reported, *lost]) + ".",
         verdict="not tested" if not count else "holds" if not behind else "in part",
     )

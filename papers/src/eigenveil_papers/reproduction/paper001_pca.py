@@ -27,7 +27,7 @@ from eigenveil_papers.reproduction.distributed_claims import (
 )
 from eigenveil_papers.reproduction.distributed_pca import Sweep
 from eigenveil_papers.reproduction.experiment import Claim, Experiment, Settings, Task
-from eigenveil_papers.reproduction.figure import LOOKS, Look, panel_grid
+from eigenveil_papers.reproduction.figure import SERIES_STYLES, SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 
 SWEEPS: tuple[Sweep, ...] = ("epsilon", "rows", "delta")
@@ -68,7 +68,7 @@ def _draw(numbers: Numbers, settings: Settings) -> Figure:
     return panel_grid(
         drawn(numbers, _DRAWN),
         panels,
-        LOOKS | {"dpdispca": Look("DPdisPCA", "paper-2")},
+        SERIES_STYLES | {"dpdispca": SeriesStyle("DPdisPCA", "paper-2")},
         columns=4 if settings.data is None else 3,
         title="Captured energy of capePCA and of Eigenveil",
     )
@@ -230,12 +230,12 @@ def _dominates(numbers: Numbers, panels: list[str]) -> Claim:
             behind += found.behind
             if found.behind:
                 lost.append(f"behind {other} in {in_words(found)}")
-    told = f"Clearly behind at {behind} of {count} comparisons"
+    reported = f"Clearly behind at {behind} of {count} comparisons"
     return Claim(
-        says="At the same (epsilon, delta) no published method of this figure is ahead of "
+        statement="At the same (epsilon, delta) no published method of this figure is ahead of "
         "Eigenveil.",
         where="eigenveil",
-        measured="; ".join([told, *lost]) + ".",
+        measured="; ".join([reported, *lost]) + ".",
         verdict="not tested" if not count else "holds" if not behind else "in part",
     )
 

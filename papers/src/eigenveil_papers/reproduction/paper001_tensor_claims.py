@@ -10,7 +10,7 @@ import numpy as np
 
 from eigenveil_papers.reproduction.authors import authors
 from eigenveil_papers.reproduction.experiment import Claim, Verdict, verdict_of
-from eigenveil_papers.reproduction.matched_utility import equal_utility
+from eigenveil_papers.reproduction.matched_utility import matched_utility
 from eigenveil_papers.reproduction.numbers import Curve, Numbers
 from eigenveil_papers.reproduction.paper001_tensor_panels import Model, Sweep
 
@@ -36,7 +36,7 @@ class Pair(NamedTuple):
     def where(self) -> str:
         """The point, for a person."""
         name = {"epsilon": "ε", "rows": "N", "delta": "δ"}[self.sweep.over]
-        return f"{self.sweep.says}, {name}={self.x:g}"
+        return f"{self.sweep.statement}, {name}={self.x:g}"
 
 
 def pairs_of(numbers: Numbers, sweeps: Sequence[Sweep], first: str, second: str) -> Iterator[Pair]:
@@ -85,20 +85,21 @@ _WANTED_NOISE_RATIO = 20.0
 
 def epsilon_ratio(numbers: Numbers, sweeps: Sequence[Sweep]) -> Claim:
     """At the error that capeAGN reaches with epsilon = 1 and with its largest."""
-    told, ratios = [], []
+    reported, ratios = [], []
     for sweep in sweeps:
         ours, theirs = (numbers.curve(sweep.panel, s) for s in ("eigenveil", "capeagn"))
         if not ours.x.size or not theirs.x.size:
             continue
         for x in sorted({1.0 if 1.0 in theirs.x else float(theirs.x[0]), float(theirs.x[-1])}):
-            found = equal_utility(ours, theirs, theirs.at(x), higher=False)
-            told.append(f"{sweep.says}, error {found.level:.3g}: {found}")
+            found = matched_utility(ours, theirs, theirs.at(x), higher=False)
+            reported.append(f"{sweep.statement}, error {found.level:.3g}: {found}")
             if not math.isnan(found.ratio):
                 ratios.append(found.ratio)
     return Claim(
-        says="capeAGN needs at least 10 times the epsilon of ours for the same component error.",
+        statement="capeAGN needs at least 10 times the epsilon of ours for the same component "
+        "error.",
         where="eigenveil",
-        measured="; ".join(told),
+        measured="; ".join(reported),
         verdict=verdict_of([ratio >= 10.0 for ratio in ratios]),
     )
 
@@ -107,22 +108,22 @@ def dominates(numbers: Numbers, sweeps: Sequence[Sweep]) -> Claim:
     """Ours against capeAGN, naming every point where it is not better."""
     pairs = list(pairs_of(numbers, sweeps, "eigenveil", "capeagn"))
     above = [pair for pair in pairs if pair.first > pair.second]
-    told = f"lower at {len(pairs) - len(above)} of {len(pairs)} points"
+    reported = f"lower at {len(pairs) - len(above)} of {len(pairs)} points"
     if pairs:
         ratios = [pair.second / pair.first for pair in pairs]
-        told += f", by a median factor of {np.median(ratios):.2g}, at most {max(ratios):.2g}"
+        reported += f", by a median factor of {np.median(ratios):.2g}, at most {max(ratios):.2g}"
     if above:
         listed = [f"{pair.where} ({pair.first:.3g} > {pair.second:.3g})" for pair in above]
-        told += f"; not at {some(listed, 8)}"
+        reported += f"; not at {some(listed, 8)}"
     stopped = sum(
         int(np.isnan(numbers.points(sweep.panel, "eigenveil")[:, 1]).sum()) for sweep in sweeps
     )
     if stopped:
-        told += f"; {stopped} fits stopped, as too few rows showed above the noise"
+        reported += f"; {stopped} fits stopped, as too few rows showed above the noise"
     return Claim(
-        says="Ours has a lower error than capeAGN as published, everywhere.",
+        statement="Ours has a lower error than capeAGN as published, everywhere.",
         where="eigenveil",
-        measured=told,
+        measured=reported,
         verdict=verdict_of([pair.first <= pair.second for pair in pairs]),
     )
 
@@ -137,7 +138,7 @@ def near_exact(numbers: Numbers, sweeps: Sequence[Sweep]) -> Claim:
     if any(sweep.model == "topics" for sweep in sweeps):
         why += " and takes the words of a document in all orders"
     return Claim(
-        says="Ours matches the published method without any privacy.",
+        statement="Ours matches the published method without any privacy.",
         where="eigenveil",
         measured=f"within a factor of {MATCHES:g} at {len(within)} of {len(pairs)} points, and "
         f"below it at {len(below)}{why if below else ''}",
@@ -148,28 +149,28 @@ def near_exact(numbers: Numbers, sweeps: Sequence[Sweep]) -> Claim:
 def noise_claims(numbers: Numbers, model: Model, *, size: int) -> list[Claim]:
     """Of the noise in the whitened third moment."""
     over = f"{model}-noise-epsilon"
-    told: list[str] = []
+    reported: list[str] = []
     at_one = math.nan
     for x in numbers.curve(over, "eigenveil").x:
         ratio = _noise_ratio(numbers, over, float(x))
-        told.append(f"{ratio:.3g} at ε={x:g}")
+        reported.append(f"{ratio:.3g} at ε={x:g}")
         if math.isclose(x, 1.0):
             at_one = ratio
-    centred = _noise_ratio(numbers, over, 1.0, "eigenveil-uncentred")
-    measured = f"root mean square over runs, D={size}: {', '.join(told)}"
-    if not math.isnan(centred):
+    centerd = _noise_ratio(numbers, over, 1.0, "eigenveil-uncentred")
+    measured = f"root mean square over runs, D={size}: {', '.join(reported)}"
+    if not math.isnan(centerd):
         measured += (
-            f"; rows not centred, so that both whitenings are the same matrix: {centred:.3g} at ε=1"
+            f"; rows not centred, so that both whitenings are the same matrix: {centerd:.3g} at ε=1"
         )
     vector = _noise_ratio(numbers, over, 1.0, against="avn")
     if not math.isnan(vector):
         measured += f"; AVN's noise is {vector:.3g} times ours at ε=1"
     made = [
         Claim(
-            says="At epsilon = 1 the noise in the whitened third moment is at least "
+            statement="At epsilon = 1 the noise in the whitened third moment is at least "
             f"{_WANTED_NOISE_RATIO:g} times less than that of AGN (and of capeAGN) as published.",
             where="eigenveil",
-            measured=measured if told else "not measured",
+            measured=measured if reported else "not measured",
             verdict="not tested"
             if math.isnan(at_one)
             else "holds"
@@ -183,7 +184,8 @@ def noise_claims(numbers: Numbers, model: Model, *, size: int) -> list[Claim]:
         ratios = [_noise_ratio(numbers, features, float(x)) for x in sizes]
         made.append(
             Claim(
-                says="The advantage grows with the number of features, as ours does not depend on "
+                statement="The advantage grows with the number of features, as ours does not "
+                "depend on "
                 "it.",
                 where="eigenveil",
                 measured=", ".join(
@@ -212,17 +214,19 @@ def _noise_ratio(
 
 def least_delta(numbers: Numbers, sweeps: Sequence[Sweep]) -> Claim:
     """Ours at the left end against capeAGN at the right one."""
-    flags, told = [], []
+    flags, reported = [], []
     for sweep in sweeps:
         ours, theirs = (numbers.curve(sweep.panel, s) for s in ("eigenveil", "capeagn"))
         if not ours.x.size or not theirs.x.size:
             continue
         flags.append(bool(ours.mean[0] < theirs.mean[-1]))
-        told.append(f"{sweep.model}, {sweep.says}: {ours.mean[0]:.3g}, {theirs.mean[-1]:.3g}")
+        reported.append(
+            f"{sweep.model}, {sweep.statement}: {ours.mean[0]:.3g}, {theirs.mean[-1]:.3g}"
+        )
     return Claim(
-        says="Ours at the smallest delta has a lower error than capeAGN at the largest.",
+        statement="Ours at the smallest delta has a lower error than capeAGN at the largest.",
         where="eigenveil",
-        measured="; ".join(told),
+        measured="; ".join(reported),
         verdict=verdict_of(flags),
     )
 
@@ -256,9 +260,9 @@ def error_claims(numbers: Numbers, sweeps: Sequence[Sweep], *, figure: int) -> l
     ]
 
 
-def _falls(numbers: Numbers, sweeps: Sequence[Sweep], where: str, says: str) -> Claim:
+def _falls(numbers: Numbers, sweeps: Sequence[Sweep], where: str, statement: str) -> Claim:
     """From the left end to the right one, of the paper's three methods."""
-    flags, told, clearly = [], [], 0
+    flags, reported, clearly = [], [], 0
     for sweep in sweeps:
         for series in ("capeagn", "conv", "local"):
             curve = numbers.curve(sweep.panel, series)
@@ -269,12 +273,14 @@ def _falls(numbers: Numbers, sweeps: Sequence[Sweep], where: str, says: str) -> 
             clearly += fallen > CLEARLY * apart(curve, 0, curve, -1)
             if series == "capeagn":
                 name = f"{sweep.model}, " if sweep.over == "delta" else ""
-                told.append(f"{name}{sweep.says}: {curve.mean[0]:.3g} to {curve.mean[-1]:.3g}")
+                reported.append(
+                    f"{name}{sweep.statement}: {curve.mean[0]:.3g} to {curve.mean[-1]:.3g}"
+                )
     measured = (
         f"lower at the right end than at the left one in {sum(flags)} of {len(flags)} curves of "
-        f"capeAGN, conv and local, clearly in {clearly}; capeAGN: {'; '.join(told)}"
+        f"capeAGN, conv and local, clearly in {clearly}; capeAGN: {'; '.join(reported)}"
     )
-    return Claim(says=says, where=where, measured=measured, verdict=verdict_of(flags))
+    return Claim(statement=statement, where=where, measured=measured, verdict=verdict_of(flags))
 
 
 def _outperforms(numbers: Numbers, sweeps: Sequence[Sweep], where: str) -> Claim:
@@ -294,7 +300,7 @@ def _outperforms(numbers: Numbers, sweeps: Sequence[Sweep], where: str) -> Claim
     if better:
         verdict = "in part" if worse or len(better) < len(pairs) / 2 else "holds"
     return Claim(
-        says="capeAGN outperforms conv and local in all settings.",
+        statement="capeAGN outperforms conv and local in all settings.",
         where=where,
         measured=measured,
         verdict=verdict,
@@ -304,15 +310,15 @@ def _outperforms(numbers: Numbers, sweeps: Sequence[Sweep], where: str) -> Claim
 def _matches(numbers: Numbers, sweeps: Sequence[Sweep], where: str) -> Claim:
     ends = [last(list(pairs_of(numbers, [sweep], "capeagn", "exact"))) for sweep in sweeps]
     pairs = [pair for pair in ends if pair is not None]
-    told = [
+    reported = [
         f"{pair.where}: {pair.first:.3g} against {pair.second:.3g}, {pair.first / pair.second:.2g} "
         "times"
         for pair in pairs
     ]
     return Claim(
-        says="capeAGN matches the non-private method for larger epsilon.",
+        statement="capeAGN matches the non-private method for larger epsilon.",
         where=where,
-        measured="; ".join(told),
+        measured="; ".join(reported),
         verdict=verdict_of([pair.first <= MATCHES * pair.second for pair in pairs]),
     )
 
@@ -336,7 +342,7 @@ def _more_rows(numbers: Numbers, sweeps: Sequence[Sweep], where: str) -> Claim:
     if lower > len(ratios) / 2:
         verdict = "in part" if clearly_higher else "holds"
     return Claim(
-        says="With more rows capeAGN does even better.",
+        statement="With more rows capeAGN does even better.",
         where=where,
         measured=f"lower at {lower} of {len(ratios)} epsilons, up to {largest:.2g} times, and "
         f"clearly higher at {clearly_higher}",
@@ -346,18 +352,18 @@ def _more_rows(numbers: Numbers, sweeps: Sequence[Sweep], where: str) -> Claim:
 
 def _approaches(numbers: Numbers, sweeps: Sequence[Sweep], where: str) -> Claim:
     """The distance to the non-private error (errors themselves fall with the rows as well)."""
-    flags, told = [], []
+    flags, reported = [], []
     for sweep in sweeps:
         pairs = list(pairs_of(numbers, [sweep], "capeagn", "exact"))
         if len(pairs) < 2:
             continue
         gaps = [abs(pair.first - pair.second) for pair in (pairs[0], pairs[-1])]
         flags.append(gaps[1] < gaps[0] or pairs[-1].first <= MATCHES * pairs[-1].second)
-        told.append(f"{sweep.says}: {gaps[0]:.3g} to {gaps[1]:.3g}")
+        reported.append(f"{sweep.statement}: {gaps[0]:.3g} to {gaps[1]:.3g}")
     return Claim(
-        says="capeAGN approaches the non-private method as the number of rows grows.",
+        statement="capeAGN approaches the non-private method as the number of rows grows.",
         where=where,
-        measured=f"the gap to it from the fewest to the most rows: {'; '.join(told)}",
+        measured=f"the gap to it from the fewest to the most rows: {'; '.join(reported)}",
         verdict=verdict_of(flags),
     )
 
@@ -367,18 +373,19 @@ def _always_close(numbers: Numbers, sweeps: Sequence[Sweep], where: str) -> Clai
     over_rows = [sweep for sweep in sweeps if sweep.over == "rows" and sweep.size == smallest]
     pairs = list(pairs_of(numbers, over_rows, "capeagn", "exact"))
     ratios = [pair.first / pair.second for pair in pairs]
-    told = f"from {min(ratios):.2g} to {max(ratios):.2g} times" if ratios else ""
+    reported = f"from {min(ratios):.2g} to {max(ratios):.2g} times" if ratios else ""
     return Claim(
-        says=f"For D={smallest} capeAGN always performs very closely with the non-private method.",
+        statement=f"For D={smallest} capeAGN always performs very closely with the "
+        "non-private method.",
         where=where,
-        measured=f"errors {told} those without privacy over all N",
+        measured=f"errors {reported} those without privacy over all N",
         verdict=verdict_of([ratio <= MATCHES for ratio in ratios]),
     )
 
 
 def _reproduced(numbers: Numbers, sweeps: Sequence[Sweep], where: str) -> Claim:
     """Ours of the published methods over the authors' stored errors."""
-    told, flags = [], []
+    reported, flags = [], []
     for series, stored, name in (
         ("capeagn", "capeagn", "capeAGN"),
         ("conv", "conv", "conv"),
@@ -391,15 +398,16 @@ def _reproduced(numbers: Numbers, sweeps: Sequence[Sweep], where: str) -> Claim:
         if not logs:
             continue
         middle, low, high = (math.exp(q) for q in np.quantile(logs, [0.5, 0.1, 0.9]))
-        told.append(f"{name} {middle:.2f} ({low:.2f} to {high:.2f})")
+        reported.append(f"{name} {middle:.2f} ({low:.2f} to {high:.2f})")
         if series == "capeagn":
             flags.append(bool(np.mean(np.abs(logs) < math.log(2.0)) > 0.8))
             flags.append(0.5 < middle < 2.0)
     return Claim(
-        says="The authors' stored curves (within a factor of two at four of five points).",
+        statement="The authors' stored curves (within a factor of two at four of five points).",
         where=where,
-        measured="ours over theirs, median (and the middle 80 % of the points): " + "; ".join(told)
-        if told
+        measured="ours over theirs, median (and the middle 80 % of the points): "
+        + "; ".join(reported)
+        if reported
         else "the stored curves are not at hand, or are not of these settings",
         verdict=verdict_of(flags),
     )
@@ -454,19 +462,25 @@ def delta_claims(numbers: Numbers, sweeps: Sequence[Sweep]) -> list[Claim]:
 
 
 def _small_delta(
-    numbers: Numbers, sweeps: Sequence[Sweep], where: str, says: str, holds: Callable[[float], bool]
+    numbers: Numbers,
+    sweeps: Sequence[Sweep],
+    where: str,
+    statement: str,
+    holds: Callable[[float], bool],
 ) -> Claim:
     """The error at the smallest delta over the non-private one."""
-    flags, told = [], []
+    flags, reported = [], []
     for sweep in sweeps:
         pairs = list(pairs_of(numbers, [sweep], "capeagn", "exact"))
         if not pairs:
             continue
         ratio = pairs[0].first / pairs[0].second
         flags.append(holds(ratio))
-        told.append(
+        reported.append(
             f"{sweep.model}, {pairs[0].where}: {pairs[0].first:.3g} is {ratio:.2g} times the "
             f"non-private {pairs[0].second:.3g}, and at δ={pairs[-1].x:g} "
             f"{pairs[-1].first / pairs[-1].second:.2g} times"
         )
-    return Claim(says=says, where=where, measured="; ".join(told), verdict=verdict_of(flags))
+    return Claim(
+        statement=statement, where=where, measured="; ".join(reported), verdict=verdict_of(flags)
+    )

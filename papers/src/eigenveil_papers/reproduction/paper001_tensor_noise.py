@@ -50,7 +50,7 @@ def whitened_noise(
     size: int,
     count: int,
     rows: int,
-    wishes: Sequence[Sequence[Any]],
+    targets: Sequence[Sequence[Any]],
     draws: int = 4,
 ) -> Iterator[Point]:
     """Root-mean-square entries of the noise in the whitened K x K x K moment, over some draws.
@@ -66,7 +66,7 @@ def whitened_noise(
     ----------
     model : {"mixture", "topics"}
     size, count, rows : int
-    wishes : sequence of (panel, x, epsilon, delta)
+    targets : sequence of (panel, x, epsilon, delta)
     draws : int
         How often each release is made, of the same rows.
     """
@@ -85,18 +85,18 @@ def whitened_noise(
         source = as_documents(SparseRows(word_counts(topics.documents(rows, rng), size)))
     moments = _population(vectors, true.weights)
     measured: dict[tuple[float, float], dict[str, float]] = {}
-    for panel, x, epsilon, delta in wishes:
-        wish = {"epsilon": float(epsilon), "delta": float(delta)}
-        key = (wish["epsilon"], wish["delta"])
+    for panel, x, epsilon, delta in targets:
+        target = {"epsilon": float(epsilon), "delta": float(delta)}
+        key = (target["epsilon"], target["delta"])
         if key not in measured:
             squares: dict[str, list[float]] = defaultdict(list)
             for _ in range(draws):
                 for name in ("agn", "avn", "conv"):
-                    noise = published_noise(name, moments, share, count, rng=rng, **wish)
+                    noise = published_noise(name, moments, share, count, rng=rng, **target)
                     squares[name].append(noise**2)
-                for name, centre in (("eigenveil", True), ("eigenveil-uncentred", False)):
-                    if centre or model == "mixture":
-                        noise = own_noise(true, source, rows, centre, rng=rng, **wish)
+                for name, center in (("eigenveil", True), ("eigenveil-uncentred", False)):
+                    if center or model == "mixture":
+                        noise = own_noise(true, source, rows, center, rng=rng, **target)
                         squares[name].append(noise**2)
             measured[key] = {name: float(np.sqrt(np.mean(all_))) for name, all_ in squares.items()}
         for series, value in measured[key].items():
@@ -123,12 +123,12 @@ def published_noise(
     """
     sites = data.SITES if name == "conv" else 1
     given = orthogonal.Sensitivities(_NOTHING, sensitivities.triple * sites)
-    wish: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rng": rng}
+    target: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rng": rng}
     if name == "conv":
-        result = orthogonal.conv([moments] * sites, given, count, **wish)
+        result = orthogonal.conv([moments] * sites, given, count, **target)
     else:
         method = {"agn": orthogonal.agn, "avn": orthogonal.avn}[name]
-        result = method(moments, given, count, **wish)
+        result = method(moments, given, count, **target)
     noise = result.cube - multilinear(moments.triple, result.whitening)
     # W = U diag(s)^(-1/2): back to the plane U
     strengths = np.asarray(1.0 / np.sum(np.square(result.whitening), axis=0))
@@ -139,7 +139,7 @@ def own_noise(
     true: data.Mixture | data.Topics,
     source: Any,
     rows: int,
-    centre: bool,
+    center: bool,
     *,
     epsilon: float,
     delta: float,
@@ -148,7 +148,7 @@ def own_noise(
     """Of ours: the released triple moment of a whole fit less the exact sum it was made from.
 
     The noise is isometric in the K directions, so that of the plane that was found counts as noise
-    of the true plane. nan where the fit stops because the wish cannot be met.
+    of the true plane. nan where the fit stops because the target cannot be met.
     """
     asked: dict[str, Any] = {
         "n_components": len(true.weights),
@@ -160,7 +160,7 @@ def own_noise(
     }
     rounds: Generator[Round, Answers, Any]
     if isinstance(true, data.Mixture):
-        mixture = Options("gaussian-mixture", "table", asked | {"center": centre})
+        mixture = Options("gaussian-mixture", "table", asked | {"center": center})
         made = make_mixture_plan(mixture, features=source.features, rows=rows)
         rounds = private_mixture(made, stored_single=False, keep_all=True)
     else:
@@ -180,7 +180,7 @@ def own_noise(
     origin, unit = np.zeros(source.features), 1.0
     if isinstance(exact, ThirdMoment):
         vectors = true.means  # type: ignore[union-attr]
-        origin = origin if exact.rule.centre is None else exact.rule.centre
+        origin = origin if exact.rule.center is None else exact.rule.center
         unit = (exact.clip * float(exact.rule.bound or 1.0)) ** 3
     else:
         assert isinstance(exact, DocumentTriples)
@@ -196,10 +196,10 @@ def _watched(
 ) -> Generator[Round, Answers, Any]:
     """The same rounds; keeps what was added up and what was released of it."""
 
-    def noted(asks: Round) -> Generator[Round, Answers, Answers]:
-        answers = yield asks
-        for ask in asks:
-            seen[ask.name] = (ask.accumulator, answers[ask.name])
+    def noted(queries: Round) -> Generator[Round, Answers, Answers]:
+        answers = yield queries
+        for query in queries:
+            seen[query.name] = (query.accumulator, answers[query.name])
         return answers
 
     return driven(rounds, noted)

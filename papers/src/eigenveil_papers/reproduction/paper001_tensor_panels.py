@@ -24,7 +24,7 @@ from eigenveil_papers.reproduction.matching import component_error
 
 FloatArray = NDArray[np.float64]
 Model = Literal["mixture", "topics"]
-Wish = Sequence[Any]  # panel, horizontal position, epsilon, delta
+Target = Sequence[Any]  # panel, horizontal position, epsilon, delta
 
 # Starts of the exact decomposition for each component: the paper's baseline is the tensor power
 # method of its reference [3], which takes several; the private ones take one, as published.
@@ -67,18 +67,18 @@ def component_errors(
     size: int,
     count: int,
     rows: int,
-    wishes: Sequence[Wish],
+    targets: Sequence[Target],
     repeated: bool = False,
 ) -> Iterator[Point]:
-    """Errors of all methods on one data set, for every wish.
+    """Errors of all methods on one data set, for every target.
 
     Parameters
     ----------
     model : {"mixture", "topics"}
     size, count, rows : int
         D, K and N of all sites together.
-    wishes : sequence of (panel, x, epsilon, delta)
-        Wishes that ask for the same epsilon and delta are measured once.
+    targets : sequence of (panel, x, epsilon, delta)
+        Targets that ask for the same epsilon and delta are measured once.
     repeated : bool
         Also, of a mixture, what the authors ran: the same N/S rows at every site, and the noise
         variance found from them; series "capeagn-repeated" and "exact-repeated".
@@ -97,7 +97,7 @@ def component_errors(
         again = replace(problem, sites=made[0], sensitivities=made[1], true=mixture.means)
         same["exact-repeated"] = _exact(again, rng)
     measured: dict[tuple[float, float], dict[str, float]] = {}
-    for panel, x, epsilon, delta in wishes:
+    for panel, x, epsilon, delta in targets:
         if (epsilon, delta) not in measured:
             found = _private(problem, epsilon, delta, rng)
             if again is not None:
@@ -113,12 +113,12 @@ def component_errors(
 def _private(
     problem: Problem, epsilon: float, delta: float, rng: np.random.Generator
 ) -> dict[str, float]:
-    """Errors of the paper's methods and of ours at one wish."""
+    """Errors of the paper's methods and of ours at one target."""
     count = problem.count
-    wish: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rng": rng}
+    target: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rng": rng}
     found = {}
     for name, of_sites in _SITE_METHODS.items():
-        result = of_sites(problem.sites, problem.sensitivities, count, **wish)
+        result = of_sites(problem.sites, problem.sensitivities, count, **target)
         found[name] = problem.error(result.components(rng=rng))
     pooled = _pooled(problem.sites)
     share = len(problem.sites)
@@ -126,11 +126,11 @@ def _private(
         problem.sensitivities.pair / share, problem.sensitivities.triple / share
     )
     for name, of_one in _POOLED_METHODS.items():
-        found[name] = problem.error(of_one(pooled, of_all, count, **wish).components(rng=rng))
+        found[name] = problem.error(of_one(pooled, of_all, count, **target).components(rng=rng))
     try:
         ours = problem.ours(epsilon, delta, int(rng.integers(2**32)))
         found["eigenveil"] = component_error(ours, problem.true)
-    except PrivacyError:  # it says that the wish cannot be met, and stops
+    except PrivacyError:  # it says that the target cannot be met, and stops
         found["eigenveil"] = float("nan")
     return found
 
@@ -273,7 +273,7 @@ class Sweep:
         return f"{self.model}-d{self.size}-{fixed}-{self.over}"
 
     @property
-    def says(self) -> str:
+    def statement(self) -> str:
         """What is fixed, for a person."""
         given = [f"D={self.size}, K={self.count}"]
         if self.over != "rows":
@@ -324,8 +324,8 @@ def error_sweeps(model: Model, settings: Settings) -> list[Sweep]:
     ]
     over_rows = [
         Sweep(model, size, count, "rows", tuple(map(float, many)), epsilon=epsilon)
-        for (size, count), (wished, _) in sizes.items()
-        for epsilon in wished
+        for (size, count), (requested, _) in sizes.items()
+        for epsilon in requested
     ]
     return [*over_epsilon, *over_rows]
 
@@ -347,12 +347,12 @@ def error_tasks(
     sweeps: Iterable[Sweep], runs: Sequence[int], *, repeated: bool = False
 ) -> list[Task]:
     """One task for each run of each data set: all panels that show it share its moments."""
-    wishes: dict[tuple[Model, int, int, int], list[list[object]]] = defaultdict(list)
+    targets: dict[tuple[Model, int, int, int], list[list[object]]] = defaultdict(list)
     for sweep in sweeps:
         for x in sweep.values:
             rows, epsilon, delta = sweep.at(x)
             of = (sweep.model, sweep.size, sweep.count, rows)
-            wishes[of].append([sweep.panel, x, epsilon, delta])
+            targets[of].append([sweep.panel, x, epsilon, delta])
     return [
         Task(
             work=component_errors,
@@ -361,18 +361,18 @@ def error_tasks(
                 "size": size,
                 "count": count,
                 "rows": rows,
-                "wishes": wished,
+                "targets": requested,
                 "repeated": repeated,
             },
             run=run,
-            cost=_cost(model, size, rows, len(wished)),
+            cost=_cost(model, size, rows, len(requested)),
         )
-        for (model, size, count, rows), wished in wishes.items()
+        for (model, size, count, rows), requested in targets.items()
         for run in runs
     ]
 
 
-def _cost(model: Model, size: int, rows: int, wishes: int) -> float:
+def _cost(model: Model, size: int, rows: int, targets: int) -> float:
     """Seconds: the moments of mixtures take D^2 a row, a fit of ours D or so."""
     moments = 6e-9 * rows * size**2 if model == "mixture" else 0.0
-    return moments + wishes * (0.1 + rows * (1e-6 if size > 20 else 5e-7))
+    return moments + targets * (0.1 + rows * (1e-6 if size > 20 else 5e-7))

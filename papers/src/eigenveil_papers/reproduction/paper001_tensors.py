@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from eigenveil_papers.reproduction.authors import authors
 from eigenveil_papers.reproduction.experiment import Claim, Experiment, Settings, Task
-from eigenveil_papers.reproduction.figure import LOOKS, Look, Panel, panel_grid
+from eigenveil_papers.reproduction.figure import SERIES_STYLES, Panel, SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.numbers import Numbers
 from eigenveil_papers.reproduction.paper001_tensor_claims import (
     delta_claims,
@@ -30,13 +30,13 @@ from eigenveil_papers.reproduction.paper001_tensor_panels import (
 # claims. They are measured and not drawn.
 _NOT_DRAWN = {"agn", "capeagn-repeated", "exact-repeated"}
 _NOISE = "-noise"
-_LOOKS = LOOKS | {
-    "local": Look("one site alone (AGN)", "baseline-4"),
-    "capeagn": Look("capeAGN (AGN: the same noise)", "paper"),
-    "agn": Look("capeAGN (AGN: the same noise)", "paper"),
-    "avn": Look("AVN, one data set", "paper-2"),
-    "eigenveil-uncentred": Look("Eigenveil, rows not centred", "ours-2"),
-    "random": Look("random vectors", "random"),
+_LOOKS = SERIES_STYLES | {
+    "local": SeriesStyle("one site alone (AGN)", "baseline-4"),
+    "capeagn": SeriesStyle("capeAGN (AGN: the same noise)", "paper"),
+    "agn": SeriesStyle("capeAGN (AGN: the same noise)", "paper"),
+    "avn": SeriesStyle("AVN, one data set", "paper-2"),
+    "eigenveil-uncentred": SeriesStyle("Eigenveil, rows not centred", "ours-2"),
+    "random": SeriesStyle("random vectors", "random"),
 }
 _XLABELS = {"epsilon": "ε", "rows": "rows N of all sites", "delta": "δ"}
 _NAMES = {"mixture": "mixture", "topics": "topics"}
@@ -48,12 +48,12 @@ def _noise_tasks(model: Model, settings: Settings) -> list[Task]:
     epsilons = settings.pick((0.01, 0.1, 1.0, 10.0), (0.1, 1.0, 10.0), (1.0,))
     sizes = settings.pick((20, 100), (20,), ()) if model == "mixture" else ()
     over, by_size = f"{model}{_NOISE}-epsilon", f"{model}{_NOISE}-features"
-    wishes: dict[int, list[list[object]]] = {
+    targets: dict[int, list[list[object]]] = {
         size: [[over, epsilon, epsilon, DELTA] for epsilon in epsilons]
     }
     if sizes:
         for one in (size, *sizes):
-            wishes.setdefault(one, []).append([by_size, float(one), 1.0, DELTA])
+            targets.setdefault(one, []).append([by_size, float(one), 1.0, DELTA])
     return [
         Task(
             work=whitened_noise,
@@ -62,13 +62,13 @@ def _noise_tasks(model: Model, settings: Settings) -> list[Task]:
                 "size": one,
                 "count": count,
                 "rows": rows,
-                "wishes": wished,
+                "targets": requested,
                 "draws": settings.pick(2, 2, 4),
             },
             run=run,
-            cost=(1.0 + one / 30) * len(wished),
+            cost=(1.0 + one / 30) * len(requested),
         )
-        for one, wished in wishes.items()
+        for one, requested in targets.items()
         for run in settings.repetitions()
     ]
 
@@ -113,7 +113,9 @@ def _at(model: Model, settings: Settings) -> str:
 
 
 def _panel(sweep: Sweep) -> Panel:
-    title = sweep.says if sweep.over != "delta" else f"{_NAMES[sweep.model]}: {sweep.says}"
+    title = (
+        sweep.statement if sweep.over != "delta" else f"{_NAMES[sweep.model]}: {sweep.statement}"
+    )
     return Panel(
         key=sweep.panel,
         title=title,

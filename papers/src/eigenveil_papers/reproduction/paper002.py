@@ -88,8 +88,8 @@ def epsilon_as_coded(
 
 def stated(claim: tuple[str, str], measured: str = "", verdict: Verdict = "not tested") -> Claim:
     """A claim by what it says and where, and what was measured about it, if anything was."""
-    says, where = claim
-    return Claim(says=says, where=where, measured=measured, verdict=verdict)
+    statement, where = claim
+    return Claim(statement=statement, where=where, measured=measured, verdict=verdict)
 
 
 def measured_all(numbers: Numbers, wanted: Mapping[str, Collection[str]]) -> bool:

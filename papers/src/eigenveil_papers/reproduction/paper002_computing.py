@@ -18,7 +18,14 @@ from eigenveil_papers.reproduction.experiment import (
     Task,
     Verdict,
 )
-from eigenveil_papers.reproduction.figure import LOOKS, AxisScale, Look, Panel, Role, panel_grid
+from eigenveil_papers.reproduction.figure import (
+    SERIES_STYLES,
+    AxisScale,
+    Panel,
+    Role,
+    SeriesStyle,
+    panel_grid,
+)
 from eigenveil_papers.reproduction.numbers import Numbers
 from eigenveil_papers.reproduction.paper002 import measured_all, stated
 from eigenveil_papers.reproduction.paper002_streams import (
@@ -248,7 +255,7 @@ def _tree_claims(numbers: Numbers) -> list[Claim]:
     gains = total.mean[0] / total.mean
     share = merging.mean / total.mean[-merging.mean.size :]
     errors = {s: numbers.curve("tree-error", s) for s in numbers.series("tree-error")}
-    told = "; ".join(
+    reported = "; ".join(
         f"{series} {curve.mean[0]:.2g} with one node, {curve.mean.min():.2g} to "
         f"{curve.mean.max():.2g} with more"
         for series, curve in errors.items()
@@ -272,7 +279,7 @@ def _tree_claims(numbers: Numbers) -> list[Claim]:
         ),
         stated(
             _SAYS["merging"],
-            f"Distance of the root's ten directions from offline PCA's: {told}.",
+            f"Distance of the root's ten directions from offline PCA's: {reported}.",
             "holds" if float(fpca.mean.max()) < 0.2 else "in part",
         ),
         stated(
@@ -325,13 +332,13 @@ _SIZES: dict[Scale, tuple[int, ...]] = {
 }
 _SIZE_ROLES: tuple[Role, ...] = ("paper", "paper-2", "repaired")  # from the largest on
 
-LOOK: dict[str, Look] = {
-    "eigenveil": Look("Eigenveil, StreamingPCA (no noise)", "ours"),
-    "eigenveil-private": Look("Eigenveil, private sums (epsilon 1)", "ours-2"),
-    "fpca-open": Look("FPCA without mask", "paper"),
-    **{key: LOOKS[key] for key in RIVALS},
+STYLES: dict[str, SeriesStyle] = {
+    "eigenveil": SeriesStyle("Eigenveil, StreamingPCA (no noise)", "ours"),
+    "eigenveil-private": SeriesStyle("Eigenveil, private sums (epsilon 1)", "ours-2"),
+    "fpca-open": SeriesStyle("FPCA without mask", "paper"),
+    **{key: SERIES_STYLES[key] for key in RIVALS},
     **{
-        f"rows={size}": Look(f"FPCA without mask, {size} rows", role)
+        f"rows={size}": SeriesStyle(f"FPCA without mask, {size} rows", role)
         for sizes in _SIZES.values()
         for size, role in zip(reversed(sizes), _SIZE_ROLES, strict=False)
     },
@@ -421,7 +428,7 @@ def _draw(numbers: Numbers, settings: Settings) -> Figure:
     return panel_grid(
         numbers,
         panels,
-        LOOK,
+        STYLES,
         columns=len(drawn) + 2,
         title="Paper 002, figure 4: tracking of one stream without masks, and binary trees",
     )

@@ -59,13 +59,13 @@ def project(
     found = load(Source.of(data))
     raw = found.X[:rows]
     X = unit_rows(raw)
-    centred = raw - raw.mean(axis=0)
+    centerd = raw - raw.mean(axis=0)
     moment = X.T @ X
     _, exact = leading_eigenpairs(moment, 2)
     shown = rng.choice(len(X), min(drawn, len(X)), replace=False)
     classes = np.zeros(len(X), dtype=np.int64) if found.y is None else found.y[:rows]
     for method in (*METHODS, "eigenveil-all"):
-        components = _components(method, raw, centred, X, rng)
+        components = _components(method, raw, centerd, X, rng)
         yield Point(f"{name}-energy", method, 2.0, captured_energy(moment, components))
         yield Point(f"{name}-overlap", method, 2.0, overlap(exact, components))
         if draw and method in METHODS:
@@ -74,7 +74,7 @@ def project(
             for row, (first, second) in zip(shown, scores, strict=True):
                 panel = f"{name}-scores-{method}"
                 yield Point(panel, str(classes[row]), float(first), float(second))
-    norm = float(np.sqrt(np.max(np.einsum("nd,nd->n", centred, centred))))
+    norm = float(np.sqrt(np.max(np.einsum("nd,nd->n", centerd, centerd))))
     count, features = X.shape
     really = epsilon_as_coded(EPSILON, DELTA, features=features, rows=count, row_norm=norm)
     yield Point(f"{name}-epsilon", "fpca-as-coded", EPSILON, really)
@@ -88,14 +88,14 @@ def project(
 def _components(
     method: str,
     raw: FloatArray,
-    centred: FloatArray,
+    centerd: FloatArray,
     X: FloatArray,
     rng: np.random.Generator,
 ) -> FloatArray:
     """The first two components by one method, shape (2, D)."""
     seed = int(rng.integers(2**32))
-    wish: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "random_state": seed}
-    ours: dict[str, Any] = {**wish, "adjacency": "replace-one"}
+    target: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "random_state": seed}
+    ours: dict[str, Any] = {**target, "adjacency": "replace-one"}
     match method:
         case "exact":
             found = leading_eigenpairs(X.T @ X, 2)[1]
@@ -104,13 +104,13 @@ def _components(
             found = tracker.partial_fit(X).finish().components
         case "fpca":
             tracker = FPCA(
-                n_components=RANK, block=BLOCK, columns=BLOCK, adapt=False, row_bound=1.0, **wish
+                n_components=RANK, block=BLOCK, columns=BLOCK, adapt=False, row_bound=1.0, **target
             )
             found = tracker.partial_fit(X).components
         case "fpca-as-coded":
-            found = fpca_as_coded(centred, epsilon=EPSILON, delta=DELTA, columns=BLOCK, rng=rng)
+            found = fpca_as_coded(centerd, epsilon=EPSILON, delta=DELTA, columns=BLOCK, rng=rng)
         case "mod-sulq":
-            found = mod_sulq(X, n_components=2, row_bound=1.0, **wish).components
+            found = mod_sulq(X, n_components=2, row_bound=1.0, **target).components
         case "eigenveil":
             found = PrivateStreamingPCA(2, **ours).fit(X).components_
         case _:

@@ -45,7 +45,7 @@ def _trackers(seed: int) -> Mapping[str, Callable[[], Any]]:
     }
 
 
-def _told(tracker: Any) -> FloatArray:
+def _reported(tracker: Any) -> FloatArray:
     found = tracker.components_ if hasattr(tracker, "components_") else tracker.components
     return np.asarray(found, dtype=np.float64)
 
@@ -73,8 +73,8 @@ class _Exact(NamedTuple):
         return max(float(np.trace(self.moment)) - kept, 1e-300)
 
 
-def _exact(rows: FloatArray, *, centred: bool) -> _Exact:
-    about = rows - rows.mean(axis=0) if centred else rows
+def _exact(rows: FloatArray, *, centerd: bool) -> _Exact:
+    about = rows - rows.mean(axis=0) if centerd else rows
     moment = about.T @ about
     return _Exact(moment, leading_eigenpairs(moment, RANK)[1])
 
@@ -86,7 +86,7 @@ def _errors(
 
     Incremental PCA subtracts the mean of what it has read, so it is held against centred rows.
     """
-    exact = {c: [_exact(rows[:end], centred=c) for end in ends] for c in (False, True)}
+    exact = {c: [_exact(rows[:end], centerd=c) for end in ends] for c in (False, True)}
     for series, make in _trackers(seed).items():
         tracker = make()
         start = 0
@@ -95,7 +95,7 @@ def _errors(
                 tracker.partial_fit(rows[at : at + BLOCK])
             start = end
             aim = exact[series == "incremental"][place]
-            found = _told(tracker)
+            found = _reported(tracker)
             distance = max(aim.distance(found), _SMALLEST)
             yield series, end, distance, max(aim.excess(found), _SMALLEST)
 

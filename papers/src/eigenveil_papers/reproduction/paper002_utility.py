@@ -15,7 +15,13 @@ from eigenveil_papers.published.data import synth
 from eigenveil_papers.published.federated_pca import FPCA
 from eigenveil_papers.published.sulq import mod_sulq, omega
 from eigenveil_papers.reproduction.experiment import Experiment, Point, Settings, Task
-from eigenveil_papers.reproduction.figure import LOOKS, AxisScale, Look, Panel, panel_grid
+from eigenveil_papers.reproduction.figure import (
+    SERIES_STYLES,
+    AxisScale,
+    Panel,
+    SeriesStyle,
+    panel_grid,
+)
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 from eigenveil_papers.reproduction.paper002 import (
     BLOCK,
@@ -47,20 +53,22 @@ _FEW = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0)
 _BELOW = (0.001, 0.003, 0.01, 0.03)  # ours needs less than the paper's smallest epsilon
 _ABOVE = (8.0, 16.0, 32.0, 64.0)  # for the ratio at the small delta
 
-LOOK: dict[str, Look] = {
-    "eigenveil": Look("Eigenveil, same rows", "ours"),
-    "eigenveil-unit": Look("Eigenveil, rows divided by their own norms", "ours-2"),
-    "fpca": Look("FPCA as in the text", "paper"),
-    "fpca-as-coded": Look("FPCA as coded (mask of the stream's length)", "paper-2"),
-    "mod-sulq": Look("MOD-SuLQ, symmetric", "baseline"),
-    "mod-sulq-asymmetric": Look("MOD-SuLQ, not symmetric (FPCA of one block)", "baseline-3"),
-    "mod-sulq-as-coded": Look("MOD-SuLQ, symmetric as coded (half without noise)", "baseline-4"),
-    "needed": Look("exact Gaussian mechanism", "exact"),
-    "random": LOOKS["random"],
-    "alpha=0.01": Look("alpha = 0.01", "ours-curator"),
-    "alpha=0.1": Look("alpha = 0.1", "baseline-2"),
-    "alpha=0.5": Look("alpha = 0.5", "repaired"),
-    "alpha=1": Look("alpha = 1", "baseline-5"),
+STYLES: dict[str, SeriesStyle] = {
+    "eigenveil": SeriesStyle("Eigenveil, same rows", "ours"),
+    "eigenveil-unit": SeriesStyle("Eigenveil, rows divided by their own norms", "ours-2"),
+    "fpca": SeriesStyle("FPCA as in the text", "paper"),
+    "fpca-as-coded": SeriesStyle("FPCA as coded (mask of the stream's length)", "paper-2"),
+    "mod-sulq": SeriesStyle("MOD-SuLQ, symmetric", "baseline"),
+    "mod-sulq-asymmetric": SeriesStyle("MOD-SuLQ, not symmetric (FPCA of one block)", "baseline-3"),
+    "mod-sulq-as-coded": SeriesStyle(
+        "MOD-SuLQ, symmetric as coded (half without noise)", "baseline-4"
+    ),
+    "needed": SeriesStyle("exact Gaussian mechanism", "exact"),
+    "random": SERIES_STYLES["random"],
+    "alpha=0.01": SeriesStyle("alpha = 0.01", "ours-curator"),
+    "alpha=0.1": SeriesStyle("alpha = 0.1", "baseline-2"),
+    "alpha=0.5": SeriesStyle("alpha = 0.5", "repaired"),
+    "alpha=1": SeriesStyle("alpha = 1", "baseline-5"),
 }
 
 
@@ -94,7 +102,7 @@ def utility(
 def _components(
     method: str, X: FloatArray, *, epsilon: float, delta: float, rng: np.random.Generator
 ) -> FloatArray:
-    wish: dict[str, Any] = {
+    target: dict[str, Any] = {
         "epsilon": epsilon,
         "delta": delta,
         "random_state": int(rng.integers(2**32)),
@@ -103,7 +111,12 @@ def _components(
     match method:
         case "fpca":
             tracker = FPCA(
-                n_components=RANK, block=BLOCK, columns=features, adapt=False, row_bound=1.0, **wish
+                n_components=RANK,
+                block=BLOCK,
+                columns=features,
+                adapt=False,
+                row_bound=1.0,
+                **target,
             )
             return tracker.partial_fit(X).components
         case "fpca-as-coded":
@@ -111,13 +124,13 @@ def _components(
         case "mod-sulq" | "mod-sulq-asymmetric":
             symmetric = method == "mod-sulq"
             return mod_sulq(
-                X, n_components=1, symmetric=symmetric, row_bound=1.0, **wish
+                X, n_components=1, symmetric=symmetric, row_bound=1.0, **target
             ).components
         case "mod-sulq-as-coded":
             return mod_sulq_as_coded(X, n_components=1, epsilon=epsilon, delta=delta, rng=rng)
         case _:
             norm = 1.0 if method == "eigenveil" else "unit"
-            stream = PrivateStreamingPCA(1, adjacency="replace-one", row_norm=norm, **wish)
+            stream = PrivateStreamingPCA(1, adjacency="replace-one", row_norm=norm, **target)
             return np.asarray(stream.fit(X).components_)
 
 
@@ -139,7 +152,7 @@ def noise(
     moment = X.T @ X / rows
     above = np.triu_indices(features, 1)
     for epsilon in epsilons:
-        wish: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
+        target: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
         for method in ("mod-sulq", "mod-sulq-asymmetric"):
             found = mod_sulq(
                 X,
@@ -147,7 +160,7 @@ def noise(
                 symmetric=method == "mod-sulq",
                 row_bound=1.0,
                 random_state=rng,
-                **wish,
+                **target,
             )
             assert found.released is not None
             measured = float(np.sqrt(np.mean((found.released - moment)[above] ** 2)))
@@ -157,7 +170,7 @@ def noise(
             adjacency="replace-one",
             row_norm=1.0,
             random_state=int(rng.integers(2**32)),
-            **wish,
+            **target,
         ).fit(X)
         scale = stream.certificate_.releases[0].noise.scale
         yield Point("noise", "eigenveil", epsilon, scale / rows)
@@ -248,7 +261,7 @@ def _draw(numbers: Numbers, settings: Settings) -> Figure:
     return panel_grid(
         Numbers([*drawn, *again]),
         panels,
-        LOOK,
+        STYLES,
         columns=4,
         title=f"Paper 002, figure 3: accuracy of the first direction, D = {FEATURES}, "
         f"delta = {DELTA:g}",

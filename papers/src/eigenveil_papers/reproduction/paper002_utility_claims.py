@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from eigenveil.privacy.gaussian import mu_of_epsilon
 from eigenveil_papers.published.sulq import omega, sulq_omega, symmetric_omega
 from eigenveil_papers.reproduction.experiment import Claim, Settings, verdict_of
-from eigenveil_papers.reproduction.matched_utility import EqualUtility, equal_utility
+from eigenveil_papers.reproduction.matched_utility import MatchedUtility, matched_utility
 from eigenveil_papers.reproduction.numbers import Numbers
 from eigenveil_papers.reproduction.paper002 import (
     BLOCK,
@@ -197,12 +197,12 @@ def _our_claims(numbers: Numbers, alphas: Sequence[str]) -> list[Claim]:
         return [stated(_SAYS[key]) for key in ("ours", "dominates", "unit")]
     level = random_alignment(FEATURES)
 
-    def ratio(panel: str, worse: str) -> EqualUtility | None:
+    def ratio(panel: str, worse: str) -> MatchedUtility | None:
         """Of epsilon at the q_A that the worse reaches; None where it finds nothing."""
         theirs = numbers.curve(panel, worse)
         if theirs.x.size == 0 or float(theirs.mean[-1]) < level + 0.15:
             return None
-        return equal_utility(numbers.curve(panel, "eigenveil"), theirs)
+        return matched_utility(numbers.curve(panel, "eigenveil"), theirs)
 
     def against(panel: str, *rivals: str) -> str:
         said = [

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from eigenveil_papers.published import wishart_sn
 from eigenveil_papers.reproduction.data import unit_rows
 from eigenveil_papers.reproduction.experiment import Experiment, Point, Settings, Task
-from eigenveil_papers.reproduction.figure import LOOKS, Look, Panel, panel_grid
+from eigenveil_papers.reproduction.figure import SERIES_STYLES, Panel, SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 from eigenveil_papers.reproduction.paper003_claims import figure1_claims, figure2_claims
 from eigenveil_papers.reproduction.paper003_methods import (
@@ -119,7 +119,7 @@ def energy_shares(
 ) -> Iterator[Point]:
     """Per cent of all energy in the leading k directions, of rows centred and not; no privacy."""
     del rng
-    for series, rows in (("centred", prepared_rows(data)), ("as they are", raw_rows(data))):
+    for series, rows in (("centerd", prepared_rows(data)), ("as they are", raw_rows(data))):
         values = np.linalg.eigvalsh(rows.T @ rows)[::-1]
         held = 100.0 * np.cumsum(values) / np.sum(values)
         for count in counts:
@@ -192,13 +192,15 @@ def _tasks2(settings: Settings) -> list[Task]:
 # Drawing
 
 LOOKS_003 = {
-    "eigenveil": LOOKS["eigenveil"]._replace(label="Eigenveil"),
-    "eigenveil-strict": Look("Eigenveil, delta = 1e-6", "ours-sketch"),
-    **{key: look for key, look in LOOKS.items() if key != "eigenveil"},
-    "eigenveil-all": LOOKS["eigenveil-all"]._replace(role="ours-curator"),
-    "analyze-gauss": LOOKS["analyze-gauss"]._replace(label="Analyze Gauss (delta > 0)"),
-    "wishart-sn": LOOKS["wishart-sn"]._replace(label="SN as published (not private as claimed)"),
-    "formula": Look("1 - exp(-epsilon)", "exact-2"),
+    "eigenveil": SERIES_STYLES["eigenveil"]._replace(label="Eigenveil"),
+    "eigenveil-strict": SeriesStyle("Eigenveil, delta = 1e-6", "ours-sketch"),
+    **{key: series_style for key, series_style in SERIES_STYLES.items() if key != "eigenveil"},
+    "eigenveil-all": SERIES_STYLES["eigenveil-all"]._replace(role="ours-curator"),
+    "analyze-gauss": SERIES_STYLES["analyze-gauss"]._replace(label="Analyze Gauss (delta > 0)"),
+    "wishart-sn": SERIES_STYLES["wishart-sn"]._replace(
+        label="SN as published (not private as claimed)"
+    ),
+    "formula": SeriesStyle("1 - exp(-epsilon)", "exact-2"),
 }
 """Here Eigenveil is one curator: the data set is in one place."""
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from eigenveil_papers.reproduction.experiment import Claim, Settings
-from eigenveil_papers.reproduction.matched_utility import equal_utility
+from eigenveil_papers.reproduction.matched_utility import matched_utility
 from eigenveil_papers.reproduction.numbers import Numbers
 from eigenveil_papers.reproduction.paper003_methods import (
     ADD_REMOVE,
@@ -143,7 +143,7 @@ def figure2_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
 
 
 def _rises(numbers: Numbers, panels: Sequence[str], axis: str, where: str) -> Claim:
-    says = {
+    statement = {
         "epsilon": "For all data sets the captured energy increases with epsilon.",
         "rows": "The captured energy increases with the number of rows.",
     }[axis]
@@ -168,7 +168,7 @@ def _rises(numbers: Numbers, panels: Sequence[str], axis: str, where: str) -> Cl
         found.append(f"{name_of(panel)}: {', '.join(said)}")
         bad = len({*falls, *flat})
         good += [False] * bad + [True] * (count - bad)
-    return claim_of(says, where, found, good)
+    return claim_of(statement, where, found, good)
 
 
 def _matches(numbers: Numbers, panels: Sequence[str]) -> Claim:
@@ -187,15 +187,15 @@ def _matches(numbers: Numbers, panels: Sequence[str]) -> Claim:
             f"{name_of(panel)}: SN less Analyze Gauss {last}{since}, "
             f"{seen.gains[worst]:+.1f} at {seen.x[worst]:g}"
         )
-    says = "For large enough epsilon SN matches Analyze Gauss, which promises less."
-    return claim_of(says, "Section 4, figure 1", found, good)
+    statement = "For large enough epsilon SN matches Analyze Gauss, which promises less."
+    return claim_of(statement, "Section 4, figure 1", found, good)
 
 
 def _theorem1(numbers: Numbers) -> Claim:
-    says = "Theorem 1: SN is epsilon-differentially private."
+    statement = "Theorem 1: SN is epsilon-differentially private."
     measured, formula = (numbers.curve("witness", of) for of in ("wishart-sn", "formula"))
     if not measured.x.size or not formula.x.size:
-        return claim_of(says, "Theorem 1", [], [])
+        return claim_of(statement, "Theorem 1", [], [])
     seen = ", ".join(
         f"{100 * value:.1f} % at epsilon {x:g} (1 - exp(-epsilon) = {100 * -math.expm1(-x):.1f} %)"
         for x, value in zip(measured.x, measured.mean, strict=True)
@@ -204,15 +204,15 @@ def _theorem1(numbers: Numbers) -> Claim:
         "an event of chance 0 with one of two neighbours happens with the other in "
         f"{seen}: SN is (epsilon, 1 - exp(-epsilon))-private at best"
     )
-    return claim_of(says, "Theorem 1", [text], [bool(np.all(measured.mean <= 1e-3))])
+    return claim_of(statement, "Theorem 1", [text], [bool(np.all(measured.mean <= 1e-3))])
 
 
 def _nine_tenths(numbers: Numbers) -> Claim:
-    says = "k is such that the leading subspace holds at least 90 % of the energy."
+    statement = "k is such that the leading subspace holds at least 90 % of the energy."
     found, good = [], []
     for name in DATA:
         panel = f"{name}-share"
-        for series in ("centred", "as they are"):
+        for series in ("centerd", "as they are"):
             fewest = numbers.at(panel, f"fewest, {series}", 90.0)
             if math.isnan(fewest):
                 continue
@@ -220,11 +220,11 @@ def _nine_tenths(numbers: Numbers) -> Claim:
             shares = ", ".join(
                 f"k = {x:.0f}: {y:.1f} %" for x, y in zip(curve.x, curve.mean, strict=True)
             )
-            rows = "centred rows" if series == "centred" else "rows as they are"
+            rows = "centred rows" if series == "centerd" else "rows as they are"
             found.append(f"{name}, {rows}: 90 % from k = {fewest:.0f} on ({shares})")
             wanted = 50.0 if name == "mnist" else 10.0
             good.append(numbers.at(panel, series, wanted) >= LEVEL)
-    claim = claim_of(says, "Section 4", found, good)
+    claim = claim_of(statement, "Section 4", found, good)
     if not any(name.startswith("mnist") for name in numbers.panels):
         return claim
     note = (
@@ -232,7 +232,7 @@ def _nine_tenths(numbers: Numbers) -> Claim:
         " and paper 000 has k = 50"
     )
     return Claim(
-        says=claim.says,
+        statement=claim.statement,
         where=claim.where,
         measured=claim.measured + note + ".",
         verdict=claim.verdict,
@@ -254,8 +254,8 @@ def _best_of(numbers: Numbers, panels: Sequence[str]) -> Claim:
                         f"{name_of(panel)}, {kind}, {best} against {other}: {in_words(seen)}"
                     )
                     good.append(seen.behind == 0 and seen.ahead > 0)
-    says = "Analyze Gauss is the best with delta > 0, SN the best with delta = 0."
-    return claim_of(says, "Section 4, figure 2", found, good)
+    statement = "Analyze Gauss is the best with delta > 0, SN the best with delta = 0."
+    return claim_of(statement, "Section 4, figure 2", found, good)
 
 
 def _steep(numbers: Numbers, panels: Sequence[str]) -> Claim:
@@ -271,8 +271,8 @@ def _steep(numbers: Numbers, panels: Sequence[str]) -> Claim:
                 f"{curve.x[0]:.0f} to {curve.x[-1]:.0f} rows"
             )
             good.append(bool(rise >= 20.0))
-    says = "Analyze Gauss, SN and PPCA improve steeply with the number of rows (20 points)."
-    return claim_of(says, "Section 4, figure 2", found, good)
+    statement = "Analyze Gauss, SN and PPCA improve steeply with the number of rows (20 points)."
+    return claim_of(statement, "Section 4, figure 2", found, good)
 
 
 # Claims of this project
@@ -283,13 +283,15 @@ def _rows_saved(numbers: Numbers, panels: Sequence[str]) -> Claim:
     found, good = [], []
     for panel in panels:
         for better, worse in pairs:
-            ratio = equal_utility(numbers.curve(panel, better), numbers.curve(panel, worse), LEVEL)
+            ratio = matched_utility(
+                numbers.curve(panel, better), numbers.curve(panel, worse), LEVEL
+            )
             if math.isnan(ratio.ratio):
                 continue
             found.append(f"{name_of(panel)}, {worse}: {ratio} times the rows of {better}")
             good.append(ratio.ratio > 1.0)
-    says = "The published methods need more rows for 90 % of the energy than the sound ones."
-    return claim_of(says, "eigenveil", found, good)
+    statement = "The published methods need more rows for 90 % of the energy than the sound ones."
+    return claim_of(statement, "eigenveil", found, good)
 
 
 def _dominates(numbers: Numbers, panels: Sequence[str]) -> Claim:
@@ -306,11 +308,11 @@ def _dominates(numbers: Numbers, panels: Sequence[str]) -> Claim:
             if seen.x.size:
                 found.append(f"{name_of(panel)}, {ours} against {theirs}: {in_words(seen)}")
                 good.append(seen.behind == 0)
-    says = (
+    statement = (
         "At the same promise no published method captures more than the sound one beside it"
         " (SN apart, which promises falsely)."
     )
-    return claim_of(says, "eigenveil", found, good)
+    return claim_of(statement, "eigenveil", found, good)
 
 
 def _dominates_sn(numbers: Numbers, panels: Sequence[str]) -> Claim:
@@ -321,8 +323,8 @@ def _dominates_sn(numbers: Numbers, panels: Sequence[str]) -> Claim:
             if seen.x.size:
                 found.append(f"{name_of(panel)}, {ours}: {in_words(seen)}")
                 good.append(seen.behind == 0)
-    says = "The sound methods of pure epsilon capture as much as SN, whose promise is false."
-    return claim_of(says, "eigenveil", found, good)
+    statement = "The sound methods of pure epsilon capture as much as SN, whose promise is false."
+    return claim_of(statement, "eigenveil", found, good)
 
 
 def _exact_sampling(numbers: Numbers, panels: Sequence[str]) -> Claim:
@@ -332,9 +334,9 @@ def _exact_sampling(numbers: Numbers, panels: Sequence[str]) -> Claim:
         if seen.x.size:
             found.append(f"{name_of(panel)}: {in_words(seen)}")
             good.append(seen.behind == 0)
-    says = (
+    statement = (
         "The exponential mechanism sampled exactly, one vector after the other with the epsilon"
         " divided among them, captures as much as PPCA's chain, which draws all at once and proves"
         " nothing."
     )
-    return claim_of(says, "eigenveil", found, good)
+    return claim_of(statement, "eigenveil", found, good)

@@ -27,7 +27,7 @@ from eigenveil_papers.reproduction.data import (
     title_of as title_of_source,
 )
 from eigenveil_papers.reproduction.experiment import Claim, Settings, verdict_of
-from eigenveil_papers.reproduction.matched_utility import Comparison, compared, equal_utility
+from eigenveil_papers.reproduction.matched_utility import Comparison, compared, matched_utility
 from eigenveil_papers.reproduction.numbers import Numbers, random_directions
 
 FloatArray = NDArray[np.float64]
@@ -289,15 +289,15 @@ def name_of(panel: str) -> str:
     return panel.rsplit("-", 1)[0]
 
 
-def claim_of(says: str, where: str, found: Sequence[str], good: Iterable[bool]) -> Claim:
+def claim_of(statement: str, where: str, found: Sequence[str], good: Iterable[bool]) -> Claim:
     """A claim with one finding after another: it holds in all, in some or in none of them."""
     verdict = verdict_of(list(good))
     measured = "; ".join(found) + "." if verdict != "not tested" else "no points"
-    return Claim(says=says, where=where, measured=measured, verdict=verdict)
+    return Claim(statement=statement, where=where, measured=measured, verdict=verdict)
 
 
 def epsilon_ratios(
-    says: str,
+    statement: str,
     numbers: Numbers,
     panels: Sequence[str],
     pair: tuple[str, str],
@@ -313,7 +313,7 @@ def epsilon_ratios(
         if not better.x.size or not worse.x.size:
             continue
         neither = max(better.mean.max(), worse.mean.max()) < LEVEL
-        ratio = equal_utility(better, worse, None if neither else LEVEL)
+        ratio = matched_utility(better, worse, None if neither else LEVEL)
         if math.isnan(ratio.ratio) or ratio.level < _LEAST_LEVEL:
             starts, ends = (
                 ", ".join(
@@ -332,11 +332,11 @@ def epsilon_ratios(
         found.append(f"{name_of(panel)}: {ratio} {unit} ({' '.join(where)})")
         sure = ratio.bound != ("upper" if least else "lower")
         good.append(least <= ratio.ratio <= most and sure)
-    return claim_of(says, "eigenveil", found, good)
+    return claim_of(statement, "eigenveil", found, good)
 
 
 def outperforms(
-    says: str,
+    statement: str,
     where: str,
     numbers: Numbers,
     panels: Sequence[str],
@@ -352,4 +352,4 @@ def outperforms(
             if seen.x.size:
                 found.append(f"{name_of(panel)}, {first} against {second}: {in_words(seen)}")
                 good.append(seen.ahead > 0 and seen.behind == 0 and seen.gains.max() >= least)
-    return claim_of(says, where, found, good)
+    return claim_of(statement, where, found, good)

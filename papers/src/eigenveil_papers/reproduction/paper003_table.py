@@ -75,7 +75,7 @@ def table_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
 
 
 def _fewer(
-    says: str,
+    statement: str,
     where: str,
     numbers: Numbers,
     pairs: Sequence[tuple[str, str]],
@@ -94,7 +94,7 @@ def _fewer(
             worse = int(np.sum(seen.clear & (seen.gains > 0)))
             ahead = int(np.sum(seen.clear & (seen.gains < 0)))
             good.append(worse == 0 and (where == "eigenveil" or ahead > 0))
-    return claim_of(says, where, found, good)
+    return claim_of(statement, where, found, good)
 
 
 def _well(numbers: Numbers) -> Claim:
@@ -105,8 +105,8 @@ def _well(numbers: Numbers) -> Claim:
         if seen.x.size and seen.x[-1] == SIZES[-1]:
             found.append(f"{name}: {seen.gains[-1]:+.2f} points over the exact subspace")
             good.append(bool(seen.gains[-1] <= _NEAR))
-    says = "With enough training rows Analyze Gauss is consistently good (within 3.5 points)."
-    return claim_of(says, "Section 4, table 1", found, good)
+    statement = "With enough training rows Analyze Gauss is consistently good (within 3.5 points)."
+    return claim_of(statement, "Section 4, table 1", found, good)
 
 
 def _better_than_exact(numbers: Numbers) -> Claim:
@@ -135,12 +135,14 @@ def _harder(numbers: Numbers) -> Claim:
                 gap = float(np.mean(errors["synthetic"].mean) - np.mean(errors[name].mean))
                 found.append(f"synthetic less {name} without privacy: {gap:+.2f} points")
                 good.append(gap > 0)
-    says = "The synthetic data are more difficult than COVTYPE and MNIST (they are made so here)."
-    return claim_of(says, "Section 4, table 1", found, good)
+    statement = (
+        "The synthetic data are more difficult than COVTYPE and MNIST (they are made so here)."
+    )
+    return claim_of(statement, "Section 4, table 1", found, good)
 
 
 def _scale_only(numbers: Numbers) -> Claim:
-    says = (
+    statement = (
         "The errors measure how good the subspace is: standardising the coordinates before training"
         " changes no error by more than two points."
     )
@@ -162,7 +164,7 @@ def _scale_only(numbers: Numbers) -> Claim:
                 f" {plain.mean[at]:.2f} % to {other.mean[at]:.2f} %)"
             )
             good.append(bool(most <= _LITTLE))
-    return claim_of(says, "eigenveil", found, good)
+    return claim_of(statement, "eigenveil", found, good)
 
 
 # -- Table 1 of paper 003: errors of a linear classifier on private projections.
@@ -290,9 +292,9 @@ def classification_errors(
     for nominal, size in zip(SIZES, sizes, strict=True):
         train = rest[:size]
         problem = Problem(unit_rows(X[train]), components_for(name, X.shape[1]))
-        centre = X[train].mean(axis=0)
-        unit = float(np.max(np.linalg.norm(X[train] - centre, axis=1)))
-        tested = (X[held] - centre) / unit
+        center = X[train].mean(axis=0)
+        unit = float(np.max(np.linalg.norm(X[train] - center, axis=1)))
+        tested = (X[held] - center) / unit
         for of in series:
             found = subspace(of, problem, epsilon=here, delta=DELTA[name], rng=rng).T
             known, asked = problem.X @ found, tested @ found

@@ -102,8 +102,8 @@ def run(
             code="cannot-write",
         ) from None
     with Journal(path, header(experiment, settings, tasks)) as journal:
-        told = _Told(tasks, keys, journal.found, progress)
-        told.tell(journal.note)
+        reported = _Told(tasks, keys, journal.found, progress)
+        reported.notify(journal.note)
         found = {key: journal.found[key] for key in keys if key in journal.found}
         left = [(key, task) for key, task in zip(keys, tasks, strict=True) if key not in found]
         # long ones first, lest one of them is alone at the end
@@ -112,7 +112,7 @@ def run(
         for key, points, seconds in do(left, jobs):
             journal.add(key, points, seconds=seconds)
             found[key] = points
-            told.finish(key)
+            reported.finish(key)
     return Numbers(
         Measured(*point, task.run)
         for key, task in zip(keys, tasks, strict=True)
@@ -167,9 +167,9 @@ class _Told:
 
     def finish(self, key: str) -> None:
         self._done.add(key)
-        self.tell()
+        self.notify()
 
-    def tell(self, note: str = "") -> None:
+    def notify(self, note: str = "") -> None:
         if self._progress is not None:
             whole = sum(self._costs.values()) or 1.0
             share = sum(self._costs[key] for key in self._done) / whole

@@ -40,7 +40,7 @@ def start(
     quiet: options.Quiet = False,
 ) -> int:
     """Carry studies between the lead and the sites until stopped (Ctrl-C)."""
-    from eigenveil.cli.presenters.site_console import end_at_once, lines, told
+    from eigenveil.cli.presenters.site_console import end_at_once, lines, reported
     from eigenveil.network.flare.authority import need_flare
     from eigenveil.network.kit import open_kit
 
@@ -53,7 +53,7 @@ def start(
     only = " (only from this machine: --listen says otherwise)" if _is_loopback(listen) else ""
     say(f"Aggregator {opened.name} listens on {listen}:{opened.port}{only}; Ctrl-C stops it.")
     end_at_once(say)
-    return told(run_aggregator(opened, listen=listen, say=say), opened.folder, say)
+    return reported(run_aggregator(opened, listen=listen, say=say), opened.folder, say)
 
 
 def _is_loopback(address: str) -> bool:

@@ -82,9 +82,9 @@ def certify(
     beside = path.parent / MODEL
     # a played tree writes no model
     if beside.exists() or (result.is_dir() and certificate.tree is None):
-        trouble = _other_model(beside, certificate)
-        if trouble is not None:
-            verdict = Verdict(False, NOT_TRUE, None, trouble)
+        problem = _other_model(beside, certificate)
+        if problem is not None:
+            verdict = Verdict(False, NOT_TRUE, None, problem)
     if json:
         options.print_json(
             {

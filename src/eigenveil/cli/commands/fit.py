@@ -17,7 +17,7 @@ from rich.table import Table
 from eigenveil.cli import options
 from eigenveil.cli.options import WantedColumns, WrongOption, read_columns
 from eigenveil.cli.presenters.pca import draw_rows
-from eigenveil.cli.presenters.registry import wishes_of
+from eigenveil.cli.presenters.registry import estimator_options
 from eigenveil.cli.presenters.results import (
     as_json,
     check_free,
@@ -27,9 +27,9 @@ from eigenveil.cli.presenters.results import (
     print_views,
     write_result,
 )
-from eigenveil.cli.presenters.screen import Screen, bold, description, fit_progress, tell
+from eigenveil.cli.presenters.screen import Screen, bold, description, fit_progress, notify
 from eigenveil.errors import DataError, OutputError, printable
-from eigenveil.federated.running import wished_budget
+from eigenveil.federated.running import requested_budget
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import Study
@@ -98,7 +98,7 @@ def open_sites(files: dict[str, list[str]], wanted: WantedColumns) -> dict[str, 
 
 
 def open_ledgers(folder: Path, study: Study, say: Callable[[str], None]) -> dict[str, Ledger]:
-    """Each site's ledger ``NAME.ledger`` in a folder; one that is new gets the study's wish.
+    """Each site's ledger ``NAME.ledger`` in a folder; one that is new gets the study's target.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def open_ledgers(folder: Path, study: Study, say: Callable[[str], None]) -> dict
             f"{folder}: {error.strerror or error}.", hint="Choose another --ledgers."
         ) from None
     found, terms = {}, settle(study)
-    budget = wished_budget(terms)
+    budget = requested_budget(terms)
     for name in terms.names:
         place = folder / f"{name}{_LEDGER}"
         ledger = found[name] = Ledger(place)
@@ -147,7 +147,7 @@ def protocol_progress(sites: int, *, quiet: bool) -> Iterator[Callable[[str, int
         def note(step: str, count: int) -> None:
             counts[step] = counts.get(step, 0) + count
             if counts[step] == sites:
-                tell(f"{step}: {sites} site{'' if sites == 1 else 's'} answered")
+                notify(f"{step}: {sites} site{'' if sites == 1 else 's'} answered")
 
         yield note
 
@@ -215,7 +215,7 @@ def fit(
         typer.Option(help="NAME=FILE of a site that keeps its rows; repeat, also with one name."),
     ] = None,
     study: Annotated[
-        Path | None, typer.Option(help=_OF_SITES + "what they agreed on; then no other wishes.")
+        Path | None, typer.Option(help=_OF_SITES + "what they agreed on; then no other targets.")
     ] = None,
     task: options.TaskName = "pca",
     ledgers: Annotated[
@@ -250,13 +250,13 @@ def fit(
         )
     agreed = None if study is None else _read_agreed(study, task, context)
     fitted = options.read_task(task) if agreed is None else TASKS[agreed.task]
-    wishes = wishes_of(fitted, said, context, sites=bool(site))
+    targets = estimator_options(fitted, said, context, sites=bool(site))
     wanted = read_columns(columns, exclude, vocabulary, header=header)
     show = _Show(out, figures=plots, json=json, quiet=quiet)
     if site:
-        _fit_sites(fitted, wishes, site, wanted, show, agreed=agreed, ledgers=ledgers)
+        _fit_sites(fitted, targets, site, wanted, show, agreed=agreed, ledgers=ledgers)
     else:
-        _fit_one(fitted, wishes, files or [], wanted, show, picture)
+        _fit_one(fitted, targets, files or [], wanted, show, picture)
 
 
 @dataclass(frozen=True)
@@ -290,13 +290,13 @@ def _check_place(
 
 def _fit_one(
     task: Task,
-    wishes: dict[str, Any],
+    targets: dict[str, Any],
     files: list[str],
     wanted: WantedColumns,
     show: _Show,
     picture: Path | None,
 ) -> None:
-    model: Any = task.estimator("table")(**wishes)
+    model: Any = task.estimator("table")(**targets)
     rows = wanted.open(files)
     with new_folder(show.out) as folder:  # made before anything is spent
         with fit_progress(quiet=show.quiet or show.json) as progress:
@@ -361,7 +361,7 @@ def _for_the_study(name: str) -> DataError:
 
 def _fit_sites(
     task: Task,
-    wishes: dict[str, Any],
+    targets: dict[str, Any],
     site: list[str],
     wanted: WantedColumns,
     show: _Show,
@@ -374,11 +374,11 @@ def _fit_sites(
 
     paths = read_sites(site)
     estimator = task.estimator("sites")
-    model: Any = estimator(**wishes)
+    model: Any = estimator(**targets)
     if agreed is not None:
         usual = {n: v for n, v in estimator().get_params().items() if n != "random_state"}
         for name, value in usual.items():
-            if not np.array_equal(wishes.get(name, value), value):
+            if not np.array_equal(targets.get(name, value), value):
                 raise _for_the_study(name)
         if agreed.columns is not None:
             wanted = WantedColumns(columns=list(agreed.columns), header=wanted.header)

@@ -104,10 +104,12 @@ def request(
     """Begin a party's kit: its private key, and a request for the registrar."""
     from eigenveil.network.certificates import fingerprint
     from eigenveil.network.enrolment import read_request
-    from eigenveil.network.enrolment import request as ask
+    from eigenveil.network.enrolment import request as request_certificate
 
     asked = _role(role)
-    file = ask(read_study(study), out, role=asked, name=name, renew=renew, overwrite=overwrite)
+    file = request_certificate(
+        read_study(study), out, role=asked, name=name, renew=renew, overwrite=overwrite
+    )
     key = fingerprint(read_request(file).public_key)
     if json:
         options.print_json({"request": str(file), "key_fingerprint": key})
@@ -222,8 +224,8 @@ def show(
         lines["studies waiting"] = ", ".join(facts.waiting) or "none"
     for what, text in lines.items():
         screen.print(f"{what + ':':<18}{text}", soft_wrap=True)
-    if facts.trouble:
-        screen.print(bold("CANNOT CONNECT:"), facts.trouble, soft_wrap=True)
+    if facts.problem:
+        screen.print(bold("CANNOT CONNECT:"), facts.problem, soft_wrap=True)
 
 
 def _role(text: str) -> Role:

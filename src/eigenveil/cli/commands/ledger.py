@@ -222,7 +222,7 @@ def _open(place: str, heads: Heads | None = None) -> Ledger:
 
 
 def _print_standings(standings: list[Standing], screen: Screen) -> None:
-    from eigenveil.federation.ledger.placing import told_left
+    from eigenveil.federation.ledger.placing import budget_left_text
 
     table = Table(title="accounts, in epsilon at the budget's delta")
     for name in ("data set", "neighbours"):
@@ -237,7 +237,7 @@ def _print_standings(standings: list[Standing], screen: Screen) -> None:
     screen.print(table)
     for standing in standings:
         caps, held = standing.caps, standing.caps.minus(standing.left)
-        screen.print(f"{standing.budget.data_set}: {told_left(standing)}", soft_wrap=True)
+        screen.print(f"{standing.budget.data_set}: {budget_left_text(standing)}", soft_wrap=True)
         screen.print(
             f"  spent or reserved: {held.mu_squared:.4g} of {caps.mu_squared:.4g} of mu squared, "
             f"{held.pure:.4g} of {caps.pure:.4g} of pure epsilon",

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from eigenveil.checks import check_whole
 from eigenveil.cli import options
-from eigenveil.cli.presenters.registry import wishes_of
+from eigenveil.cli.presenters.registry import estimator_options
 from eigenveil.cli.presenters.results import print_releases, release_as_json
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import DataError, PrivacyError
@@ -28,14 +28,14 @@ from eigenveil.privacy.guarantee import Guarantee
 
 
 @dataclass(frozen=True)
-class Asked:
+class EstimatorSpec:
     """A task, what was said of its options, and the data that are expected.
 
     ``spectrum``, ``mean_norm`` and ``document_words`` describe the expected rows or documents.
     """
 
     task: Task
-    wishes: dict[str, Any]
+    targets: dict[str, Any]
     features: int
     rows: int
     spectrum: str
@@ -46,7 +46,7 @@ class Asked:
 
     def plan(self, **instead: Any) -> Any:
         """The plan of one table, with other values of some options."""
-        options = self.task.options("table", **self.wishes | instead)
+        options = self.task.options("table", **self.targets | instead)
         return self.task.make_plan(options, features=self.features, rows=self.rows)
 
 
@@ -89,7 +89,7 @@ def needs_json(found: Expected, rows: int) -> dict[str, Any]:
     }
 
 
-def plan_tensors(asked: Asked) -> None:
+def plan_tensors(asked: EstimatorSpec) -> None:
     """Say what a plan would release of so many rows."""
     plan, task, rows = asked.plan(), asked.task.name, asked.rows
     found = expect(plan, rows, document_words=asked.document_words)
@@ -120,9 +120,9 @@ def _print_tensors(found: Expected, guarantee: Guarantee, task: str, rows: int) 
     screen.print(f"together {options.bytes_text(values)}.")
     print_needs(found, rows, screen)
     screen.print(f"guarantee: {guarantee}")
-    wish = "auto" if plan.auto_components else plan.n_components
+    target = "auto" if plan.auto_components else plan.n_components
     screen.print(
-        f"next: eigenveil fit FILES --task {task} --components {wish} --epsilon {plan.epsilon:g} "
+        f"next: eigenveil fit FILES --task {task} --components {target} --epsilon {plan.epsilon:g} "
         f"--delta {plan.delta:g} --out result/"
     )
 
@@ -201,8 +201,8 @@ def plan(
         said["mechanism"] = mechanism
     if "center" in options.given(context):
         said["center"] = center
-    wishes = wishes_of(chosen, _centred(said, features), context, sites=False)
-    components = wishes.get("n_components", chosen.usual_components)
+    targets = estimator_options(chosen, _centerd(said, features), context, sites=False)
+    components = targets.get("n_components", chosen.usual_components)
     fewest = 1 if isinstance(components, str) else components
     if rows < fewest:
         raise DataError(
@@ -213,9 +213,9 @@ def plan(
     check_whole("rows", rows, most=2**53)
     if not (np.isfinite(mean_norm) and mean_norm >= 0):
         raise DataError(f"mean-norm = {mean_norm} is negative.", hint="Give 0 or more.")
-    asked = Asked(
+    asked = EstimatorSpec(
         chosen,
-        wishes,
+        targets,
         features=features,
         rows=rows,
         spectrum=spectrum,
@@ -227,7 +227,7 @@ def plan(
     part(chosen.predictor)(asked)
 
 
-def _centred(said: dict[str, Any], features: int) -> dict[str, Any]:
+def _centerd(said: dict[str, Any], features: int) -> dict[str, Any]:
     """What was said, with the centre as an estimator has it."""
     text = said.get("center")
     if text is None:
@@ -239,7 +239,7 @@ def _centred(said: dict[str, Any], features: int) -> dict[str, Any]:
     return said | {"center": np.zeros(features) if text == "public" else text == "private"}
 
 
-def plan_pca(asked: Asked) -> None:
+def plan_pca(asked: EstimatorSpec) -> None:
     """Say what each mechanism would give."""
     results = _predictions(asked, parse_spectrum(asked.spectrum, asked.features))
     if asked.json:
@@ -251,10 +251,10 @@ def plan_pca(asked: Asked) -> None:
 _Result = tuple[str, Plan | None, Prediction | str]
 
 
-def _predictions(asked: Asked, eigenvalues: FloatVector) -> list[_Result]:
+def _predictions(asked: EstimatorSpec, eigenvalues: FloatVector) -> list[_Result]:
     """What each mechanism would give, or why it cannot be."""
     results: list[_Result] = []
-    one = asked.wishes.get("mechanism")
+    one = asked.targets.get("mechanism")
     every = list(options_of(asked.task.name, "table")["mechanism"].choices)
     every.remove("auto")
     for name in every if one is None else [one]:
@@ -287,10 +287,10 @@ def _as_json(name: str, made: Plan | None, found: Prediction | str) -> dict[str,
 
 def _print(
     results: list[_Result],
-    asked: Asked,
+    asked: EstimatorSpec,
 ) -> None:
     screen = Screen()
-    components = asked.wishes.get("n_components", asked.task.usual_components)
+    components = asked.targets.get("n_components", asked.task.usual_components)
     table = Table(
         title=f"{asked.rows:,} rows x {asked.features:,} features, {components} components, "
         f"{asked.spectrum}"

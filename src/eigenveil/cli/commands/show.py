@@ -13,7 +13,7 @@ import typer
 from eigenveil.cli import options
 from eigenveil.cli.options import open_for_model
 from eigenveil.cli.presenters.base import names_of
-from eigenveil.cli.presenters.registry import family_of, load_model
+from eigenveil.cli.presenters.registry import load_model, presenter_of
 from eigenveil.cli.presenters.results import MODEL, as_json, check_place, print_model
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import DataError
@@ -49,8 +49,8 @@ def transform(
     """
     check_place(out, overwrite=overwrite)
     model = load_model(result / MODEL)
-    family = family_of(model)
-    documents = TASKS[family.task].takes_documents
+    presenter = presenter_of(model)
+    documents = TASKS[presenter.task].takes_documents
     rows = open_for_model(names_of(model), files, header=header)
     if rows.features != model.n_features_in_:
         raise DataError(
@@ -60,17 +60,17 @@ def transform(
     parts = []
     for block in rows.sparse_blocks() if documents else rows.blocks():
         _check(block, rows.names or names_of(model), counts=documents)
-        parts.append(family.new_values(model, block.values))
+        parts.append(presenter.new_values(model, block.values))
     values = np.concatenate(parts)
-    columns = list(zip(family.new_names(model), values.T, strict=True))
-    if family.label is not None:
-        columns.append((family.label, 1 + np.argmax(values, axis=1)))
+    columns = list(zip(presenter.new_names(model), values.T, strict=True))
+    if presenter.label is not None:
+        columns.append((presenter.label, 1 + np.argmax(values, axis=1)))
     write_columns(out, columns)
     count, width = values.shape[0], len(columns)
     if json:
         options.print_json({"out": str(out), "rows": count, "columns": width})
     else:
-        what = "scores" if family.label is None else "probabilities"
+        what = "scores" if presenter.label is None else "probabilities"
         Screen(quiet=quiet).print(
             f"{count:,} rows x {values.shape[1]} {what} written to {out}. "
             f"{what.capitalize()} are as private as the rows."

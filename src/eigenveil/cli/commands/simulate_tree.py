@@ -169,7 +169,7 @@ def simulate_tree(
     protect: Annotated[
         str,
         typer.Option(
-            help="Whom the wish is about: outsider (the leaves share the noise) or aggregators "
+            help="Whom the target is about: outsider (the leaves share the noise) or aggregators "
             "(each leaf draws all of it)."
         ),
     ] = "outsider",

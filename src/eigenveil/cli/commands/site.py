@@ -14,7 +14,7 @@ from eigenveil.cli.commands.ledger import AUTHORITY_HELP, HEADS_HELP, heads_of
 from eigenveil.cli.commands.site_approve import LEDGER_HELP, approve, print_studies, waiting_of
 from eigenveil.cli.options import WantedColumns, read_columns
 from eigenveil.cli.presenters.screen import Screen
-from eigenveil.cli.presenters.site_console import BudgetWish, check_budget
+from eigenveil.cli.presenters.site_console import BudgetTarget, check_budget
 from eigenveil.cli.presenters.study_cost import Owner, owner_of
 from eigenveil.errors import OutputError
 from eigenveil.federation.study.study import Study
@@ -101,7 +101,7 @@ def start(
     rows = _Rows(files, read_columns(columns, exclude, vocabulary, header=header))
     rows.check()
     place = _absolute(str(_needed("ledger", ledger)))
-    budget = BudgetWish(data_set, adjacency, budget_epsilon, budget_delta, budget_pure_epsilon)
+    budget = BudgetTarget(data_set, adjacency, budget_epsilon, budget_delta, budget_pure_epsilon)
     noted = heads_of(heads, authority, timestamps)
     check_budget(place, budget, Screen(quiet=quiet), heads=noted)
     need_flare()
@@ -222,7 +222,7 @@ class _Own:
 def _start(kit: Kit, own: _Own | None, *, approve: str, quiet: bool) -> int:
     """Answer studies until stopped."""
     # imported here: FLARE and the ledger's database library take a moment to load
-    from eigenveil.cli.presenters.site_console import TellingLedger, end_at_once, lines, told
+    from eigenveil.cli.presenters.site_console import ReportingLedger, end_at_once, lines, reported
     from eigenveil.network.flare.entry import run_site
     from eigenveil.network.parties import Approve, HelperParty, Party, SiteParty
 
@@ -232,7 +232,7 @@ def _start(kit: Kit, own: _Own | None, *, approve: str, quiet: bool) -> int:
     if own is None:
         party = HelperParty(kit, approve=how, say=say)
     else:
-        books = TellingLedger(own.ledger, own.data_set, say, heads=own.heads)
+        books = ReportingLedger(own.ledger, own.data_set, say, heads=own.heads)
         party = SiteParty(kit, own.rows, books, data_set=own.data_set, approve=how, say=say)
     end_at_once(say)
-    return told(run_site(kit, party, say=say), kit.folder, say)
+    return reported(run_site(kit, party, say=say), kit.folder, say)

@@ -13,7 +13,7 @@ import typer
 
 from eigenveil.cli import options
 from eigenveil.cli.options import WantedColumns
-from eigenveil.cli.presenters.registry import check_options, wishes_of
+from eigenveil.cli.presenters.registry import check_options, estimator_options
 from eigenveil.cli.presenters.results import check_place
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.cli.presenters.study import (
@@ -50,7 +50,7 @@ def new(
     out: Annotated[Path, typer.Argument(help="File to write, such as study.toml.")],
     site: Annotated[
         list[str],
-        typer.Option(help="A site's name, or name:epsilon for one with a smaller wish; repeat."),
+        typer.Option(help="A site's name, or name:epsilon for one with a smaller target; repeat."),
     ],
     task: options.TaskName = "pca",
     columns: options.Columns = None,
@@ -74,16 +74,16 @@ def new(
 ) -> None:
     """Write a commented study file that every site can read, check and agree to."""
     chosen = options.read_task(task)
-    wishes = wishes_of(chosen, said, context, sites=True)
-    if isinstance(wishes.get("center"), np.ndarray):
-        wishes["center"] = wishes["center"].ravel()
+    targets = estimator_options(chosen, said, context, sites=True)
+    if isinstance(targets.get("center"), np.ndarray):
+        targets["center"] = targets["center"].ravel()
     asked = make_study(
         name=_name_of(out) if name is None else name,
         task=chosen.name,
         **_columns(options.read_names(columns), features, from_file, vocabulary, header=header),
-        components=wishes.pop("n_components", chosen.usual_components),
+        components=targets.pop("n_components", chosen.usual_components),
         sites=[_site(text) for text in site],
-        **wishes,
+        **targets,
     )
     # settled in the file: all sites must run the same, and see what they agree to
     choice = _choice(asked)
@@ -203,14 +203,14 @@ def _name_of(path: Path) -> str:
 
 
 def _site(text: str) -> dict[str, Any]:
-    name, colon, wish = text.partition(":")
+    name, colon, target = text.partition(":")
     if not colon:
         return {"name": name}
     try:
-        return {"name": name, "epsilon": float(wish)}
+        return {"name": name, "epsilon": float(target)}
     except ValueError:
         raise DataError(
-            f"--site {text}: {wish!r} is not a number.",
+            f"--site {text}: {target!r} is not a number.",
             hint="Give a name, or name:epsilon, such as south:0.5.",
         ) from None
 

@@ -24,7 +24,7 @@ from eigenveil.cli.presenters.results import (
     print_model,
     write_result,
 )
-from eigenveil.cli.presenters.screen import Screen, tell
+from eigenveil.cli.presenters.screen import Screen, notify
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.protocol.requests import TRIES
 from eigenveil.federation.study.file import read_study, write_toml
@@ -94,7 +94,7 @@ def run(
             job = session.submit(agreed, timeout=timeout)
             screen.print(f"study {agreed.name}, hash {agreed.hash}", soft_wrap=True)
             screen.print(f"job {job}; to follow it: eigenveil study status {job}", soft_wrap=True)
-            watch = _Watch(session, job, wait_for_sites, timeout, _Teller(quiet=quiet or json))
+            watch = _Watch(session, job, wait_for_sites, timeout, _Notifier(quiet=quiet or json))
             try:
                 watch.until_finished(stop)
             except KeyboardInterrupt:  # the second one
@@ -170,13 +170,15 @@ def fetch(
         model, signed = _fetched(session, job, kit)
         write_result(model, folder, figures=plots)
         write_toml(model.study_, folder / "study.toml")
-    _Teller(quiet=quiet)(f"fetched: the result of study {model.study_.hash} is in {out}, {signed}")
+    _Notifier(quiet=quiet)(
+        f"fetched: the result of study {model.study_.hash} is in {out}, {signed}"
+    )
 
 
 # -- following a study
 
 
-class _Teller:
+class _Notifier:
     """Says what changed: a line an event, on standard error."""
 
     def __init__(self, *, quiet: bool) -> None:
@@ -185,7 +187,7 @@ class _Teller:
 
     def __call__(self, text: str) -> None:
         if text != self._last and not self._quiet:
-            tell(text)
+            notify(text)
         self._last = text
 
 
@@ -197,7 +199,7 @@ class _Watch:
     job: str
     patience: float
     timeout: float
-    say: _Teller
+    say: _Notifier
 
     def until_finished(self, stop: Stop) -> None:
         """Return when the result is there.
@@ -229,9 +231,9 @@ class _Watch:
             if found.is_over:
                 raise _why_over(found)
             self.say(_sentence(found))
-            told = (found.state, found.step, found.answered)
-            if told != last:
-                last, moved = told, heard
+            reported = (found.state, found.step, found.answered)
+            if reported != last:
+                last, moved = reported, heard
             still = TRIES * self.timeout + _STALLED
             if found.state == "running" and heard - moved > still:
                 raise _left(self.job, f"The study has made no progress for {still:g} s.", "stalled")

@@ -119,7 +119,7 @@ def watch(
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace what was written before.")] = False,
     epsilon: Annotated[
-        float | None, typer.Option(help="Track privately: a privacy wish, above 0.")
+        float | None, typer.Option(help="Track privately: a privacy target, above 0.")
     ] = None,
     delta: Annotated[
         float, typer.Option(help=_PRIVATE + "in [0, 1); 0 asks for pure epsilon.")
@@ -217,7 +217,7 @@ def _check_together(context: typer.Context, *, private: bool) -> None:
             )
 
 
-def _private(publish: str, adjacency: str | None, **wishes: Any) -> Tracking:
+def _private(publish: str, adjacency: str | None, **targets: Any) -> Tracking:
     """Private tracking; blocks are cut by counting rows, which not every adjacency allows."""
     if publish == "end":
         usual = "add-remove"
@@ -232,8 +232,8 @@ def _private(publish: str, adjacency: str | None, **wishes: Any) -> Tracking:
     # imported here: certificates and accountants take a moment to load
     from eigenveil.models.streaming.private import PrivateStreamingPCA
 
-    model = PrivateStreamingPCA(publish=publish, adjacency=adjacency or usual, **wishes)
-    return Tracking(model, publishes=publish != "end", horizon=wishes["horizon"])
+    model = PrivateStreamingPCA(publish=publish, adjacency=adjacency or usual, **targets)
+    return Tracking(model, publishes=publish != "end", horizon=targets["horizon"])
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ def _run(
     stop: Stop,
     place: WatchOut | None,
 ) -> None:
-    trouble: DataError | None = None
+    problem: DataError | None = None
     with report.live():
         try:
             for moment in _moments(tracking, rows, pace, stop):
@@ -262,22 +262,22 @@ def _run(
             # what was learnt until then is as good as ever, but a release would cost what it costs
             if not tracking.blocks or not tracking.publishes:
                 raise
-            trouble = error
+            problem = error
     if not tracking.publishes and not tracking.blocks and rows.names is not None:
         tracking.take(
             np.empty((0, len(rows.names))), rows.names
         )  # no rows: what is released does not say so
     if not tracking.blocks and not stop.requested:
         raise DataError(f"No rows in {rows.path}.", hint="Give at least one row.", code="no-rows")
-    why = _why(tracking, pace, stop, trouble)
+    why = _why(tracking, pace, stop, problem)
     if tracking.blocks:
         tracking.finish(rows.names)
         if place is not None:
             place.write(tracking.model, rows.names)
     written = place.path if place is not None and tracking.blocks else None
     report.end(tracking, rows.names, why, written)
-    if trouble is not None:
-        raise trouble
+    if problem is not None:
+        raise problem
 
 
 def _moments(tracking: Tracking, rows: FollowedRows, pace: _Pace, stop: Stop) -> Iterator[Moment]:
@@ -290,8 +290,8 @@ def _moments(tracking: Tracking, rows: FollowedRows, pace: _Pace, stop: Stop) ->
                 return
 
 
-def _why(tracking: Tracking, pace: _Pace, stop: Stop, trouble: DataError | None) -> str:
-    if trouble is not None:
+def _why(tracking: Tracking, pace: _Pace, stop: Stop, problem: DataError | None) -> str:
+    if problem is not None:
         return "error"
     if tracking.blocks_left == 0:
         return "horizon"

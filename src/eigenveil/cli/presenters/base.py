@@ -27,7 +27,7 @@ class Drawing:
     what: str
 
 
-class Family(ABC):
+class Presenter(ABC):
     """A task as the commands meet it; one instance each."""
 
     task: ClassVar[str]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from eigenveil import plots
-from eigenveil.cli.presenters.base import Drawing, Family, name_of, names_of
+from eigenveil.cli.presenters.base import Drawing, Presenter, name_of, names_of
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import short_name
 from eigenveil.files import replacing
@@ -22,7 +22,7 @@ from eigenveil.moments.source import RowSource
 _MOST_POINTS = 5000
 
 
-class PCAFamily(Family):
+class PCAPresenter(Presenter):
     """Components, explained variance, mean."""
 
     task = "pca"

@@ -16,21 +16,21 @@ from eigenveil.cli.options import (
     option_name,
     option_text,
 )
-from eigenveil.cli.presenters.base import Family
+from eigenveil.cli.presenters.base import Presenter
 from eigenveil.errors import DataError
 from eigenveil.models.options import options_of, tasks_with
 from eigenveil.models.stored import StoredModel, estimator_of
 from eigenveil.models.task import TASKS, Task
 
 
-def family_of(model: StoredModel) -> Family:
-    """The family of a fitted model."""
-    return next(family for family in families() if isinstance(model, family.stored))
+def presenter_of(model: StoredModel) -> Presenter:
+    """The presenter of a fitted model."""
+    return next(presenter for presenter in families() if isinstance(model, presenter.stored))
 
 
-def families() -> Iterator[Family]:
+def families() -> Iterator[Presenter]:
     """Those of all tasks."""
-    return (task.family() for task in TASKS.values())
+    return (task.get_presenter() for task in TASKS.values())
 
 
 def load_model(path: Path) -> StoredModel:
@@ -42,7 +42,7 @@ def load_model(path: Path) -> StoredModel:
         When the file is absent, or no model.
     """
     name = estimator_of(path)
-    if any(name in family.stored._FAMILY for family in families()):
+    if any(name in presenter.stored._FAMILY for presenter in families()):
         kind: type[StoredModel] = getattr(eigenveil, name)
         return kind.load(path)
     raise DataError(
@@ -51,7 +51,7 @@ def load_model(path: Path) -> StoredModel:
     )
 
 
-def wishes_of(
+def estimator_options(
     task: Task, said: Mapping[str, Any], context: typer.Context, *, sites: bool
 ) -> dict[str, Any]:
     """What was said of a task's options, checked.

@@ -17,7 +17,7 @@ from typing import IO, Any
 from rich.table import Table
 
 from eigenveil import plots
-from eigenveil.cli.presenters.registry import family_of
+from eigenveil.cli.presenters.registry import presenter_of
 from eigenveil.cli.presenters.screen import Screen, bold
 from eigenveil.errors import OutputError, short_name
 from eigenveil.models.stored import StoredModel
@@ -27,10 +27,10 @@ from eigenveil.privacy.releases import ReleaseRecord
 
 def as_json(model: StoredModel) -> dict[str, Any]:
     """The released result as plain values."""
-    family = family_of(model)
+    presenter = presenter_of(model)
     return {
-        "task": family.task,
-        **family.values(model),
+        "task": presenter.task,
+        **presenter.values(model),
         "releases": [release_as_json(record) for record in model.certificate_.releases],
         "guarantee": {**model.guarantee_.as_dict(), "sentence": str(model.guarantee_)},
         "plan_hash": model.certificate_.plan_hash,
@@ -39,7 +39,7 @@ def as_json(model: StoredModel) -> dict[str, Any]:
 
 def print_model(model: StoredModel, out: Screen) -> None:
     """The components, the guarantee, and what each release spent."""
-    family_of(model).show(model, out)
+    presenter_of(model).show(model, out)
     if model.certificate_.stopped is not None:
         out.print(bold("the fit ended early:"), f"{model.certificate_.stopped}.")
     print_releases(model.certificate_.releases, out)
@@ -212,15 +212,15 @@ def sweep(folder: Path) -> None:
 
 def write_result(model: StoredModel, folder: Path, *, figures: bool) -> list[tuple[str, str]]:
     """Write everything that is released; returns (file, what it is). Nothing of it shows a row."""
-    family = family_of(model)
+    presenter = presenter_of(model)
     model.save(folder / MODEL)
     model.certificate_.write(folder / CERTIFICATE)
     files = [
         (MODEL, f"the model, for 'eigenveil transform' and {type(model).__name__}.load"),
         (CERTIFICATE, "the recorded noise, for 'eigenveil certify'"),
-        *family.write(model, folder),
+        *presenter.write(model, folder),
     ]
-    for drawing in family.drawings(model) if figures else ():
+    for drawing in presenter.drawings(model) if figures else ():
         for name in drawing.files:
             plots.save_figure(drawing.axes, folder / name)
         files.append((", ".join(drawing.files), drawing.what))

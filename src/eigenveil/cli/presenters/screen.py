@@ -85,7 +85,7 @@ def say(text: object, *, most: int | None = LONGEST_TEXT) -> None:
     print(printable(text, most=most), flush=True)
 
 
-def tell(text: object) -> None:
+def notify(text: object) -> None:
     """Print a line on standard error at once: for the owner of the rows only."""
     print(printable(text), file=sys.stderr, flush=True)
 
@@ -149,7 +149,7 @@ class _Lines:
         """Say what the last pass was."""
         if self._what:
             seconds = time.monotonic() - self._start
-            tell(f"{self._what}: {self._rows:,} rows, {seconds:.2f} s")
+            notify(f"{self._what}: {self._rows:,} rows, {seconds:.2f} s")
 
 
 @contextmanager

@@ -57,14 +57,14 @@ def end_at_once(say: Say) -> None:
         signal.signal(number, end)
 
 
-def told(status: int, kit: Path, say: Say) -> int:
+def reported(status: int, kit: Path, say: Say) -> int:
     """The exit status of FLARE's program, which ends by itself only where something is wrong."""
     if status:
         say(f"It ended, with status {status}: {kit / 'log.txt'} says why.")
     return status
 
 
-class TellingLedger(Ledger):
+class ReportingLedger(Ledger):
     """A ledger that says what was answered, as soon as that is durable.
 
     Parameters
@@ -134,7 +134,7 @@ _USUAL_DELTA = 1e-6
 
 
 @dataclass(frozen=True)
-class BudgetWish:
+class BudgetTarget:
     """A budget as it is said on the command line."""
 
     data_set: str
@@ -145,7 +145,7 @@ class BudgetWish:
 
 
 def check_budget(
-    place: str, wish: BudgetWish, screen: Screen, *, heads: Heads | None = None
+    place: str, target: BudgetTarget, screen: Screen, *, heads: Heads | None = None
 ) -> None:
     """See to it that the ledger has a budget: one from before, or this one.
 
@@ -161,13 +161,13 @@ def check_budget(
     """
     from eigenveil.federation.ledger.ledger import Budget, Ledger
 
-    if wish.epsilon is None and (wish.delta is not None or wish.pure_epsilon):
+    if target.epsilon is None and (target.delta is not None or target.pure_epsilon):
         raise options.WrongOption(
             "--budget-delta and --budget-pure-epsilon are for a budget, and --budget-epsilon is "
             "missing.",
             hint="Give it, too, or none of them.",
         )
-    ledger, name = Ledger(place, heads=heads), wish.data_set
+    ledger, name = Ledger(place, heads=heads), target.data_set
     try:
         before = ledger.budget(name)
     except OutputError as error:
@@ -176,7 +176,7 @@ def check_budget(
         before = None
     if before is not None:
         ledger.note_head()
-    if wish.epsilon is None:
+    if target.epsilon is None:
         if before is None:
             raise DataError(
                 f"{ledger.name} has no budget for data set {name!r}.",
@@ -185,13 +185,13 @@ def check_budget(
                 code="no-budget",
             )
         return
-    kind = cast("Adjacency", wish.adjacency)
-    delta = _USUAL_DELTA if wish.delta is None else wish.delta
-    wished = Budget(name, kind, wish.epsilon, delta, wish.pure_epsilon)
+    kind = cast("Adjacency", target.adjacency)
+    delta = _USUAL_DELTA if target.delta is None else target.delta
+    requested = Budget(name, kind, target.epsilon, delta, target.pure_epsilon)
     if before is None:
-        ledger.set_budget(wished)
-        screen.print(f"{ledger.name}: {_said(wished)}, for data set {name}")
-    elif before != wished:
+        ledger.set_budget(requested)
+        screen.print(f"{ledger.name}: {_said(requested)}, for data set {name}")
+    elif before != requested:
         raise DataError(
             f"{ledger.name} has a budget for data set {name!r} already: {_said(before)}.",
             hint="Leave --budget-epsilon out, or change it with 'eigenveil ledger budget'.",

@@ -236,10 +236,10 @@ def _promise(study: Study, adversary: Adversary) -> str:
     if not adversary.protected and study.delta == 0:
         return f"no promise (perhaps only the noise of {rest})"
     if not adversary.protected:
-        wished = mu_of_epsilon(study.epsilon, study.delta)
-        mu = wished * math.sqrt(adversary.needed / adversary.honest)
+        requested = mu_of_epsilon(study.epsilon, study.delta)
+        mu = requested * math.sqrt(adversary.needed / adversary.honest)
         weaker = epsilon_of_mu(mu, study.delta)
-        return f"less than was wished, epsilon = {weaker:.3g} or more (the noise of {rest})"
+        return f"less than was requested, epsilon = {weaker:.3g} or more (the noise of {rest})"
     promise = f"({study.epsilon:g}, {study.delta:g})-differential privacy or better"
     return f"{promise}, {study.adjacency} (the noise of {rest})"
 

@@ -105,7 +105,7 @@ def cost_of(study: Study, site: str, ledger: Ledger | None, data_set: str) -> Co
         return None
     # imported here: it comes with the ledger's database library
     from eigenveil.federation.ledger.books import epsilon_or_infinity
-    from eigenveil.federation.ledger.placing import Wanted, told_left
+    from eigenveil.federation.ledger.placing import Wanted, budget_left_text
 
     most = terms.reservation(site)
     own = epsilon_or_infinity(most, study.delta)
@@ -115,7 +115,7 @@ def cost_of(study: Study, site: str, ledger: Ledger | None, data_set: str) -> Co
         if standing.budget.data_set == data_set:
             replacing = terms.reservation(site, replacing=True)
             covered = ledger.covers(Wanted(data_set, study.adjacency, most, replacing))
-            return Cost(own, study.delta, standing.budget, covered, told_left(standing))
+            return Cost(own, study.delta, standing.budget, covered, budget_left_text(standing))
     return Cost(own, study.delta)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from eigenveil import plots
-from eigenveil.cli.presenters.base import Drawing, Family, name_of, names_of
+from eigenveil.cli.presenters.base import Drawing, Presenter, name_of, names_of
 from eigenveil.cli.presenters.screen import Screen, bold
 from eigenveil.errors import printable, short_name
 from eigenveil.models.mixture.estimator import FittedMixture
@@ -79,7 +79,7 @@ def columns_matched() -> Iterator[None]:
 _SHOWN_FEATURES = 3
 
 
-class MixtureFamily(Family):
+class MixturePresenter(Presenter):
     """Means, weights, noise variance."""
 
     task = "gaussian-mixture"
@@ -178,7 +178,7 @@ class MixtureFamily(Family):
 _SHOWN_WORDS, _WRITTEN_WORDS = 8, 20
 
 
-class TopicFamily(Family):
+class TopicPresenter(Presenter):
     """Topics and weights."""
 
     task = "topic-model"

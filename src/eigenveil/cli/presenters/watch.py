@@ -18,7 +18,7 @@ from rich.status import Status
 from rich.table import Table
 
 from eigenveil.cli.presenters.base import name_of
-from eigenveil.cli.presenters.screen import Screen, bold, say, tell
+from eigenveil.cli.presenters.screen import Screen, bold, notify, say
 from eigenveil.errors import short_name
 from eigenveil.io.stopping import Stop
 from eigenveil.linalg.subspace import subspace_distance
@@ -72,8 +72,8 @@ class Tracking:
         self.publishes, self._horizon = publishes, horizon
         self._at_end = not publishes
         self._private = hasattr(model, "release")
-        self._began = self._told = time.monotonic()
-        self._told_rows = 0
+        self._began = self._reported = time.monotonic()
+        self._reported_rows = 0
         self._first: NDArray[np.float64] | None = None
         self._last: NDArray[np.float64] | None = None
 
@@ -116,8 +116,8 @@ class Tracking:
     def moment(self) -> Moment:
         """Where the subspace is, and how far it moved since this was asked before."""
         now = time.monotonic()
-        rate = (self.rows - self._told_rows) / max(now - self._told, 1e-9)
-        self._told, self._told_rows = now, self.rows
+        rate = (self.rows - self._reported_rows) / max(now - self._reported, 1e-9)
+        self._reported, self._reported_rows = now, self.rows
         basis = self._basis() if self.publishes and self.rows else None
         before, self._last = self._last, basis
         return Moment(
@@ -190,7 +190,7 @@ class Report:
             self._status.update(moment_text(moment))
         elif not published:  # not of the result: for the owner of the rows, as progress is
             if not self._json:
-                tell(moment_text(moment))
+                notify(moment_text(moment))
         elif self._json:
             self._print(json.dumps(asdict(moment)))
         else:
@@ -205,7 +205,9 @@ class Report:
         last = tracking.moment()
         guarantee = None if last.rank is None else getattr(tracking.model, "guarantee_", None)
         if self._json:
-            told = {} if guarantee is None else guarantee.as_dict() | {"sentence": str(guarantee)}
+            reported = (
+                {} if guarantee is None else guarantee.as_dict() | {"sentence": str(guarantee)}
+            )
             summary = {
                 "end": why,
                 "rows": tracking.known_rows,
@@ -214,7 +216,7 @@ class Report:
                 "captured": last.captured,
                 "drift_from_start": last.drift_from_start,
                 "blocks_left": last.blocks_left,
-                "guarantee": told or None,
+                "guarantee": reported or None,
                 "out": None if written is None else str(written),
             }
             self._print(json.dumps(summary))

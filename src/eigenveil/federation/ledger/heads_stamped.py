@@ -123,7 +123,7 @@ class Authority:
         return cast("datetime", stamped)
 
     def _sent(self, asked: bytes) -> bytes:
-        """The answer; a moment's trouble of the network is tried again."""
+        """The answer; a moment's problem of the network is tried again."""
         request = urllib.request.Request(self._url, asked, _ASKING)
         for left in reversed(range(_TRIES)):
             try:

@@ -117,14 +117,14 @@ def place(name: str, books: Books, wanted: Wanted) -> Placed:
     raise BudgetExceeded(
         f"{name}: a session asks for {pure}epsilon = {asked:.6g}{under} of data set "
         f"{wanted.data_set!r}, of whose budget, epsilon = {budget.epsilon:.6g} at delta = "
-        f"{budget.delta:.3g} ({budget.adjacency}), {told_left(standing)}.",
+        f"{budget.delta:.3g} ({budget.adjacency}), {budget_left_text(standing)}.",
         hint=f"Ask for less, end studies that will not go on (eigenveil ledger end), or raise "
         f"the budget: {set_it} --adjacency {budget.adjacency} --epsilon E --delta D.",
         code="over-budget",
     )
 
 
-def told_left(standing: Standing) -> str:
+def budget_left_text(standing: Standing) -> str:
     """What is left of an account, in words."""
     delta, left, pure = standing.budget.delta, standing.left_epsilon, standing.left_pure
     if delta == 0:

@@ -67,14 +67,14 @@ def check(
         _check_answers(connection, books)
     except BrokenChain as error:
         return _wrong(head, error.entry, f"Entry {error.entry} {error.why}.")
-    trouble = (
-        _trouble_with_notes(hashes, against, noted)
-        or _trouble_with_states(connection, books)
-        or _trouble_with_bytes(connection, books)
-        or _trouble_with_file(connection)
+    problem = (
+        _problem_with_notes(hashes, against, noted)
+        or _problem_with_states(connection, books)
+        or _problem_with_bytes(connection, books)
+        or _problem_with_file(connection)
     )
-    if trouble:
-        return _wrong(head, None, trouble)
+    if problem:
+        return _wrong(head, None, problem)
     said = "Every entry is as it was written."
     if noted:
         one = "The one head that was noted elsewhere is"
@@ -92,7 +92,7 @@ def _wrong(head: Head, entry: int | None, explanation: str) -> Verification:
     return Verification(False, head.count, head.hash, entry, explanation)
 
 
-def _trouble_with_notes(
+def _problem_with_notes(
     hashes: list[str], against: str | None, noted: Sequence[Noted] | None
 ) -> str:
     """Nobody who writes the ledger can change what was noted elsewhere."""
@@ -162,7 +162,7 @@ def _check_answers(connection: Connection, books: Books) -> None:
                 raise BrokenChain(number, "is about another question than the one on record")
 
 
-def _trouble_with_states(connection: Connection, books: Books) -> str:
+def _problem_with_states(connection: Connection, books: Books) -> str:
     """Every open session has the state that its last entry tells of, and no other has one."""
     stored = {
         SessionKey(row.study, row.session): hashlib.sha256(row.state or b"").hexdigest()
@@ -175,7 +175,7 @@ def _trouble_with_states(connection: Connection, books: Books) -> str:
     return ""
 
 
-def _trouble_with_bytes(connection: Connection, books: Books) -> str:
+def _problem_with_bytes(connection: Connection, books: Books) -> str:
     """Every answer on record has an entry, and is what that entry tells of."""
     few = {"yield_per": 4}  # answers are large
     for row in connection.execute(select(REPLIES), execution_options=few):
@@ -194,7 +194,7 @@ def _trouble_with_bytes(connection: Connection, books: Books) -> str:
     return ""
 
 
-def _trouble_with_file(connection: Connection) -> str:
+def _problem_with_file(connection: Connection) -> str:
     """A session's entries are found through an index, which nothing above has looked at."""
     if connection.dialect.name != "sqlite":
         return ""

@@ -22,7 +22,7 @@ from eigenveil.federation.identity import Identity
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.certificates import signed_by_all
 from eigenveil.federation.protocol.messages import HELPER, MASK, Message, encode, fingerprint
-from eigenveil.federation.protocol.requests import SMALL, TRIES, Asking, Call, Calls, Replies
+from eigenveil.federation.protocol.requests import SMALL, TRIES, Call, Calls, Replies, Requests
 from eigenveil.federation.protocol.round_sums import RoundTotals, marked_where_wrapped
 from eigenveil.federation.protocol.terms import Terms, first_difference
 from eigenveil.federation.protocol.validation import check_distinct
@@ -34,7 +34,7 @@ from eigenveil.federation.secagg.recovery import Mending
 from eigenveil.models.driver import driven, rounds_of
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import certificate_of
-from eigenveil.models.rounds import Answers, Ask, Round
+from eigenveil.models.rounds import Answers, Query, Round
 from eigenveil.models.shapes import rehearse
 from eigenveil.moments.describe import describe
 from eigenveil.privacy.certificate import SEEDED, Certificate
@@ -141,7 +141,7 @@ class Aggregator:
         self.study, self._identity = terms.study, identity
         self._terms = terms
         self.session = session or os.urandom(12).hex()
-        self._calls = Asking(terms.hash, self.session, timeout, progress)
+        self._calls = Requests(terms.hash, self.session, timeout, progress)
         self._know = _Session()
         self._over = False
 
@@ -162,17 +162,17 @@ class Aggregator:
         except GeneratorExit:
             raise
         except BaseException as error:
-            self.tell_spent(error)
+            self.attach_spent(error)
             raise
 
-    def tell_spent(self, error: BaseException) -> None:
+    def attach_spent(self, error: BaseException) -> None:
         """Attach to an error what was released so far, from the first request for it on."""
         Spending(
             delta=self.study.delta,
             adjacency=self.study.adjacency,
             reasons_not_certified=[] if self._secure else [SEEDED],
             records=self._know.records,
-        ).tell(error)
+        ).notify(error)
 
     @property
     def _secure(self) -> bool:
@@ -197,7 +197,7 @@ class Aggregator:
                 names=know.columns,
                 secure=secure,
                 dependent=dependent,
-                view=federation.wished_view,
+                view=federation.requested_view,
                 federation=federation,
                 study=self.study.model_dump(mode="json"),
                 study_hash=self._terms.hash,
@@ -234,7 +234,7 @@ class Aggregator:
             know.joined[name] = reply.read(payloads.JoinReply)
 
         limit = SMALL + _LONG_NAME * self._terms.width
-        yield from self._calls.ask("join", names, self._calls.same("join", body), take, limit)
+        yield from self._calls.query("join", names, self._calls.same("join", body), take, limit)
         know.members = [name for name in names if name in know.joined]
         self._check_left("join")
         check_distinct(self._all_keys())
@@ -315,7 +315,7 @@ class Aggregator:
                 raise ProtocolError(f"{name}: it did not share with all.", code="malformed")
             sealed[name] = found
 
-        yield from self._calls.ask("keys", know.members, request, take, SMALL)
+        yield from self._calls.query("keys", know.members, request, take, SMALL)
         self._keep(sealed)
         self._check_left("keys")
         if know.mending is not None:
@@ -333,7 +333,7 @@ class Aggregator:
             self._know.helper, self._know.helper_proof = found.channel, found.proof
 
         body = payloads.JoinRequest()
-        yield from self._calls.ask("join", [HELPER], self._calls.same("join", body), take, SMALL)
+        yield from self._calls.query("join", [HELPER], self._calls.same("join", body), take, SMALL)
         if self._know.helper is None:
             raise ProtocolError(
                 f"The noise helper does not answer: {self._calls.missing[HELPER]}.",
@@ -358,7 +358,7 @@ class Aggregator:
             reply.read(payloads.Done)
             done[name] = True
 
-        yield from self._calls.ask("shares", know.members, request, take, SMALL)
+        yield from self._calls.query("shares", know.members, request, take, SMALL)
         self._check_left("shares", len(done))
 
     # -- rounds
@@ -367,19 +367,19 @@ class Aggregator:
         rounds = rounds_of(
             self._terms.plan,
             stored_single=all(table.single for table in self._know.joined.values()),
-            public_centre=self.study.public_centre,
+            public_center=self.study.public_center,
             sharing=self._terms.sharings,
         )
         turns = count(1)
-        return (yield from driven(rounds, lambda asks: self._round(next(turns), asks)))
+        return (yield from driven(rounds, lambda queries: self._round(next(turns), queries)))
 
-    def _round(self, turn: int, asks: Round) -> Generator[Call, Replies, Answers]:
+    def _round(self, round_number: int, queries: Round) -> Generator[Call, Replies, Answers]:
         know, terms = self._know, self._terms
-        step = f"round {turn}"
-        totals = RoundTotals(terms, asks)
-        body, arrays = _request(asks, terms.width, turn)
-        told = self._calls.message(step, body, arrays)
-        common, about = encode(told), fingerprint(told)
+        step = f"round {round_number}"
+        totals = RoundTotals(terms, queries)
+        body, arrays = _request(queries, terms.width, round_number)
+        reported = self._calls.message(step, body, arrays)
+        common, request_digest = encode(reported), fingerprint(reported)
         sealed: dict[str, NDArray[np.uint8]] = {}
         arrived: list[str] = []
 
@@ -391,20 +391,22 @@ class Aggregator:
         def take(name: str, reply: Message) -> None:
             totals.add(reply)
             arrived.append(name)
-            know.answered[name] = turn
+            know.answered[name] = round_number
 
         yield from self._catch_up()
-        know.records.extend(ask.record for ask in asks)  # from the first request on
+        know.records.extend(query.record for query in queries)  # from the first request on
         limit = totals.message_bytes + _HEADER_ROOM
         know.asked.append((common, limit))
-        for batch in _batches(self._at(turn), totals.message_bytes):
+        for batch in _batches(self._at(round_number), totals.message_bytes):
             if terms.mask_kind == "helper" and totals.parts:
-                sealed = yield from self._helpers_masks(turn, about, batch, totals.parts)
-            yield from self._calls.ask(step, batch, request, take, limit)
+                sealed = yield from self._helpers_masks(
+                    round_number, request_digest, batch, totals.parts
+                )
+            yield from self._calls.query(step, batch, request, take, limit)
         self._check_left(step, len(arrived))
         know.fewest = min(know.fewest, len(arrived))
         if totals.parts and know.mending is not None:
-            facts = RoundFacts(turn, about, know.joined_map, know.members_map)
+            facts = RoundFacts(round_number, request_digest, know.joined_map, know.members_map)
             leftover = yield from know.mending.leftover(
                 facts, arrived, totals.parts, holders=know.holders, near=know.near
             )
@@ -421,23 +423,27 @@ class Aggregator:
         def take(name: str, reply: Message) -> None:
             know.answered[name] = int(reply.step.removeprefix("round "))
 
-        for turn, (asked, limit) in enumerate(know.asked, start=1):
-            for batch in _batches(self._at(turn), limit):
+        for round_number, (asked, limit) in enumerate(know.asked, start=1):
+            for batch in _batches(self._at(round_number), limit):
                 request = dict.fromkeys(batch, asked).__getitem__
-                yield from self._calls.ask(f"round {turn}", batch, request, take, limit)
+                yield from self._calls.query(f"round {round_number}", batch, request, take, limit)
 
-    def _at(self, turn: int) -> list[str]:
+    def _at(self, round_number: int) -> list[str]:
         """Sites that have answered all rounds before this one, and not this one."""
         know = self._know
-        return [name for name in know.members if know.answered.get(name, 0) == turn - 1]
+        return [name for name in know.members if know.answered.get(name, 0) == round_number - 1]
 
     def _helpers_masks(
-        self, turn: int, about: str, batch: Sequence[str], parts: Sequence[masks.Part]
+        self,
+        round_number: int,
+        request_digest: str,
+        batch: Sequence[str],
+        parts: Sequence[masks.Part],
     ) -> Generator[Call, Replies, dict[str, NDArray[np.uint8]]]:
         know = self._know
         body = payloads.MasksRequest(
-            turn=turn,
-            about=about,
+            round_number=round_number,
+            request_digest=request_digest,
             channels={name: know.joined[name].keys.channel for name in batch},
             proved={
                 name: know.joined[name].keys
@@ -456,10 +462,10 @@ class Aggregator:
             del name
             found.update({site: reply.array(site, dtype="b1", shape=(size,)) for site in batch})
 
-        yield from self._calls.ask(
-            f"masks {turn}",
+        yield from self._calls.query(
+            f"masks {round_number}",
             [HELPER],
-            self._calls.same(f"masks {turn}", body),
+            self._calls.same(f"masks {round_number}", body),
             take,
             len(batch) * (size + 256) + _HEADER_ROOM,
         )
@@ -499,7 +505,7 @@ class Aggregator:
         for names, tries in ((list(self._know.joined), TRIES), (others, 1)):
             if names:
                 say = self._calls.same("finish", body)
-                yield from self._calls.ask("finish", names, say, _accept, SMALL, tries)
+                yield from self._calls.query("finish", names, say, _accept, SMALL, tries)
         self._calls.missing = missing
 
 
@@ -508,22 +514,22 @@ def _accept(name: str, reply: Message) -> None:
 
 
 def _request(
-    asks: Round, features: int, turn: int
+    queries: Round, features: int, round_number: int
 ) -> tuple[payloads.RoundRequest, dict[str, NDArray[np.float64]]]:
     arrays: dict[str, NDArray[np.float64]] = {}
-    told = []
-    for index, ask in enumerate(asks):
-        description, found = describe(ask.accumulator, features)
+    reported = []
+    for index, query in enumerate(queries):
+        description, found = describe(query.accumulator, features)
         arrays |= {f"{name} {index}": array for name, array in found.items()}
-        told.append(_ask_body(ask, description))
-    return payloads.RoundRequest(turn=turn, asks=tuple(told)), arrays
+        reported.append(_query_body(query, description))
+    return payloads.RoundRequest(round_number=round_number, queries=tuple(reported)), arrays
 
 
-def _ask_body(ask: Ask, description: object) -> payloads.AskBody:
-    noise = ask.record.noise
+def _query_body(query: Query, description: object) -> payloads.QueryBody:
+    noise = query.record.noise
     assert noise.grid is not None
-    return payloads.AskBody.model_validate(
-        {"name": ask.name, "description": description, "scale": noise.scale, "grid": noise.grid}
+    return payloads.QueryBody.model_validate(
+        {"name": query.name, "description": description, "scale": noise.scale, "grid": noise.grid}
     )
 
 

@@ -19,7 +19,7 @@ from eigenveil.errors import EigenveilError, PrivacyError, ProtocolError
 from eigenveil.federation.identity import Identity, check_signature
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import Message
-from eigenveil.federation.protocol.requests import SMALL, Asking, Call, Replies
+from eigenveil.federation.protocol.requests import SMALL, Call, Replies, Requests
 from eigenveil.federation.protocol.terms import Terms, active_sites, settle
 from eigenveil.federation.study.study import parse_study
 from eigenveil.models.certify import check_against_plan, how_far, plan_of
@@ -196,7 +196,7 @@ def check(
         return Verdict(False, NOT_TRUE, None, error.message)
     except ArithmeticError:
         return Verdict(False, NOT_TRUE, None, "It has numbers that no release can have.")
-    word, explanation = _compared(guarantee, certificate.wish)
+    word, explanation = _compared(guarantee, certificate.target)
     explanation = how_far(certificate, plan) + explanation
     return Verdict(word == "HOLDS", word, guarantee, explanation, views, signed)
 
@@ -243,7 +243,7 @@ def _check_study(
             found, value = getattr(held, name), getattr(agreed, name)
             if found != value:
                 raise PrivacyError(f"{name} = {found!r} is not {value!r}, what the study says.")
-    check_against_plan(certificate, plan, view=wanted.wished_view, sharing=terms.sharing)
+    check_against_plan(certificate, plan, view=wanted.requested_view, sharing=terms.sharing)
 
 
 def _check_tree(certificate: Certificate, plan: BasePlan, tree: TreeRun) -> None:
@@ -263,7 +263,7 @@ def _check_tree(certificate: Certificate, plan: BasePlan, tree: TreeRun) -> None
                 f"{wanted} leaves drew it."
             )
     views = ("outsider",) if shares > 1 else ("outsider", "aggregator at level 1")
-    if (view := certificate.wish.view) not in views:
+    if (view := certificate.target.view) not in views:
         raise PrivacyError(f"The plan makes no promise against {view!r}.")
     check_against_plan(
         certificate,
@@ -274,13 +274,13 @@ def _check_tree(certificate: Certificate, plan: BasePlan, tree: TreeRun) -> None
     )
 
 
-def _compared(guarantee: Guarantee, wish: Claim) -> tuple[str, str]:
+def _compared(guarantee: Guarantee, target: Claim) -> tuple[str, str]:
     """The verdict's word and what explains it."""
     numbers = (
         f"recomputed epsilon = {guarantee.epsilon:.9g} at delta = {guarantee.delta:.3g}, "
-        f"wished epsilon = {wish.epsilon:.9g} at delta = {wish.delta:.3g}"
+        f"requested epsilon = {target.epsilon:.9g} at delta = {target.delta:.3g}"
     )
-    if guarantee.epsilon > wish.epsilon or guarantee.delta > wish.delta:
+    if guarantee.epsilon > target.epsilon or guarantee.delta > target.delta:
         return NOT_TRUE, f"The recorded noise does not give the claim: {numbers}."
     if not guarantee.certified:
         why = "; ".join(guarantee.caveats)
@@ -295,7 +295,7 @@ def _compared(guarantee: Guarantee, wish: Claim) -> tuple[str, str]:
 
 
 def signed_by_all(
-    certificate: Certificate, identity: Identity, calls: Asking, names: Sequence[str]
+    certificate: Certificate, identity: Identity, calls: Requests, names: Sequence[str]
 ) -> Generator[Call, Replies, Certificate]:
     """The certificate, signed by the aggregator and by every site that is there and agrees with it.
 
@@ -312,7 +312,7 @@ def signed_by_all(
 
     before = dict(calls.missing)
     request = calls.same("sign", payloads.SignRequest(certificate=certificate))
-    yield from calls.ask("sign", names, request, take, SMALL)
+    yield from calls.query("sign", names, request, take, SMALL)
     unsigned = {
         name: f"it did not sign the certificate: {why}" for name, why in calls.missing.items()
     }

@@ -66,7 +66,7 @@ class Envelope:
     sender, recipient : str
         As messages call them.
     payload : bytes
-    about : str
+    request_digest : str
         Of a reply: the mark of the question that it answers.
     code : str
         Of a reply without an answer: why there is none.
@@ -82,7 +82,7 @@ class Envelope:
     sender: str
     recipient: str
     payload: bytes = b""
-    about: str = ""
+    request_digest: str = ""
     code: str = ""
     process: str = ""
     mark: str = ""
@@ -97,7 +97,7 @@ class _Header(BaseModel):
     step: _Text
     sender: _Text
     recipient: _Text
-    about: _Hex
+    request_digest: _Hex
     code: _Word
     process: _Word
     digest: _Hex
@@ -114,7 +114,7 @@ def seal(envelope: Envelope, identity: Identity) -> tuple[bytes, str]:
         step=envelope.step,
         sender=envelope.sender,
         recipient=envelope.recipient,
-        about=envelope.about,
+        request_digest=envelope.request_digest,
         code=envelope.code,
         process=envelope.process,
         digest=hashlib.sha256(envelope.payload).hexdigest(),
@@ -195,7 +195,7 @@ def open_sealed(
         sender=header.sender,
         recipient=header.recipient,
         payload=payload,
-        about=header.about,
+        request_digest=header.request_digest,
         code=header.code,
         process=header.process,
         mark=_mark(text),

@@ -94,7 +94,7 @@ class Helper:
         arrays = {}
         for name, channel in body.channels.items():
             text = zero_sum.mask(self._sites.index(name)).astype("<u8").tobytes()
-            label = f"mask {body.turn} {body.about} for {name}"
+            label = f"mask {body.round_number} {body.request_digest} for {name}"
             sealed = keys.seal(text, to=bytes.fromhex(channel), label=label)
             arrays[name] = np.frombuffer(sealed, dtype=np.uint8)
         return self._reply(message, payloads.Done(), arrays)
@@ -102,7 +102,7 @@ class Helper:
     def _check(self, message: Message, body: payloads.MasksRequest) -> None:
         """Masks that can be drawn, of sums that this study can have, for its sites."""
         right = (
-            message.step == f"masks {body.turn}"
+            message.step == f"masks {body.round_number}"
             and set(body.channels) <= set(self._sites)
             and all(self._fits(part) for part in body.parts)
         )
@@ -134,9 +134,12 @@ class Helper:
 
     def _fix(self, session: _Session, body: payloads.MasksRequest) -> None:
         """Refuse what is not as it was told before."""
-        told = {name: session.channels.get(name, body.channels[name]) for name in body.channels}
+        reported = {name: session.channels.get(name, body.channels[name]) for name in body.channels}
         whole = body.model_copy(update={"channels": {}, "proved": {}})
-        if told != body.channels or session.rounds.setdefault(body.turn, whole) != whole:
+        if (
+            reported != body.channels
+            or session.rounds.setdefault(body.round_number, whole) != whole
+        ):
             raise ProtocolError(
                 "The masks of a round, and the keys of a session, are fixed.", code="other-round"
             )
@@ -145,11 +148,12 @@ class Helper:
     def _zero_sum(
         self, message: Message, session: _Session, body: payloads.MasksRequest
     ) -> masks.ZeroSum:
-        which = (session.master, body.turn)
+        which = (session.master, body.round_number)
         if self._last is None or self._last[0] != which:
             context = Context(self._hash, message.session)
             made = [
-                derive(session.master, context, "zero-sum", body.turn, name) for name in self._sites
+                derive(session.master, context, "zero-sum", body.round_number, name)
+                for name in self._sites
             ]
             parts = [
                 masks.Part(part.size, part.deviation, layout=part.layout) for part in body.parts

@@ -17,7 +17,7 @@ from eigenveil.privacy.statistics import Layout
 # Rounds that a session has keys for: as many as the longest fit has, that of a mixture.
 MOST_ROUNDS = 8
 # Sums of a round.
-MOST_ASKS = 3
+MOST_QUERIES = 3
 
 Key = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Hex = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2})*$", max_length=4096)]
@@ -128,7 +128,7 @@ class Done(_Body):
     """Nothing more to say."""
 
 
-class AskBody(_Body):
+class QueryBody(_Body):
     """One noisy sum of a round."""
 
     name: str = Field(max_length=64)
@@ -140,14 +140,14 @@ class AskBody(_Body):
 class RoundRequest(_Body):
     """The sums of a round; arrays are named ``centre i`` and ``basis i``."""
 
-    turn: int = Field(ge=1, le=MOST_ROUNDS)
-    asks: tuple[AskBody, ...] = Field(min_length=1, max_length=MOST_ASKS)
+    round_number: int = Field(ge=1, le=MOST_ROUNDS)
+    queries: tuple[QueryBody, ...] = Field(min_length=1, max_length=MOST_QUERIES)
 
 
 class SurvivorsRequest(_Body):
     """Which sites' messages are in a round's sum."""
 
-    turn: int = Field(ge=1, le=MOST_ROUNDS)
+    round_number: int = Field(ge=1, le=MOST_ROUNDS)
     survivors: Members
 
 
@@ -164,7 +164,7 @@ class UnmaskRequest(_Body):
     ``keys``.
     """
 
-    turn: int = Field(ge=1, le=MOST_ROUNDS)
+    round_number: int = Field(ge=1, le=MOST_ROUNDS)
     signed: Members
 
 
@@ -186,13 +186,13 @@ class PartBody(_Body):
 class MasksRequest(_Body):
     """Asks the helper for the masks of some sites in a round."""
 
-    turn: int = Field(ge=1, le=MOST_ROUNDS)
-    about: Key = Field(description="fingerprint of the round's request")
+    round_number: int = Field(ge=1, le=MOST_ROUNDS)
+    request_digest: Key = Field(description="fingerprint of the round's request")
     channels: dict[Name, Key] = Field(description="the sites whose masks are wanted now")
     proved: dict[Name, PublicKeys] = Field(
         default={}, description="all keys of these sites, for a helper that checks signatures"
     )
-    parts: tuple[PartBody, ...] = Field(min_length=1, max_length=MOST_ASKS)
+    parts: tuple[PartBody, ...] = Field(min_length=1, max_length=MOST_QUERIES)
 
 
 class HelperKey(_Body):

@@ -59,7 +59,7 @@ TRIES = 3
 SMALL = 1 << 20
 
 
-class Asking:
+class Requests:
     """Calls of one session.
 
     Attributes
@@ -76,10 +76,10 @@ class Asking:
         progress: Callable[[str, int], None] | None,
     ) -> None:
         self._study, self._session, self._timeout = study, session, timeout
-        self._tell = progress or _silent
+        self._notify = progress or _silent
         self.missing: dict[str, str] = {}
 
-    def ask(
+    def query(
         self,
         step: str,
         names: Sequence[str],
@@ -101,7 +101,7 @@ class Asking:
                 try:
                     take(name, self._answer(name, step, replies, failures, limit))
                     failed.pop(name, None)
-                    self._tell(step, 1)
+                    self._notify(step, 1)
                 except _Refused as refused:
                     failed[name] = refused.message  # asking again changes nothing
                 except EigenveilError as error:

@@ -14,7 +14,7 @@ from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol.messages import Message
 from eigenveil.federation.protocol.terms import Terms
 from eigenveil.federation.secagg import masks
-from eigenveil.models.rounds import Ask
+from eigenveil.models.rounds import Query
 from eigenveil.moments.release import Release, capacity, from_coordinates, release_of
 from eigenveil.noise.grid import truncated_edge
 from eigenveil.privacy.releases import ReleaseRecord
@@ -51,13 +51,15 @@ class RoundTotals:
         Bytes of numbers in one site's answer.
     """
 
-    def __init__(self, terms: Terms, asks: Sequence[Ask]) -> None:
-        self._terms, self._asks = terms, asks
-        self._open = [terms.is_open(terms.step_of(ask.accumulator.statistic)) for ask in asks]
+    def __init__(self, terms: Terms, queries: Sequence[Query]) -> None:
+        self._terms, self._queries = terms, queries
+        self._open = [
+            terms.is_unmasked(terms.step_of(query.accumulator.statistic)) for query in queries
+        ]
         self.parts = [
-            terms.part(ask.accumulator, ask.record)
-            for ask, is_open in zip(asks, self._open, strict=True)
-            if not is_open
+            terms.part(query.accumulator, query.record)
+            for query, is_unmasked in zip(queries, self._open, strict=True)
+            if not is_unmasked
         ]
         self._sums: list[NDArray[Any]] = [
             np.zeros(self._shape(index), self._dtype(index)) for index in self._places
@@ -68,7 +70,7 @@ class RoundTotals:
 
     @property
     def _places(self) -> range:
-        return range(len(self._asks))
+        return range(len(self._queries))
 
     def _is_factor(self, index: int) -> bool:
         return self._open[index] and self._terms.study.protocol == "dpdispca"
@@ -77,11 +79,11 @@ class RoundTotals:
         """Shape of what one site sends."""
         if self._is_factor(index):
             return (self._terms.plan.features, self._terms.plan.sketch_columns)
-        return (self._asks[index].accumulator.size,)
+        return (self._queries[index].accumulator.size,)
 
     def _shape(self, index: int) -> tuple[int, ...]:
         if self._is_factor(index):
-            return self._asks[index].accumulator.shape
+            return self._queries[index].accumulator.shape
         return self._sent(index)
 
     def _dtype(self, index: int) -> type[np.generic]:
@@ -111,18 +113,19 @@ class RoundTotals:
     def releases(self, arrived: int) -> dict[str, Release]:
         """What the sums of ``arrived`` sites' messages release."""
         return {
-            ask.name: self._release(index, ask, arrived) for index, ask in enumerate(self._asks)
+            query.name: self._release(index, query, arrived)
+            for index, query in enumerate(self._queries)
         }
 
-    def _release(self, index: int, ask: Ask, arrived: int) -> Release:
+    def _release(self, index: int, query: Query, arrived: int) -> Release:
         if self._is_factor(index):
             rank = self._terms.plan.sketch_columns
-            edge = truncated_edge(ask.record.noise, self._terms.plan.features, rank, arrived)
-            return Release(ask.record, self._sums[index], edge)
+            edge = truncated_edge(query.record.noise, self._terms.plan.features, rank, arrived)
+            return Release(query.record, self._sums[index], edge)
         whole = from_coordinates(
-            ask.accumulator.layout, ask.accumulator.shape, self._sums[index].view(np.int64)
+            query.accumulator.layout, query.accumulator.shape, self._sums[index].view(np.int64)
         )
-        return release_of(self._as_drawn(ask.record, arrived), whole)
+        return release_of(self._as_drawn(query.record, arrived), whole)
 
     def _as_drawn(self, record: ReleaseRecord, arrived: int) -> ReleaseRecord:
         """The record with the noise that the sum really carries: everybody's share."""

@@ -6,7 +6,7 @@ transaction: the state that it follows from is read in it, and answer and charge
 the answer is returned; asked again, the same bytes are sent. Only rows are read before it, for the
 state that this process saw last, and if another one has gone on since, again. What is
 asked is checked against the study: a site runs its own software only, works out sensitivities
-itself, and never spends more than the study's wish, whoever asks. Nothing about its rows decides
+itself, and never spends more than the study's target, whoever asks. Nothing about its rows decides
 whether it answers, unless the study says ``invalid="error"``: then a row that is not valid keeps it
 from joining, before anything is charged. (Files that cannot be read do so at any time.)
 """
@@ -41,7 +41,7 @@ from eigenveil.federation.protocol.messages import (
 )
 from eigenveil.federation.protocol.terms import Terms, first_difference
 from eigenveil.federation.secagg import masks
-from eigenveil.federation.secagg.client import Hiding, State
+from eigenveil.federation.secagg.client import SecaggClient, State
 from eigenveil.federation.secagg.consistency import bitmap, check_signatures, members_of
 from eigenveil.federation.secagg.keys import Context, SiteKeys
 from eigenveil.linalg.eigen import truncated_root
@@ -89,7 +89,7 @@ class Site:
 
     Attributes
     ----------
-    trouble : EigenveilError or None
+    problem : EigenveilError or None
         Why a message was refused last, in full: for the owner's eyes.
     invalid : InvalidRows or None
         Rows that are not valid, as found when they were read last: for the owner's eyes.
@@ -113,7 +113,7 @@ class Site:
         self._source = source or SecureSource()
         self._settled, self._hash = terms, terms.hash
         self._seen: _Seen | None = None
-        self.trouble: EigenveilError | None = None
+        self.last_error: EigenveilError | None = None
         self.invalid: InvalidRows | None = None
         if rows.features != terms.width:
             raise DataError(
@@ -135,7 +135,7 @@ class Site:
         """The answer to a message from the aggregator.
 
         Never raises a package error: the aggregator is told a code and a sentence that says nothing
-        about rows, the owner finds the whole in ``trouble``.
+        about rows, the owner finds the whole in ``last_error``.
         """
         step, session = REFUSED, ""
         try:
@@ -148,7 +148,7 @@ class Site:
                 raise ProtocolError(f"No such step: {message.step[:40]!r}.", code="unknown-step")
             return answer(message, request)
         except EigenveilError as error:
-            self.trouble = error
+            self.last_error = error
             code, text = _public_text(error)
             refusal = payloads.Refusal(code=code, text=text[:500])
             return encode(Message(step, self._hash, session, self.name, refusal.fields()))
@@ -170,7 +170,7 @@ class Site:
         """Most bytes of a request: a basis and a centre a sum, and the helper's masks of all."""
         plan = self._settled.plan
         columns = max(plan.sketch_columns, plan.n_components)
-        arrays = payloads.MOST_ASKS * plan.features * (columns + 1)
+        arrays = payloads.MOST_QUERIES * plan.features * (columns + 1)
         return _SMALL + 8 * (arrays + plan.released_values())
 
     # -- the steps of a session, in order
@@ -199,7 +199,7 @@ class Site:
             features=self.rows.features,
             single=self.rows.single,
             rows=rows,
-            keys=self._signed(message, self._hiding(now).public_keys()),
+            keys=self._signed(message, self._masking(now).public_keys()),
             seeded=not self._source.secure,
             dependent=dependence(),
         )
@@ -210,7 +210,7 @@ class Site:
 
         def draft(now: _Now) -> Draft:
             terms = self._settled.counting(body.rows)
-            own = self._hiding(now).public_keys()
+            own = self._masking(now).public_keys()
             joined = validation.check_neighbours(terms, self.name, own, body)
             signers: dict[str, bytes] = {}
             if terms.mends:
@@ -235,7 +235,7 @@ class Site:
             )
             sealed: dict[str, str] = {}
             if terms.mends:
-                sealed, kept = self._hiding(_Now(message, terms, state)).shared_secrets()
+                sealed, kept = self._masking(_Now(message, terms, state)).shared_secrets()
                 state = state.model_copy(update={"held": {self.name: kept}})
             return self._draft(now, payloads.KeysReply(sealed=sealed), state)
 
@@ -247,7 +247,7 @@ class Site:
         def draft(now: _Now) -> Draft:
             state, names = now.state, now.terms.names
             validation.check_shared(now.terms, self.name, body, state)
-            held = {**state.held, **self._hiding(now).opened(body.sealed)}
+            held = {**state.held, **self._masking(now).opened(body.sealed)}
             # who did not share could not be made up for later: no masks are made with it
             kept = {name: keys for name, keys in state.neighbours.items() if name in held}
             changed = state.model_copy(
@@ -266,31 +266,33 @@ class Site:
     def _round(self, message: Message, request: bytes) -> bytes:
         body = message.read(payloads.RoundRequest)
         sums: list[_Sum] = []
-        about: _Seen | None = None
-        trouble: ProtocolError | None = None
+        request_digest: _Seen | None = None
+        last_error: ProtocolError | None = None
 
         def draft(now: _Now) -> Draft:
-            if self._seen != about:  # what was just read in the ledger
-                if now.state.turn >= body.turn:  # answered, and not what is asked now: refused
+            if self._seen != request_digest:  # what was just read in the ledger
+                if (
+                    now.state.round_number >= body.round_number
+                ):  # answered, and not what is asked now: refused
                     validation.check_turn(now.terms, message.step, body, now.state)
                 raise _GoneOn
-            if trouble is not None:
-                raise trouble
+            if last_error is not None:
+                raise last_error
             return Draft(
-                lambda: self._hidden(now, body.turn, sums),
+                lambda: self._hidden(now, body.round_number, sums),
                 charges=[each.record for each in sums],
-                settles=[f"round {turn}" for turn in range(1, body.turn)],
+                settles=[f"round {round_number}" for round_number in range(1, body.round_number)],
             )
 
         while True:
             seen = self._last_seen(message)
-            if seen.state.turn < body.turn:
-                about, trouble = seen, None
+            if seen.state.round_number < body.round_number:
+                request_digest, last_error = seen, None
                 now = _Now(message, self._settled.counting(seen.state.rows), seen.state)
                 try:
                     sums = self._sums(now, body)
                 except ProtocolError as error:
-                    trouble = error  # if the ledger agrees
+                    last_error = error  # if the ledger agrees
                 else:  # outside the transaction: others may write while rows are read
                     self._add_up(sums)
             try:
@@ -313,23 +315,23 @@ class Site:
             )
         planned = validation.check_turn(now.terms, now.message.step, body, now.state)
         return [
-            self._sum(now, index, ask, each)
-            for index, (ask, each) in enumerate(zip(body.asks, planned, strict=True))
+            self._sum(now, index, query, each)
+            for index, (query, each) in enumerate(zip(body.queries, planned, strict=True))
         ]
 
-    def _hidden(self, now: _Now, turn: int, sums: Sequence[_Sum]) -> tuple[bytes, bytes]:
+    def _hidden(self, now: _Now, round_number: int, sums: Sequence[_Sum]) -> tuple[bytes, bytes]:
         """A round's answer, its noise drawn and its masks added, and the state after it."""
         message, terms = now.message, now.terms
         arrays = self._noisy(sums, terms)
-        hidden = [index for index, each in enumerate(sums) if not each.is_open]
+        hidden = [index for index, each in enumerate(sums) if not each.is_unmasked]
         parts = [terms.part(sums[i].accumulator, sums[i].record) for i in hidden]
-        about = fingerprint(message)
+        request_digest = fingerprint(message)
         if parts:
-            mask = self._hiding(now).mask(turn, about, parts, message)
+            mask = self._masking(now).mask(round_number, request_digest, parts, message)
             for index, part in zip(hidden, masks.split(mask, parts), strict=True):
                 arrays[f"sum {index}"] += part
         reply = Message(message.step, self._hash, message.session, self.name, {}, arrays)
-        after = {"turn": turn, "about": about, "survivors": ""}
+        after = {"round_number": round_number, "request_digest": request_digest, "survivors": ""}
         return encode(reply), self._kept(message, now.state.model_copy(update=after))
 
     def _survivors(self, message: Message, request: bytes) -> bytes:
@@ -338,7 +340,7 @@ class Site:
 
         def draft(now: _Now) -> Draft:
             validation.check_survivors(now.terms, self.name, message.step, body, now.state)
-            signature = self._hiding(now).signature(body.survivors)
+            signature = self._masking(now).signature(body.survivors)
             count = len(members_of(now.terms.names, body.survivors))
             after = {"survivors": body.survivors, "fewest": min(now.state.fewest, count)}
             reply = payloads.SurvivorsReply(signature=signature)
@@ -351,15 +353,15 @@ class Site:
         body = message.read(payloads.UnmaskRequest)
 
         def draft(now: _Now) -> Draft:
-            state, hiding = now.state, self._hiding(now)
+            state, masking = now.state, self._masking(now)
             signed = validation.check_unmask(now.terms, message.step, body, message, state)
-            check_signatures(hiding.said(state.survivors), *signed, self.study.signatures)
+            check_signatures(masking.said(state.survivors), *signed, self.study.signatures)
             survivors = set(members_of(now.terms.names, state.survivors))
-            about = {self.name, *state.neighbours}
-            own, pair = sorted(about & survivors), sorted(about - survivors)
+            request_digest = {self.name, *state.neighbours}
+            own, pair = sorted(request_digest & survivors), sorted(request_digest - survivors)
             reply = payloads.UnmaskReply(
-                own={name: hiding.revealed(name, body.turn, own=True) for name in own},
-                pair={name: hiding.revealed(name, body.turn, own=False) for name in pair},
+                own={name: masking.revealed(name, body.round_number, own=True) for name in own},
+                pair={name: masking.revealed(name, body.round_number, own=False) for name in pair},
             )
             return self._draft(now, reply)
 
@@ -403,27 +405,29 @@ class Site:
 
     # -- sums
 
-    def _sum(self, now: _Now, index: int, ask: payloads.AskBody, planned: Planned) -> _Sum:
+    def _sum(self, now: _Now, index: int, query: payloads.QueryBody, planned: Planned) -> _Sum:
         terms = now.terms
-        if ask.description.features != self.rows.features:
+        if query.description.features != self.rows.features:
             raise ProtocolError(
-                f"A sum over {ask.description.features} features was asked for.", code="bad-ask"
+                f"A sum over {query.description.features} features was asked for.", code="bad-ask"
             )
-        if ask.description.precision == "single" and not self.rows.single:
+        if query.description.precision == "single" and not self.rows.single:
             raise ProtocolError("These rows are not stored in single precision.", code="bad-ask")
         arrays = {
             name: now.message.array(f"{name} {index}", dtype="f8", shape=shape)
-            for name, shape in ask.description.shapes().items()
+            for name, shape in query.description.shapes().items()
         }
-        validation.check_asked(terms.plan, ask.description)
-        accumulator = rebuild(ask.description, arrays)
+        validation.check_query(terms.plan, query.description)
+        accumulator = rebuild(query.description, arrays)
         weight = terms.weight(self.name)
-        record = terms.record(ask.name, accumulator, scale=ask.scale, grid=ask.grid, weight=weight)
+        record = terms.record(
+            query.name, accumulator, scale=query.scale, grid=query.grid, weight=weight
+        )
         if not math.isfinite(record.sampling_error().log_ratio):
-            raise ProtocolError(f"{ask.name}: its grid is too coarse.", code="bad-ask")
-        validation.check_planned(terms, planned, accumulator, ask.scale)
-        validation.check_public(terms, planned, ask.description, now.message, index)
-        return _Sum(accumulator, record, terms.is_open(terms.step_of(accumulator.statistic)))
+            raise ProtocolError(f"{query.name}: its grid is too coarse.", code="bad-ask")
+        validation.check_planned(terms, planned, accumulator, query.scale)
+        validation.check_public(terms, planned, query.description, now.message, index)
+        return _Sum(accumulator, record, terms.is_unmasked(terms.step_of(accumulator.statistic)))
 
     def _noisy(self, sums: Sequence[_Sum], terms: Terms) -> dict[str, NDArray[Any]]:
         """The arrays of a round's answer before masking: noise is drawn here, once."""
@@ -437,7 +441,7 @@ class Site:
                 raise ProtocolError(
                     f"{each.record.name}: its noise cannot be drawn.", code="bad-ask"
                 ) from None
-            if each.is_open and self.study.protocol == "dpdispca":
+            if each.is_unmasked and self.study.protocol == "dpdispca":
                 values = release_of(each.record, integers).values
                 arrays[f"factor {index}"] = truncated_root(values, terms.plan.sketch_columns)
             else:
@@ -507,8 +511,8 @@ class Site:
         reply = self._reply(now.message, body)
         return Draft(lambda: (reply, None if state is None else self._kept(now.message, state)))
 
-    def _hiding(self, now: _Now) -> Hiding:
-        return Hiding(
+    def _masking(self, now: _Now) -> SecaggClient:
+        return SecaggClient(
             name=self.name,
             state=now.state,
             context=self._context(now.message),
@@ -556,7 +560,7 @@ class _Sum:
 
     accumulator: Accumulator
     record: ReleaseRecord
-    is_open: bool
+    is_unmasked: bool
 
 
 def _public_text(error: EigenveilError) -> tuple[str, str]:
@@ -567,8 +571,8 @@ def _public_text(error: EigenveilError) -> tuple[str, str]:
         case BudgetExceeded():
             return "budget", "its budget does not cover this study"
         case PrivacyError():
-            return "privacy", "it cannot give the wished guarantee"
+            return "privacy", "it cannot give the requested guarantee"
         case DataError():
             return "data", f"its rows cannot be used as they are; {_OWN_LOG}"
         case _:
-            return "trouble", f"it cannot answer; {_OWN_LOG}"
+            return "problem", f"it cannot answer; {_OWN_LOG}"

@@ -121,7 +121,7 @@ class Terms:
     def _weights(self) -> Mapping[str, int]:
         return self.study.weights()
 
-    def is_open(self, step: Step) -> bool:
+    def is_unmasked(self, step: Step) -> bool:
         """Whether each site releases this step's sum by itself, with noise of its own."""
         return step == "moment" and self.study.protocol in ("full", "dpdispca")
 
@@ -140,7 +140,7 @@ class Terms:
 
     def sharing(self, step: Step) -> Sharing:
         """How a step's noise is shared."""
-        if self.is_open(step):
+        if self.is_unmasked(step):
             return Sharing(weight_bits=self.weight_bits)
         return self._sharing
 
@@ -231,7 +231,7 @@ class Terms:
         are: each step at the worst of what it may release.
         """
         weight = self.weight(name)
-        # a pure weight is one step below the site's wish: room for the sampler's error, which no
+        # a pure weight is one step below the site's target: room for the sampler's error, which no
         # weight makes smaller
         most = weight if weight == 1.0 else weight + math.ldexp(1.0, -WEIGHT_BITS)
         error = lattice_error(

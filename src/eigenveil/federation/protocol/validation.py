@@ -21,7 +21,7 @@ from eigenveil.federation.secagg.keys import point_of
 from eigenveil.federation.secagg.masks import neighbours
 from eigenveil.models.certify import check_record
 from eigenveil.models.pca.plan import ENERGIES, MEAN_LEFT, Plan
-from eigenveil.models.plan import CENTRE, SCALE, BasePlan, Planned
+from eigenveil.models.plan import CENTER, SCALE, BasePlan, Planned
 from eigenveil.models.tensors.plan import TopicPlan
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.describe import Description
@@ -97,7 +97,7 @@ def signing_keys(
     return found
 
 
-def check_asked(plan: BasePlan, asked: Description) -> None:
+def check_query(plan: BasePlan, asked: Description) -> None:
     """Sums over documents for topics, over rows otherwise, and none larger than the study has.
 
     So before memory is taken for them, and before rows are read as what they are not.
@@ -134,17 +134,18 @@ def check_turn(
     """
     if not state.ready:
         raise ProtocolError("A round came before the keys were agreed.", code="out-of-order")
-    if step != f"round {body.turn}" or body.turn != state.turn + 1:
+    if step != f"round {body.round_number}" or body.round_number != state.round_number + 1:
         raise ProtocolError(
-            f"Round {body.turn} was asked for after round {state.turn}.",
+            f"Round {body.round_number} was asked for after round {state.round_number}.",
             hint="Rounds come in order: none is left out, and none is answered twice.",
             code="other-round",
         )
-    planned = terms.rounds[state.turn] if state.turn < len(terms.rounds) else ()
-    if tuple(ask.name for ask in body.asks) != tuple(each.name for each in planned):
+    planned = terms.rounds[state.round_number] if state.round_number < len(terms.rounds) else ()
+    if tuple(query.name for query in body.queries) != tuple(each.name for each in planned):
         wanted = " and ".join(repr(each.name) for each in planned) or "nothing"
         raise ProtocolError(
-            f"Round {body.turn} is for {wanted} by the study's plan, and something else was asked.",
+            f"Round {body.round_number} is for {wanted} by the study's plan, "
+            "and something else was asked.",
             hint="It is refused; check that all parties have the same study file.",
             code="not-in-plan",
         )
@@ -187,11 +188,11 @@ def check_public(
     Elsewhere both were chosen by what earlier rounds released, which a site does not see.
     """
     study, plan, right = terms.study, terms.plan, True
-    if plan.centred == "no" or planned.name in (SCALE, CENTRE):
-        right = not asked.centred
-    elif plan.centred == "public" and isinstance(plan, Plan):
-        centre, wanted = message.arrays.get(f"centre {index}"), study.public_centre
-        right = centre is not None and wanted is not None and np.array_equal(centre, wanted)
+    if plan.centerd == "no" or planned.name in (SCALE, CENTER):
+        right = not asked.centerd
+    elif plan.centerd == "public" and isinstance(plan, Plan):
+        center, wanted = message.arrays.get(f"centre {index}"), study.public_center
+        right = center is not None and wanted is not None and np.array_equal(center, wanted)
     bound = _public_bound(plan, planned)
     if not right or (bound is not None and asked.bound != bound):
         raise _not_planned(planned, "it is not about the centre, or the bound, that the study has.")
@@ -199,7 +200,7 @@ def check_public(
 
 def _public_bound(plan: BasePlan, planned: Planned) -> float | None:
     """The length at which rows are shortened; ``None`` where releases say it."""
-    if planned.name == CENTRE:
+    if planned.name == CENTER:
         return plan.row_bound
     if not isinstance(plan, Plan):
         return None
@@ -236,7 +237,7 @@ def check_survivors(
     terms: Terms, name: str, step: str, body: payloads.SurvivorsRequest, state: State
 ) -> None:
     """Of the round that this site answered last enough messages arrived, this site's too."""
-    _check_last(step, f"survivors {body.turn}", body.turn, state)
+    _check_last(step, f"survivors {body.round_number}", body.round_number, state)
     _check_part(terms, name, members_of(terms.names, body.survivors), of=state.members)
 
 
@@ -250,7 +251,7 @@ def check_unmask(
     signers, signatures, keys
         As :func:`eigenveil.federation.secagg.consistency.check_signatures` takes them.
     """
-    _check_last(step, f"unmask {body.turn}", body.turn, state)
+    _check_last(step, f"unmask {body.round_number}", body.round_number, state)
     if not state.survivors:
         raise ProtocolError("Unmasking came before who took part was signed.", code="out-of-order")
     signers = members_of(terms.names, body.signed)
@@ -269,10 +270,10 @@ def signers_digest(keys: Mapping[str, bytes]) -> str:
     return hashlib.sha256(b"".join(keys.values())).hexdigest()
 
 
-def _check_last(step: str, wanted: str, turn: int, state: State) -> None:
+def _check_last(step: str, wanted: str, round_number: int, state: State) -> None:
     if step != wanted:
         raise ProtocolError("A step and its round do not agree.", code="malformed")
-    if turn != state.turn:
+    if round_number != state.round_number:
         raise ProtocolError("Unmasking of a round this site did not answer.", code="bad-unmask")
 
 

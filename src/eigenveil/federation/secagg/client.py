@@ -33,8 +33,8 @@ class State(BaseModel):
         SHA-256, in hex, of all signing keys, where signatures will be checked.
     fewest : int
         The fewest sites that can be in the sum of each round so far, as this site was told.
-    turn : int
-        The last round that was answered, and ``about``, its request's fingerprint.
+    round_number : int
+        The last round that was answered, and ``request_digest``, its request's fingerprint.
     survivors : str
         The bitmap that was signed about that round; empty until then.
     signed : bool
@@ -53,14 +53,14 @@ class State(BaseModel):
     held: dict[str, str] = {}
     ready: bool = False
     fewest: int = 0
-    turn: int = 0
-    about: str = ""
+    round_number: int = 0
+    request_digest: str = ""
     survivors: str = ""
     signed: bool = False
 
-    def facts(self, turn: int, about: str) -> RoundFacts:
+    def facts(self, round_number: int, request_digest: str) -> RoundFacts:
         """What the site was told about a round."""
-        return RoundFacts(turn, about, self.joined, self.members)
+        return RoundFacts(round_number, request_digest, self.joined, self.members)
 
     def stored(self) -> bytes:
         """As bytes for the ledger."""
@@ -68,7 +68,7 @@ class State(BaseModel):
 
 
 @dataclass(frozen=True)
-class Hiding:
+class SecaggClient:
     """One site's keys and neighbours in a session."""
 
     name: str
@@ -87,7 +87,7 @@ class Hiding:
         """What the others need to know."""
         keys = self.keys
         return payloads.PublicKeys(
-            rounds=tuple(keys.public_key(turn).hex() for turn in _TURNS),
+            rounds=tuple(keys.public_key(round_number).hex() for round_number in _TURNS),
             channel=keys.channel_public_key().hex(),
             signing=keys.signing_public_key().hex(),
         )
@@ -123,37 +123,41 @@ class Hiding:
             held[sender] = opened.hex()
         return held
 
-    def revealed(self, name: str, turn: int, *, own: bool) -> str:
+    def revealed(self, name: str, round_number: int, *, own: bool) -> str:
         """The held share of another site's own mask, or of its pair secret, for one round."""
-        start = 2 * _SHARE * (turn - 1) + (0 if own else _SHARE)
+        start = 2 * _SHARE * (round_number - 1) + (0 if own else _SHARE)
         return self.state.held[name][start : start + _SHARE]
 
     def mask(
-        self, turn: int, about: str, parts: Sequence[masks.Part], message: Message
+        self, round_number: int, request_digest: str, parts: Sequence[masks.Part], message: Message
     ) -> masks.Integers:
-        """The mask of this site's sums in a round, of which ``about`` is the fingerprint."""
+        """The mask of this site's sums in a round; ``request_digest`` is of its request."""
         if self.kind == "none":
             return np.zeros(masks.total_size(parts), dtype=np.uint64)
         if self.kind == "helper":
-            return self._helpers_mask(turn, about, parts, message)
-        keys, facts = self.keys, self.state.facts(turn, about)
+            return self._helpers_mask(round_number, request_digest, parts, message)
+        keys, facts = self.keys, self.state.facts(round_number, request_digest)
         pairs = [
             (
-                keys.pair_key(bytes.fromhex(other.rounds[turn - 1]), facts, (self.name, name)),
+                keys.pair_key(
+                    bytes.fromhex(other.rounds[round_number - 1]), facts, (self.name, name)
+                ),
                 self.name < name,
             )
             for name, other in sorted(self.state.neighbours.items())
         ]
         total = masks.pairwise_mask(pairs, parts, masks.STREAMS[self.kind])
         if self.dropouts:
-            own = self_key(keys.self_seed(turn), self.context, turn)
+            own = self_key(keys.self_seed(round_number), self.context, round_number)
             masks.add_uniform([(own, True)], parts, total)
         return total
 
     def said(self, survivors: str) -> bytes:
         """The statement of who took part in the last round, as this site was told."""
         return statement(
-            self.context, self.state.facts(self.state.turn, self.state.about), survivors
+            self.context,
+            self.state.facts(self.state.round_number, self.state.request_digest),
+            survivors,
         )
 
     def signature(self, survivors: str) -> str:
@@ -164,14 +168,14 @@ class Hiding:
         """One text a holder: its shares of every round's two secrets."""
         keys, needed = self.keys, threshold(holders, self.collusion)
         texts = [b""] * holders
-        for turn in _TURNS:
-            for secret in (keys.self_seed(turn), keys.pair_seed(turn)):
+        for round_number in _TURNS:
+            for secret in (keys.self_seed(round_number), keys.pair_seed(round_number)):
                 shares = split_secret(secret, threshold=needed, holders=holders)
                 texts = [text + share for text, share in zip(texts, shares, strict=True)]
         return texts
 
     def _helpers_mask(
-        self, turn: int, about: str, parts: Sequence[masks.Part], message: Message
+        self, round_number: int, request_digest: str, parts: Sequence[masks.Part], message: Message
     ) -> masks.Integers:
         sealed = message.array(MASK, dtype="b1", shape=(8 * masks.total_size(parts) + 16,))
         if self.state.helper is None:
@@ -180,7 +184,7 @@ class Hiding:
             sealed.tobytes(),
             sender=bytes.fromhex(self.state.helper),
             name=HELPER,
-            label=f"mask {turn} {about} for {self.name}",
+            label=f"mask {round_number} {request_digest} for {self.name}",
         )
         return np.frombuffer(text, dtype="<u8").astype(np.uint64)
 

@@ -49,7 +49,7 @@ def members_of(names: Sequence[str], text: str) -> tuple[str, ...]:
 
 def statement(context: Context, facts: RoundFacts, survivors: str) -> bytes:
     """What is signed about a round, as SHA-256; ``survivors`` is a bitmap."""
-    said = [context.study, context.session, facts.turn, facts.about]
+    said = [context.study, context.session, facts.round_number, facts.request_digest]
     said += [facts.joined, facts.members, survivors]
     return hashlib.sha256(json.dumps(["eigenveil survivors 1", *said]).encode()).digest()
 

@@ -54,17 +54,17 @@ class RoundFacts:
 
     Attributes
     ----------
-    turn : int
+    round_number : int
         The round.
-    about : str
+    request_digest : str
         Fingerprint of what was asked.
     joined, members : str
         Bitmaps (:func:`eigenveil.federation.secagg.consistency.bitmap`) of the sites among which
         neighbours were chosen, and of those of them whose shares were passed on.
     """
 
-    turn: int
-    about: str
+    round_number: int
+    request_digest: str
     joined: str
     members: str
 
@@ -121,17 +121,17 @@ class SiteKeys:
         """Fresh entropy of the operating system."""
         return os.urandom(32)
 
-    def pair_seed(self, turn: int) -> bytes:
+    def pair_seed(self, round_number: int) -> bytes:
         """Secret of a round's key pair, revealed to the aggregator only if the site is lost."""
-        return derive(self._master, self._context, "pair", turn, size=SECRET_BYTES)
+        return derive(self._master, self._context, "pair", round_number, size=SECRET_BYTES)
 
-    def self_seed(self, turn: int) -> bytes:
+    def self_seed(self, round_number: int) -> bytes:
         """Secret of a round's own mask, revealed only if the site's message arrived."""
-        return derive(self._master, self._context, "self", turn, size=SECRET_BYTES)
+        return derive(self._master, self._context, "self", round_number, size=SECRET_BYTES)
 
-    def public_key(self, turn: int) -> bytes:
+    def public_key(self, round_number: int) -> bytes:
         """Public key of a round."""
-        return _public(_private(self.pair_seed(turn), self._context))
+        return _public(_private(self.pair_seed(round_number), self._context))
 
     def channel_public_key(self) -> bytes:
         """Public key under which others encrypt what only this site may read."""
@@ -147,9 +147,11 @@ class SiteKeys:
 
     def pair_key(self, other: bytes, facts: RoundFacts, names: tuple[str, str]) -> bytes:
         """The key shared with the holder of a round's public key ``other``."""
-        own = self._pairs.get(facts.turn)
+        own = self._pairs.get(facts.round_number)
         if own is None:  # the same for all neighbours of a round
-            own = self._pairs[facts.turn] = _private(self.pair_seed(facts.turn), self._context)
+            own = self._pairs[facts.round_number] = _private(
+                self.pair_seed(facts.round_number), self._context
+            )
         return _pair_key(own, other, self._context, facts, names)
 
     def seal(self, text: bytes, *, to: bytes, label: str) -> bytes:
@@ -203,13 +205,13 @@ def _pair_key(
     own: X25519PrivateKey, other: bytes, context: Context, facts: RoundFacts, names: tuple[str, str]
 ) -> bytes:
     shared = _agree(own, other)
-    told = facts.about, facts.joined, facts.members
-    return derive(shared, context, "mask", facts.turn, *told, *sorted(names))
+    reported = facts.request_digest, facts.joined, facts.members
+    return derive(shared, context, "mask", facts.round_number, *reported, *sorted(names))
 
 
-def self_key(self_seed: bytes, context: Context, turn: int) -> bytes:
+def self_key(self_seed: bytes, context: Context, round_number: int) -> bytes:
     """The key of a site's own mask in a round."""
-    return derive(self_seed, context, "self mask", turn)
+    return derive(self_seed, context, "self mask", round_number)
 
 
 def split_secret(secret: bytes, *, threshold: int, holders: int) -> list[bytes]:

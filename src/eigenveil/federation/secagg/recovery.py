@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import Message
-from eigenveil.federation.protocol.requests import SMALL, Asking, Call, Replies
+from eigenveil.federation.protocol.requests import SMALL, Call, Replies, Requests
 from eigenveil.federation.secagg import masks
 from eigenveil.federation.secagg.consistency import (
     KEY_BYTES,
@@ -30,7 +30,7 @@ from eigenveil.federation.secagg.masks import threshold
 from eigenveil.federation.study.study import Study
 
 
-class Unmasking:
+class MaskRecovery:
     """Collects shares of one round until the masks that are left can be computed.
 
     Parameters
@@ -65,9 +65,9 @@ class Unmasking:
 
     def question(self, holder: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Of the sites whose shares ``holder`` has: who arrived, and who is lost."""
-        about = sorted({holder, *self._near[holder]})
-        own = tuple(name for name in about if name in self._arrived)
-        return own, tuple(name for name in about if name not in self._arrived)
+        request_digest = sorted({holder, *self._near[holder]})
+        own = tuple(name for name in request_digest if name in self._arrived)
+        return own, tuple(name for name in request_digest if name not in self._arrived)
 
     def take(self, holder: str, reply: payloads.UnmaskReply) -> None:
         """Note a holder's shares.
@@ -95,7 +95,9 @@ class Unmasking:
         left: list[tuple[bytes, bool]] = []
         for name in self._near:
             if name in self._arrived:
-                left.append((self_key(self._secret(name), self._context, self._facts.turn), True))
+                left.append(
+                    (self_key(self._secret(name), self._context, self._facts.round_number), True)
+                )
             else:
                 left += self._pair_masks(name)
         return masks.pairwise_mask(left, parts, masks.add_uniform)
@@ -105,8 +107,8 @@ class Unmasking:
         others = [name for name in self._near[lost] if name in self._arrived]
         if not others:
             return []
-        secret, turn = self._secret(lost), self._facts.turn
-        public = {name: bytes.fromhex(self._keys[name].rounds[turn - 1]) for name in others}
+        secret, round_number = self._secret(lost), self._facts.round_number
+        public = {name: bytes.fromhex(self._keys[name].rounds[round_number - 1]) for name in others}
         return [
             (pair_key(secret, public[name], self._context, self._facts, (lost, name)), name < lost)
             for name in others
@@ -147,7 +149,7 @@ class Mending:
     """
 
     study: Study
-    calls: Asking
+    calls: Requests
     keys: Mapping[str, payloads.PublicKeys]
 
     def signers(self) -> dict[str, Table]:
@@ -185,7 +187,7 @@ class Mending:
             ``too-few-sites`` when too few sign, or help.
         """
         signatures = yield from self._signatures(facts, arrived)
-        work = Unmasking(
+        work = MaskRecovery(
             self.calls.context,
             facts,
             arrived=arrived,
@@ -194,16 +196,16 @@ class Mending:
             keys=self.keys,
             collusion=self.study.collusion,
         )
-        step, names = f"unmask {facts.turn}", self.study.names
+        step, names = f"unmask {facts.round_number}", self.study.names
         shown = [name for name in names if name in signatures][: self.study.signatures]
-        body = payloads.UnmaskRequest(turn=facts.turn, signed=bitmap(names, shown))
+        body = payloads.UnmaskRequest(round_number=facts.round_number, signed=bitmap(names, shown))
         arrays = {**self.signers(), "signatures": rows(signatures, shown, SIGNATURE_BYTES)}
 
         def take(name: str, reply: Message) -> None:
             work.take(name, reply.read(payloads.UnmaskReply))
 
         same = self.calls.same(step, body, arrays)
-        yield from self.calls.ask(step, list(signatures), same, take, SMALL)
+        yield from self.calls.query(step, list(signatures), same, take, SMALL)
         return work.leftover(parts)
 
     def _signatures(
@@ -212,15 +214,15 @@ class Mending:
         """Signatures of who arrived, by those who did."""
         survivors = bitmap(self.study.names, arrived)
         said = statement(self.calls.context, facts, survivors)
-        step, signed = f"survivors {facts.turn}", dict[str, bytes]()
+        step, signed = f"survivors {facts.round_number}", dict[str, bytes]()
 
         def take(name: str, reply: Message) -> None:
             signature = bytes.fromhex(reply.read(payloads.SurvivorsReply).signature)
             check_signature(said, name, signature, bytes.fromhex(self.keys[name].signing))
             signed[name] = signature
 
-        body = payloads.SurvivorsRequest(turn=facts.turn, survivors=survivors)
-        yield from self.calls.ask(step, arrived, self.calls.same(step, body), take, SMALL)
+        body = payloads.SurvivorsRequest(round_number=facts.round_number, survivors=survivors)
+        yield from self.calls.query(step, arrived, self.calls.same(step, body), take, SMALL)
         if len(signed) < self.study.signatures:
             raise self.calls.too_few(
                 f"In step {step!r} {len(signed)} of the {self.study.signatures} sites that must "

@@ -140,7 +140,7 @@ def _check_shape(study: Study) -> None:
 
 
 def _check_sites(study: Study) -> None:
-    """Names and wishes."""
+    """Names and targets."""
     _check_once("sites", [site.name for site in study.sites])
     for site in study.sites:
         if site.epsilon is None:
@@ -151,9 +151,9 @@ def _check_sites(study: Study) -> None:
             raise PrivacyError(
                 f"site {site.name!r}: epsilon = {site.epsilon:g} is more than the study's "
                 f"{study.epsilon:g}.",
-                hint="A site can wish for less than the study only; raise the study's epsilon and "
+                hint="A site can ask for less than the study only; raise the study's epsilon and "
                 "give the other sites theirs.",
-                code="wish-above-study",
+                code="target-above-study",
             )
 
 

@@ -27,15 +27,15 @@ def read_study(path: str | Path) -> Study:
     try:
         with Path(path).open("rb") as file:
             fields = tomllib.load(file)
-    except OSError as trouble:
+    except OSError as problem:
         raise DataError(
-            f"{path} cannot be read: {trouble.strerror or trouble}.",
+            f"{path} cannot be read: {problem.strerror or problem}.",
             hint="Check the path; 'eigenveil study new' writes a study.",
             code="no-such-file",
         ) from None
-    except (ValueError, RecursionError) as trouble:  # TOMLDecodeError, and text that is not UTF-8
+    except (ValueError, RecursionError) as problem:  # TOMLDecodeError, and text that is not UTF-8
         raise DataError(
-            f"{path} is not TOML: {str(trouble).rstrip('.')}.",
+            f"{path} is not TOML: {str(problem).rstrip('.')}.",
             hint="Mend that line; 'eigenveil study new' writes a study to start from.",
             code="bad-toml",
         ) from None

@@ -1,7 +1,7 @@
-"""How much the rows of a site with a smaller wish count.
+"""How much the rows of a site with a smaller target count.
 
 Noise of a sum is common to all its sites. A site whose rows count with a weight moves the sum by so
-much less, and the common noise then gives it what it wishes (privacy.md, section 5).
+much less, and the common noise then gives it what it targets (privacy.md, section 5).
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from eigenveil.privacy.sampling import SamplingError, lattice_error
 
 
 def site_weight(plan: BasePlan, site: str, epsilon: float, *, whole: int) -> int:
-    """Weight of a site's rows, in parts of ``whole``: the largest that meets the site's wish.
+    """Weight of a site's rows, in parts of ``whole``: the largest that meets the site's target.
 
     Parameters
     ----------
     plan : BasePlan
-        With the study's own wish.
+        With the study's own target.
     site : str
         Named in messages.
     epsilon : float
-        The site's wish, at the study's delta.
+        The site's target, at the study's delta.
 
     Raises
     ------
     PrivacyError
-        Naming the site, when its wish is too small for a weight.
+        Naming the site, when its target is too small for a weight.
     """
     error = lattice_error(plan.released_values(), steps_a_scale=2.0**26, draws=plan.noise_draws)
     try:
@@ -40,9 +40,9 @@ def site_weight(plan: BasePlan, site: str, epsilon: float, *, whole: int) -> int
             weight = _of_mixed_noise(plan, epsilon, error, whole)
         else:
             weight = _of_one_kind(plan, epsilon, error, whole)
-    except PrivacyError as trouble:
+    except PrivacyError as problem:
         raise PrivacyError(
-            f"site {site!r}: {trouble.message}", hint=trouble.hint, code=trouble.code
+            f"site {site!r}: {problem.message}", hint=problem.hint, code=problem.code
         ) from None
     if weight < 1:
         raise PrivacyError(
@@ -74,7 +74,7 @@ def coarse_weights(weights: Mapping[str, int], *, bits: int) -> dict[str, int]:
 
 
 def _of_one_kind(plan: BasePlan, epsilon: float, error: SamplingError, whole: int) -> int:
-    """The share of the study's mu (of epsilon, if delta = 0) that the site wishes."""
+    """The share of the study's mu (of epsilon, if delta = 0) that the site targets."""
     own = _spendable(epsilon, plan.delta, error)
     weight = math.floor(whole * own / _spendable(plan.epsilon, plan.delta, error))
     if plan.pure and weight < whole:
@@ -83,7 +83,7 @@ def _of_one_kind(plan: BasePlan, epsilon: float, error: SamplingError, whole: in
 
 
 def _of_mixed_noise(plan: BasePlan, epsilon: float, error: SamplingError, whole: int) -> int:
-    """The largest weight at which all releases together cost no more than the wish."""
+    """The largest weight at which all releases together cost no more than the target."""
     if epsilon >= plan.epsilon:
         return whole
     budgets = plan.budgets().values()
@@ -111,7 +111,7 @@ def _mixed_cost(loss: Loss, delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def _spendable(epsilon: float, delta: float, error: SamplingError) -> float:
-    """What a wish leaves for a fit's releases together: mu, or epsilon if delta = 0."""
+    """What a target leaves for a fit's releases together: mu, or epsilon if delta = 0."""
     budget = split_budget({"all": 1.0}, epsilon=epsilon, delta=delta, error=error)["all"]
     spendable = budget.epsilon if budget.mu is None else budget.mu
     assert spendable is not None

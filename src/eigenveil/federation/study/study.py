@@ -47,7 +47,7 @@ from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency
 
 FORMAT = "eigenveil-study-1"
-# Weights of sites with smaller wishes are multiples of 2**-10.
+# Weights of sites with smaller targets are multiples of 2**-10.
 WEIGHT_BITS = 10
 Protocol = Literal["auto", "cape", "sketch", "dpdispca", "full", "local"]
 Masks = Literal["modular", "pairwise", "helper"]
@@ -57,7 +57,7 @@ _COMPLETE_UP_TO = 16
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Column = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(strict=True, ge=1, le=MOST_WHOLE)]
-Wish = Annotated[float, Field(strict=True)]  # what is no number at all is refused as a wish
+Target = Annotated[float, Field(strict=True)]  # what is no number at all is refused as a target
 
 
 def _by_task(name: str) -> list[tuple[Option, tuple[str, ...]]]:
@@ -115,9 +115,9 @@ class StudySite(BaseModel):
         description="The site's name: letters, digits and _ . - (64 at most), the first a letter "
         "or digit."
     )
-    epsilon: Wish | None = Field(
+    epsilon: Target | None = Field(
         default=None,
-        description="The site's own, smaller wish at the study's delta; its rows then count with "
+        description="The site's own, smaller target at the study's delta; its rows then count with "
         "a smaller weight.",
         json_schema_extra={"exclusiveMinimum": 0},
         examples=[0.5],
@@ -243,10 +243,10 @@ class Study(StudyOptions):
     def degree(self) -> int:
         """Number of other sites with which each site shares masks."""
         others = len(self.sites) - 1
-        wished = self.neighbours
-        if wished is None:
-            wished = default_neighbours(len(self.sites), self.collusion, self.dropouts)
-        return min(others, even(wished))  # a ring has as many on either side
+        requested = self.neighbours
+        if requested is None:
+            requested = default_neighbours(len(self.sites), self.collusion, self.dropouts)
+        return min(others, even(requested))  # a ring has as many on either side
 
     @property
     def threshold(self) -> int:
@@ -294,7 +294,7 @@ class Study(StudyOptions):
         return "sketch" if given else self.protocol
 
     @property
-    def public_centre(self) -> NDArray[np.float64] | None:
+    def public_center(self) -> NDArray[np.float64] | None:
         """The public centre, shape (D,), if there is one."""
         return np.array(self.center) if isinstance(self.center, tuple) else None
 
@@ -322,28 +322,28 @@ class Study(StudyOptions):
     def weights(self) -> dict[str, int]:
         """Weight of each site's rows, in units of ``2**-WEIGHT_BITS``.
 
-        A site with a smaller wish has the share of the study's mu (of epsilon, if delta = 0) that
-        it wishes, rounded down: the common noise then gives it what it wishes (privacy.md, 5). In
+        A site with a smaller target has the share of the study's mu (of epsilon, if delta = 0) that
+        it targets, rounded down: the common noise then gives it what it targets (privacy.md, 5). In
         mixtures and topics it is rounded further, for sums of more rows.
 
         Raises
         ------
         PrivacyError
-            Naming a site whose wish is too small for a weight.
+            Naming a site whose target is too small for a weight.
         """
         whole = 1 << WEIGHT_BITS
-        wishes = {site.name: site.epsilon for site in self.sites if site.epsilon is not None}
+        targets = {site.name: site.epsilon for site in self.sites if site.epsilon is not None}
         weights = dict.fromkeys(self.names, whole)
-        if wishes:
+        if targets:
             plan = self.plan(self.width, None)
-            for name, epsilon in wishes.items():
+            for name, epsilon in targets.items():
                 weights[name] = site_weight(plan, name, epsilon, whole=whole)
         if TASKS[self.task].fine_weights:
             return weights
         return coarse_weights(weights, bits=WEIGHT_BITS)
 
     def row_weights(self) -> dict[str, float]:
-        """Factor on every row of each site: 1 where it has no smaller wish."""
+        """Factor on every row of each site: 1 where it has no smaller target."""
         return {name: math.ldexp(weight, -WEIGHT_BITS) for name, weight in self.weights().items()}
 
     def settled(self) -> Study:
@@ -460,8 +460,8 @@ def parse_study(fields: Mapping[str, Any], *, origin: str = "") -> Study:
     where = f"{origin}: " if origin else ""
     try:
         return Study.model_validate(dict(fields))
-    except ValidationError as trouble:
-        first = min(trouble.errors(), key=urgency)
+    except ValidationError as problem:
+        first = min(problem.errors(), key=urgency)
         error = first.get("ctx", {}).get("error")
         if isinstance(error, EigenveilError):
             error = type(error)(where + error.message, hint=error.hint, code=error.code)

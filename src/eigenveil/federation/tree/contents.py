@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol.messages import Message
 from eigenveil.linalg.subspace import Subspace, merge
-from eigenveil.models.rounds import Ask
+from eigenveil.models.rounds import Query
 
 Kind = Literal["sums", "subspace"]
 Totals = tuple[NDArray[np.uint64], ...]
@@ -34,14 +34,14 @@ class Content(ABC, Generic[Value]):
     Attributes
     ----------
     kind : {"sums", "subspace"}
-    about : str
+    request_digest : str
         SHA-256, in hex, of everything that two states must share to be merged.
     message_bytes : int
         Bytes of numbers in a message, at the most.
     """
 
     kind: Kind
-    about: str
+    request_digest: str
     message_bytes: int
 
     @abstractmethod
@@ -68,15 +68,15 @@ class Sums(Content[Totals]):
 
     Parameters
     ----------
-    asks : sequence of Ask
+    queries : sequence of Ask
         What is summed, with which noise: leaves that differ in any of it cannot be merged.
     """
 
     kind: Kind = "sums"
 
-    def __init__(self, asks: Sequence[Ask]) -> None:
-        self.sizes = tuple(ask.accumulator.size for ask in asks)
-        self.about = _digest([_description(ask) for ask in asks])
+    def __init__(self, queries: Sequence[Query]) -> None:
+        self.sizes = tuple(query.accumulator.size for query in queries)
+        self.request_digest = _digest([_description(query) for query in queries])
         self.message_bytes = 8 * sum(self.sizes)
 
     def arrays(self, value: Totals) -> Mapping[str, NDArray[Any]]:
@@ -113,7 +113,7 @@ class Subspaces(Content[Subspace]):
 
     def __init__(self, *, features: int, rank: int) -> None:
         self.features, self.rank = features, rank
-        self.about = _digest(["subspace", features, rank])
+        self.request_digest = _digest(["subspace", features, rank])
         self.message_bytes = 8 * (features + 1) * rank
 
     def arrays(self, value: Subspace) -> Mapping[str, NDArray[Any]]:
@@ -155,9 +155,9 @@ def _no_subspace(sender: str, wanted: str) -> ProtocolError:
     )
 
 
-def _description(ask: Ask) -> list[Any]:
+def _description(query: Query) -> list[Any]:
     """Everything that decides what a sum is, and what noise it has."""
-    sums = ask.accumulator
+    sums = query.accumulator
     return [
         type(sums).__name__,
         sums.statistic,
@@ -165,7 +165,7 @@ def _description(ask: Ask) -> list[Any]:
         list(sums.shape),
         sums.grid,
         [_plain(part) for part in sums.kind()],
-        ask.record.model_dump_json(),
+        query.record.model_dump_json(),
     ]
 
 

@@ -112,12 +112,12 @@ class _TreeBody(BaseModel):
 
     serial: int = Field(ge=0, lt=1 << 31)
     kind: Kind
-    about: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    request_digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     least: tuple[int, ...] = Field(max_length=32)
 
 
 @dataclass(frozen=True)
-class Told(Generic[Value]):
+class TreeMessage(Generic[Value]):
     """What a party tells its parent.
 
     Attributes
@@ -142,7 +142,7 @@ class Told(Generic[Value]):
 
 
 @dataclass(frozen=True)
-class Talk(Generic[Value]):
+class TreeCodec(Generic[Value]):
     """What all messages of one run have in common.
 
     Attributes
@@ -173,7 +173,7 @@ class Talk(Generic[Value]):
                 code="name-too-long",
             )
 
-    def write(self, told: Told[Value]) -> bytes:
+    def write(self, content_message: TreeMessage[Value]) -> bytes:
         """The bytes of a message to its sender's parent, signed.
 
         Raises
@@ -181,21 +181,26 @@ class Talk(Generic[Value]):
         ProtocolError
             ``the-root``, which sends to nobody; ``no-key`` where the sender's key is not here.
         """
-        receiver = self.tree.parent(told.sender)
+        receiver = self.tree.parent(content_message.sender)
         if receiver is None:
             raise ProtocolError("The root sends to nobody: ask for its result.", code="the-root")
         body = _TreeBody(
-            serial=told.serial,
+            serial=content_message.serial,
             kind=self.content.kind,
-            about=self.content.about,
-            least=told.least,
+            request_digest=self.content.request_digest,
+            least=content_message.least,
         )
-        arrays = {"leaves": np.packbits(told.leaves), **self.content.arrays(told.value)}
+        arrays = {
+            "leaves": np.packbits(content_message.leaves),
+            **self.content.arrays(content_message.value),
+        }
         fields = body.model_dump(mode="json")
-        data = encode(Message(STEP, self.study, self.session, told.sender.name, fields, arrays))
-        return data + self.keys.sign(data, told.sender, receiver)
+        data = encode(
+            Message(STEP, self.study, self.session, content_message.sender.name, fields, arrays)
+        )
+        return data + self.keys.sign(data, content_message.sender, receiver)
 
-    def read(self, data: bytes, *, receiver: Place) -> Told[Value]:
+    def read(self, data: bytes, *, receiver: Place) -> TreeMessage[Value]:
         """What a message for ``receiver`` says.
 
         Raises
@@ -227,7 +232,7 @@ class Talk(Generic[Value]):
         self._check_content(sender, body)
         leaves = self._leaves(sender, message)
         _check_least(sender, body.least, int(np.count_nonzero(leaves)))
-        return Told(sender, body.serial, leaves, body.least, self.content.read(message))
+        return TreeMessage(sender, body.serial, leaves, body.least, self.content.read(message))
 
     def _check_content(self, sender: Place, body: _TreeBody) -> None:
         if body.kind != self.content.kind:
@@ -236,7 +241,7 @@ class Talk(Generic[Value]):
                 hint="It is refused; a run merges states of one kind.",
                 code="other-kind",
             )
-        if body.about != self.content.about:
+        if body.request_digest != self.content.request_digest:
             raise ProtocolError(
                 f"{sender.name}: its state is of another sketch: other features, columns, clipping "
                 "or noise.",

@@ -14,7 +14,7 @@ import numpy as np
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.tree.contents import Totals, Value
-from eigenveil.federation.tree.messages import Leaves, Talk, Told
+from eigenveil.federation.tree.messages import Leaves, TreeCodec, TreeMessage
 from eigenveil.federation.tree.private import TreeStudy
 from eigenveil.federation.tree.tree import Place
 from eigenveil.models.pca.rounds import Factors
@@ -52,7 +52,7 @@ class Node(Generic[Value]):
 
     Parameters
     ----------
-    talk : Talk
+    codec : Talk
         Tree, kind of state, study and session.
     place : Place
         On level 1 or above.
@@ -63,10 +63,10 @@ class Node(Generic[Value]):
         Of the leaves under it, those that it has taken, whether or not it has sent them on.
     """
 
-    def __init__(self, talk: Talk[Value], place: Place) -> None:
-        self.talk, self.place = talk, place
-        self._first = talk.tree.under(place).start
-        count = len(talk.tree.under(place))
+    def __init__(self, codec: TreeCodec[Value], place: Place) -> None:
+        self.codec, self.place = codec, place
+        self._first = codec.tree.under(place).start
+        count = len(codec.tree.under(place))
         if place.level < 1:
             raise ProtocolError(f"{place.name} has no children: it merges nothing.", code="a-leaf")
         self.leaves: Leaves = np.zeros(count, dtype=bool)
@@ -84,7 +84,7 @@ class Node(Generic[Value]):
     @property
     def is_root(self) -> bool:
         """Whether it stands at the top."""
-        return self.place == self.talk.tree.root
+        return self.place == self.codec.tree.root
 
     @property
     def waiting(self) -> int:
@@ -106,32 +106,32 @@ class Node(Generic[Value]):
             after the root has closed; ``leaf-twice`` where a leaf in it was taken before;
             ``said-otherwise`` where its sender has sent another message under the same number.
         """
-        told = self.talk.read(data, receiver=self.place)
-        key, digest = (told.sender, told.serial), hashlib.sha256(data).digest()
+        message = self.codec.read(data, receiver=self.place)
+        key, digest = (message.sender, message.serial), hashlib.sha256(data).digest()
         if key in self._heard:
             if self._heard[key] == digest:
                 return False
             raise self._refuse(
-                told,
-                f"two different messages with the number {told.serial} arrived.",
+                message,
+                f"two different messages with the number {message.serial} arrived.",
                 "said-otherwise",
                 hint="The second is refused; a retry sends the same bytes again.",
             )
         if self._closed is not None:
-            raise self._refuse(told, "its message came after the root had closed.", "too-late")
-        here = self._own(told)
-        if np.any(self.leaves[here] & told.leaves):
-            which = int(np.flatnonzero(self.leaves[here] & told.leaves)[0])
+            raise self._refuse(message, "its message came after the root had closed.", "too-late")
+        here = self._own(message)
+        if np.any(self.leaves[here] & message.leaves):
+            which = int(np.flatnonzero(self.leaves[here] & message.leaves)[0])
             raise self._refuse(
-                told,
+                message,
                 f"leaf {self._first + here.start + which} is in its message, and was taken before.",
                 "leaf-twice",
                 hint="The message is refused; a leaf counts once.",
             )
-        self._value = self.talk.content.merged(self._value, told.value)
-        self.leaves[here] |= told.leaves
-        self._new[here] |= told.leaves
-        came = (*told.least, int(np.count_nonzero(told.leaves)))
+        self._value = self.codec.content.merged(self._value, message.value)
+        self.leaves[here] |= message.leaves
+        self._new[here] |= message.leaves
+        came = (*message.least, int(np.count_nonzero(message.leaves)))
         self._least = tuple(map(min, self._least, came)) if self._least else came
         self._heard[key] = digest
         return True
@@ -150,8 +150,8 @@ class Node(Generic[Value]):
             raise ProtocolError("The root sends to nobody: ask for its result.", code="the-root")
         if self._value is None:
             return None
-        told = Told(self.place, self._serial, self._new, self._least, self._value)
-        data = self.talk.write(told)
+        message = TreeMessage(self.place, self._serial, self._new, self._least, self._value)
+        data = self.codec.write(message)
         self._serial += 1
         self._forget()
         return data
@@ -180,15 +180,15 @@ class Node(Generic[Value]):
             self._closed = Merged(self._value, self.leaves.copy(), self._least)
         return self._closed
 
-    def _own(self, told: Told[Value]) -> slice:
+    def _own(self, message: TreeMessage[Value]) -> slice:
         """Where the sender's leaves are among this node's."""
-        start = self.talk.tree.under(told.sender).start - self._first
-        return slice(start, start + told.leaves.size)
+        start = self.codec.tree.under(message.sender).start - self._first
+        return slice(start, start + message.leaves.size)
 
     def _refuse(
-        self, told: Told[Value], what: str, code: str, *, hint: str = "It is refused."
+        self, message: TreeMessage[Value], what: str, code: str, *, hint: str = "It is refused."
     ) -> ProtocolError:
-        return ProtocolError(f"{told.sender.name}: {what}", hint=hint, code=code)
+        return ProtocolError(f"{message.sender.name}: {what}", hint=hint, code=code)
 
 
 # -- Private PCA up a tree: what the root may publish of what arrived, and what is promised of it.
@@ -228,11 +228,11 @@ class TreeOutcome:
 def release_sums(study: TreeStudy, totals: Totals, leaves: int) -> dict[str, Release]:
     """Sums of so many leaves' messages as releases, with the noise that they really carry."""
     answers = {}
-    for ask, total in zip(study.asks, totals, strict=True):
+    for query, total in zip(study.queries, totals, strict=True):
         whole = from_coordinates(
-            ask.accumulator.layout, ask.accumulator.shape, total.view(np.int64)
+            query.accumulator.layout, query.accumulator.shape, total.view(np.int64)
         )
-        answers[ask.name] = release_of(with_shares(ask.record, leaves), whole)
+        answers[query.name] = release_of(with_shares(query.record, leaves), whole)
     return answers
 
 
@@ -259,13 +259,13 @@ def publish(
         released.
     """
     arrived = int(np.count_nonzero(merged.arrived))
-    records = [ask.record for ask in study.asks]
+    records = [query.record for query in study.queries]
     plan = study.plan
     for record in records:
         check_arrived(record, arrived)
     run = TreeRun(leaves=study.tree.leaf_count, arrived=arrived, least=merged.least)
     factors = frozen(
-        stream_factors(plan, release_sums(study, merged.value, arrived), public_centre=study.centre)
+        stream_factors(plan, release_sums(study, merged.value, arrived), public_center=study.center)
     )
     certificate = certificate_of(
         plan,

@@ -13,12 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from eigenveil.errors import DataError, ProtocolError
 from eigenveil.federation.tree.contents import Sums, Totals
-from eigenveil.federation.tree.messages import Talk, Told, TreeKeys
+from eigenveil.federation.tree.messages import TreeCodec, TreeKeys, TreeMessage
 from eigenveil.federation.tree.tree import MergeTree, Place
-from eigenveil.models.inputs import tell_owner
+from eigenveil.models.inputs import warn_owner
 from eigenveil.models.options import Options
 from eigenveil.models.rounds import Round
-from eigenveil.models.streaming.plan import StreamPlan, make_stream_plan, stream_asks
+from eigenveil.models.streaming.plan import StreamPlan, make_stream_plan, stream_queries
 from eigenveil.moments.engine import Findings
 from eigenveil.moments.release import (
     coordinates,
@@ -41,10 +41,10 @@ class TreeStudy:
     tree : MergeTree
     plan : StreamPlan
     protect : {"outsider", "aggregators"}
-        Whom the wish is about.
+        Whom the target is about.
     shares : int
         Leaves that make the noise together: so many must arrive.
-    centre : array of shape (D,) or None
+    center : array of shape (D,) or None
         Public.
     """
 
@@ -52,17 +52,17 @@ class TreeStudy:
     plan: StreamPlan
     protect: Protect
     shares: int
-    centre: NDArray[np.float64] | None = None
+    center: NDArray[np.float64] | None = None
 
     @cached_property
-    def asks(self) -> Round:
+    def queries(self) -> Round:
         """What is summed, and with which noise."""
-        return stream_asks(self.plan, public_centre=self.centre, shares=self.shares)
+        return stream_queries(self.plan, public_center=self.center, shares=self.shares)
 
     @cached_property
     def content(self) -> Sums:
         """What messages carry."""
-        return Sums(self.asks)
+        return Sums(self.queries)
 
     @cached_property
     def hash(self) -> str:
@@ -74,13 +74,13 @@ class TreeStudy:
             "protect": self.protect,
             "shares": self.shares,
             "plan": self.plan.hash,
-            "sums": self.content.about,
+            "sums": self.content.request_digest,
         }
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
-    def talk(self, session: str, keys: TreeKeys) -> Talk[Totals]:
+    def codec(self, session: str, keys: TreeKeys) -> TreeCodec[Totals]:
         """The messages of one run."""
-        return Talk(self.tree, self.content, self.hash, session, keys)
+        return TreeCodec(self.tree, self.content, self.hash, session, keys)
 
 
 def make_tree_study(
@@ -100,11 +100,11 @@ def make_tree_study(
     Parameters
     ----------
     epsilon, delta : float
-        Privacy wish against whom ``protect`` names.
+        Privacy target against whom ``protect`` names.
     lost : int
         Leaves that may be missing at the root: the others make all of the noise.
     protect : {"outsider", "aggregators"}
-        "outsider": the wish is about who sees the root's result, and the leaves share the noise.
+        "outsider": the target is about who sees the root's result, and the leaves share the noise.
         "aggregators": it is about every node of the tree too, and each leaf draws all of the noise.
     center, options
         Of :class:`eigenveil.PrivateStreamingPCA`.
@@ -137,10 +137,10 @@ def make_tree_study(
         plan=plan,
         protect="aggregators" if protect == "aggregators" else "outsider",
         shares=shares,
-        centre=center if isinstance(center, np.ndarray) else None,
+        center=center if isinstance(center, np.ndarray) else None,
     )
-    for ask in study.asks:
-        check_arrived(ask.record, tree.leaf_count)
+    for query in study.queries:
+        check_arrived(query.record, tree.leaf_count)
     return study
 
 
@@ -172,8 +172,8 @@ class Leaf:
         self.place = Place(0, index)
         study.tree.parent(self.place)  # raises where there is no such leaf
         self._study, self._source = study, source
-        self._talk = study.talk(session, keys)
-        self._sums = [ask.accumulator.fresh() for ask in study.asks]
+        self._codec = study.codec(session, keys)
+        self._sums = [query.accumulator.empty() for query in study.queries]
         self._sent: bytes | None = None
 
     def partial_fit(self, rows: ArrayLike) -> Leaf:
@@ -197,7 +197,7 @@ class Leaf:
             sums.update(block)
         found = Findings(None)
         found.add(0, block)
-        tell_owner(found.all)
+        warn_owner(found.all)
         return self
 
     def send(self) -> bytes:
@@ -205,12 +205,12 @@ class Leaf:
         if self._sent is None:
             totals = tuple(
                 coordinates(
-                    ask.accumulator.layout, noisy_integers(sums, ask.record, self._source)
+                    query.accumulator.layout, noisy_integers(sums, query.record, self._source)
                 ).view(np.uint64)
-                for ask, sums in zip(self._study.asks, self._sums, strict=True)
+                for query, sums in zip(self._study.queries, self._sums, strict=True)
             )
-            told = Told(self.place, 0, np.ones(1, dtype=bool), (), totals)
-            self._sent = self._talk.write(told)
+            message = TreeMessage(self.place, 0, np.ones(1, dtype=bool), (), totals)
+            self._sent = self._codec.write(message)
             self._sums = []  # the rows are in the message; what is left would show them
         return self._sent
 

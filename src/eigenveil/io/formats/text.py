@@ -203,9 +203,9 @@ def _nothing_undecoded_printed() -> Iterator[None]:
     """
     others = sys.unraisablehook
 
-    def hook(told: Any) -> None:
-        if not issubclass(told.exc_type, UnicodeDecodeError):
-            others(told)
+    def hook(reported: Any) -> None:
+        if not issubclass(reported.exc_type, UnicodeDecodeError):
+            others(reported)
 
     sys.unraisablehook = hook
     try:

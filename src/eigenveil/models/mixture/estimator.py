@@ -139,9 +139,9 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         Components, at most the number of features; "auto": as many as stand above the noise, at
         most 32.
     epsilon : float, default=1.0
-        Privacy wish, > 0.
+        Privacy target, > 0.
     delta : float, default=1e-6
-        Privacy wish, 0 <= delta < 1; 0 asks for pure epsilon.
+        Privacy target, 0 <= delta < 1; 0 asks for pure epsilon.
     noise_variance : float, default=None
         Public variance of every feature within a component, in the data's units squared; by default
         it is found from the released second moment.

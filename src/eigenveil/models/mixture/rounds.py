@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.linalg.eigen import orthonormal_basis
-from eigenveil.models.plan import CENTRED_SCALE, Step
-from eigenveil.models.rounds import Answers, Round, RoundState, find_centre
+from eigenveil.models.plan import CENTERD_SCALE, Step
+from eigenveil.models.rounds import Answers, Round, RoundState, find_center
 from eigenveil.models.scale import NormScale
 from eigenveil.models.shapes import LARGEST_VARIANCE
 from eigenveil.models.tensors.plan import MixturePlan
@@ -95,7 +95,7 @@ def private_mixture(
     plan: MixturePlan,
     *,
     stored_single: bool,
-    public_centre: NDArray[np.float64] | None = None,
+    public_center: NDArray[np.float64] | None = None,
     budgets: Mapping[Step, StepBudget] | None = None,
     sharing: Mapping[Step, Sharing] | None = None,
     keep_all: bool = False,
@@ -107,7 +107,7 @@ def private_mixture(
     plan : MixturePlan
     stored_single : bool
         Whether all rows are stored in single precision.
-    public_centre : array of shape (D,), optional
+    public_center : array of shape (D,), optional
         The public centre when ``plan.centred == "public"``.
     budgets : mapping, optional
         In place of the plan's own.
@@ -123,15 +123,15 @@ def private_mixture(
         how long rows are, the fit ends early and leaves the rest of its budget unspent.
     """
     state = _State(plan, stored_single, dict(budgets or {}), dict(sharing or {}))
-    scale = yield from find_centre(state, public_centre)
+    scale = yield from find_center(state, public_center)
     if state.stopped:
         return _without_scale(state)
-    if plan.needs_centred_scale:
-        answers = yield (state.ask(CENTRED_SCALE, state.histogram()),)
-        centred = state.read(answers[CENTRED_SCALE], scale)
-        scale = centred if centred.found else scale
+    if plan.needs_centerd_scale:
+        answers = yield (state.query(CENTERD_SCALE, state.histogram()),)
+        centerd = state.read(answers[CENTERD_SCALE], scale)
+        scale = centerd if centerd.found else scale
         if scale is None and plan.row_bound is None:
-            state.stop_for_few_rows(answers[CENTRED_SCALE].record)
+            state.stop_for_few_rows(answers[CENTERD_SCALE].record)
             return _without_scale(state)
     place = _place(state, scale)
     pair, rule = yield from _pair(state, place, keep_all=keep_all)
@@ -139,14 +139,14 @@ def private_mixture(
         return _without_components(state, place, scale)
 
     histogram = NormHistogram(
-        rule.centre,
+        rule.center,
         precision=rule.precision,
         with_count=state.with_count,
         basis=pair.basis,
         bound=rule.bound,
     )
     name = "scale of projected rows"
-    answers = yield (state.ask(name, histogram),)
+    answers = yield (state.query(name, histogram),)
     projected = state.read(answers[name])
     clip = min(1.0, projected.quantile(_QUANTILE) / place.bound) if projected.found else 1.0
     assert state.rows is not None
@@ -156,7 +156,7 @@ def private_mixture(
     third = ThirdMoment(
         rule, pair.basis, clip=clip, variance=min(LARGEST_VARIANCE, variance / clip**2)
     )
-    answers = yield (state.ask("triple moment", third),)
+    answers = yield (state.query("triple moment", third),)
     total = None if place.offset is None else place.offset * state.rows
     release = answers["triple moment"]
     triple = release.values * clip**3
@@ -219,9 +219,9 @@ def _stand_in(
     state: _State, *, noise_variance: float, bound: float, stopped: str, advice: str
 ) -> MixtureFactors:
     """One component at the centre, which says nothing of the rows beyond what was released."""
-    centre = np.zeros(state.plan.features) if state.centre is None else state.centre
+    center = np.zeros(state.plan.features) if state.center is None else state.center
     return MixtureFactors(
-        means=np.asarray(centre, dtype=np.float64)[None].copy(),
+        means=np.asarray(center, dtype=np.float64)[None].copy(),
         weights=np.ones(1),
         noise_variance=noise_variance,
         rows=state.rows or 1.0,
@@ -253,15 +253,15 @@ def _place(state: _State, scale: NormScale | None) -> _Place:
     if scale is not None and plan.row_bound is None:
         bound = scale.quantile(_QUANTILE)
     size = bound if scale is None else bound * math.sqrt(scale.mean_energy(bound))
-    if state.centre is None:
+    if state.center is None:
         return _Place(np.zeros(plan.features), bound, None)
     # public and independent of the data: the same for every study of this shape
     direction = np.random.default_rng(plan.features).standard_normal((plan.features,))
     step = direction * (_OFFSET * size / float(np.linalg.norm(direction)))
     bound = math.hypot(bound, _OFFSET * size)
     # a public centre need not be the rows' mean
-    offset = step / bound if plan.centred == "private" else None
-    return _Place(state.centre - step, bound, offset)
+    offset = step / bound if plan.centerd == "private" else None
+    return _Place(state.center - step, bound, offset)
 
 
 def _pair(
@@ -271,7 +271,7 @@ def _pair(
     plan = state.plan
     precision = state.precision(_edge(state)) if state.stored_single else "double"
     rule = RowRule(
-        centre=place.origin if np.any(place.origin) else None,
+        center=place.origin if np.any(place.origin) else None,
         bound=place.bound,
         precision=precision,
         extra_bits=state.coarser(precision),
@@ -281,7 +281,7 @@ def _pair(
         known = plan.noise_variance / place.bound**2 * state.rows
     bulk = Bulk(known, rows=state.rows, offset=place.offset)
     if plan.pair == "full":
-        answers = yield (state.ask("pair moment", SecondMoment(rule, features=plan.features)),)
+        answers = yield (state.query("pair moment", SecondMoment(rule, features=plan.features)),)
         release = answers["pair moment"]
         taken = partial(full_pair, release.values, release.record.noise, bulk)
         return leading_part(taken, plan, keep_all=keep_all), rule
@@ -290,7 +290,7 @@ def _pair(
     )
     basis = orthonormal_basis(gaussian)
     clip = min(1.0, 1.3 * math.sqrt(plan.sketch_columns / plan.features))  # privacy.md, section 6
-    answers = yield (state.ask("pair moment", Sketch(rule, basis, clip=clip)),)
+    answers = yield (state.query("pair moment", Sketch(rule, basis, clip=clip)),)
     release = answers["pair moment"]
     taken = partial(sketched_pair, release.values, basis / clip, release.record.noise, bulk)
     return leading_part(taken, plan, keep_all=keep_all), rule
@@ -303,5 +303,5 @@ def _edge(state: _State) -> float:
         budget = state.budgets["moment"]
         return math.sqrt(2 * plan.features) / (budget.mu or budget.epsilon or 1.0)
     rule = RowRule(precision=state.storage, extra_bits=state.coarser(state.storage))
-    noise = state.ask("pair moment", SecondMoment(rule, features=plan.features)).record.noise
+    noise = state.query("pair moment", SecondMoment(rule, features=plan.features)).record.noise
     return spectral_edge(noise, plan.features, plan.features)

@@ -103,9 +103,9 @@ class PrivatePCA(TableFit, FittedPCA):
     n_components : int, default=2
         Number of components, at most the number of features.
     epsilon : float, default=1.0
-        Privacy wish, > 0.
+        Privacy target, > 0.
     delta : float, default=1e-6
-        Privacy wish, 0 <= delta < 1; 0 asks for pure epsilon.
+        Privacy target, 0 <= delta < 1; 0 asks for pure epsilon.
     mechanism : {"auto", "gaussian", "wishart", "vector", "bingham", "power", "sketch"}
         "auto": "gaussian", or "wishart" when ``delta=0``. "gaussian": isometric Gaussian noise on
         the second moment. "wishart": the difference of two Wishart matrices, pure epsilon.
@@ -214,20 +214,20 @@ class PrivatePCA(TableFit, FittedPCA):
         self.power_rounds = power_rounds
 
     def _rounds(
-        self, plan: BasePlan, rows: RowSource, centre: NDArray[np.float64] | None
+        self, plan: BasePlan, rows: RowSource, center: NDArray[np.float64] | None
     ) -> Generator[Round, Answers, Any]:
         assert isinstance(plan, Plan)
         return private_pca(
             plan,
-            public_centre=centre,
+            public_center=center,
             stored_single=rows.single,
-            max_norm=_largest_norm(rows, centre) if plan.row_norm == "max" else None,
+            max_norm=_largest_norm(rows, center) if plan.row_norm == "max" else None,
         )
 
 
-def _largest_norm(rows: RowSource, centre: NDArray[np.float64] | None) -> float:
+def _largest_norm(rows: RowSource, center: NDArray[np.float64] | None) -> float:
     largest = 0.0
     for block in rows.blocks():
-        norms = block.residuals(centre, "single" if rows.single else "double")[1]
+        norms = block.residuals(center, "single" if rows.single else "double")[1]
         largest = max(largest, float(np.max(norms, initial=0.0)))
     return largest or 1.0

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from eigenveil.federated.base import FederatedFit
-from eigenveil.federated.running import DATA_SET, wished_budget
+from eigenveil.federated.running import DATA_SET, requested_budget
 from eigenveil.models.pca.estimator import FittedPCA
 
-__all__ = ["DATA_SET", "FederatedPCA", "wished_budget"]
+__all__ = ["DATA_SET", "FederatedPCA", "requested_budget"]
 
 
 class FederatedPCA(FederatedFit, FittedPCA):
@@ -25,7 +25,7 @@ class FederatedPCA(FederatedFit, FittedPCA):
     ----------
     n_components : int, default=2
     epsilon, delta : float
-        Privacy wish against the aggregator together with ``collusion`` sites; 0 < epsilon,
+        Privacy target against the aggregator together with ``collusion`` sites; 0 < epsilon,
         0 <= delta < 1. ``delta=0`` asks for pure epsilon (protocols "cape" and "local").
     protocol : {"auto", "cape", "sketch", "dpdispca", "full", "local"}, default="auto"
         "cape": masked sums of D x D, noise of one curator in all. "sketch": the same with D x R
@@ -52,7 +52,7 @@ class FederatedPCA(FederatedFit, FittedPCA):
     neighbours : int, default=None
         Other sites with which each site shares masks; all of up to 16 sites, else 16 or more.
     site_epsilon : mapping of site to float, default=None
-        Smaller wishes of single sites; their rows then count with a smaller weight.
+        Smaller targets of single sites; their rows then count with a smaller weight.
     expected_rows : int, default=None
         A public guess of all sites' rows, with which "auto" predicts the protocols' results.
     invalid : {"zero", "error"}, default="zero"
@@ -65,7 +65,7 @@ class FederatedPCA(FederatedFit, FittedPCA):
     ----------
     components_, mean_, explained_variance_, explained_variance_ratio_, noise_floor_, usable_, \
 n_samples_, guarantee_, certificate_
-        As of :class:`eigenveil.PrivatePCA`; ``guarantee_`` is the one that was wished for.
+        As of :class:`eigenveil.PrivatePCA`; ``guarantee_`` is the one that was requested for.
     views_ : dict of str to Guarantee
         What each adversary is held to: "outsider", "site", "aggregator", and with colluding sites.
     traffic_ : dict of str to Traffic

@@ -9,12 +9,12 @@ from eigenveil.errors import DataError
 from eigenveil.models.options import Options
 from eigenveil.models.pca.ways import CHOICES, DIRECTIONS, POWER, SKETCH, Way, noise_of, way_of
 from eigenveil.models.plan import (
-    CENTRED_SCALE,
+    CENTERD_SCALE,
     BasePlan,
     Planned,
     Step,
-    centre_kind,
-    centre_schedule,
+    center_kind,
+    center_schedule,
     check_components,
     check_pure,
     columns_of_sketch,
@@ -35,8 +35,8 @@ _SCALES = (0.75, 0.25)
 _SCALES_AUTO = (0.6, 0.2, 0.2)
 # Parts of the centre's share: its two stages, and the mean that is left in the prepared rows, which
 # pure noise would hide at any price worth paying.
-_CENTRES = (0.3, 0.35, 0.35)
-_PURE_CENTRES = (0.4, 0.6)
+_CENTERS = (0.3, 0.35, 0.35)
+_PURE_CENTERS = (0.4, 0.6)
 
 _STATISTICS: dict[Step, StatisticName] = {
     "scale": "norm-histogram",
@@ -85,20 +85,20 @@ class Plan(BasePlan):
     @property
     def removes_mean(self) -> bool:
         """Whether the mean that is left in the prepared rows is released, and taken off."""
-        return self.centred == "private" and not self.pure and self.way is not DIRECTIONS
+        return self.centerd == "private" and not self.pure and self.way is not DIRECTIONS
 
     @property
     def schedule(self) -> tuple[Planned, ...]:
         """Norms and centre, norms about it, the second moment and mean, the variances."""
-        before, beside = self._centred_scale()
+        before, beside = self._centerd_scale()
         first, *later = self.way.schedule(self)
         found: list[Planned] = []
-        if self.centred == "private":
-            *stages, left = _CENTRES if self.removes_mean else (*_PURE_CENTRES, 0.0)
-            found += centre_schedule(
+        if self.centerd == "private":
+            *stages, left = _CENTERS if self.removes_mean else (*_PURE_CENTERS, 0.0)
+            found += center_schedule(
                 bounded=self.row_bound is not None,
                 scale=_SCALES_AUTO[:2] if before else _SCALES,
-                centre=(stages[0], stages[1]),
+                center=(stages[0], stages[1]),
             )
             if left:
                 beside = [Planned(MEAN_LEFT, "center", "row-sum", share=left, beside=True), *beside]
@@ -108,17 +108,17 @@ class Plan(BasePlan):
             found.append(Planned(ENERGIES, "variance", "component-energy", share=rest))
         return tuple(found)
 
-    def _centred_scale(self) -> tuple[list[Planned], list[Planned]]:
+    def _centerd_scale(self) -> tuple[list[Planned], list[Planned]]:
         """The norms of centred rows, before the moment or read beside it: one pass for both."""
         wanted = self.one_pass or self.row_norm == "auto" or "variance" in self.shares
         if not wanted or self.row_bound is not None:
             return [], []
-        private, auto = self.centred == "private", self.row_norm == "auto"
+        private, auto = self.centerd == "private", self.row_norm == "auto"
         beside = self.one_pass or (private and not auto)
         # under a private centre the scale's budget was spent before it
         share = (_SCALES_AUTO[2] if auto else 0.5) if private else 1.0
         step: Step = "variance" if private and not auto else "scale"
-        planned = Planned(CENTRED_SCALE, step, "norm-histogram", share=share, beside=beside)
+        planned = Planned(CENTERD_SCALE, step, "norm-histogram", share=share, beside=beside)
         return ([], [planned]) if beside else ([planned], [])
 
     def kind(self, step: Step) -> NoiseKind:
@@ -191,7 +191,7 @@ def make_plan(
         adjacency=options.adjacency,
         row_norm=options.row_norm if isinstance(options.row_norm, str) else float(options.row_norm),
         row_bound=None if options.row_bound is None else float(options.row_bound),
-        centred=centre_kind(options.center),
+        centerd=center_kind(options.center),
         shares={"moment": 1.0},
         sketch_columns=columns if sketch_columns is None else sketch_columns,
         power_rounds=int(options.power_rounds or POWER_ROUNDS),
@@ -206,7 +206,7 @@ def _shares(plan: Plan, options: Options) -> dict[Step, float]:
     """Shares of the steps that this fit takes, adding up to 1."""
     split = options.budget_split
     variance = split is None or split.get("variance", 0) > 0 or plan.way is DIRECTIONS
-    private = plan.centred == "private"
+    private = plan.centerd == "private"
     scale = plan.row_bound is None and (private or plan.row_norm == "auto" or variance)
     taken = {"scale": scale, "center": private, "moment": True, "variance": variance}
     usual = {

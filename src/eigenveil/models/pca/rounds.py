@@ -22,8 +22,8 @@ from eigenveil.models.explained import (
 )
 from eigenveil.models.pca.plan import ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.pca.ways import DIRECTIONS, POWER, SKETCH, WHOLE, Way
-from eigenveil.models.plan import CENTRED_SCALE, Step
-from eigenveil.models.rounds import Answers, Round, RoundState, find_centre
+from eigenveil.models.plan import CENTERD_SCALE, Step
+from eigenveil.models.rounds import Answers, Round, RoundState, find_center
 from eigenveil.models.scale import NormScale, choose_bound
 from eigenveil.models.shapes import COUNT_WEIGHT
 from eigenveil.moments.accumulators import (
@@ -88,7 +88,7 @@ def private_pca(
     plan: Plan,
     *,
     stored_single: bool,
-    public_centre: NDArray[np.float64] | None = None,
+    public_center: NDArray[np.float64] | None = None,
     max_norm: float | None = None,
     budgets: Mapping[Step, StepBudget] | None = None,
     sharing: Mapping[Step, Sharing] | None = None,
@@ -101,7 +101,7 @@ def private_pca(
     plan : Plan
     stored_single : bool
         Whether all rows are stored in single precision.
-    public_centre : array of shape (D,), optional
+    public_center : array of shape (D,), optional
         The public centre when ``plan.centred == "public"``.
     max_norm : float, optional
         The exact largest norm, for ``row_norm="max"`` (reproductions only).
@@ -118,23 +118,23 @@ def private_pca(
     """
     del keep_all
     state = _State(plan, stored_single, dict(budgets or {}), dict(sharing or {}))
-    scale = yield from find_centre(state, public_centre)
+    scale = yield from find_center(state, public_center)
     if state.stopped:
         return _nothing(state)
 
     beside: Round = ()
-    if any(planned.name == CENTRED_SCALE for planned in plan.schedule):
-        ask = state.ask(CENTRED_SCALE, state.histogram())
-        if plan.planned(CENTRED_SCALE).beside:
-            beside = (ask,)  # read only after the moment: one pass for both
+    if any(planned.name == CENTERD_SCALE for planned in plan.schedule):
+        query = state.query(CENTERD_SCALE, state.histogram())
+        if plan.planned(CENTERD_SCALE).beside:
+            beside = (query,)  # read only after the moment: one pass for both
         else:
-            answers = yield (ask,)
-            scale = _better(scale, answers[ask.name], state)
+            answers = yield (query,)
+            scale = _better(scale, answers[query.name], state)
 
     row_bound = _second_moment_bound(state, scale, max_norm)
     found = yield from _components(state, row_bound, beside)
     if beside:
-        scale = _better(scale, found.answers[CENTRED_SCALE], state)
+        scale = _better(scale, found.answers[CENTERD_SCALE], state)
     return (yield from _variances(state, scale, row_bound, found))
 
 
@@ -160,7 +160,7 @@ def _nothing(state: _State) -> Factors:
     none = np.zeros(plan.n_components)
     return Factors(
         components=np.eye(plan.n_components, plan.features),
-        mean=np.zeros(plan.features) if state.centre is None else state.centre,
+        mean=np.zeros(plan.features) if state.center is None else state.center,
         explained_variance=none,
         explained_variance_ratio=none.copy(),
         total_variance=0.0,
@@ -175,8 +175,8 @@ def _nothing(state: _State) -> Factors:
 
 def _better(scale: NormScale | None, release: Release, state: _State) -> NormScale | None:
     """The scale of the centred rows where it shows anything, else what was known before."""
-    centred = state.read(release, scale)
-    return centred if centred.found else scale
+    centerd = state.read(release, scale)
+    return centerd if centerd.found else scale
 
 
 def _second_moment_bound(state: _State, scale: NormScale | None, max_norm: float | None) -> float:
@@ -203,7 +203,7 @@ def _moment_edge(state: _State) -> float:
         return math.sqrt(2 * plan.features) / mu
     rule = RowRule(precision=state.storage, extra_bits=state.coarser(state.storage))
     moment = SecondMoment(rule, features=plan.features)
-    noise = state.ask("second moment", moment).record.noise
+    noise = state.query("second moment", moment).record.noise
     return spectral_edge(noise, plan.features, plan.features)
 
 
@@ -212,20 +212,20 @@ def _components(state: _State, bound: float, beside: Round) -> Generator[Round, 
     plan = state.plan
     precision = state.precision(_moment_edge(state)) if state.stored_single else "double"
     rule = RowRule(
-        centre=state.centre,
+        center=state.center,
         bound=bound,
         precision=precision,
         extra_bits=state.coarser(precision),
     )
     if plan.removes_mean:
         mean = RowSum(rule, features=plan.features, count_weight=0.0)
-        beside = (state.ask(MEAN_LEFT, mean), *beside)
+        beside = (state.query(MEAN_LEFT, mean), *beside)
     return (yield from _FACTORISE[plan.way](state, rule, beside))
 
 
 def _directions(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, _Found]:
     moment = SecondMoment(rule, features=state.plan.features)
-    answers = yield (state.ask("second moment", moment), *beside)
+    answers = yield (state.query("second moment", moment), *beside)
     rounded = answers["second moment"].values
     vectors = fix_signs(orthonormal_basis(rounded.T).T)
     return _Found(vectors, None, 0.0, answers)
@@ -234,7 +234,7 @@ def _directions(state: _State, rule: RowRule, beside: Round) -> Generator[Round,
 def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, _Found]:
     plan = state.plan
     moment = SecondMoment(rule, features=plan.features)
-    answers = yield (state.ask("second moment", moment), *beside)
+    answers = yield (state.query("second moment", moment), *beside)
     release, left = answers["second moment"], _mean_left(state, answers)
     matrix = release.values if left is None else release.values - left.outer()
     values, components = leading_eigenpairs(matrix, plan.n_components)
@@ -251,7 +251,7 @@ def _mean_left(state: _State, answers: Answers) -> MeanLeft | None:
     if release is None:
         return None
     if state.rows is None:  # a scale that is read only now
-        state.rows = max(1.0, float(answers[CENTRED_SCALE].values[-1]))
+        state.rows = max(1.0, float(answers[CENTERD_SCALE].values[-1]))
     error = deviation(release.record.noise, state.plan.features)
     return MeanLeft(release.values, error, state.rows, release.record.mechanism)
 
@@ -264,7 +264,7 @@ def _sketch(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Ans
     )
     basis = orthonormal_basis(gaussian)
     clip = min(1.0, 1.3 * math.sqrt(plan.sketch_columns / plan.features))  # privacy.md, section 6
-    answers = yield (state.ask("sketch", Sketch(rule, basis, clip=clip)), *beside)
+    answers = yield (state.query("sketch", Sketch(rule, basis, clip=clip)), *beside)
     release, left = answers["sketch"], _mean_left(state, answers)
     matrix = release.values if left is None else release.values - left.outer(basis) / clip
     strengths, components = left_singular(matrix, plan.n_components)
@@ -285,7 +285,7 @@ def _power(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
         clip = min(1.0, 1.3 * math.sqrt(plan.n_components / plan.features)) if turn == 0 else 1.0
         name = f"power round {turn + 1}"
         answers |= yield (
-            state.ask(name, Sketch(rule, basis, clip=clip)),
+            state.query(name, Sketch(rule, basis, clip=clip)),
             *(beside if turn == 0 else ()),
         )
         left = left or _mean_left(state, answers)
@@ -317,9 +317,9 @@ def _variances(
     if "variance" in state.budgets and bound is None:
         _stop_before_variances(state)
     if "variance" in state.budgets and bound is not None:
-        rule = RowRule(centre=state.centre, bound=bound, precision=state.storage)
+        rule = RowRule(center=state.center, bound=bound, precision=state.storage)
         energy = ComponentEnergy(rule, found.components, count_weight=state.count_weight)
-        answers = yield (state.ask(ENERGIES, energy),)
+        answers = yield (state.query(ENERGIES, energy),)
         values = answers[ENERGIES].values
         if state.rows is None:
             state.rows = max(1.0, float(values[-1]) / COUNT_WEIGHT)
@@ -338,7 +338,7 @@ def _variances(
         state.rows = rows
     known = True
     if error is not None:
-        other, apart = (0.0, math.inf) if scale is None else scale.spread(state.centre)
+        other, apart = (0.0, math.inf) if scale is None else scale.spread(state.center)
         total, total_error = weighted(total, error * math.sqrt(k + 1), other, apart)
         known = is_known(total, total_error)
     total = max(total, np.finfo(float).tiny)
@@ -370,7 +370,7 @@ def _variances(
     usable = np.asarray(variance > noise_floor)
     return Factors(
         components=found.components,
-        mean=state.centre if state.centre is not None else np.zeros(plan.features),
+        mean=state.center if state.center is not None else np.zeros(plan.features),
         explained_variance=variance,
         explained_variance_ratio=variance / total,
         total_variance=total,
@@ -422,19 +422,19 @@ def _offset_left(
     assert state.rows is not None
     if left is not None:
         return left.remaining() / state.rows
-    if state.plan.centred != "private":
+    if state.plan.centerd != "private":
         return 0.0
-    squared = state.longest_error(state.centre_error)
+    squared = state.longest_error(state.center_error)
     if scale is not None:
-        return scale.share_of_offset(squared, row_bound, state.centre)
+        return scale.share_of_offset(squared, row_bound, state.center)
     return 1.0 if squared >= total else squared / total
 
 
 def _is_rounding(state: _State, scale: NormScale | None) -> bool:
     """Whether rows differ from the point they are taken about by no more than its rounding."""
-    if scale is None or state.centre is None:
+    if scale is None or state.center is None:
         return False
-    far = float(np.linalg.norm(state.centre))
+    far = float(np.linalg.norm(state.center))
     return scale.quantile(_ENERGY_QUANTILES[0]) <= far * _ROUNDING[state.storage]
 
 

@@ -111,14 +111,14 @@ def _factor(options: Options) -> StreamFactor | None:
 # -- The single round of a stream: what is summed up, and what its release gives.
 
 
-def stream_asks(
-    plan: StreamPlan, *, public_centre: NDArray[np.float64] | None = None, shares: int = 1
+def stream_queries(
+    plan: StreamPlan, *, public_center: NDArray[np.float64] | None = None, shares: int = 1
 ) -> Round:
     """The sums of a stream and their records; ``shares`` parties draw the noise together."""
     rounds = private_pca(
         plan,
         stored_single=False,
-        public_centre=public_centre,
+        public_center=public_center,
         sharing=plan.sharing(shares=shares),
     )
     return next(rounds)
@@ -128,14 +128,14 @@ def stream_factors(
     plan: StreamPlan,
     answers: Answers,
     *,
-    public_centre: NDArray[np.float64] | None = None,
+    public_center: NDArray[np.float64] | None = None,
     public_rows: int | None = None,
 ) -> Factors:
-    """Components and variances from releases of :func:`stream_asks`, by the names of the asks.
+    """Components and variances from releases of :func:`stream_queries`, by the names of the asks.
 
     ``public_rows`` is the number of rows where it is public: under replace-one.
     """
     counted = plan.model_copy(update={"rows": public_rows})
-    rounds = private_pca(counted, stored_single=False, public_centre=public_centre)
+    rounds = private_pca(counted, stored_single=False, public_center=public_center)
     once = [answers]  # a stream has one round
     return drive(rounds, lambda _: once.pop())

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.models.constraints import Configured
-from eigenveil.models.inputs import new_columns, tell_owner, validated
+from eigenveil.models.inputs import new_columns, validated, warn_owner
 from eigenveil.models.pca.estimator import FittedPCA
-from eigenveil.models.result import Asked, Result
-from eigenveil.models.stored import noise_source, public_centre
+from eigenveil.models.result import EstimatorSpec, Result
+from eigenveil.models.stored import noise_source, public_center
 from eigenveil.models.streaming.plan import make_stream_plan
 from eigenveil.models.streaming.state import StreamState
 from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
@@ -27,7 +27,7 @@ class PrivateStreamingPCA(Configured, FittedPCA):
     most 1, so it does not depend on the order of the rows or on how they were cut into blocks, and
     sums of several devices merge exactly. ``publish="end"`` releases the sum once. With
     ``publish="continual"`` there is a basis after every block, and all of them together cost the
-    wish: noise is spread over the blocks by a matrix mechanism whose error grows with the
+    target: noise is spread over the blocks by a matrix mechanism whose error grows with the
     logarithm of their number (docs/proofs/streams.md).
 
     Parameters
@@ -35,9 +35,9 @@ class PrivateStreamingPCA(Configured, FittedPCA):
     n_components : int, default=2
         Number of components, at most the number of features.
     epsilon : float, default=1.0
-        Privacy wish, > 0, for the whole stream.
+        Privacy target, > 0, for the whole stream.
     delta : float, default=1e-6
-        Privacy wish, 0 <= delta < 1; 0 asks for pure epsilon, which only "end" can give.
+        Privacy target, 0 <= delta < 1; 0 asks for pure epsilon, which only "end" can give.
     sketch_size : int, default=None
         Columns of the D x R sketch that stands for the second moment. ``None``: the whole second
         moment up to 1447 features, beyond a sketch with 4 times ``n_components``.
@@ -157,9 +157,9 @@ n_samples_, guarantee_, certificate_
             self._take_over(result)
         except BaseException as error:
             if stream.result is not None:
-                stream.tell_spent(error)
+                stream.attach_spent(error)
             raise
-        tell_owner(invalid)
+        warn_owner(invalid)
         return self
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
@@ -177,7 +177,7 @@ n_samples_, guarantee_, certificate_
             When the columns cannot be used, or a row is not valid and ``invalid="error"``, naming
             row and column; nothing was added.
         PrivacyError
-            When the wish cannot be met, the stream was released, merged, torn or loaded from a
+            When the target cannot be met, the stream was released, merged, torn or loaded from a
             file, belongs to another process, or its horizon is over.
         """
         del y
@@ -203,7 +203,7 @@ n_samples_, guarantee_, certificate_
             else:
                 self._stream = begun
             raise
-        tell_owner(invalid)
+        warn_owner(invalid)
         return self
 
     def merge(self, other: PrivateStreamingPCA) -> Self:
@@ -266,7 +266,7 @@ n_samples_, guarantee_, certificate_
                 self._take_over(result)
         except BaseException as error:
             if stream.result is not None:
-                stream.tell_spent(error)
+                stream.attach_spent(error)
             raise
         return self
 
@@ -290,12 +290,12 @@ n_samples_, guarantee_, certificate_
 
     def _begun(self, features: int, names: tuple[str, ...] | None) -> StreamState:
         options = self._options()
-        asked = Asked.by(self)
-        centre = public_centre(options.center, features)
+        spec = EstimatorSpec.by(self)
+        center = public_center(options.center, features)
         plan = make_stream_plan(options, features=features)
         source = noise_source(options.random_state)
         plan = plan.drawn_from(secure=source.secure)
-        return StreamState(plan, centre, source, asked=asked, names=names)
+        return StreamState(plan, center, source, spec=spec, names=names)
 
 
 def _nowhere(result: Result) -> None:

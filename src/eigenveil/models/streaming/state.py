@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.models.driver import certified
-from eigenveil.models.result import Asked, Result
-from eigenveil.models.streaming.plan import StreamPlan, stream_asks, stream_factors
+from eigenveil.models.result import EstimatorSpec, Result
+from eigenveil.models.streaming.plan import StreamPlan, stream_factors, stream_queries
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.engine import Findings, InvalidRows, check_rows
 from eigenveil.moments.release import Release
@@ -48,10 +48,10 @@ class StreamState:
     Parameters
     ----------
     plan : StreamPlan
-    public_centre : array of shape (D,) or None
+    public_center : array of shape (D,) or None
     source : RandomSource
         Of the noise.
-    asked : Asked
+    spec : Asked
         Who made the stream, and how.
     names : tuple of str or None
         Of the columns.
@@ -67,30 +67,30 @@ class StreamState:
     def __init__(
         self,
         plan: StreamPlan,
-        public_centre: NDArray[np.float64] | None,
+        public_center: NDArray[np.float64] | None,
         source: RandomSource,
         *,
-        asked: Asked,
+        spec: EstimatorSpec,
         names: tuple[str, ...] | None,
     ) -> None:
         self.plan, self.names = plan, names
         self.blocks = 0
         self.result: Result | None = None
-        self._asked, self._centre = asked, public_centre
+        self._spec, self._center = spec, public_center
         self._source: RandomSource | None = source
         self._secure = source.secure
         self._standing: Standing = "open"
         self._forks = _forks
         self._rows = 0
-        self._asks = stream_asks(plan, public_centre=public_centre)
-        self._records = [ask.record for ask in self._asks]
+        self._queries = stream_queries(plan, public_center=public_center)
+        self._records = [query.record for query in self._queries]
         self._sums: list[Accumulator] = []
         self._prefixes: list[PrefixSum] = []
-        for ask in self._asks:
+        for query in self._queries:
             if plan.publish == "end":
-                self._sums.append(ask.accumulator.fresh())
+                self._sums.append(query.accumulator.empty())
             else:
-                self._prefixes.append(PrefixSum(ask.accumulator, ask.record, source))
+                self._prefixes.append(PrefixSum(query.accumulator, query.record, source))
 
     @property
     def torn(self) -> bool:
@@ -121,14 +121,14 @@ class StreamState:
         found = Findings(rows.names)
         for prefix in self._prefixes:
             prefix.check_room()
-        block_sums = [ask.accumulator.fresh() for ask in self._asks]
+        block_sums = [query.accumulator.empty() for query in self._queries]
         with small_matrix_threads(self.plan.features):
             for number, block in enumerate(rows.blocks()):
                 for total in block_sums:
                     total.update(block)
                 found.add(number, block)
             for total in block_sums:
-                total.settle()
+                total.flush()
             self._standing = "torn"  # until all of the block is in
             if self._prefixes:
                 keep(self._published(block_sums, count))
@@ -159,7 +159,7 @@ class StreamState:
         self.check_open()
         other.check_open()
         if self.plan != other.plan or not np.array_equal(
-            _entries(self._centre), _entries(other._centre)
+            _entries(self._center), _entries(other._center)
         ):
             raise DataError(
                 "The streams have different plans or centres: "
@@ -214,16 +214,16 @@ class StreamState:
         """Refuse everything from now on, for the caller sees a failure."""
         self._empty("torn")
         if noise_drawn:
-            self.tell_spent(error)
+            self.attach_spent(error)
 
-    def tell_spent(self, error: BaseException) -> None:
+    def attach_spent(self, error: BaseException) -> None:
         """Attach to an error what the stream's releases cost."""
         Spending(
             delta=self.plan.delta,
             adjacency=self.plan.adjacency,
             reasons_not_certified=[] if self._secure else [SEEDED],
             records=self._records,
-        ).tell(error)
+        ).notify(error)
 
     def check_open(self) -> None:
         """Raise unless rows can be added, in the process that made the stream.
@@ -283,11 +283,11 @@ class StreamState:
         return made
 
     def _made(self, releases: list[Release], rows: int) -> Result:
-        answers = {ask.name: found for ask, found in zip(self._asks, releases, strict=True)}
+        answers = {query.name: found for query, found in zip(self._queries, releases, strict=True)}
         public = rows if self.plan.adjacency == "replace-one" else None
-        factors = stream_factors(self.plan, answers, public_centre=self._centre, public_rows=public)
+        factors = stream_factors(self.plan, answers, public_center=self._center, public_rows=public)
         return certified(
-            self._asked,
+            self._spec,
             self.plan,
             self._records,
             factors,
@@ -299,7 +299,7 @@ class StreamState:
     def _empty(self, standing: Standing) -> None:
         """Close the stream, and keep nothing of any row."""
         self._standing = standing
-        self._sums, self._prefixes, self._asks = [], [], ()
+        self._sums, self._prefixes, self._queries = [], [], ()
         self._source, self._rows = None, 0
 
     def __getstate__(self) -> dict[str, Any]:
@@ -316,8 +316,8 @@ class StreamState:
         self.__dict__.update(state, _forks=_forks)  # it is closed: nothing can be counted again
 
 
-def _entries(centre: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    return np.zeros(0) if centre is None else centre
+def _entries(center: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    return np.zeros(0) if center is None else center
 
 
 def _first_difference(first: StreamPlan, second: StreamPlan) -> str:

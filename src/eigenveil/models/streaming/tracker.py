@@ -274,12 +274,12 @@ class StreamingPCA(
     @property
     def components_(self) -> NDArray[np.float64]:
         """Orthonormal rows, (r, n_features)."""
-        return fix_signs(np.ascontiguousarray(self._read().told.basis.T))
+        return fix_signs(np.ascontiguousarray(self._read().released.basis.T))
 
     @property
     def singular_values_(self) -> NDArray[np.float64]:
         """Singular values of all rows, (r,)."""
-        return self._read().told.strengths.copy()
+        return self._read().released.strengths.copy()
 
     @property
     def explained_variance_(self) -> NDArray[np.float64]:
@@ -303,7 +303,7 @@ class StreamingPCA(
     @property
     def n_components_(self) -> int:
         """The current rank."""
-        return self._read().told.rank
+        return self._read().released.rank
 
     @property
     def n_samples_seen_(self) -> int:
@@ -376,5 +376,5 @@ class StreamingPCA(
 
 
 def _shares(tracked: Tracked, total: float) -> NDArray[np.float64]:
-    squares = tracked.told.strengths**2
+    squares = tracked.released.strengths**2
     return np.asarray(squares / total) if total > 0 else np.zeros_like(squares)

@@ -70,7 +70,7 @@ class Tracked:
         return self.mean.size
 
     @property
-    def told(self) -> Subspace:
+    def released(self) -> Subspace:
         """The leading ``rank`` directions."""
         return _head(self.subspace, self.rank)
 
@@ -110,11 +110,11 @@ def fold(tracked: Tracked, rows: NDArray[np.floating], rule: Rule) -> Tracked:
 def adjusted(tracked: Tracked, shares: tuple[float, float]) -> Tracked:
     """AdjustRank of the directions that are told; those kept beyond them come up in its place."""
     alpha, beta = shares
-    told = adjust_rank(tracked.told, alpha=alpha, beta=beta)
-    kept = tracked.subspace.rank - tracked.told.rank
-    longer = told.rank > tracked.subspace.rank
-    subspace = told if longer else _head(tracked.subspace, told.rank + kept)
-    return replace(tracked, subspace=subspace, rank=told.rank)
+    released = adjust_rank(tracked.released, alpha=alpha, beta=beta)
+    kept = tracked.subspace.rank - tracked.released.rank
+    longer = released.rank > tracked.subspace.rank
+    subspace = released if longer else _head(tracked.subspace, released.rank + kept)
+    return replace(tracked, subspace=subspace, rank=released.rank)
 
 
 def merged(first: Tracked, second: Tracked, *, rank: int, rule: Rule) -> Tracked:

@@ -25,7 +25,7 @@ class FederatedGaussianMixture(FederatedFit, FittedMixture):
         Components, at most the number of features; "auto": as many as stand above the noise, at
         most 32.
     epsilon, delta : float
-        Privacy wish against the aggregator together with ``collusion`` sites; 0 < epsilon,
+        Privacy target against the aggregator together with ``collusion`` sites; 0 < epsilon,
         0 <= delta < 1. ``delta=0`` asks for pure epsilon (protocols "cape" and "local").
     protocol : {"auto", "cape", "sketch", "local"}, default="auto"
         How the second moment is released. "cape": masked sums of D x D. "sketch": of D x
@@ -54,8 +54,8 @@ class FederatedGaussianMixture(FederatedFit, FittedMixture):
     ----------
     means_, weights_, noise_variance_, covariances_, n_components_, n_samples_, strengths_, \
 noise_floor_, converged_, guarantee_, certificate_
-        As of :class:`eigenveil.PrivateGaussianMixture`; ``guarantee_`` is the one that was wished
-        for. Weights count the rows of a site with a smaller wish less.
+        As of :class:`eigenveil.PrivateGaussianMixture`; ``guarantee_`` is the one that was
+        requested for. Weights count the rows of a site with a smaller target less.
     views_, traffic_, study_, choice_, missing_
         As of :class:`eigenveil.FederatedPCA`.
 
@@ -133,7 +133,7 @@ class FederatedTopicModel(FederatedFit, FittedTopics):
     n_components : int or "auto", default="auto"
         Topics, at most the number of words; "auto": as many as stand above the noise, at most 32.
     epsilon, delta : float
-        Privacy wish against the aggregator together with ``collusion`` sites; 0 < epsilon,
+        Privacy target against the aggregator together with ``collusion`` sites; 0 < epsilon,
         0 <= delta < 1. ``delta=0`` asks for pure epsilon (protocols "cape" and "local").
     protocol : {"auto", "cape", "sketch", "local"}, default="auto"
         How the pairs are released. "cape": masked sums of D x D. "sketch": of D x ``sketch_size``.
@@ -163,8 +163,8 @@ class FederatedTopicModel(FederatedFit, FittedTopics):
     ----------
     topics_, components_, weights_, n_components_, strengths_, noise_floor_, converged_, \
 guarantee_, certificate_
-        As of :class:`eigenveil.PrivateTopicModel`; ``guarantee_`` is the one that was wished for.
-        Weights count the documents of a site with a smaller wish less.
+        As of :class:`eigenveil.PrivateTopicModel`; ``guarantee_`` is the one that was requested
+        for. Weights count the documents of a site with a smaller target less.
     views_, traffic_, study_, choice_, missing_
         As of :class:`eigenveil.FederatedPCA`.
 

@@ -12,12 +12,12 @@ from eigenveil.checks import one_of
 from eigenveil.errors import DataError
 from eigenveil.models.options import Options
 from eigenveil.models.plan import (
-    CENTRED_SCALE,
+    CENTERD_SCALE,
     BasePlan,
     Planned,
     Step,
-    centre_kind,
-    centre_schedule,
+    center_kind,
+    center_schedule,
     check_components,
     check_pure,
     columns_of_sketch,
@@ -40,9 +40,9 @@ _MOST_COMPONENTS = 32
 _HISTOGRAMS = 4 * 330
 # Shares of the budget: of all histograms of norms, and of the centre, which need not be good, since
 # any point near the rows will do.
-_SCALE_SHARE, _CENTRE_SHARE = 0.08, 0.05
+_SCALE_SHARE, _CENTER_SHARE = 0.08, 0.05
 # Parts of the centre's share: of its two stages.
-_CENTRES = (0.45, 0.55)
+_CENTERS = (0.45, 0.55)
 # The same of both histograms of documents' norms.
 _DOCUMENT_SCALE_SHARE = 0.04
 # The pair moment's part of what is left. Its noise grows with the features, the tensor's with the
@@ -112,21 +112,21 @@ class MixturePlan(TensorPlan):
     noise_variance: float | None = None
 
     @property
-    def needs_centred_scale(self) -> bool:
+    def needs_centerd_scale(self) -> bool:
         """Whether the norms of centred rows are released before the pair moment, or their count."""
-        return self.row_bound is None or (self.centred != "private" and self.rows is None)
+        return self.row_bound is None or (self.centerd != "private" and self.rows is None)
 
     @property
     def schedule(self) -> tuple[Planned, ...]:
         """Norms and centre, norms about it, pair moment, projected norms, triple moment."""
-        private, bounded = self.centred == "private", self.row_bound is not None
-        part = 1.0 / (1 + self.needs_centred_scale + 2 * (private and not bounded))
+        private, bounded = self.centerd == "private", self.row_bound is not None
+        part = 1.0 / (1 + self.needs_centerd_scale + 2 * (private and not bounded))
         pair: StatisticName = "sketch" if self.pair == "sketch" else "second-moment"
         found: list[Planned] = []
         if private:
-            found += centre_schedule(bounded=bounded, scale=(part, part), centre=_CENTRES)
-        if self.needs_centred_scale:
-            found.append(Planned(CENTRED_SCALE, "scale", "norm-histogram", share=part))
+            found += center_schedule(bounded=bounded, scale=(part, part), center=_CENTERS)
+        if self.needs_centerd_scale:
+            found.append(Planned(CENTERD_SCALE, "scale", "norm-histogram", share=part))
         return (
             *found,
             Planned("pair moment", "moment", pair),
@@ -145,8 +145,8 @@ class TopicPlan(TensorPlan):
     clip_documents: bool = True
 
     @model_validator(mode="after")
-    def _needs_no_centre(self) -> Self:
-        if self.centred != "no" or ("scale" in self.shares) != self.clip_documents:
+    def _needs_no_center(self) -> Self:
+        if self.centerd != "no" or ("scale" in self.shares) != self.clip_documents:
             raise ValueError("documents have no centre, and a scale only to be clipped at")
         return self
 
@@ -181,8 +181,8 @@ def make_mixture_plan(
         Naming the parameter and what it may be.
     """
     common = _common(options, features=features, rows=rows, noise_draws=noise_draws)
-    centred, variance = centre_kind(options.center), options.noise_variance
-    seen = centred == "private" and common["pair"] == "full"
+    centerd, variance = center_kind(options.center), options.noise_variance
+    seen = centerd == "private" and common["pair"] == "full"
     if common["n_components"] == features and variance is None and not seen:
         raise DataError(
             f"With as many components as features ({features}) the noise variance can only be "
@@ -191,12 +191,12 @@ def make_mixture_plan(
             code="too-many-components",
         )
     steps: dict[Step, float] = {"scale": _SCALE_SHARE}
-    if centred == "private":
-        steps["center"] = _CENTRE_SHARE
+    if centerd == "private":
+        steps["center"] = _CENTER_SHARE
     return MixturePlan(
         **common,
         row_bound=None if options.row_bound is None else float(options.row_bound),
-        centred=centred,
+        centerd=centerd,
         noise_variance=None if variance is None else float(variance),
         shares=shares_of(options, _usual_shares(common, steps)),
     )
@@ -225,7 +225,7 @@ def make_topic_plan(
     return TopicPlan(
         **common,
         row_bound=None,
-        centred="no",
+        centerd="no",
         clip_documents=clipped,
         shares=shares_of(options, _usual_shares(common, steps)),
     )

@@ -156,9 +156,9 @@ class PrivateTopicModel(TableFit, FittedTopics):
     n_components : int or "auto", default="auto"
         Topics, at most the number of words; "auto": as many as stand above the noise, at most 32.
     epsilon : float, default=1.0
-        Privacy wish, > 0.
+        Privacy target, > 0.
     delta : float, default=1e-6
-        Privacy wish, 0 <= delta < 1; 0 asks for pure epsilon.
+        Privacy target, 0 <= delta < 1; 0 asks for pure epsilon.
     mechanism : {"auto", "gaussian", "vector"}, default="auto"
         Noise of the triples. "gaussian": isometric Gaussian noise (AGN of paper 001). "vector":
         density exp(-epsilon |E|_F) (AVN), pure epsilon; with ``delta=0`` that of the pairs is pure

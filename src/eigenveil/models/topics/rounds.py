@@ -94,7 +94,7 @@ def private_topics(
     plan: TopicPlan,
     *,
     stored_single: bool = False,
-    public_centre: None = None,
+    public_center: None = None,
     budgets: Mapping[Step, StepBudget] | None = None,
     sharing: Mapping[Step, Sharing] | None = None,
     keep_all: bool = False,
@@ -103,9 +103,9 @@ def private_topics(
 
     Where fewer topics stand above the noise the result has fewer; where none does, the fit ends
     early and leaves the rest of its budget unspent. Counts are whole numbers about no centre:
-    ``stored_single`` and ``public_centre`` are as of the other tasks and change nothing.
+    ``stored_single`` and ``public_center`` are as of the other tasks and change nothing.
     """
-    del stored_single, public_centre
+    del stored_single, public_center
     state = _State(plan, False, dict(budgets or {}), dict(sharing or {}))
     pairs = yield from _pairs(state)
     pair = _leading(plan, pairs, keep_all=keep_all)
@@ -113,7 +113,7 @@ def private_topics(
         return _without_topics(pairs)
     clip, _ = yield from _clip(state, "norms of triples", DocumentTriples(pair.basis))
     triples = DocumentTriples(pair.basis, clip=clip)
-    answers = yield (state.ask("triple moment", triples),)
+    answers = yield (state.query("triple moment", triples),)
     triple = _Moment(answers["triple moment"], triples.unit)
     found = recover(pair, triple.values, rows=state.rows)
     topics, weights, order = _as_probabilities(found, pair, sparse=plan.pair == "sketch")
@@ -194,7 +194,7 @@ def _clip(
     if not state.plan.clip_documents:
         return 1.0, _OF_THREE_WORDS
     norms = DocumentNorms(contributions, with_count=state.with_count)
-    answers = yield (state.ask(name, norms),)
+    answers = yield (state.query(name, norms),)
     scale = state.read(answers[name])
     if not scale.found:
         return 1.0, _OF_THREE_WORDS
@@ -215,12 +215,12 @@ def _pairs(state: _State) -> Generator[Round, Answers, _Moment]:
         whole = DocumentPairs(plan.features, **options)
         clip, square = yield from _clip(state, "norms of pairs", whole)
         pairs = DocumentPairs(plan.features, clip=clip, **options)
-        answers = yield (state.ask("pair moment", pairs),)
+        answers = yield (state.query("pair moment", pairs),)
         return _Moment(answers["pair moment"], clip, square=square)
     sketch = DocumentSketch(plan.features, plan.sketch_columns)
     clip, square = yield from _clip(state, "norms of pairs", sketch)
     sketch = DocumentSketch(plan.features, plan.sketch_columns, clip=clip)
-    answers = yield (state.ask("pair moment", sketch),)
+    answers = yield (state.query("pair moment", sketch),)
     return _Moment(answers["pair moment"], clip, square=square, test=sketch.signs)
 
 

@@ -77,7 +77,7 @@ class DocumentBlock(Block):
             wrong[row_of_entry[~counted]] = True
         if wrong.any():
             self.invalid = int(np.count_nonzero(wrong))
-            self.first_invalid = _trouble(values, int(np.argmax(wrong)), counted, lengths)
+            self.first_invalid = _problem(values, int(np.argmax(wrong)), counted, lengths)
             values.data[np.repeat(wrong, np.diff(values.indptr))] = 0.0
             values.eliminate_zeros()
             lengths = np.where(wrong, 0.0, lengths)
@@ -88,14 +88,14 @@ class DocumentBlock(Block):
         """Nothing more is to be found."""
 
     def residuals(
-        self, centre: NDArray[np.float64] | None, precision: Precision
+        self, center: NDArray[np.float64] | None, precision: Precision
     ) -> tuple[FloatArray, NDArray[np.float64]]:
         """Documents have none."""
-        del centre, precision
+        del center, precision
         raise AssertionError("word counts taken for rows of numbers: a defect")
 
 
-def _trouble(
+def _problem(
     values: Any, row: int, counted: NDArray[np.bool_], lengths: NDArray[np.float64]
 ) -> InvalidPlace:
     """What is wrong with an invalid document."""

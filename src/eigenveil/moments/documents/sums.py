@@ -64,9 +64,9 @@ class DocumentSum(Accumulator):
         self._waiting_documents += block.lengths.size
         self._waiting_entries += block.entries
         if self._waiting_documents >= MOST_DOCUMENTS or self._waiting_entries >= _MOST_WAITING:
-            self.settle()
+            self.flush()
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Add the documents that wait."""
         blocks, self._waiting = self._waiting, []
         self._waiting_documents = self._waiting_entries = 0
@@ -85,7 +85,7 @@ class DocumentSum(Accumulator):
     def merge(self, other: Self) -> None:
         """Add another sum's documents."""
         check_same_kind(self, other)
-        other.settle()
+        other.flush()
         self._merge(other)
 
     @abstractmethod
@@ -205,7 +205,7 @@ class DocumentPairs(ClippedSum):
         """What it is a sum of."""
         return (self.features, self.clip, self.nuclear, self.extra_bits)
 
-    def fresh(self) -> Self:
+    def empty(self) -> Self:
         """An empty sum of the same kind."""
         return type(self)(
             self.features, clip=self.clip, nuclear=self.nuclear, extra_bits=self.extra_bits
@@ -223,7 +223,7 @@ class DocumentPairs(ClippedSum):
 
     def integers(self) -> Integers:
         """The matrix, shape (D, D)."""
-        self.settle()
+        self.flush()
         return self._total().integers()
 
     def norms(self, documents: Documents) -> NDArray[np.float64]:
@@ -354,7 +354,7 @@ class DocumentSketch(ClippedSum):
         """What it is a sum of."""
         return (self.features, self.columns, self.clip)
 
-    def fresh(self) -> Self:
+    def empty(self) -> Self:
         """An empty sketch with the same signs."""
         empty = type(self)(self.features, self.columns, clip=self.clip)
         empty.__dict__["signs"] = self.signs
@@ -372,7 +372,7 @@ class DocumentSketch(ClippedSum):
 
     def integers(self) -> Integers:
         """The sketch, shape (D, R)."""
-        self.settle()
+        self.flush()
         return self._total().integers()
 
     def norms(self, documents: Documents) -> NDArray[np.float64]:
@@ -527,7 +527,7 @@ class DocumentNorms(DocumentSum):
         """What it is a sum of."""
         return (self.of.statistic, self.with_count, *self.of.kind())
 
-    def fresh(self) -> Self:
+    def empty(self) -> Self:
         """An empty histogram of the same kind."""
         return type(self)(self.of, with_count=self.with_count)
 
@@ -539,7 +539,7 @@ class DocumentNorms(DocumentSum):
 
     def integers(self) -> Integers:
         """The counts."""
-        self.settle()
+        self.flush()
         return self._counts.copy()
 
     def _add(self, documents: Documents) -> None:

@@ -166,7 +166,7 @@ class DocumentTriples(ClippedSum):
         """What it is a sum of."""
         return (self.basis, self.clip)
 
-    def fresh(self) -> Self:
+    def empty(self) -> Self:
         """An empty sum with the same basis."""
         return type(self)(self.basis, clip=self.clip)
 
@@ -181,7 +181,7 @@ class DocumentTriples(ClippedSum):
 
     def integers(self) -> Integers:
         """The tensor, shape (K, K, K)."""
-        self.settle()
+        self.flush()
         entries = sum_of(self._whole.integers(), self._open_entries())
         return tensor_from_entries(self.shape[0], entries)
 

@@ -49,7 +49,7 @@ class Whereabouts(FLComponent):  # type: ignore[misc]
         def answer(message: Any) -> Any:
             name = str(message.get_header(MessageHeaderKey.ORIGIN) or "")
             try:
-                asked = open_sealed(
+                request = open_sealed(
                     message.payload,
                     identity,
                     sender=party_called(name),
@@ -59,13 +59,13 @@ class Whereabouts(FLComponent):  # type: ignore[misc]
             except (EigenveilError, TypeError):
                 return new_cell_message({MessageHeaderKey.RETURN_CODE: ReturnCode.OK}, b"")
             said = Envelope(
-                asked.study,
-                asked.session,
+                request.study,
+                request.session,
                 WHEREABOUTS,
                 AGGREGATOR,
                 name,
-                about=asked.mark,
-                code=_state(kit, engine, asked.session),
+                request_digest=request.mark,
+                code=_state(kit, engine, request.session),
             )
             data, _ = seal(said, identity)
             return new_cell_message({MessageHeaderKey.RETURN_CODE: ReturnCode.OK}, data)

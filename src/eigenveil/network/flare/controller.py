@@ -27,9 +27,9 @@ from eigenveil.network.channel import (
     Stop,
     largest_message,
 )
-from eigenveil.network.flare.job import Order, read_order
+from eigenveil.network.flare.job import SignedJob, read_signed_job
 from eigenveil.network.kit import Kit, open_kit
-from eigenveil.network.runner import Conductor
+from eigenveil.network.runner import StudyRunner
 from eigenveil.network.signed import SignedWire, Word, identity_of
 from eigenveil.network.status import STATUS, Progress, error_fields
 
@@ -111,32 +111,34 @@ class StudyController(Controller):  # type: ignore[misc]
             job, identity = str(fl_ctx.get_job_id()), identity_of(kit)
             folder = kit.results / job
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            order = _signed_order(kit, job)
-            limit = largest_message(order.study)
+            signed_job = _signed_job(kit, job)
+            limit = largest_message(signed_job.study)
             _limit = MOST_BESIDE + limit
             identity = identity_of(kit)
-            trouble = Conductor(
-                order=order,
+            problem = StudyRunner(
+                signed_job=signed_job,
                 wire=SignedWire(
                     CellCarrier(engine.get_cell()),
                     identity,
-                    study=order.study.hash,
-                    session=order.session,
+                    study=signed_job.study.hash,
+                    session=signed_job.session,
                     limit=limit,
                 ),
                 present=[client.name for client in engine.get_clients()],
-                aborted=Word(folder, identity, order.lead, order.study.hash, order.session).is_said,
+                aborted=Word(
+                    folder, identity, signed_job.lead, signed_job.study.hash, signed_job.session
+                ).is_said,
                 folder=folder,
                 identity=identity,
             ).run()
         except EigenveilError as error:
-            trouble = error
-        if trouble is not None:
+            problem = error
+        if problem is not None:
             # without it FLARE would call the job completed
-            self.system_panic(f"the study ended without a result: {trouble.code}", fl_ctx)
+            self.system_panic(f"the study ended without a result: {problem.code}", fl_ctx)
 
 
-def _signed_order(kit: Kit, job: str) -> Order:
+def _signed_job(kit: Kit, job: str) -> SignedJob:
     """What the lead has signed; that there is nothing of the kind is said where it is looked for.
 
     Raises
@@ -144,7 +146,7 @@ def _signed_order(kit: Kit, job: str) -> Order:
     ProtocolError
     """
     try:
-        return read_order(kit.runs / job / "app_server", kit.root_certificate)
+        return read_signed_job(kit.runs / job / "app_server", kit.root_certificate)
     except EigenveilError as error:
         status = Progress(kit.results / job / STATUS, study="", study_hash="", session="")
         status.state, status.error = "failed", error_fields(error)

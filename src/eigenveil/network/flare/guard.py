@@ -86,9 +86,9 @@ class Guard:
 
     def watch(self, cell: Any) -> None:
         """Look at all that comes to a cell."""
-        cell.core_cell.add_incoming_filter(channel="*", topic="*", cb=self._look)
+        cell.core_cell.add_incoming_filter(channel="*", topic="*", cb=self._series_style)
 
-    def _look(self, message: Any) -> Any:
+    def _series_style(self, message: Any) -> Any:
         why = self.refusal(message)
         if not why:
             return None
@@ -181,8 +181,8 @@ class AggregatorGuard(Guard):
             return True
         if channel == STREAM_CHANNEL:
             about = message.get_header(StreamHeaderKey.CHANNEL)
-            asks = about == CHANNEL and to == FQCN.ROOT_SERVER
-            return bool(topic != STREAM_DATA_TOPIC or about == CellChannel.RETURN_ONLY or asks)
+            queries = about == CHANNEL and to == FQCN.ROOT_SERVER
+            return bool(topic != STREAM_DATA_TOPIC or about == CellChannel.RETURN_ONLY or queries)
         known = channel == CellChannel.SERVER_MAIN and topic in _OF_SITES
         return bool(known and to == FQCN.ROOT_SERVER)
 

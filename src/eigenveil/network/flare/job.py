@@ -32,7 +32,7 @@ _JOB = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 
 
 @dataclass(frozen=True)
-class Order:
+class SignedJob:
     """What a lead signs.
 
     Attributes
@@ -67,7 +67,7 @@ def fewest_parties(study: Study) -> int:
     return len(names) - lost
 
 
-def make_order(study: Study, session: str, timeout: float) -> Order:
+def sign_job(study: Study, session: str, timeout: float) -> SignedJob:
     """An order that can be carried out.
 
     Raises
@@ -91,7 +91,7 @@ def make_order(study: Study, session: str, timeout: float) -> Order:
         )
     if not _SESSION.fullmatch(session):
         raise DataError("The name of the run is not one.", code="bad-session")
-    return Order(study, session, float(timeout))
+    return SignedJob(study, session, float(timeout))
 
 
 def is_job(text: str) -> bool:
@@ -104,35 +104,35 @@ def is_session(text: str) -> bool:
     return bool(_SESSION.fullmatch(text))
 
 
-def write_job(order: Order, folder: Path) -> None:
+def write_job(signed_job: SignedJob, folder: Path) -> None:
     """Write the job that is submitted; FLARE adds the signatures."""
     config = folder / APP / "config"
     config.mkdir(parents=True)
-    names = parties_of(order.study)
+    names = parties_of(signed_job.study)
     _write(
         folder / "meta.json",
         {
-            "name": order.study.name,
+            "name": signed_job.study.name,
             "resource_spec": {},
             "deploy_map": {APP: ["server", *names]},
-            "min_clients": fewest_parties(order.study),
+            "min_clients": fewest_parties(signed_job.study),
             "mandatory_clients": [name for name in names if name == HELPER],
             "custom_props": {
-                STUDY_PROPERTY: order.study.model_dump(mode="json"),
-                SESSION_PROPERTY: order.session,
+                STUDY_PROPERTY: signed_job.study.model_dump(mode="json"),
+                SESSION_PROPERTY: signed_job.session,
             },
         },
     )
-    _write(config / SERVER_CONFIG, server_config(order))
+    _write(config / SERVER_CONFIG, server_config(signed_job))
     _write(config / CLIENT_CONFIG, client_config())
 
 
-def server_config(order: Order) -> dict[str, Any]:
+def server_config(signed_job: SignedJob) -> dict[str, Any]:
     """What the aggregator runs."""
     arguments = {
-        "study": order.study.model_dump(mode="json"),
-        "session": order.session,
-        "timeout": order.timeout,
+        "study": signed_job.study.model_dump(mode="json"),
+        "session": signed_job.session,
+        "timeout": signed_job.timeout,
     }
     return {
         "format_version": 2,
@@ -150,7 +150,7 @@ def client_config() -> dict[str, Any]:
     }
 
 
-def read_order(app: Path, root_certificate: Path) -> Order:
+def read_signed_job(app: Path, root_certificate: Path) -> SignedJob:
     """The order in a deployed application folder, if a lead signed it and it is nothing else.
 
     Raises
@@ -172,8 +172,8 @@ def read_order(app: Path, root_certificate: Path) -> Order:
         shown = read_certificate(file)
         try:  # FLARE does not look at the role's extension: an aggregator's certificate passes it
             check_certificate(shown, root, origin="its signer", role="lead")
-        except EigenveilError as trouble:
-            raise _refused(trouble.message.rstrip(".")) from None
+        except EigenveilError as problem:
+            raise _refused(problem.message.rstrip(".")) from None
         leads.add(common_name(shown))
     if len(leads) != 1:
         raise _refused("it has more signers than one")
@@ -188,17 +188,17 @@ def read_order(app: Path, root_certificate: Path) -> Order:
     said = _read(config / SERVER_CONFIG)
     try:
         arguments = said["workflows"][0]["args"]
-        order = make_order(
+        signed_job = sign_job(
             parse_study(arguments["study"]),
             str(arguments["session"]),
             float(arguments["timeout"]),
         )
-    except (KeyError, IndexError, TypeError, ValueError) as trouble:
-        why = trouble.message if isinstance(trouble, EigenveilError) else "it names no study"
+    except (KeyError, IndexError, TypeError, ValueError) as problem:
+        why = problem.message if isinstance(problem, EigenveilError) else "it names no study"
         raise _refused(why.rstrip(".")) from None
-    if said != server_config(order):
+    if said != server_config(signed_job):
         raise _refused("it asks for something that is not eigenveil's")
-    return replace(order, lead=leads.pop())
+    return replace(signed_job, lead=leads.pop())
 
 
 def read_proposal(meta: object) -> Study | None:

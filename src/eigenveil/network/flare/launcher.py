@@ -11,7 +11,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.job_launcher_spec import JobHandleSpec, JobLauncherSpec, add_launcher
 
 from eigenveil.errors import EigenveilError, ProtocolError
-from eigenveil.network.flare.job import is_job, read_order
+from eigenveil.network.flare.job import is_job, read_signed_job
 from eigenveil.network.parties import Party, current_party
 
 
@@ -29,9 +29,9 @@ class NoProcessLauncher(JobLauncherSpec):  # type: ignore[misc]
         party, job = current_party(), str(job_meta.get("job_id", ""))
         handle, session = _Handle(party), ""
         try:
-            order = read_order(_deployed(party, job), party.kit.root_certificate)
-            session = order.session
-            party.admit(job, order, handle.over)
+            signed_job = read_signed_job(_deployed(party, job), party.kit.root_certificate)
+            session = signed_job.session
+            party.admit(job, signed_job, handle.over)
         except EigenveilError as error:
             # not raised: FLARE would end the job at all sites, and the reason is the owner's
             party.refuse(session, error)

@@ -89,8 +89,8 @@ def _look_after(cell: Any, party: Party) -> None:
 def _whereabouts(cell: Any, party: Party, admission: Admission) -> str:
     """What the aggregator signs about a run; empty where nobody signed anything."""
     identity = identity_of(party.kit)
-    asked = Envelope(admission.study, admission.session, WHEREABOUTS, party.kit.name, AGGREGATOR)
-    data, mark = seal(asked, identity)
+    query = Envelope(admission.study, admission.session, WHEREABOUTS, party.kit.name, AGGREGATOR)
+    data, mark = seal(query, identity)
     message = cell.send_request(
         channel=CHANNEL,
         topic=WHEREABOUTS,
@@ -111,8 +111,8 @@ def _whereabouts(cell: Any, party: Party, admission: Admission) -> str:
         )
     except ProtocolError:
         return ""
-    about = found.study, found.session, found.step, found.about
-    return found.code if about == (*admission.run, WHEREABOUTS, mark) else ""
+    request_digest = found.study, found.session, found.step, found.request_digest
+    return found.code if request_digest == (*admission.run, WHEREABOUTS, mark) else ""
 
 
 def _message(answer: bytes) -> Any:

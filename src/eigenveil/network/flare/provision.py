@@ -105,7 +105,7 @@ class KitFacts:
         Of the federation's root certificate: all parties must see the same.
     valid_until : str
         Date of the end of the party's certificate.
-    trouble : str
+    problem : str
         Why nobody could connect with this kit; empty if somebody could.
     allows : tuple of str
         Classes that a job may name.
@@ -122,7 +122,7 @@ class KitFacts:
     fingerprint: str
     root_fingerprint: str
     valid_until: str
-    trouble: str
+    problem: str
     allows: tuple[str, ...]
     approved: tuple[str, ...]
     waiting: tuple[str, ...]
@@ -139,9 +139,9 @@ def inspect(kit: Kit) -> KitFacts:
     own, root = read_certificate(kit.certificate), read_certificate(kit.root_certificate)
     try:
         check_own_certificate(kit)
-        trouble = ""
+        problem = ""
     except EigenveilError as error:
-        trouble = error.message
+        problem = error.message
     of_site = kit.role == "site"
     return KitFacts(
         role=kit.role,
@@ -153,7 +153,7 @@ def inspect(kit: Kit) -> KitFacts:
         fingerprint=fingerprint(own),
         root_fingerprint=fingerprint(root),
         valid_until=f"{own.not_valid_after_utc:%Y-%m-%d}",
-        trouble=trouble,
+        problem=problem,
         allows=allowed_classes(kit.role),
         approved=tuple(sorted(f.stem for f in kit.approved.glob("*.json"))) if of_site else (),
         waiting=tuple(sorted(f.stem for f in kit.waiting.glob("*.json"))) if of_site else (),

@@ -23,10 +23,10 @@ from eigenveil.files import replacing
 from eigenveil.network.flare.authority import need_flare
 from eigenveil.network.flare.job import (
     STUDY_PROPERTY,
-    make_order,
     parties_of,
     read_proposal,
     read_session,
+    sign_job,
     write_job,
 )
 from eigenveil.network.kit import Kit, prepare
@@ -143,12 +143,12 @@ class StudySession:
         ProtocolError
             When the aggregator does not take it.
         """
-        order = make_order(study, os.urandom(12).hex(), timeout)
+        signed_job = sign_job(study, os.urandom(12).hex(), timeout)
         with tempfile.TemporaryDirectory(prefix="eigenveil-") as place:
             folder = Path(place) / "job"  # FLARE writes its signatures into it
             folder.mkdir()
-            write_job(order, folder)
-            return str(self._ask(lambda: self._flare.submit_job(str(folder))))
+            write_job(signed_job, folder)
+            return str(self._query(lambda: self._flare.submit_job(str(folder))))
 
     def status(self, job: str) -> StudyStatus:
         """How far a study is.
@@ -158,7 +158,7 @@ class StudySession:
         ProtocolError
             ``no-such-job``.
         """
-        meta = self._ask(lambda: self._flare.get_job_meta(job))
+        meta = self._query(lambda: self._flare.get_job_meta(job))
         found = self._command(f"{_STATUS_COMMAND} {job}")
         return _status(
             job,
@@ -170,7 +170,7 @@ class StudySession:
 
     def studies(self) -> dict[str, StudyStatus]:
         """The lead's studies by job, the newest first."""
-        listed = self._ask(lambda: self._flare.list_jobs(detailed=False, limit=100, reverse=True))
+        listed = self._query(lambda: self._flare.list_jobs(detailed=False, limit=100, reverse=True))
         found = {}
         for each in listed or ():
             job = str(each.get("job_id", ""))
@@ -189,7 +189,7 @@ class StudySession:
         ProtocolError
             ``no-such-job``, or ``not-allowed`` where it is another lead's.
         """
-        meta = self._ask(lambda: self._flare.get_job_meta(job))
+        meta = self._query(lambda: self._flare.get_job_meta(job))
         study = read_proposal(meta)
         if study is None:
             raise _strange("what it knows of the job")
@@ -238,7 +238,7 @@ class StudySession:
         def send() -> Any:
             return self._flare._get_dict_data(self._flare._do_command(text, enforce_meta=False))
 
-        found = self._ask(send)
+        found = self._query(send)
         if not isinstance(found, dict):
             raise _strange("an answer")
         return found
@@ -264,7 +264,7 @@ class StudySession:
         self._cells = _since(before)
         return found
 
-    def _ask(self, what: Callable[[], Any]) -> Any:
+    def _query(self, what: Callable[[], Any]) -> Any:
         """Ask, in a new session where FLARE has closed this one."""
         for _ in range(_TRIES - 1):
             try:

@@ -129,7 +129,7 @@ def described(name):
     of_documents = STATISTICS[name].of_documents
     common = {"kind": name, "features": 3, "columns": columns}
     if not of_documents:
-        common |= {"bound": 0.5, "precision": "single", "centred": True}
+        common |= {"bound": 0.5, "precision": "single", "centerd": True}
     own = {
         "norm-histogram": {"with_count": True},
         "row-sum": {"count_weight": 0.25, "extra_bits": 2},
@@ -145,7 +145,7 @@ def described(name):
 
 
 def arrays_of(description):
-    arrays = {"centre": np.array([0.5, 0.0, -1.0]), "basis": np.linalg.qr(np.eye(3) + 0.3)[0]}
+    arrays = {"center": np.array([0.5, 0.0, -1.0]), "basis": np.linalg.qr(np.eye(3) + 0.3)[0]}
     return {name: arrays[name][: shape[0], : shape[-1]] if len(shape) == 2 else arrays[name]
             for name, shape in description.shapes().items()}  # fmt: skip
 
