@@ -70,12 +70,9 @@ def uses() -> Iterator[tuple[str, str]]:
                 yield from _of_call(node)
             elif isinstance(node, ast.Tuple):
                 yield from _of_row(node)
-            elif isinstance(node, ast.FunctionDef) and node.name in _OF_OPTIONS:
-                for default in filter(None, node.args.kw_defaults):  # where none is given
-                    for code in _texts(default):
-                        for kind in _OF_OPTIONS[node.name] if code else ():
-                            yield code, kind
-            elif isinstance(node, ast.FunctionDef) and node.name == "_public_text":
+            elif isinstance(node, ast.FunctionDef):
+                yield from _of_default(node)
+            if isinstance(node, ast.FunctionDef) and node.name == "_public_text":
                 for each in ast.walk(node):  # what a site says to the aggregator
                     if isinstance(each, ast.Return) and isinstance(each.value, ast.Tuple):
                         for code in _texts(each.value.elts[0]):
@@ -150,6 +147,15 @@ def _of_call(node: ast.Call) -> Iterator[tuple[str, str]]:
         for code in _texts(value):
             for kind in _OF_OPTIONS.get(name, (_MAKERS.get(name, name),)):
                 yield code, kind
+
+
+def _of_default(node: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+    """The code of a function that makes errors, where none is given."""
+    for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
+        if argument.arg == "code" and default is not None:
+            for code in filter(None, _texts(default)):
+                for kind in _OF_OPTIONS.get(node.name, (_MAKERS.get(node.name, ""),)):
+                    yield code, kind
 
 
 def _of_row(node: ast.Tuple) -> Iterator[tuple[str, str]]:

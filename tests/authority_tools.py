@@ -31,7 +31,7 @@ class TestAuthority:
 
     def __init__(self, *, usage=ExtendedKeyUsageOID.TIME_STAMPING):
         self.clock = lambda: datetime.datetime.now(datetime.UTC)
-        self.problem, self.count, self.url = None, 0, ""
+        self.last_error, self.count, self.url = None, 0, ""
         self._serials = itertools.count(1)
         root_key, self._key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
         self._root = _certificate("root", "root", root_key, root_key, authority=True)
@@ -107,7 +107,7 @@ class TestAuthority:
                 assert self.headers["Content-Type"] == "application/timestamp-query"
                 request = self.rfile.read(int(self.headers["Content-Length"]))
                 try:
-                    found = (authority.problem or authority.answer)(request)
+                    found = (authority.last_error or authority.answer)(request)
                 except OSError:
                     return  # nothing is sent
                 self.send_response(200)

@@ -315,7 +315,7 @@ def test_a_site_does_not_sign_what_did_not_happen(lie, played, registrar):
     fate = shown(lambda true: true.model_copy(update=lies(true)[lie]))
     found, consortium = played(fate=fate)
     assert found.wire.refusals()["s1", "sign"][0] == "other-certificate"
-    assert consortium.parties["s1"].problem.code == "other-certificate"
+    assert consortium.parties["s1"].last_error.code == "other-certificate"
     assert check(found.outcome.certificate, root=registrar.root).signed.unsigned == ("s1",)
     assert consortium.account("s1", found.session).outcome == "finished"
 

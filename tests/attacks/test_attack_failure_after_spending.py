@@ -60,7 +60,7 @@ def check_fit(plan, rows, task, public=None):
             rounds,
             rows_for(task, ArrayRows(rows)),
             SecureSource(),
-            asked=EstimatorSpec("test", {}),
+            spec=EstimatorSpec("test", {}),
             keep=kept.append,
         )
         (run,) = kept

@@ -300,14 +300,14 @@ def test_an_authority_that_is_gone_holds_back_one_charge(path, authority, tmp_pa
     def gone(request):
         raise OSError
 
-    authority.problem = gone
+    authority.last_error = gone
     try:
         for step in ("round 1", "round 1", "round 2"):
             assert code_of(answer, ledger, step, made) == "no-timestamp"
         assert made == ["round 1"]
         assert len(list(ledger.entries())) == 3
     finally:
-        authority.problem = None
+        authority.last_error = None
     for step in ("round 2", "round 1"):
         assert answer(ledger, step, made) == step.encode()
     assert made == ["round 1", "round 2"]
@@ -322,7 +322,7 @@ HEAD = Head(7, "ab" * 32)
 
 @pytest.fixture
 def known(authority, tmp_path):
-    authority.problem, authority.clock = None, lambda: datetime.datetime.now(datetime.UTC)
+    authority.last_error, authority.clock = None, lambda: datetime.datetime.now(datetime.UTC)
     return Authority(authority.pem(tmp_path / "known.pem"), authority.url)
 
 
@@ -395,14 +395,14 @@ def test_a_token_is_one_to_another_program_too(known, tmp_path):
 def test_an_answer_that_was_recorded_before_is_not_taken(known, authority):
     """It says an older time than now, and would hold: the nonce tells."""
     old = known.stamp(HEAD)
-    authority.problem = lambda request: old
+    authority.last_error = lambda request: old
     assert code_of(known.stamp, HEAD) == "no-timestamp"
     assert known.check(old, HEAD)
 
 
 @pytest.mark.parametrize("found", [b"", b"<html>", b"0" * 2**20, bytes.fromhex("30053003020102")])
 def test_what_is_no_timestamp_is_not_kept(known, authority, tmp_path, found):
-    authority.problem = lambda request: found
+    authority.last_error = lambda request: found
     place = StampedHeads(tmp_path / "heads", known)
     assert code_of(place.note, HEAD) == "no-timestamp"
     assert (tmp_path / "heads").read_bytes() == b""
@@ -410,10 +410,10 @@ def test_what_is_no_timestamp_is_not_kept(known, authority, tmp_path, found):
 
 def test_a_moment_of_trouble_is_tried_again(known, authority):
     def first_fails(request):
-        authority.problem = None
+        authority.last_error = None
         raise OSError
 
-    authority.problem = first_fails
+    authority.last_error = first_fails
     assert known.check(known.stamp(HEAD), HEAD)
 
 

@@ -213,7 +213,7 @@ def test_no_sum_over_documents_depends_on_order_or_blocks(seed, step):
             one.update(DocumentBlock(counts))
             for start in range(0, 30, step):
                 two.update(DocumentBlock(scipy.sparse.csc_array(counts[order[start:][:step]])))
-                two.settle()
+                two.flush()
             assert np.array_equal(one.integers(), two.integers())
 
 

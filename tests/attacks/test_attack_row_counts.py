@@ -87,7 +87,7 @@ def filled(rows):
     one.update(Block(np.array([[0.8, 0.6]])))
     part = one.integers()
     left, total = rows, made._total()
-    total._settle()
+    total._flush()
     while left:
         some = min(left, 1 << 25)
         total._settled.add(part * some, some)

@@ -98,7 +98,7 @@ class Adversary:
         self.colluding = set(self.names[: self.study.collusion])
         self.honest = [name for name in self.names if name not in self.colluding]
         self.context = Context(self.study.hash, SESSION)
-        self.sealed, self.sent, self.asked = {}, defaultdict(dict), []
+        self.sealed, self.sent, self.spec = {}, defaultdict(dict), []
         self.signatures = defaultdict(dict)  # by statement, by site
         self.own, self.pair = defaultdict(set), defaultdict(set)  # by round and site, the holders
         self.joined_as, self.request_digest, self.states = {}, {}, {}
@@ -115,7 +115,7 @@ class Adversary:
 
     def send(self, name, request):
         """The site's answer, of which everything is remembered; None for a refusal."""
-        self.asked.append((name, request))
+        self.spec.append((name, request))
         answer = decode(self.house.parties[name].handle(request), sender=name, limit=LIMIT)
         if answer.step == REFUSED:
             return None
@@ -346,7 +346,7 @@ class Stories(RuleBasedStateMachine):
     @rule(data=st.data())
     def replay(self, data):
         """Something that was asked of any site reaches any site again."""
-        _, request = data.draw(st.sampled_from(self.adversary.asked or [("s0", b"x")]))
+        _, request = data.draw(st.sampled_from(self.adversary.spec or [("s0", b"x")]))
         if request != b"x":
             self.adversary.send(data.draw(st.sampled_from(self.adversary.names)), request)
 

@@ -203,7 +203,7 @@ class Trap:
 
 STEPS = (
     *((kind, name) for kind in (NormHistogram, SecondMoment) for name in ("update", "merge")),
-    (SecondMoment, "settle"),
+    (SecondMoment, "flush"),
     (stream_sums.PrefixSum, "release"),
     (stream_sums, "noise_integers"),
     (PrivateStreamingPCA, "_take_over"),
@@ -393,5 +393,5 @@ def test_the_walk_finds_what_is_there():
     moment = next(each for each in sums if isinstance(each, SecondMoment)).empty()
     moment.update(Block(ROWS[:20]))
     assert any(shows_rows(a, prepared(ROWS[:20])) for a in arrays_of(moment))
-    moment.settle()
+    moment.flush()
     assert any(shows_sum(a, prepared(ROWS[:20])) for a in arrays_of(moment))

@@ -136,7 +136,7 @@ def test_what_was_changed_behind_the_views_is_not_saved(model, tmp_path):
         ("names", ("a", "b")),
         ("features", 17),
         ("certificate", result.certificate.model_copy(update={"noise_source": "seeded"})),
-        ("asked", replace(result.asked, parameters={"epsilon": 0.001})),
+        ("spec", replace(result.spec, parameters={"epsilon": 0.001})),
     ):
         other._result = copy.copy(result)
         object.__setattr__(other._result, field, value)

@@ -271,7 +271,7 @@ def test_sites_and_leads(name, capsys):
 @NAMES
 @pytest.mark.parametrize("kind", [ProtocolError, DataError, PrivacyError])
 def test_errors(name, kind, capsys, monkeypatch):
-    error = kind(name, hint=name, code=name)
+    error = kind(name, hint=name)
 
     def fails(*_, **__):
         raise error

@@ -138,7 +138,7 @@ def test_nobody_hides_among_made_up_sites(which, lie, tmp_path, registrar, certi
     who = refusers(consortium.study, made_up)
     assert who
     for name in set(consortium.study.names) - {made_up}:
-        problem = consortium.parties[name].problem
+        problem = consortium.parties[name].last_error
         assert (problem is not None) == (name in who), name
         if name in who:
             assert problem.code == "bad-identity"
@@ -173,7 +173,7 @@ def test_every_site_looks_at_every_signer(tmp_path, registrar, certified, monkey
     troubled = {
         name
         for name in consortium.study.names
-        if name != "s2" and consortium.parties[name].problem is not None
+        if name != "s2" and consortium.parties[name].last_error is not None
     }
     assert troubled == set(near)  # and nobody else, which the test above would see
 

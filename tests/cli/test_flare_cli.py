@@ -506,8 +506,8 @@ def test_study_run_goes_on_after_a_moment_of_silence(query):
         study_cost = 0
 
         def status(self, job):
-            self.asked += 1
-            if self.asked < 3:
+            self.spec += 1
+            if self.spec < 3:
                 raise ProtocolError("It cannot be reached.", code="no-aggregator")
             return status_of("failed", error=ProtocolError("It failed.", code="killed"))
 

@@ -85,7 +85,7 @@ def test_an_aggregator_cannot_put_its_own_keys_in_their_place(
 
     with pytest.raises(ProtocolError, match="s0"):
         run_study(consortium, fate=fate)
-    assert consortium.parties["s0"].problem.code == "bad-identity"
+    assert consortium.parties["s0"].last_error.code == "bad-identity"
 
 
 @pytest.mark.parametrize("forged", ["key", "proof", "neither"])
@@ -118,7 +118,7 @@ def test_sites_that_sign_are_known_to_those_who_share_no_masks_with_them(
     outcome = run_study(consortium, fate=fate).outcome
     assert set(outcome.missing) == (set() if forged == "neither" else {"s0"})
     if forged != "neither":
-        assert consortium.parties["s0"].problem.code == "bad-identity"
+        assert consortium.parties["s0"].last_error.code == "bad-identity"
 
 
 def test_a_helper_seals_masks_for_the_sites_alone(tmp_path, identities):
@@ -143,7 +143,7 @@ def test_a_helper_is_known_too(tmp_path, identities, registrar):
     consortium = Known(study_of(3, masks="helper"), tmp_path, others)
     with pytest.raises(ProtocolError):
         run_study(consortium)
-    assert consortium.parties["s0"].problem.code == "bad-identity"
+    assert consortium.parties["s0"].last_error.code == "bad-identity"
 
 
 def test_every_part_of_a_proof_counts(registrar):

@@ -24,7 +24,7 @@ class Liar:
 
     def __init__(self, party, name, step, say):
         self._party, self._name, self._step, self._say = party, name, step, say
-        self.problem = None
+        self.last_error = None
 
     def handle(self, request):
         answer = self._party.handle(request)

@@ -62,7 +62,7 @@ class Network(RuleBasedStateMachine):
         self.rounds = self._stack.enter_context(sums_seen())
         self.sessions = []
         self.said = {}  # (site, session, step): the request that was answered, and the answer
-        self.asked = []  # every request that was delivered, with its site
+        self.spec = []  # every request that was delivered, with its site
         self.own, self.pair = defaultdict(set), defaultdict(set)
 
     def teardown(self):
@@ -154,28 +154,28 @@ class Network(RuleBasedStateMachine):
         for each, total in zip(queries, sums, strict=True):
             assert np.array_equal(total, exact(self.study, each, tables))
 
-    @precondition(lambda self: self.asked)
+    @precondition(lambda self: self.spec)
     @rule(data=st.data())
     def again(self, data):
         """A request of any time reaches its site once more."""
-        name, request = data.draw(st.sampled_from(self.asked))
+        name, request = data.draw(st.sampled_from(self.spec))
         self.handle(name, request)
 
-    @precondition(lambda self: self.asked)
+    @precondition(lambda self: self.spec)
     @rule(data=st.data())
     def astray(self, data):
         """A request of any time reaches another site, or one of another session is renamed."""
-        _, request = data.draw(st.sampled_from(self.asked))
+        _, request = data.draw(st.sampled_from(self.spec))
         session = data.draw(st.sampled_from(self.sessions)).aggregator.session
         name = data.draw(st.sampled_from(self.names))
         if is_message(request):
             self.handle(name, changed(request, session=session))
 
-    @precondition(lambda self: self.asked)
+    @precondition(lambda self: self.spec)
     @rule(data=st.data(), cut=st.booleans())
     def malformed(self, data, cut):
         # what was cut off before may be empty
-        name, request = data.draw(st.sampled_from([each for each in self.asked if each[1]]))
+        name, request = data.draw(st.sampled_from([each for each in self.spec if each[1]]))
         place = data.draw(st.integers(0, len(request) - 1))
         broken = bytearray(request)
         if cut:
@@ -204,7 +204,7 @@ class Network(RuleBasedStateMachine):
 
     def handle(self, name, request):
         answer = self.consortium.parties[name].handle(request)  # never raises
-        self.asked.append((name, request))
+        self.spec.append((name, request))
         reported = decode(answer, sender=name, limit=LIMIT)
         if reported.step == REFUSED:
             assert not reported.arrays
@@ -278,7 +278,7 @@ class Network(RuleBasedStateMachine):
     @invariant()
     def ledgers_hold(self):
         if self.sessions:
-            name = self.names[len(self.asked) % len(self.names)]
+            name = self.names[len(self.spec) % len(self.names)]
             standing = self.consortium.check_books(name)
             assert standing.spent_epsilon <= standing.budget.epsilon
 

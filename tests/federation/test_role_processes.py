@@ -24,6 +24,6 @@ def test_processes_of_a_site_that_take_turns_answer_as_one(dropouts, tmp_path):
     outcome = carry(Aggregator(settle(study), session="s").run(), Wire(consortium.parties, fate))
     assert not outcome.missing
     assert outcome.taking_part == 4
-    assert [each.problem for each in processes] == [None, None]
+    assert [each.last_error for each in processes] == [None, None]
     assert consortium.charged("s0", "s") == consortium.charged("s1", "s")
     assert consortium.check_books("s0").reserved == consortium.check_books("s1").reserved

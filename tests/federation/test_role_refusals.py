@@ -198,7 +198,7 @@ def test_where_the_study_asks_for_it_a_site_with_such_a_row_does_not_join(bad, d
 
     def fate(name, step, request, party):
         answer = party.handle(request)
-        troubles[name, step] = party.problem
+        troubles[name, step] = party.last_error
         return answer
 
     wire = Wire(consortium.parties, fate)
@@ -406,7 +406,7 @@ SECOND_MOMENT = {"kind": "second-moment", "extra_bits": 0, "count_weight": 0.0}
         ({"description": {"precision": "single"}}, "bad-ask"),
         ({"description": {"extra_bits": -17, "precision": "single"}}, "bad-ask"),
         ({"description": SECOND_MOMENT | {"extra_bits": 2}}, "bad-ask"),
-        ({"description": {"centerd": True}}, "malformed"),
+        ({"description": {"centered": True}}, "malformed"),
         ({"description": {"count_weight": 1e308}}, "malformed"),
         ({"description": {"bound": -1.0}}, "malformed"),
         ({"scale": 1e-6}, "bad-ask"),  # the grid is then too coarse
@@ -588,7 +588,7 @@ def test_without_a_budget_a_site_does_not_join(tmp_path):
         party = site_of(consortium, "s0", consortium.rows["s0"])
         join = request_of(study, "s", "join", payloads.JoinRequest())
         assert refusal(party, "s0", join) == "data"
-        assert party.problem.code == code
+        assert party.last_error.code == code
         assert not consortium.ledgers["s0"].sessions()
     consortium.parties["s0"] = party
     assert set(run_study(consortium).outcome.missing) == {"s0"}
@@ -600,7 +600,7 @@ def test_a_budget_that_is_too_small_is_told_to_the_owner_alone(tmp_path):
     wire = Wire(consortium.parties)
     with pytest.raises(ProtocolError, match="site s1: its budget does not cover this study"):
         carry(Aggregator(settle(consortium.study)).run(), wire)
-    problem = consortium.parties["s1"].problem
+    problem = consortium.parties["s1"].last_error
     assert isinstance(problem, BudgetExceeded)
     assert "19.8" in problem.message
     code, text = wire.refusals()["s1", "join"]

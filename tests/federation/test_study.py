@@ -407,9 +407,9 @@ def test_rows_are_public_under_replace_one_only():
 def test_a_public_center_is_an_array():
     made = study(center=[float(i) for i in range(8)])
     assert np.array_equal(made.public_center, np.arange(8.0))
-    assert made.plan(8, None).centerd == "public"
+    assert made.plan(8, None).centered == "public"
     assert study().public_center is None
-    assert study(center=False).plan(8, None).centerd == "no"
+    assert study(center=False).plan(8, None).centered == "no"
 
 
 # -- hashes

@@ -316,7 +316,7 @@ def test_a_tensor_of_more_components_is_refused(task, tmp_path):
     body = {"queries": [{**query, "description": {**query["description"], "columns": 3}}]}
     asked = changed(request, body=body, arrays={"basis 0": wider})
     assert refusal(consortium.parties["s0"], "s0", asked) == "bad-ask"
-    assert "with 3 columns" in consortium.parties["s0"].problem.message
+    assert "with 3 columns" in consortium.parties["s0"].last_error.message
 
 
 OTHER_SUMS = {
@@ -440,7 +440,7 @@ def test_where_the_study_asks_for_it_documents_are_looked_at_before_anyone_pays(
         carry(Aggregator(settle(consortium.study)).run(), wire)
     assert wire.refusals()["s1", "join"][0] == "data"
     assert "row 7" not in wire.refusals()["s1", "join"][1]
-    assert "row 7 is a document of 2 words" in consortium.parties["s1"].problem.message
+    assert "row 7 is a document of 2 words" in consortium.parties["s1"].last_error.message
     assert all(consortium.check_books(n).spent_epsilon == 0 for n in consortium.ledgers)
 
 

@@ -328,4 +328,4 @@ def test_sizes_are_counted_and_nothing_else_is_forecast(task):
 def test_a_public_center_is_an_array():
     made = study(center=[float(i) for i in range(8)])
     assert np.array_equal(made.public_center, np.arange(8.0))
-    assert made.plan(8, None).centerd == "public"
+    assert made.plan(8, None).centered == "public"

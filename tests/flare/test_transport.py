@@ -17,14 +17,14 @@ class FakeWire:
     """Parties that answer what their functions say; every question is kept."""
 
     def __init__(self, **parties):
-        self.parties, self.asked = parties, []
+        self.parties, self.spec = parties, []
 
     def query(self, name, step, payload, timeout, stop):
-        self.asked.append((name, step))
+        self.spec.append((name, step))
         return self.parties[name](step, payload, timeout, stop)
 
     def steps(self, name):
-        return sum(who == name and step not in ("hello", "bye") for who, step in self.asked)
+        return sum(who == name and step not in ("hello", "bye") for who, step in self.spec)
 
 
 def echo(verb, payload, timeout, stop):
@@ -163,7 +163,7 @@ def test_a_partys_code_is_told_in_our_own_words():
 def test_bye_reaches_everybody():
     wire = FakeWire(north=echo, south=echo)
     over(wire, lambda: True).bye()
-    assert sorted(wire.asked) == [("north", "bye"), ("south", "bye")]
+    assert sorted(wire.spec) == [("north", "bye"), ("south", "bye")]
 
 
 def test_a_call_of_the_lead_has_an_end(monkeypatch):

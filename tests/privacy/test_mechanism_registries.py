@@ -129,7 +129,7 @@ def described(name):
     of_documents = STATISTICS[name].of_documents
     common = {"kind": name, "features": 3, "columns": columns}
     if not of_documents:
-        common |= {"bound": 0.5, "precision": "single", "centerd": True}
+        common |= {"bound": 0.5, "precision": "single", "centered": True}
     own = {
         "norm-histogram": {"with_count": True},
         "row-sum": {"count_weight": 0.25, "extra_bits": 2},
@@ -169,7 +169,7 @@ def test_an_accumulators_codec_round_trips(name):
     assert second.parameters == first.parameters
     second.update(rows_for(second))
     first.merge(second)  # refused for sums of other kinds
-    first.settle()
+    first.flush()
     assert np.any(first.integers())
     assert np.array_equal(first.integers(), second.integers())
 

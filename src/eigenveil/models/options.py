@@ -394,7 +394,7 @@ class Option:
 
 
 def refused(
-    option: Option, what: str, *, code: str = "bad-parameter", owner: str = "", hint: str = ""
+    option: Option, what: str, *, owner: str = "", hint: str = "", code: str = "bad-parameter"
 ) -> EigenveilError:
     """The error of an option that cannot be what it is, in scikit-learn's words and of its kind."""
     # scikit-learn takes a moment to load, and only its class of error is wanted here

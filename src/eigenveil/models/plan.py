@@ -58,7 +58,7 @@ class Planned:
 SCALE, CENTER = "scale", "center"
 NEAR_SCALE, SECOND_CENTER = "scale about the centre", "centre, second stage"
 # Of the norms about the centre that is kept.
-CENTERD_SCALE = "scale of centred rows"
+CENTERED_SCALE = "scale of centred rows"
 
 
 def center_schedule(
@@ -86,7 +86,7 @@ def center_schedule(
 class BasePlan(BaseModel):
     """What the plans of all tasks have in common.
 
-    ``centerd`` is "private", "public" or "no"; ``shares`` divide the budget over the steps that are
+    ``centered`` is "private", "public" or "no"; ``shares`` divide the budget over the steps that are
     taken; ``sketch_columns`` is the number of columns of a sketch; ``rows`` is the public number of
     rows under replace-one, else ``None``; ``noise_draws`` is how many draws of lattice noise make
     up a released value, and ``noise_source`` where they come from; ``invalid`` says whether an
@@ -101,7 +101,7 @@ class BasePlan(BaseModel):
     delta: float
     adjacency: Adjacency
     row_bound: float | None
-    centerd: Literal["private", "public", "no"]
+    centered: Literal["private", "public", "no"]
     shares: dict[Step, float]
     sketch_columns: int
     rows: int | None = None
@@ -140,7 +140,7 @@ class BasePlan(BaseModel):
         """
         public = (0.0,) * self.features
         return {
-            "center": public if self.centerd == "public" else self.centerd == "private",
+            "center": public if self.centered == "public" else self.centered == "private",
             "budget_split": dict(self.shares),
             "sketch_size": self.sketch_columns if self.sketched else None,
         }

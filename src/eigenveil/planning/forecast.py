@@ -211,8 +211,8 @@ def _small_values(plan: BasePlan) -> int:
     elif isinstance(plan, TopicPlan):
         values += histogram * (2 if plan.clip_documents else 0)
     elif isinstance(plan, Plan) and plan.row_bound is None:
-        centerd_scale = plan.row_norm == "auto" or "variance" in plan.shares
-        values += histogram * ((plan.centerd == "private") + centerd_scale)
+        centered_scale = plan.row_norm == "auto" or "variance" in plan.shares
+        values += histogram * ((plan.centered == "private") + centered_scale)
     if "center" in plan.shares:
         values += plan.features + 1
     if "variance" in plan.shares:

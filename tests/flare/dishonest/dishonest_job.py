@@ -57,13 +57,13 @@ class DishonestWire:
         self.wire, self.kit = wire, folder.parents[1]
         self.tap = self.kit.parents[1] / "tap" / folder.name
         self.tap.mkdir(parents=True)
-        self.asked, self.done, self.count = {}, set(), 0
+        self.spec, self.done, self.count = {}, set(), 0
         self.guard = threading.Lock()
 
     def query(self, name, step, payload, timeout, stop):
         if step in (HELLO, BYE):
             return self.wire.query(name, step, payload, timeout, stop)
-        self.asked[name, step] = payload
+        self.spec[name, step] = payload
         wrong = self.wrong(name, step)
         if wrong.get("when") == "before":
             self.die(wrong["die"])
@@ -146,9 +146,9 @@ class DishonestWire:
 
     def attack_late(self, name, payload):
         """When all rounds are answered and nothing is finished."""
-        turns = [int(step.split()[1]) for _, step in self.asked if step.startswith("round")]
+        turns = [int(step.split()[1]) for _, step in self.spec if step.startswith("round")]
         last = max(turns)
-        final = self.asked[name, f"round {last}"]
+        final = self.spec[name, f"round {last}"]
         message = decode(final, sender=AGGREGATOR, limit=len(final))
         body = message.read(payloads.RoundRequest)
 
@@ -164,24 +164,24 @@ class DishonestWire:
 
         yield "same round again", final
         yield "same round, less noise", changed(last, 0.5)
-        yield "earlier round again", self.asked[name, "round 1"]
+        yield "earlier round again", self.spec[name, "round 1"]
         yield "earlier round, less noise", changed(1, 0.5)
         yield "one round more", changed(last + 1)
         yield "one round more, little noise", changed(last + 1, 1e-3)
         yield "much later round", changed(payloads.MOST_ROUNDS, 1e-3)
         yield "other study", changed(last + 1, study="0" * 64)
         yield "other session", changed(last + 1, session="0" * 24)
-        join = self.asked[name, "join"]
+        join = self.spec[name, "join"]
         again = decode(join, sender=AGGREGATOR, limit=len(join))
         yield "join in another session", encode(replace(again, session="1" * 24))
         yield "keys of others", self.other_keys(name)
-        if (name, f"unmask {last}") in self.asked:
+        if (name, f"unmask {last}") in self.spec:
             yield from self.unmaskings(name, last)
         yield "no message", b"\x00" * 100
         yield "a shell", encode(replace(again, step="shell", body={"cmd": "cat client.key"}))
 
     def other_keys(self, name):
-        asked = self.asked[name, "keys"]
+        asked = self.spec[name, "keys"]
         message = decode(asked, sender=AGGREGATOR, limit=len(asked))
         body = message.read(payloads.KeysRequest)
         own = next(iter(body.neighbours.values()))
@@ -191,7 +191,7 @@ class DishonestWire:
     def unmaskings(self, name, last):
         """Of two further tries for each step: the same again, another set, another round."""
         for kind in ("survivors", "unmask"):
-            asked = self.asked[name, f"{kind} {last}"]
+            asked = self.spec[name, f"{kind} {last}"]
             message = decode(asked, sender=AGGREGATOR, limit=len(asked))
             field = {"survivors": "survivors", "unmask": "signed"}[kind]
 

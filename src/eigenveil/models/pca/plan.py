@@ -9,7 +9,7 @@ from eigenveil.errors import DataError
 from eigenveil.models.options import Options
 from eigenveil.models.pca.ways import CHOICES, DIRECTIONS, POWER, SKETCH, Way, noise_of, way_of
 from eigenveil.models.plan import (
-    CENTERD_SCALE,
+    CENTERED_SCALE,
     BasePlan,
     Planned,
     Step,
@@ -85,15 +85,15 @@ class Plan(BasePlan):
     @property
     def removes_mean(self) -> bool:
         """Whether the mean that is left in the prepared rows is released, and taken off."""
-        return self.centerd == "private" and not self.pure and self.way is not DIRECTIONS
+        return self.centered == "private" and not self.pure and self.way is not DIRECTIONS
 
     @property
     def schedule(self) -> tuple[Planned, ...]:
         """Norms and centre, norms about it, the second moment and mean, the variances."""
-        before, beside = self._centerd_scale()
+        before, beside = self._centered_scale()
         first, *later = self.way.schedule(self)
         found: list[Planned] = []
-        if self.centerd == "private":
+        if self.centered == "private":
             *stages, left = _CENTERS if self.removes_mean else (*_PURE_CENTERS, 0.0)
             found += center_schedule(
                 bounded=self.row_bound is not None,
@@ -108,17 +108,17 @@ class Plan(BasePlan):
             found.append(Planned(ENERGIES, "variance", "component-energy", share=rest))
         return tuple(found)
 
-    def _centerd_scale(self) -> tuple[list[Planned], list[Planned]]:
+    def _centered_scale(self) -> tuple[list[Planned], list[Planned]]:
         """The norms of centred rows, before the moment or read beside it: one pass for both."""
         wanted = self.one_pass or self.row_norm == "auto" or "variance" in self.shares
         if not wanted or self.row_bound is not None:
             return [], []
-        private, auto = self.centerd == "private", self.row_norm == "auto"
+        private, auto = self.centered == "private", self.row_norm == "auto"
         beside = self.one_pass or (private and not auto)
         # under a private centre the scale's budget was spent before it
         share = (_SCALES_AUTO[2] if auto else 0.5) if private else 1.0
         step: Step = "variance" if private and not auto else "scale"
-        planned = Planned(CENTERD_SCALE, step, "norm-histogram", share=share, beside=beside)
+        planned = Planned(CENTERED_SCALE, step, "norm-histogram", share=share, beside=beside)
         return ([], [planned]) if beside else ([planned], [])
 
     def kind(self, step: Step) -> NoiseKind:
@@ -191,7 +191,7 @@ def make_plan(
         adjacency=options.adjacency,
         row_norm=options.row_norm if isinstance(options.row_norm, str) else float(options.row_norm),
         row_bound=None if options.row_bound is None else float(options.row_bound),
-        centerd=center_kind(options.center),
+        centered=center_kind(options.center),
         shares={"moment": 1.0},
         sketch_columns=columns if sketch_columns is None else sketch_columns,
         power_rounds=int(options.power_rounds or POWER_ROUNDS),
@@ -206,7 +206,7 @@ def _shares(plan: Plan, options: Options) -> dict[Step, float]:
     """Shares of the steps that this fit takes, adding up to 1."""
     split = options.budget_split
     variance = split is None or split.get("variance", 0) > 0 or plan.way is DIRECTIONS
-    private = plan.centerd == "private"
+    private = plan.centered == "private"
     scale = plan.row_bound is None and (private or plan.row_norm == "auto" or variance)
     taken = {"scale": scale, "center": private, "moment": True, "variance": variance}
     usual = {

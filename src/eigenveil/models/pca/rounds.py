@@ -22,7 +22,7 @@ from eigenveil.models.explained import (
 )
 from eigenveil.models.pca.plan import ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.pca.ways import DIRECTIONS, POWER, SKETCH, WHOLE, Way
-from eigenveil.models.plan import CENTERD_SCALE, Step
+from eigenveil.models.plan import CENTERED_SCALE, Step
 from eigenveil.models.rounds import Answers, Round, RoundState, find_center
 from eigenveil.models.scale import NormScale, choose_bound
 from eigenveil.models.shapes import COUNT_WEIGHT
@@ -123,9 +123,9 @@ def private_pca(
         return _nothing(state)
 
     beside: Round = ()
-    if any(planned.name == CENTERD_SCALE for planned in plan.schedule):
-        query = state.query(CENTERD_SCALE, state.histogram())
-        if plan.planned(CENTERD_SCALE).beside:
+    if any(planned.name == CENTERED_SCALE for planned in plan.schedule):
+        query = state.query(CENTERED_SCALE, state.histogram())
+        if plan.planned(CENTERED_SCALE).beside:
             beside = (query,)  # read only after the moment: one pass for both
         else:
             answers = yield (query,)
@@ -134,7 +134,7 @@ def private_pca(
     row_bound = _second_moment_bound(state, scale, max_norm)
     found = yield from _components(state, row_bound, beside)
     if beside:
-        scale = _better(scale, found.answers[CENTERD_SCALE], state)
+        scale = _better(scale, found.answers[CENTERED_SCALE], state)
     return (yield from _variances(state, scale, row_bound, found))
 
 
@@ -175,8 +175,8 @@ def _nothing(state: _State) -> Factors:
 
 def _better(scale: NormScale | None, release: Release, state: _State) -> NormScale | None:
     """The scale of the centred rows where it shows anything, else what was known before."""
-    centerd = state.read(release, scale)
-    return centerd if centerd.found else scale
+    centered = state.read(release, scale)
+    return centered if centered.found else scale
 
 
 def _second_moment_bound(state: _State, scale: NormScale | None, max_norm: float | None) -> float:
@@ -251,7 +251,7 @@ def _mean_left(state: _State, answers: Answers) -> MeanLeft | None:
     if release is None:
         return None
     if state.rows is None:  # a scale that is read only now
-        state.rows = max(1.0, float(answers[CENTERD_SCALE].values[-1]))
+        state.rows = max(1.0, float(answers[CENTERED_SCALE].values[-1]))
     error = deviation(release.record.noise, state.plan.features)
     return MeanLeft(release.values, error, state.rows, release.record.mechanism)
 
@@ -422,7 +422,7 @@ def _offset_left(
     assert state.rows is not None
     if left is not None:
         return left.remaining() / state.rows
-    if state.plan.centerd != "private":
+    if state.plan.centered != "private":
         return 0.0
     squared = state.longest_error(state.center_error)
     if scale is not None:
