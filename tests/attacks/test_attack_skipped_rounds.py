@@ -267,7 +267,7 @@ def test_what_the_study_itself_says_is_not_asked_otherwise(fields, tmp_path):
             ):
                 queries = asks_of(known[round_number])
                 queries[place] = each | {"description": said | changes}
-                moved = {f"centre {place}": np.ones(3)}
+                moved = {f"center {place}": np.ones(3)}
                 yield (
                     changed(known[round_number], body={"queries": queries}, arrays=moved),
                     ("not-in-plan",),

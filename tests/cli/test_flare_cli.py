@@ -503,11 +503,11 @@ def test_study_run_waits_for_a_study_that_goes_on(query, monkeypatch):
 
 def test_study_run_goes_on_after_a_moment_of_silence(query):
     class Hesitant(Session):
-        study_cost = 0
+        calls = 0
 
         def status(self, job):
-            self.spec += 1
-            if self.spec < 3:
+            self.calls += 1
+            if self.calls < 3:
                 raise ProtocolError("It cannot be reached.", code="no-aggregator")
             return status_of("failed", error=ProtocolError("It failed.", code="killed"))
 

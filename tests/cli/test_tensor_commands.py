@@ -427,7 +427,7 @@ def test_sites_have_no_form_of_the_moment(sites, tmp_path, run):
     assert status == 3
     assert "choose a --protocol" in err
     status, _, err = run("fit", *sites, *MIXTURE, "--protocol", "dpdispca", "--out", tmp_path / "r")
-    assert status == 4
+    assert status == 3
     assert "dpdispca" in err
 
 

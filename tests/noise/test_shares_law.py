@@ -439,14 +439,14 @@ def kept(source):
     root, log_chance = gamma_module._proposal(x, 16 - 1 / 3)
     chance = np.trapezoid(np.where(root > 0.1, np.exp(log_chance), 0) * stats.norm.pdf(x), x)
     assert 0.98 < chance < 0.9995
-    found = gamma_module._candidates(1_000_000, 16 - 1 / 3, source).size
+    found = gamma_module._gamma_candidates(1_000_000, 16 - 1 / 3, source).size
     return stats.binomtest(found, 1_000_000, chance).pvalue
 
 
 def test_candidates_are_refused_as_often_as_they_should_be(monkeypatch):
     assert kept(SecureSource()) > FALSE_ALARM
-    always = mutant(gamma_module._candidates, "> -log_chance", "> 0 * log_chance - 1")
-    monkeypatch.setattr(gamma_module, "_candidates", always)
+    always = mutant(gamma_module._gamma_candidates, "> -log_chance", "> 0 * log_chance - 1")
+    monkeypatch.setattr(gamma_module, "_gamma_candidates", always)
     assert kept(SecureSource()) < REJECTED
 
 
@@ -470,7 +470,7 @@ def test_exponential_deviates_follow_their_law():
 
 
 def test_a_source_that_rejects_everything_is_reported(monkeypatch):
-    monkeypatch.setattr(gamma_module, "_candidates", lambda count, d, source: np.zeros(0))
+    monkeypatch.setattr(gamma_module, "_gamma_candidates", lambda count, d, source: np.zeros(0))
     with pytest.raises(RuntimeError, match="broken"):
         gamma(3, shape=20.0, source=SecureSource())
 

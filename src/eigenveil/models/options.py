@@ -246,11 +246,16 @@ class Shares:
 
     def has(self, value: object) -> bool:
         """Whether a value is such a mapping."""
+        return isinstance(value, Mapping) and not self.wrong_part(value)
+
+    def wrong_part(self, value: Mapping[object, object]) -> dict[object, object]:
+        """What of a mapping is not allowed."""
         share = Number(LEAST_SHARE, 1 / LEAST_SHARE, zero=True)
-        return isinstance(value, Mapping) and all(
-            isinstance(step, str) and step in self.steps and share.has(each)
+        return {
+            step: each
             for step, each in value.items()
-        )
+            if not (isinstance(step, str) and step in self.steps and share.has(each))
+        }
 
     def schema(self) -> dict[str, Any]:
         """As JSON schema."""
@@ -387,6 +392,9 @@ class Option:
             Of code ``bad-parameter``, and scikit-learn's ``InvalidParameterError`` too.
         """
         if not self.has(value):
+            shares = [each for each in self.domains if isinstance(each, Shares)]
+            if shares and isinstance(value, Mapping):
+                value = shares[0].wrong_part(value)
             said = f"must be {self.text}. Got {_short(value)} instead."
             if not owner:  # a field of a file, an option of a command
                 said = f"= {_short(value)} must be {self.text}."

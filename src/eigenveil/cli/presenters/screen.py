@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -27,7 +27,9 @@ from rich.protocol import is_renderable
 from rich.text import Text
 
 from eigenveil.errors import LONGEST_TEXT, printable
-from eigenveil.models.driver import RoundProgress
+
+if TYPE_CHECKING:  # the command line's help needs none of the libraries
+    from eigenveil.models.driver import RoundProgress
 
 
 class Screen(Console):

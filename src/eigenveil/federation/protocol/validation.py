@@ -191,7 +191,7 @@ def check_public(
     if plan.centered == "no" or planned.name in (SCALE, CENTER):
         right = not asked.centered
     elif plan.centered == "public" and isinstance(plan, Plan):
-        center, wanted = message.arrays.get(f"centre {index}"), study.public_center
+        center, wanted = message.arrays.get(f"center {index}"), study.public_center
         right = center is not None and wanted is not None and np.array_equal(center, wanted)
     bound = _public_bound(plan, planned)
     if not right or (bound is not None and asked.bound != bound):
