@@ -24,9 +24,9 @@ from eigenveil.federation.study.file import write_toml
 SHORT = 5.0
 LEAD = f"""
 import os, signal, sys
-from eigenveil.cli import study_run
+from eigenveil.cli.commands import study_run
 from eigenveil.cli.app import main
-from eigenveil.runtime.flare import session
+from eigenveil.network.flare import session
 
 study_run._SILENT = study_run._STALLED = {SHORT}
 session._translated.__defaults__ = (3.0,)  # of one answer

@@ -392,7 +392,7 @@ class Option:
             Of code ``bad-parameter``, and scikit-learn's ``InvalidParameterError`` too.
         """
         if not self.has(value):
-            shares = [each for each in self.domains if isinstance(each, Shares)]
+            shares = [each for each in self.values if isinstance(each, Shares)]
             if shares and isinstance(value, Mapping):
                 value = shares[0].wrong_part(value)
             said = f"must be {self.text}. Got {_short(value)} instead."

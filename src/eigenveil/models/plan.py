@@ -86,11 +86,11 @@ def center_schedule(
 class BasePlan(BaseModel):
     """What the plans of all tasks have in common.
 
-    ``centered`` is "private", "public" or "no"; ``shares`` divide the budget over the steps
-    that are taken; ``sketch_columns`` is the number of columns of a sketch; ``rows`` is the public
-    number of rows under replace-one, else ``None``; ``noise_draws`` is how many draws of lattice noise make
-    up a released value, and ``noise_source`` where they come from; ``invalid`` says whether an
-    invalid row becomes a zero row or stops the fit before anything is released.
+    ``centered`` is "private", "public" or "no"; ``shares`` divide the budget over the steps that
+    are taken; ``sketch_columns`` is the number of columns of a sketch; ``rows`` is the public
+    number of rows under replace-one, else ``None``; ``noise_draws`` is how many draws of lattice
+    noise make up a released value, and ``noise_source`` where they come from; ``invalid`` says
+    whether an invalid row becomes a zero row or stops the fit before anything is released.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
