@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eigenveil.errors import PrivacyError
-from eigenveil.federation.protocol.terms import fewest_sites
+from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.secagg.masks import neighbours, threshold
 from eigenveil.federation.study import checks
 from eigenveil.federation.study.study import Study, StudySite, default_neighbours, make_study
@@ -88,7 +88,7 @@ def test_a_study_knows_how_many_must_be_left(protocol, fewest):
     study = make_study(
         name="t", features=3, components=1, protocol=protocol, dropouts=1, sites=sites
     )
-    assert fewest_sites(study) == fewest
+    assert settle(study).fewest == fewest
 
 
 def test_two_sets_cannot_both_be_signed():
