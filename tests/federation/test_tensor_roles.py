@@ -195,7 +195,7 @@ def test_a_site_sends_only_the_entries_of_the_tensor_that_differ(task, component
         # what is asked is the basis, and the centre: never anything of D x D
         reported = decode(request, sender=AGGREGATOR, limit=LIMIT)
         shapes = {key: array.shape for key, array in reported.arrays.items()}
-        center = {"centre 0": (8,)} if task == MIXTURE else {}
+        center = {"center 0": (8,)} if task == MIXTURE else {}
         assert shapes == {"basis 0": (8, components)} | center
 
 
