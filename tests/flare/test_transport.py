@@ -6,8 +6,8 @@ import time
 import pytest
 
 from eigenveil.errors import ProtocolError
-from eigenveil.network import transport as transport_module
 from eigenveil.federation.protocol.requests import Call
+from eigenveil.network import transport as transport_module
 from eigenveil.network.channel import NO_ANSWER, NOT_ADMITTED, UNREACHABLE, Answer, sentence
 from eigenveil.network.runner import carry_to_the_end
 from eigenveil.network.transport import FlareTransport

@@ -57,7 +57,7 @@ _SETTLED = (
     update(REPLIES)
     .where(
         of_session(REPLIES),
-        REPLIES.c.step.in_(bindparam("its_steps", expanding=True)),
+        REPLIES.c.step == bindparam("its_step"),
         REPLIES.c.reply.is_not(None),
     )
     .values(reply=None)
@@ -163,8 +163,8 @@ def store_reply(connection: Connection, key: SessionKey, answer: AnswerBody, rep
 
 def settle(connection: Connection, key: SessionKey, steps: Sequence[str]) -> None:
     """Drop the bytes of answers that will not be asked for again."""
-    if steps:
-        connection.execute(_SETTLED, {**named(key), "its_steps": list(steps)})
+    for step in steps:
+        connection.execute(_SETTLED, {**named(key), "its_step": step})
 
 
 def sha256(data: bytes) -> str:

@@ -54,8 +54,9 @@ from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.describe import rebuild
 from eigenveil.moments.engine import InvalidRows, accumulate, check_rows
 from eigenveil.moments.independence import dependence
-from eigenveil.moments.release import coordinates, noisy_integers, release_of
+from eigenveil.moments.release import noisy_integers, release_of
 from eigenveil.moments.source import RowSource
+from eigenveil.noise.entries import from_coordinates
 from eigenveil.noise.source import RandomSource, SecureSource
 from eigenveil.privacy.releases import ReleaseRecord
 
@@ -281,7 +282,8 @@ class Site:
             return Draft(
                 lambda: self._hidden(now, body.round_number, sums),
                 charges=[each.record for each in sums],
-                settles=[f"round {round_number}" for round_number in range(1, body.round_number)],
+                # those before it went when it was answered itself
+                settles=[f"round {body.round_number - 1}"] if body.round_number > 1 else [],
             )
 
         while True:
@@ -442,11 +444,11 @@ class Site:
                     f"{each.record.name}: its noise cannot be drawn.", code="bad-ask"
                 ) from None
             if each.is_unmasked and self.study.protocol == "dpdispca":
-                values = release_of(each.record, integers).values
+                whole = from_coordinates(each.accumulator.layout, each.accumulator.shape, integers)
+                values = release_of(each.record, whole).values
                 arrays[f"factor {index}"] = truncated_root(values, terms.plan.sketch_columns)
             else:
-                entries = coordinates(each.accumulator.layout, integers)
-                arrays[f"sum {index}"] = entries.view(np.uint64)
+                arrays[f"sum {index}"] = integers.view(np.uint64)
         return arrays
 
     # -- who is who
