@@ -16,7 +16,7 @@ from benchmarks.data import real_data, second_moment
 from benchmarks.report import Report
 from eigenveil import FederatedPCA, PrivatePCA
 from eigenveil.federation.ledger.ledger import Ledger
-from eigenveil.federation.protocol import site
+from eigenveil.federation.protocol import site, site_sums
 from eigenveil.federation.secagg.client import SecaggClient
 from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.linalg.subspace import captured_energy
@@ -158,7 +158,7 @@ def _overhead(report: Report) -> None:
         rows = sum(clock[name] for name in ("accumulate", "noisy_integers", "leading_eigenpairs"))
         # a commit calls for the answer: noise, mask, and its bytes
         ledger = sum(clock[name] for name in _LEDGER)
-        ledger -= clock["noisy_integers"] + clock["mask"] + clock["coordinates"] + clock["encode"]
+        ledger -= clock["noisy_integers"] + clock["mask"] + clock["encode"]
         runs.append((whole - rows - ledger, ledger, whole, clock))
     gram = min(grams)
     own, ledger, whole, clock = min(runs, key=lambda found: found[0])
@@ -176,9 +176,8 @@ def _overhead(report: Report) -> None:
 
 _LEDGER = ("begin", "commit", "state", "answered", "end")
 _CLOCKS = [
-    (site, "accumulate"),
-    (site, "noisy_integers"),
-    (site, "coordinates"),
+    (site_sums, "accumulate"),
+    (site_sums, "noisy_integers"),
     (site, "encode"),
     (rounds, "leading_eigenpairs"),
     (SecaggClient, "mask"),

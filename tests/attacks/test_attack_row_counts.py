@@ -21,6 +21,7 @@ from eigenveil.moments.release import (
     release_sum,
 )
 from eigenveil.moments.rows import Block, RowRule
+from eigenveil.noise.entries import from_coordinates
 from eigenveil.noise.source import SeededSource
 from eigenveil.privacy.budget import StepBudget
 
@@ -95,19 +96,23 @@ def filled(rows):
     return made, part.astype(object) * rows
 
 
+def whole(made, entries):
+    return from_coordinates(made.layout, made.shape, entries)
+
+
 @pytest.mark.parametrize("rows", [2**25, 2**26 - 1, 2**26, 2**26 + 1, 2**27, 2**29 + 12345])
 def test_a_release_is_one_function_of_sum_and_noise_for_any_number_of_rows(rows):
     made, exact = filled(rows)
     for mu in (1.0, 2.0**14):  # the second has a grid of its own, finer than the sum's
         record = record_for(made, mu)
         shift = made.grid - record.noise.grid
-        noise = noise_integers(made, record, SeededSource(7)).astype(object)
+        noise = whole(made, noise_integers(made, record, SeededSource(7))).astype(object)
         noisy = (exact << shift) + noise
         known = np.array([float(int(v)) for v in noisy.ravel()]).reshape(2, 2)
         found = release_sum(made, record, SeededSource(7)).values
         assert np.array_equal(found, known * 2.0**record.noise.grid)
         # parties' sums are the same modulo 2**64, and nothing is refused
-        wrapped = noisy_integers(made, record, SeededSource(7))
+        wrapped = whole(made, noisy_integers(made, record, SeededSource(7)))
         assert wrapped.dtype == np.int64
         assert np.array_equal(wrapped.astype(object) % 2**64, noisy % 2**64)
         if rows <= capacity(record):

@@ -105,3 +105,14 @@ def test_what_a_role_raises_is_raised():
 
     with pytest.raises(DataError, match="no rows"):
         carry(fails(), InProcess({}))
+
+
+def test_a_party_cannot_end_a_run():
+    """A StopIteration out of a party is an error like others; it once was the role's result."""
+
+    class Stops:
+        def handle(self, request):
+            raise StopIteration("mine")
+
+    with pytest.raises(StopIteration, match="mine"):
+        carry(asking(("one", {"a": b"1"})), InProcess({"a": Stops()}))

@@ -26,9 +26,9 @@ from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import active_sites, settle
 from eigenveil.federation.study.study import WEIGHT_BITS, make_study
 from eigenveil.moments import release
-from eigenveil.moments.release import coordinates
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import ArrayRows
+from eigenveil.noise.entries import coordinates
 from eigenveil.privacy.accountant import Loss
 
 DELTA = 1e-5
@@ -239,7 +239,7 @@ def silence():
     """No noise at all: sums are then those of the rows, exactly."""
 
     def none(accumulator, record, source):
-        return np.zeros_like(accumulator.integers())
+        return np.zeros(accumulator.size, dtype=np.int64)
 
     with mock.patch.object(release, "noise_integers", none):
         yield

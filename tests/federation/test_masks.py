@@ -21,8 +21,8 @@ from eigenveil.federation.secagg.masks import (
     pairwise_mask,
     self_mask,
 )
-from eigenveil.moments.release import from_coordinates
 from eigenveil.noise.cube import tensor_indices, tensor_size
+from eigenveil.noise.entries import from_coordinates
 from eigenveil.noise.source import KeyedSource
 from statistics_tools import (
     FALSE_ALARM,

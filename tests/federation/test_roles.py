@@ -24,7 +24,8 @@ from eigenveil.federation.protocol.messages import HELPER, decode
 from eigenveil.federation.protocol.terms import active_sites, settle
 from eigenveil.linalg.eigen import truncated_root
 from eigenveil.moments import release
-from eigenveil.moments.release import from_coordinates, release_of
+from eigenveil.moments.release import release_of
+from eigenveil.noise.entries import from_coordinates
 from statistics_tools import FALSE_ALARM, chi_square
 
 PROTOCOLS = ("cape", "sketch", "dpdispca", "full", "local")
@@ -162,9 +163,7 @@ def test_what_noise_is_added_is_what_the_record_says(tmp_path):
 
     def noting(accumulator, record, source):
         noise = draw(accumulator, record, source)
-        drawn.setdefault(record.name, []).append(
-            release.coordinates(accumulator.layout, noise).view(np.uint64)
-        )
+        drawn.setdefault(record.name, []).append(noise.view(np.uint64))
         return noise
 
     with mock.patch.object(release, "noise_integers", noting):

@@ -36,8 +36,8 @@ from eigenveil.federation.tree.nodes import Merged, Node, publish
 from eigenveil.federation.tree.private import Leaf, make_tree_study
 from eigenveil.federation.tree.tree import MergeTree, Place
 from eigenveil.linalg.subspace import Subspace, subspace_of
-from eigenveil.moments.release import coordinates
 from eigenveil.moments.rows import Block
+from eigenveil.noise.entries import coordinates
 from eigenveil.noise.source import SecureSource, SeededSource
 from eigenveil.privacy import epsilon_of_mu
 from eigenveil.privacy.certificate import Certificate
@@ -674,7 +674,7 @@ def test_without_noise_the_root_has_the_sum_over_all_rows(data):
 
 
 def _no_noise(accumulator, record, source):
-    return np.zeros_like(accumulator.integers())
+    return np.zeros(accumulator.size, dtype=np.int64)
 
 
 # -- noise and what is promised

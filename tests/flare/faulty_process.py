@@ -85,18 +85,18 @@ def fill(kit, folder):
 
 def note_what_is_secret(folder, name):
     """Write a site's sums down, without noise and before masks, one file a round."""
-    inner = site_module.Site._noisy
+    inner = site_module.noisy_arrays
 
-    def noisy(site, sums, terms):
-        arrays = inner(site, sums, terms)
+    def noisy(sums, terms, source):
+        arrays = inner(sums, terms, source)
         exact = {f"exact {i}": each.accumulator.integers() for i, each in enumerate(sums)}
         grids = [each.record.noise.grid for each in sums]
         values = {f"value {i}": as_values(arrays[f"sum {i}"], g) for i, g in enumerate(grids)}
         count = len(list(folder.glob(f"{name}-*.npz")))
-        np.savez(folder / f"{name}-{count:04}-{site.study.name}.npz", **arrays, **exact, **values)
+        np.savez(folder / f"{name}-{count:04}-{terms.study.name}.npz", **arrays, **exact, **values)
         return arrays
 
-    site_module.Site._noisy = noisy
+    site_module.noisy_arrays = noisy
 
 
 def as_values(integers, grid):

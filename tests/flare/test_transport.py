@@ -6,8 +6,10 @@ import time
 import pytest
 
 from eigenveil.errors import ProtocolError
+from eigenveil.federation.protocol.requests import Call
 from eigenveil.network import transport as transport_module
 from eigenveil.network.channel import NO_ANSWER, NOT_ADMITTED, UNREACHABLE, Answer, sentence
+from eigenveil.network.runner import carry_to_the_end
 from eigenveil.network.transport import FlareTransport
 
 SITES = ("north", "south")
@@ -180,3 +182,17 @@ def test_a_call_of_the_lead_has_an_end(monkeypatch):
     assert time.monotonic() - begun < 5.0
     ever.set()
     assert session._translated(lambda: 3, kit, 5.0) == 3
+
+
+def test_a_transport_cannot_end_a_run():
+    """A StopIteration out of a call is an error like others; it once was the role's result."""
+
+    class Stops:
+        def call(self, method, payloads, timeout):
+            raise StopIteration("mine")
+
+    def role():
+        yield Call("one", {}, 1.0)
+
+    with pytest.raises(StopIteration, match="mine"):
+        carry_to_the_end(role(), Stops())

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from sums_tools import KINDS, make, python
 
-from eigenveil.moments.release import calibrated_record, coordinates, release_sum
+from eigenveil.moments.release import calibrated_record, release_sum
 from eigenveil.moments.rows import Block
 from eigenveil.noise.cube import tensor_copies
+from eigenveil.noise.entries import coordinates
 from eigenveil.noise.source import SecureSource, SeededSource
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.releases import Sharing

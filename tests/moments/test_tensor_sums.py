@@ -18,10 +18,10 @@ from eigenveil.moments.accumulators import (
     bin_upper_edges,
     integer_basis,
 )
-from eigenveil.moments.release import coordinates, from_coordinates
 from eigenveil.moments.rows import Block, RowRule, integer_rows
 from eigenveil.moments.third import ROWS_A_PRODUCT, ThirdMoment, cube_sums, whole_cube
 from eigenveil.noise.cube import tensor_indices, tensor_size
+from eigenveil.noise.entries import coordinates, from_coordinates
 from eigenveil.privacy import statistics
 
 every_precision = pytest.mark.parametrize("precision", PRECISIONS)

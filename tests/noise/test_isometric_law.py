@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from eigenveil.noise import draws
-from eigenveil.noise.source import SecureSource
+from eigenveil.noise.entries import coordinates, from_coordinates
+from eigenveil.noise.source import SecureSource, SeededSource
 from statistics_tools import (
     FALSE_ALARM,
     OFF_BY_30_PERCENT,
@@ -91,3 +92,14 @@ def test_plain_gaussian_has_its_shape_and_scale(shape):
     assert isotropic(z, 0.3) > FALSE_ALARM
     for factor in OFF_BY_30_PERCENT:
         assert isotropic(z, 0.3 * factor) < REJECTED
+
+
+@pytest.mark.parametrize("layout", ["symmetric", "tensor", "vector"])
+def test_entries_are_those_of_the_whole_array(layout):
+    """Word for word of the source: what parties send is the noise whose law is tested above."""
+    shape = {"symmetric": (7, 7), "tensor": (5, 5, 5), "vector": (9,)}[layout]
+    options = {"sigma": 1.5, "grid": -20}
+    whole = draws.isometric(layout, shape, source=SeededSource(3), **options)
+    entries = draws.isometric_entries(layout, shape, source=SeededSource(3), **options)
+    assert np.array_equal(coordinates(layout, whole), entries)
+    assert np.array_equal(from_coordinates(layout, shape, entries), whole)

@@ -32,6 +32,7 @@ from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.release import calibrated_record, noisy_integers
 from eigenveil.moments.rows import Block
 from eigenveil.moments.stream_sums import PrefixSum
+from eigenveil.noise.entries import from_coordinates
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.mechanisms import NoiseKind
@@ -220,7 +221,8 @@ def _noisy(
         return noisy_integers(replicates, record, randomness.source).view(np.uint64)
     integers = total.integers()
     total.integers = integers.copy  # type: ignore[method-assign]  # the same every time
-    parts = [noisy_integers(total, record, randomness.source).ravel() for _ in range(count)]
+    drawn = (noisy_integers(total, record, randomness.source) for _ in range(count))
+    parts = [from_coordinates(total.layout, total.shape, entries).ravel() for entries in drawn]
     return np.concatenate(parts).view(np.uint64)
 
 

@@ -97,13 +97,14 @@ class InProcess:
 
 def carry(run: Generator[Call, Replies, Result], transport: Transport) -> Result:
     """Carry a role's calls until it has its result."""
-    try:
-        call = next(run)
-        while True:
-            call = run.send(transport.call(call.method, call.payloads, call.timeout))
-    except StopIteration as end:
-        result: Result = end.value
-        return result
+    answers: Replies | None = None
+    while True:
+        try:  # of the role alone: whatever a party raises is no result
+            call = next(run) if answers is None else run.send(answers)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        answers = transport.call(call.method, call.payloads, call.timeout)
 
 
 # -- Studies over rows in one process: every site's own software, real messages, no network.

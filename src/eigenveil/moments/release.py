@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import PrivacyError
 from eigenveil.moments.exact import Integers, modulo, scaled_sum
-from eigenveil.noise.cube import Number, tensor_from_entries, tensor_indices
+from eigenveil.noise.entries import coordinates, from_coordinates
 from eigenveil.noise.grid import grid_exponent
 from eigenveil.noise.sampler import ChoiceSampler, NoiseSampler, sampler_of
 from eigenveil.noise.source import RandomSource, of_one_release
@@ -20,7 +20,7 @@ from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.mechanisms import MECHANISMS, NoiseKind
 from eigenveil.privacy.releases import ALONE, STREAM_UNIT, Noise, ReleaseRecord, Sharing
-from eigenveil.privacy.statistics import STATISTICS, Layout, StatisticName
+from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
 if TYPE_CHECKING:
     from eigenveil.moments.accumulators import Accumulator
@@ -165,7 +165,8 @@ def released_statistic(statistic: StatisticName, kind: NoiseKind) -> StatisticNa
 
 def release_sum(accumulator: Accumulator, record: ReleaseRecord, source: RandomSource) -> Release:
     """Add the recorded noise to the exact sum, of any number of rows."""
-    return release_of(record, _noisy_sum(accumulator, record, source, 0))
+    entries = _noisy_entries(accumulator, record, source, 0)
+    return release_of(record, from_coordinates(accumulator.layout, accumulator.shape, entries))
 
 
 def release_of(record: ReleaseRecord, integers: Integers) -> Release:
@@ -180,10 +181,11 @@ def noisy_integers(
 ) -> NDArray[np.int64]:
     """The sum times the recorded weight and one share of the noise, in units of the grid.
 
-    Modulo ``2**64``: what several parties' sums are added up by. The weight is a multiple of
+    Its independent entries, shape (size,), as :func:`eigenveil.noise.entries.coordinates` orders
+    them, modulo ``2**64``: what several parties' sums are added up by. The weight is a multiple of
     ``2**-weight_bits``.
     """
-    return modulo(_noisy_sum(accumulator, record, source, weight_bits))
+    return modulo(_noisy_entries(accumulator, record, source, weight_bits))
 
 
 # Half of what 64 bits with a sign hold is for rows, the rest for noise.
@@ -202,51 +204,23 @@ def capacity(record: ReleaseRecord) -> float:
     return math.ldexp(_MOST_OF_ROWS / max(1.0, record.gain), record.noise.grid)
 
 
-def _noisy_sum(
+def _noisy_entries(
     accumulator: Accumulator, record: ReleaseRecord, source: RandomSource, weight_bits: int
 ) -> Integers:
-    """The exact sum times the recorded weight and one share of the noise."""
+    """Independent entries of the exact sum times the recorded weight and a share of the noise."""
     grid = record.noise.grid
     assert grid is not None
     noise = noise_integers(accumulator, record, source)
     factor = round(math.ldexp(record.weight, weight_bits))
     bits = accumulator.grid - weight_bits - grid
-    return scaled_sum(accumulator.integers(), factor, bits, noise)
-
-
-def coordinates(layout: Layout, integers: Integers) -> Integers:
-    """The independent entries, shape (size,): the lower triangle where it is symmetric.
-
-    Of a tensor, those with ``i >= j >= k``, in the order of :func:`tensor_indices`.
-    """
-    match layout:
-        case "symmetric":
-            return np.asarray(integers[np.tri(integers.shape[0], dtype=bool)])
-        case "tensor":
-            return np.asarray(integers[tensor_indices(integers.shape[0])])
-        case _:
-            return integers.ravel()
-
-
-def from_coordinates(
-    layout: Layout, shape: tuple[int, ...], entries: NDArray[Number]
-) -> NDArray[Number]:
-    """The whole array with these independent entries."""
-    match layout:
-        case "symmetric":
-            whole = np.zeros(shape, dtype=entries.dtype)
-            whole[np.tri(shape[0], dtype=bool)] = entries
-            return np.asarray(whole + np.tril(whole, -1).T)
-        case "tensor":
-            return tensor_from_entries(shape[0], entries)
-        case _:
-            return entries.reshape(shape)
+    exact = coordinates(accumulator.layout, accumulator.integers())
+    return scaled_sum(exact, factor, bits, noise)
 
 
 def noise_integers(
     accumulator: Accumulator, record: ReleaseRecord, source: RandomSource
 ) -> NDArray[np.int64]:
-    """One share of the recorded noise in the accumulator's coordinates, in units of the grid.
+    """One share of the recorded noise of each independent entry, in units of the grid.
 
     The sum of any ``record.noise.shares`` of them is the noise; where that is 1, it is all of it.
     """

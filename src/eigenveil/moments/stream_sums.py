@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from eigenveil.errors import PrivacyError
 from eigenveil.moments.accumulators import Accumulator, check_same_kind
 from eigenveil.moments.exact import Integers, largest_of, scaled_sum
-from eigenveil.moments.release import Release, coordinates, from_coordinates, noise_integers
+from eigenveil.moments.release import Release, noise_integers
+from eigenveil.noise.entries import coordinates, from_coordinates
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.releases import STREAM_UNIT, ReleaseRecord
 from eigenveil.privacy.streams import PARTS, StreamFactor
@@ -74,7 +75,7 @@ class PrefixSum:
         check_same_kind(self._kind, total)
         part = coordinates(layout, total.integers())
         self.blocks += 1
-        noise = coordinates(layout, noise_integers(self._kind, self._record, self._source))
+        noise = noise_integers(self._kind, self._record, self._source)
         mixed = self._mechanism.mixed(part, total.grid - self._unit)
         noisy = scaled_sum(mixed, 1, self._unit - grid, noise)
         prefix = self._mechanism.prefix(noisy)

@@ -16,9 +16,9 @@ from eigenveil.moments.accumulators import (
     seen_through,
 )
 from eigenveil.moments.exact import Description, ExactSum, Integers, Parts, Spec, spec_of
-from eigenveil.moments.release import coordinates, from_coordinates
 from eigenveil.moments.rows import Block, RowRule, integer_rows
 from eigenveil.noise.cube import tensor_size
+from eigenveil.noise.entries import coordinates, from_coordinates
 from eigenveil.privacy.statistics import Layout, StatisticName
 
 # Bits of a projected entry; a product of three has 36, as has the variance times an entry.

@@ -149,16 +149,20 @@ def carry_to_the_end(run: Generator[Call, Replies, Result], transport: FlareTran
     EigenveilError
         What the role raises; of code ``aborted`` when the study was stopped.
     """
-    try:
-        call = next(run)
-        while True:
-            try:
-                answers = transport.call(call.method, call.payloads, call.timeout)
-            except ProtocolError as stopped:
-                transport.hurry()
-                call = run.throw(stopped)
+    answers: Replies | ProtocolError | None = None
+    while True:
+        try:  # of the role alone: whatever the transport raises is no result
+            if answers is None:
+                call = next(run)
+            elif isinstance(answers, ProtocolError):
+                call = run.throw(answers)
             else:
                 call = run.send(answers)
-    except StopIteration as end:
-        result: Result = end.value
-        return result
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        try:
+            answers = transport.call(call.method, call.payloads, call.timeout)
+        except ProtocolError as stopped:
+            transport.hurry()
+            answers = stopped

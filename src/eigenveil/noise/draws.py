@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.noise.cube import tensor_copies, tensor_from_entries
+from eigenveil.noise.entries import coordinates
 from eigenveil.noise.lattice import lattice_noise
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.statistics import Layout
@@ -43,15 +44,34 @@ def isometric(
             return gaussian(shape, sigma=sigma, grid=grid, source=source)
 
 
+def isometric_entries(
+    layout: Layout, shape: tuple[int, ...], *, sigma: float, grid: int, source: RandomSource
+) -> NDArray[np.int64]:
+    """The independent entries of :func:`isometric`; of a matrix, without making it."""
+    if layout != "symmetric":
+        whole = isometric(layout, shape, sigma=sigma, grid=grid, source=source)
+        return coordinates(layout, whole)
+    on, off = _isometric_triangle(shape[0], sigma=sigma, grid=grid, source=source)
+    row = np.arange(shape[0])
+    return np.insert(off, row * (row + 1) // 2, on)  # each row ends with its diagonal entry
+
+
 def isometric_symmetric(
     size: int, *, sigma: float, grid: int, source: RandomSource
 ) -> NDArray[np.int64]:
     """A symmetric matrix, N(0, sigma^2) on and N(0, sigma^2/2) off the diagonal."""
+    on, off = _isometric_triangle(size, sigma=sigma, grid=grid, source=source)
+    return symmetric_from_triangle(on, off)
+
+
+def _isometric_triangle(
+    size: int, *, sigma: float, grid: int, source: RandomSource
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Its diagonal and its strict lower triangle, row by row."""
     off = gaussian(
         (size * (size - 1) // 2,), sigma=sigma / math.sqrt(2.0), grid=grid, source=source
     )
-    on = gaussian((size,), sigma=sigma, grid=grid, source=source)
-    return symmetric_from_triangle(on, off)
+    return gaussian((size,), sigma=sigma, grid=grid, source=source), off
 
 
 def isometric_tensor(

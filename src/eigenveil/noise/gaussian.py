@@ -23,7 +23,7 @@ class GaussianSampler(NoiseSampler):
         """Independent in isometric coordinates, of a deviation smaller by the root of shares."""
         assert noise.grid is not None
         sigma = noise.scale / math.sqrt(noise.shares)
-        return draws.isometric(layout, shape, sigma=sigma, grid=noise.grid, source=source)
+        return draws.isometric_entries(layout, shape, sigma=sigma, grid=noise.grid, source=source)
 
 
 SAMPLER = GaussianSampler()

@@ -25,9 +25,10 @@ class LaplaceSampler(NoiseSampler):
         """Independent entries; of arrays without symmetry, since the L1 norm is of entries."""
         assert noise.grid is not None
         assert layout in ("vector", "matrix")
-        return laplace(
+        whole = laplace(
             shape, scale=noise.scale, grid=noise.grid, source=source, shares=noise.shares
         )
+        return whole.ravel()
 
 
 def laplace(

@@ -80,7 +80,17 @@ class SecureSource(_Secret):
         if size > _BYTES_A_KEY:
             return np.concatenate([self.words(count // 2), self.words(count - count // 2)])
         own.left -= size
-        return np.frombuffer(own.stream.update(bytes(size)), dtype=np.uint64)
+        return _next_words(own.stream, count).view(np.uint64)
+
+
+def _next_words(stream: Any, count: int) -> NDArray[np.uint64]:
+    """Words of a key stream, little-endian, written once and piece by piece within the cache."""
+    words = np.empty(count, dtype="<u8")
+    view = words.view(np.uint8).data
+    for start in range(0, 8 * count, _PIECE):
+        piece = view[start : start + _PIECE]
+        stream.update_into(_ZEROS[: len(piece)], piece)
+    return words
 
 
 class _Stream(threading.local):
@@ -118,9 +128,7 @@ class KeyedSource(_Secret):
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """The next ``count`` words of the key's stream; at most 2**35 in all."""
-        return np.frombuffer(self._stream.update(bytes(8 * count)), dtype="<u8").astype(
-            np.uint64, copy=False
-        )
+        return _next_words(self._stream, count).astype(np.uint64, copy=False)
 
     def fill(self, words: memoryview) -> None:
         """Write the next words of the key's stream into a buffer, as bytes."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from eigenveil.noise import draws
 from eigenveil.noise.cube import tensor_size
+from eigenveil.noise.entries import coordinates
 from eigenveil.noise.lattice import gamma
 from eigenveil.noise.sampler import NoiseSampler
 from eigenveil.noise.source import RandomSource
@@ -30,7 +31,7 @@ class VectorSampler(NoiseSampler):
     ) -> NDArray[np.int64]:
         """As :func:`vector`."""
         assert noise.grid is not None
-        return vector(
+        whole = vector(
             layout,
             shape,
             scale=noise.scale,
@@ -38,6 +39,7 @@ class VectorSampler(NoiseSampler):
             source=source,
             shares=noise.shares,
         )
+        return coordinates(layout, whole)
 
 
 def vector(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.noise import draws
+from eigenveil.noise.entries import coordinates
 from eigenveil.noise.lattice import lattice_noise
 from eigenveil.noise.sampler import NoiseSampler
 from eigenveil.noise.source import RandomSource
@@ -28,9 +29,10 @@ class WishartSampler(NoiseSampler):
         """As :func:`wishart_difference`."""
         assert noise.grid is not None
         assert layout == "symmetric"
-        return wishart_difference(
+        whole = wishart_difference(
             shape[0], scale=noise.scale, grid=noise.grid, source=source, shares=noise.shares
         )
+        return coordinates(layout, whole)
 
 
 def wishart_difference(

@@ -243,7 +243,7 @@ class Ledger:
             budget = books.accounts[data_set].budget
             if placed.caps is not None:
                 writer.append(BudgetBody(budget=budget, caps=placed.caps))
-            writer.append(
+            entry = writer.append(
                 BeginBody(
                     study=key.study,
                     session=key.session,
@@ -259,6 +259,8 @@ class Ledger:
                 )
             )
             begin_state(writer.connection, key, state)
+            books.post(entry)
+            self._last = writer.head, books.sessions[key]
             return state
 
     def state(self, key: SessionKey) -> bytes:
@@ -352,7 +354,7 @@ class Ledger:
         """
         check_names(outcome)
         with self._writing() as writer:
-            if find_session(writer.connection, key).is_open:
+            if self._session(writer, key).is_open:
                 end_session(writer, key, outcome)
 
     def end_study(self, study: str, outcome: str = "ended by the owner") -> int:

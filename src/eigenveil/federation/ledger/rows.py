@@ -24,8 +24,10 @@ from eigenveil.federation.ledger.tables import (
     ENTRIES,
     REPLIES,
     STATES,
+    Statement,
     Writer,
     entries_where,
+    only_bytes,
     read_entries,
     read_head,
 )
@@ -44,25 +46,22 @@ def named(key: SessionKey) -> dict[str, str]:
 
 
 _ENTRIES = entries_where(of_session(ENTRIES))
-_STATE = select(STATES.c.state).where(of_session(STATES))
-_NEW_STATE = insert(STATES)
-_NEXT_STATE = update(STATES).where(of_session(STATES)).values(state=bindparam("its_state"))
-_NO_STATE = delete(STATES).where(of_session(STATES))
-_REPLY = select(REPLIES).where(of_session(REPLIES), REPLIES.c.step == bindparam("its_step"))
+_STATE = Statement(select(STATES.c.state).where(of_session(STATES)))
+_NEW_STATE = Statement(insert(STATES))
+_NEXT_STATE = Statement(
+    update(STATES).where(of_session(STATES)).values(state=bindparam("its_state"))
+)
+_NO_STATE = Statement(delete(STATES).where(of_session(STATES)))
+_OF_STEP = and_(of_session(REPLIES), REPLIES.c.step == bindparam("its_step"))
+_REPLY = Statement(select(REPLIES.c.request_hash, REPLIES.c.reply).where(_OF_STEP))
 _ANSWERED = select(REPLIES.c.step).where(
     of_session(REPLIES), REPLIES.c.step.in_(bindparam("its_steps", expanding=True))
 )
-_NEW_REPLY = insert(REPLIES)
-_SETTLED = (
-    update(REPLIES)
-    .where(
-        of_session(REPLIES),
-        REPLIES.c.step.in_(bindparam("its_steps", expanding=True)),
-        REPLIES.c.reply.is_not(None),
-    )
-    .values(reply=None)
+_NEW_REPLY = Statement(insert(REPLIES))
+_SETTLED = Statement(
+    update(REPLIES).where(_OF_STEP, REPLIES.c.reply.is_not(None)).values(reply=None)
 )
-_ALL_SETTLED = update(REPLIES).where(of_session(REPLIES)).values(reply=None)
+_ALL_SETTLED = Statement(update(REPLIES).where(of_session(REPLIES)).values(reply=None))
 
 
 def whole_books(connection: Connection) -> Books:
@@ -85,19 +84,19 @@ def find_session(connection: Connection, key: SessionKey) -> Session:
 
 def end_session(writer: Writer, key: SessionKey, outcome: str) -> Entry:
     """End a session: its state (which is secret) and its answers' bytes go."""
-    writer.connection.execute(_NO_STATE, named(key))
-    writer.connection.execute(_ALL_SETTLED, named(key))
+    _NO_STATE.run(writer.connection, **named(key))
+    _ALL_SETTLED.run(writer.connection, **named(key))
     return writer.append(EndBody(study=key.study, session=key.session, outcome=outcome))
 
 
 def begin_state(connection: Connection, key: SessionKey, state: bytes) -> None:
     """Keep the first state of a session."""
-    connection.execute(_NEW_STATE, {"study": key.study, "session": key.session, "state": state})
+    _NEW_STATE.run(connection, study=key.study, session=key.session, state=state)
 
 
 def change_state(connection: Connection, key: SessionKey, state: bytes) -> None:
     """Keep the next state of a session."""
-    connection.execute(_NEXT_STATE, {**named(key), "its_state": state})
+    _NEXT_STATE.run(connection, **named(key), its_state=state)
 
 
 def answered_of(connection: Connection, key: SessionKey, steps: Sequence[str]) -> set[str]:
@@ -108,14 +107,14 @@ def answered_of(connection: Connection, key: SessionKey, steps: Sequence[str]) -
 
 def stored_state(connection: Connection, key: SessionKey) -> bytes:
     """The state of an open session; DataError when it is lost."""
-    state = connection.execute(_STATE, named(key)).scalar_one_or_none()
+    state = only_bytes(_STATE.run(connection, **named(key)).scalar_one_or_none())
     if state is None:
         raise DataError(
             f"The ledger has lost the state of session {key.session!r}.",
             hint="Go back to a copy of the ledger that holds.",
             code="ledger-damaged",
         )
-    return bytes(state)
+    return state
 
 
 def stored_reply(
@@ -128,7 +127,7 @@ def stored_reply(
     ProtocolError
         ``step-asked-differently`` or ``already-settled``.
     """
-    row = connection.execute(_REPLY, {**named(key), "its_step": step}).one_or_none()
+    row = _REPLY.run(connection, **named(key), its_step=step).one_or_none()
     if row is None:
         return None
     if row.request_hash != request_hash:
@@ -137,34 +136,32 @@ def stored_reply(
             hint="A step is answered once; begin another session to ask something else.",
             code="step-asked-differently",
         )
-    if row.reply is None:
+    if (reply := only_bytes(row.reply)) is None:
         raise ProtocolError(
             f"Step {step!r} of session {key.session!r} is settled: its answer is not kept.",
             hint="Go on with the step after it, or begin another session.",
             code="already-settled",
         )
-    return bytes(row.reply)
+    return reply
 
 
 def store_reply(connection: Connection, key: SessionKey, answer: AnswerBody, reply: bytes) -> None:
     """Keep an answer, to be given again."""
-    connection.execute(
-        _NEW_REPLY,
-        {
-            "study": key.study,
-            "session": key.session,
-            "step": answer.step,
-            "request_hash": answer.request,
-            "reply_hash": answer.reply,
-            "reply": reply,
-        },
+    _NEW_REPLY.run(
+        connection,
+        study=key.study,
+        session=key.session,
+        step=answer.step,
+        request_hash=answer.request,
+        reply_hash=answer.reply,
+        reply=reply,
     )
 
 
 def settle(connection: Connection, key: SessionKey, steps: Sequence[str]) -> None:
     """Drop the bytes of answers that will not be asked for again."""
-    if steps:
-        connection.execute(_SETTLED, {**named(key), "its_steps": list(steps)})
+    for step in steps:
+        _SETTLED.run(connection, **named(key), its_step=step)
 
 
 def sha256(data: bytes) -> str:

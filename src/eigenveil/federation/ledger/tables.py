@@ -17,6 +17,7 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    CursorResult,
     Index,
     Integer,
     LargeBinary,
@@ -25,12 +26,15 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    UpdateBase,
+    bindparam,
     event,
     insert,
     select,
     update,
 )
 from sqlalchemy.engine import Dialect
+from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeDecorator
 
 from eigenveil.errors import DataError
@@ -52,10 +56,11 @@ class Bytes(TypeDecorator[bytes]):
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], bytes | None]:
         """Only bytes come back: ``bytes(10**12)`` would take a terabyte of zeros."""
         del dialect, coltype
-        return _only_bytes
+        return only_bytes
 
 
-def _only_bytes(value: object) -> bytes | None:
+def only_bytes(value: object) -> bytes | None:
+    """Bytes that were read, or nothing; DataError for what was never written."""
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, memoryview):
@@ -150,11 +155,39 @@ class Head:
     hash: str
 
 
-# Statements are built once: building one costs as much as running it.
-_HEAD = select(HEAD.c.format, HEAD.c.count, HEAD.c.hash).where(HEAD.c.id == 1)
-_LOCKED_HEAD = _HEAD.with_for_update()
-_MOVE_HEAD = update(HEAD).where(HEAD.c.id == 1)
-_ADD = insert(ENTRIES)
+class Statement:
+    """A statement with named values, as each kind of database has it: worked out once.
+
+    It is run as its text. SQLAlchemy would otherwise look it up and convert its values every time,
+    which takes longer than most of these statements do. So values are what a driver takes itself,
+    and what comes back is as the driver gives it.
+    """
+
+    def __init__(self, query: UpdateBase | Select[Any]) -> None:
+        self._query = query
+        self._known: dict[str, SQLCompiler] = {}
+
+    def run(self, connection: Connection, **values: object) -> CursorResult[Any]:
+        """Execute it."""
+        compiled = self._known.get(connection.dialect.name)
+        if compiled is None:
+            compiled = self._query.compile(dialect=connection.dialect)
+            self._known[connection.dialect.name] = compiled
+        given = {**compiled.params, **values}
+        text = str(compiled.string)
+        if compiled.positiontup is None:
+            return connection.exec_driver_sql(text, given)
+        return connection.exec_driver_sql(text, tuple(given[name] for name in compiled.positiontup))
+
+
+_READ_HEAD = select(HEAD.c.format, HEAD.c.count, HEAD.c.hash).where(HEAD.c.id == 1)
+_HEAD, _LOCKED_HEAD = Statement(_READ_HEAD), Statement(_READ_HEAD.with_for_update())
+_MOVE_HEAD = Statement(
+    update(HEAD)
+    .where(HEAD.c.id == 1)
+    .values(count=bindparam("its_count"), hash=bindparam("its_hash"))
+)
+_ADD = Statement(insert(ENTRIES))
 _IN_ORDER = select(
     *(ENTRIES.c[name] for name in ("number", "time", "kind", "body", "previous", "hash"))
 ).order_by(ENTRIES.c.number)
@@ -174,7 +207,7 @@ def read_head(connection: Connection, *, lock: bool = False) -> Head:
     DataError
         When there is none, or it is of another format.
     """
-    row = connection.execute(_LOCKED_HEAD if lock else _HEAD).one_or_none()
+    row = (_LOCKED_HEAD if lock else _HEAD).run(connection).one_or_none()
     if row is None or not (isinstance(row.count, int) and 0 <= row.count < _MOST_ENTRIES):
         raise DataError(
             "The ledger has lost its head.",
@@ -215,9 +248,9 @@ class Writer:
         plain = body.plain()
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         entry = seal(self.head.count + 1, now, body.kind, plain, self.head.hash)
-        self.connection.execute(_ADD, _row(entry))
+        _ADD.run(self.connection, **_row(entry))
         self.head = Head(entry.number, entry.hash)
-        self.connection.execute(_MOVE_HEAD, {"count": entry.number, "hash": entry.hash})
+        _MOVE_HEAD.run(self.connection, its_count=entry.number, its_hash=entry.hash)
         return entry
 
 

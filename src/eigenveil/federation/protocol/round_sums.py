@@ -15,7 +15,8 @@ from eigenveil.federation.protocol.messages import Message
 from eigenveil.federation.protocol.terms import Terms
 from eigenveil.federation.secagg import masks
 from eigenveil.models.rounds import Query
-from eigenveil.moments.release import Release, capacity, from_coordinates, release_of
+from eigenveil.moments.release import Release, capacity, release_of
+from eigenveil.noise.entries import from_coordinates
 from eigenveil.noise.grid import truncated_edge
 from eigenveil.privacy.releases import ReleaseRecord
 

@@ -14,14 +14,10 @@ from joining, before anything is charged. (Files that cannot be read do so at an
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyError, ProtocolError
@@ -39,25 +35,19 @@ from eigenveil.federation.protocol.messages import (
     expect,
     fingerprint,
 )
+from eigenveil.federation.protocol.site_sums import SiteSum, add_up, noisy_arrays, wanted_sum
 from eigenveil.federation.protocol.terms import Terms, first_difference
 from eigenveil.federation.secagg import masks
 from eigenveil.federation.secagg.client import SecaggClient, State
 from eigenveil.federation.secagg.consistency import bitmap, check_signatures, members_of
 from eigenveil.federation.secagg.keys import Context, SiteKeys
-from eigenveil.linalg.eigen import truncated_root
-from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.models.driver import rows_for
 from eigenveil.models.inputs import check_names, public_rows
-from eigenveil.models.plan import Planned
 from eigenveil.models.task import TASKS
-from eigenveil.moments.accumulators import Accumulator
-from eigenveil.moments.describe import rebuild
-from eigenveil.moments.engine import InvalidRows, accumulate, check_rows
+from eigenveil.moments.engine import InvalidRows, check_rows
 from eigenveil.moments.independence import dependence
-from eigenveil.moments.release import coordinates, noisy_integers, release_of
 from eigenveil.moments.source import RowSource
 from eigenveil.noise.source import RandomSource, SecureSource
-from eigenveil.privacy.releases import ReleaseRecord
 
 # Steps of which there is one a round; any other step is answered once.
 _EVERY_ROUND = ("round", "survivors", "unmask")
@@ -113,6 +103,7 @@ class Site:
         self._source = source or SecureSource()
         self._settled, self._hash = terms, terms.hash
         self._seen: _Seen | None = None
+        self._own: tuple[SessionKey, payloads.PublicKeys] | None = None
         self.last_error: EigenveilError | None = None
         self.invalid: InvalidRows | None = None
         if rows.features != terms.width:
@@ -199,7 +190,7 @@ class Site:
             features=self.rows.features,
             single=self.rows.single,
             rows=rows,
-            keys=self._signed(message, self._masking(now).public_keys()),
+            keys=self._signed(message, self._public_keys(now)),
             seeded=not self._source.secure,
             dependent=dependence(),
         )
@@ -210,7 +201,7 @@ class Site:
 
         def draft(now: _Now) -> Draft:
             terms = self._settled.counting(body.rows)
-            own = self._masking(now).public_keys()
+            own = self._public_keys(now)
             joined = validation.check_neighbours(terms, self.name, own, body)
             signers: dict[str, bytes] = {}
             if terms.mends:
@@ -265,7 +256,7 @@ class Site:
 
     def _round(self, message: Message, request: bytes) -> bytes:
         body = message.read(payloads.RoundRequest)
-        sums: list[_Sum] = []
+        sums: list[SiteSum] = []
         request_digest: _Seen | None = None
         last_error: ProtocolError | None = None
 
@@ -281,7 +272,8 @@ class Site:
             return Draft(
                 lambda: self._hidden(now, body.round_number, sums),
                 charges=[each.record for each in sums],
-                settles=[f"round {round_number}" for round_number in range(1, body.round_number)],
+                # those before it went when it was answered itself
+                settles=[f"round {body.round_number - 1}"] if body.round_number > 1 else [],
             )
 
         while True:
@@ -294,19 +286,13 @@ class Site:
                 except ProtocolError as error:
                     last_error = error  # if the ledger agrees
                 else:  # outside the transaction: others may write while rows are read
-                    self._add_up(sums)
+                    self.invalid = add_up(self.rows, sums)
             try:
                 return self._answer(message, request, draft)
             except _GoneOn:  # the state that was found instead was seen now
                 continue
 
-    def _add_up(self, sums: Sequence[_Sum]) -> None:
-        """Read the rows."""
-        with small_matrix_threads(self.rows.features):
-            read = accumulate(self.rows, [each.accumulator for each in sums])
-        self.invalid = read.invalid
-
-    def _sums(self, now: _Now, body: payloads.RoundRequest) -> list[_Sum]:
+    def _sums(self, now: _Now, body: payloads.RoundRequest) -> list[SiteSum]:
         """What a round asks for, if the plan has it; no rows are read yet."""
         if now.state.signed:
             raise ProtocolError(
@@ -314,15 +300,16 @@ class Site:
                 code="out-of-order",
             )
         planned = validation.check_turn(now.terms, now.message.step, body, now.state)
+        weight = now.terms.weight(self.name)
         return [
-            self._sum(now, index, query, each)
+            wanted_sum(now.terms, self.rows, now.message, (index, query), each, weight=weight)
             for index, (query, each) in enumerate(zip(body.queries, planned, strict=True))
         ]
 
-    def _hidden(self, now: _Now, round_number: int, sums: Sequence[_Sum]) -> tuple[bytes, bytes]:
+    def _hidden(self, now: _Now, round_number: int, sums: Sequence[SiteSum]) -> tuple[bytes, bytes]:
         """A round's answer, its noise drawn and its masks added, and the state after it."""
         message, terms = now.message, now.terms
-        arrays = self._noisy(sums, terms)
+        arrays = noisy_arrays(sums, terms, self._source)
         hidden = [index for index, each in enumerate(sums) if not each.is_unmasked]
         parts = [terms.part(sums[i].accumulator, sums[i].record) for i in hidden]
         request_digest = fingerprint(message)
@@ -403,52 +390,6 @@ class Site:
                 raise
         return self._reply(message, payloads.Done())
 
-    # -- sums
-
-    def _sum(self, now: _Now, index: int, query: payloads.QueryBody, planned: Planned) -> _Sum:
-        terms = now.terms
-        if query.description.features != self.rows.features:
-            raise ProtocolError(
-                f"A sum over {query.description.features} features was asked for.", code="bad-ask"
-            )
-        if query.description.precision == "single" and not self.rows.single:
-            raise ProtocolError("These rows are not stored in single precision.", code="bad-ask")
-        arrays = {
-            name: now.message.array(f"{name} {index}", dtype="f8", shape=shape)
-            for name, shape in query.description.shapes().items()
-        }
-        validation.check_query(terms.plan, query.description)
-        accumulator = rebuild(query.description, arrays)
-        weight = terms.weight(self.name)
-        record = terms.record(
-            query.name, accumulator, scale=query.scale, grid=query.grid, weight=weight
-        )
-        if not math.isfinite(record.sampling_error().log_ratio):
-            raise ProtocolError(f"{query.name}: its grid is too coarse.", code="bad-ask")
-        validation.check_planned(terms, planned, accumulator, query.scale)
-        validation.check_public(terms, planned, query.description, now.message, index)
-        return _Sum(accumulator, record, terms.is_unmasked(terms.step_of(accumulator.statistic)))
-
-    def _noisy(self, sums: Sequence[_Sum], terms: Terms) -> dict[str, NDArray[Any]]:
-        """The arrays of a round's answer before masking: noise is drawn here, once."""
-        arrays: dict[str, NDArray[Any]] = {}
-        for index, each in enumerate(sums):
-            try:
-                integers = noisy_integers(
-                    each.accumulator, each.record, self._source, weight_bits=terms.weight_bits
-                )
-            except ValueError:  # outside what the sampler can draw
-                raise ProtocolError(
-                    f"{each.record.name}: its noise cannot be drawn.", code="bad-ask"
-                ) from None
-            if each.is_unmasked and self.study.protocol == "dpdispca":
-                values = release_of(each.record, integers).values
-                arrays[f"factor {index}"] = truncated_root(values, terms.plan.sketch_columns)
-            else:
-                entries = coordinates(each.accumulator.layout, integers)
-                arrays[f"sum {index}"] = entries.view(np.uint64)
-        return arrays
-
     # -- who is who
 
     def _signed(self, message: Message, keys: payloads.PublicKeys) -> payloads.PublicKeys:
@@ -521,6 +462,13 @@ class Site:
             dropouts=self.study.dropouts,
         )
 
+    def _public_keys(self, now: _Now) -> payloads.PublicKeys:
+        """The site's own; they follow from the session's master secret, which never changes."""
+        key = SessionKey(self._hash, now.message.session)
+        if self._own is None or self._own[0] != key:
+            self._own = key, self._masking(now).public_keys()
+        return self._own[1]
+
     def _reply(self, message: Message, body: BaseModel) -> bytes:
         fields = body.model_dump(mode="json")
         return encode(Message(message.step, self._hash, message.session, self.name, fields))
@@ -552,15 +500,6 @@ class _Seen:
 
 class _GoneOn(Exception):
     """The session's state is not the one that an answer was prepared for."""
-
-
-@dataclass(frozen=True)
-class _Sum:
-    """A sum of a round, and whether the site releases it by itself."""
-
-    accumulator: Accumulator
-    record: ReleaseRecord
-    is_unmasked: bool
 
 
 def _public_text(error: EigenveilError) -> tuple[str, str]:

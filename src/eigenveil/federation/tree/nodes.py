@@ -20,7 +20,8 @@ from eigenveil.federation.tree.tree import Place
 from eigenveil.models.pca.rounds import Factors
 from eigenveil.models.result import certificate_of, frozen
 from eigenveil.models.streaming.plan import stream_factors
-from eigenveil.moments.release import Release, from_coordinates, release_of
+from eigenveil.moments.release import Release, release_of
+from eigenveil.noise.entries import from_coordinates
 from eigenveil.privacy.certificate import Certificate
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.tree_views import TreeRun, check_arrived

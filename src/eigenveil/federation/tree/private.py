@@ -20,10 +20,7 @@ from eigenveil.models.options import Options
 from eigenveil.models.rounds import Round
 from eigenveil.models.streaming.plan import StreamPlan, make_stream_plan, stream_queries
 from eigenveil.moments.engine import Findings
-from eigenveil.moments.release import (
-    coordinates,
-    noisy_integers,
-)
+from eigenveil.moments.release import noisy_integers
 from eigenveil.moments.rows import Block
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.tree_views import check_arrived
@@ -204,9 +201,7 @@ class Leaf:
         """Its message. The noise is drawn once: asked again, these are the same bytes."""
         if self._sent is None:
             totals = tuple(
-                coordinates(
-                    query.accumulator.layout, noisy_integers(sums, query.record, self._source)
-                ).view(np.uint64)
+                noisy_integers(sums, query.record, self._source).view(np.uint64)
                 for query, sums in zip(self._study.queries, self._sums, strict=True)
             )
             message = TreeMessage(self.place, 0, np.ones(1, dtype=bool), (), totals)

@@ -1,0 +1,111 @@
+"""A round's sums at a site: checked against the study, added up over its rows, made noisy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.errors import ProtocolError
+from eigenveil.federation.protocol import payloads, validation
+from eigenveil.federation.protocol.messages import Message
+from eigenveil.federation.protocol.terms import Terms
+from eigenveil.linalg.eigen import truncated_root
+from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.models.plan import Planned
+from eigenveil.moments.accumulators import Accumulator
+from eigenveil.moments.describe import rebuild
+from eigenveil.moments.engine import InvalidRows, accumulate
+from eigenveil.moments.release import noisy_integers, release_of
+from eigenveil.moments.source import RowSource
+from eigenveil.noise.entries import from_coordinates
+from eigenveil.noise.source import RandomSource
+from eigenveil.privacy.releases import ReleaseRecord
+
+
+@dataclass(frozen=True)
+class SiteSum:
+    """A sum of a round, and whether the site releases it by itself."""
+
+    accumulator: Accumulator
+    record: ReleaseRecord
+    is_unmasked: bool
+
+
+def wanted_sum(
+    terms: Terms,
+    rows: RowSource,
+    message: Message,
+    query: tuple[int, payloads.QueryBody],
+    planned: Planned,
+    *,
+    weight: float,
+) -> SiteSum:
+    """An empty sum as it was asked for; no rows are read.
+
+    Parameters
+    ----------
+    query : tuple
+        Its place in the round, and what the message says of it.
+    weight : float
+        Of the site's rows.
+
+    Raises
+    ------
+    ProtocolError
+        When it is not the one that the study's plan has, or not with its noise.
+    """
+    index, asked = query
+    if asked.description.features != rows.features:
+        raise ProtocolError(
+            f"A sum over {asked.description.features} features was asked for.", code="bad-ask"
+        )
+    if asked.description.precision == "single" and not rows.single:
+        raise ProtocolError("These rows are not stored in single precision.", code="bad-ask")
+    arrays = {
+        name: message.array(f"{name} {index}", dtype="f8", shape=shape)
+        for name, shape in asked.description.shapes().items()
+    }
+    validation.check_query(terms.plan, asked.description)
+    accumulator = rebuild(asked.description, arrays)
+    record = terms.record(
+        asked.name, accumulator, scale=asked.scale, grid=asked.grid, weight=weight
+    )
+    if not math.isfinite(record.sampling_error().log_ratio):
+        raise ProtocolError(f"{asked.name}: its grid is too coarse.", code="bad-ask")
+    validation.check_planned(terms, planned, accumulator, asked.scale)
+    validation.check_public(terms, planned, asked.description, message, index)
+    return SiteSum(accumulator, record, terms.is_unmasked(terms.step_of(accumulator.statistic)))
+
+
+def add_up(rows: RowSource, sums: Sequence[SiteSum]) -> InvalidRows | None:
+    """Read the rows, and say which are not valid."""
+    with small_matrix_threads(rows.features):
+        read = accumulate(rows, [each.accumulator for each in sums])
+    return read.invalid
+
+
+def noisy_arrays(
+    sums: Sequence[SiteSum], terms: Terms, source: RandomSource
+) -> dict[str, NDArray[Any]]:
+    """The arrays of a round's answer before masking: noise is drawn here, once."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for index, each in enumerate(sums):
+        accumulator, record = each.accumulator, each.record
+        try:
+            integers = noisy_integers(accumulator, record, source, weight_bits=terms.weight_bits)
+        except ValueError:  # outside what the sampler can draw
+            raise ProtocolError(
+                f"{record.name}: its noise cannot be drawn.", code="bad-ask"
+            ) from None
+        if each.is_unmasked and terms.study.protocol == "dpdispca":
+            whole = from_coordinates(accumulator.layout, accumulator.shape, integers)
+            values = release_of(record, whole).values
+            arrays[f"factor {index}"] = truncated_root(values, terms.plan.sketch_columns)
+        else:
+            arrays[f"sum {index}"] = integers.view(np.uint64)
+    return arrays
