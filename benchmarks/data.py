@@ -44,5 +44,5 @@ def power_law(
 
 def second_moment(rows: NDArray[Any]) -> NDArray[np.float64]:
     """Of the exactly centred rows."""
-    centerd = rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64)
-    return np.asarray(centerd.T @ centerd)
+    centered = rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64)
+    return np.asarray(centered.T @ centered)

@@ -75,7 +75,7 @@ def trackers() -> dict[str, Callable[[], Any]]:
     }
 
 
-def centerd_trackers() -> dict[str, Callable[[], Any]]:
+def centered_trackers() -> dict[str, Callable[[], Any]]:
     """Name to a new tracker of centred rows."""
     return {
         "default, centred": lambda: StreamingPCA(RANK, center=True),
@@ -97,7 +97,7 @@ def _residual(rows: Rows, components: Rows) -> float:
 
 
 def mean_errors(
-    make: Callable[[], Any], sets: list[Rows], *, centerd: bool = False
+    make: Callable[[], Any], sets: list[Rows], *, centered: bool = False
 ) -> tuple[float, float]:
     """Both errors of one tracker, the means over data sets alike."""
     found = []
@@ -106,7 +106,7 @@ def mean_errors(
         for start in range(0, len(rows) - len(rows) % BLOCK, BLOCK):
             model.partial_fit(rows[start : start + BLOCK])
         seen = rows[: len(rows) - len(rows) % BLOCK]  # IncrementalPCA refuses shorter blocks
-        seen = seen - seen.mean(axis=0) if centerd else seen
+        seen = seen - seen.mean(axis=0) if centered else seen
         exact = np.linalg.svd(seen, full_matrices=False)[2][:RANK]
         reported = model.components_ if hasattr(model, "components_") else model.components
         found.append(errors(reported, seen, exact))
@@ -122,10 +122,10 @@ def _errors(report: Report) -> None:
     rivals = ("FD 12", "FD 16", "GROUSE")
     for name, sets in data_sets().items():
         found = {who: mean_errors(make, sets) for who, make in trackers().items()}
-        centerd = {
-            who: mean_errors(make, sets, centerd=True) for who, make in centerd_trackers().items()
+        centered = {
+            who: mean_errors(make, sets, centered=True) for who, make in centered_trackers().items()
         }
-        for who, (distance, ratio) in {**found, **centerd}.items():
+        for who, (distance, ratio) in {**found, **centered}.items():
             report.note(section, f"{name}: {who}", f"{distance:.2e} / {ratio:.5f}")
         for who, wanted in (("default", rivals), ("more", rivals), ("paper", ("GROUSE",))):
             against = f"of '{who}' beside the best of {', '.join(wanted)}"

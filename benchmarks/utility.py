@@ -54,14 +54,14 @@ def published_energy(rows: NDArray[Any], components: int, *, epsilon: float, del
 def run(report: Report) -> None:
     """All numbers of utility."""
     data = real_data()
-    _exactly_centerd(report, data)
+    _exactly_centered(report, data)
     _whole_pipeline(report, data)
     _pure(report, data)
     _auto(report, data)
     _predictions(report)
 
 
-def _exactly_centerd(report: Report, data: dict[str, tuple[NDArray[np.float64], int]]) -> None:
+def _exactly_centered(report: Report, data: dict[str, tuple[NDArray[np.float64], int]]) -> None:
     section = "Utility, exactly centred rows (center=False, delta = 1e-2)"
     if "mnist" not in data:
         report.note(section, "MNIST", "skipped: ../shared/data is absent")
@@ -119,9 +119,9 @@ def _auto(report: Report, data: dict[str, tuple[NDArray[np.float64], int]]) -> N
         for name, (rows, k) in data.items():
             for epsilon in (0.1, 1.0, 4.0, 10.0):
                 options: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
-                centerd = {"exact_center": True, "center": False, **options}
-                unit = energy(rows, k, **centerd)
-                auto = energy(rows, k, row_norm="auto", **centerd)
+                centered = {"exact_center": True, "center": False, **options}
+                unit = energy(rows, k, **centered)
+                auto = energy(rows, k, row_norm="auto", **centered)
                 published = published_energy(rows, k, **options)
                 what = (
                     f"{name}, epsilon={epsilon:g}: auto {auto:.3f}, unit {unit:.3f}, "

@@ -23,8 +23,8 @@ FAST_TRIALS = 10_000
 
 def energy(rows: NDArray[np.float64], epsilon: float, **options: object) -> float:
     """Mean captured energy of a private fit; NaN where it refuses."""
-    centerd = rows - rows.mean(axis=0)
-    exact = centerd.T @ centerd
+    centered = rows - rows.mean(axis=0)
+    exact = centered.T @ centered
     found = []
     for seed in range(RUNS):
         model = PrivatePCA(COMPONENTS, epsilon=epsilon, random_state=seed, **options)  # type: ignore[arg-type]

@@ -261,10 +261,13 @@ def test_what_the_study_itself_says_is_not_asked_otherwise(fields, tmp_path):
     def lie(round_number, known):
         for place, each in enumerate(asks_of(known[round_number])):
             said = each["description"]
-            for changes in ({"bound": said["bound"] * 0.5 + 1.0}, {"centerd": not said["centerd"]}):
+            for changes in (
+                {"bound": said["bound"] * 0.5 + 1.0},
+                {"centered": not said["centered"]},
+            ):
                 queries = asks_of(known[round_number])
                 queries[place] = each | {"description": said | changes}
-                moved = {f"centre {place}": np.ones(3)}
+                moved = {f"center {place}": np.ones(3)}
                 yield (
                     changed(known[round_number], body={"queries": queries}, arrays=moved),
                     ("not-in-plan",),

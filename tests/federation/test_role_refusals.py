@@ -406,7 +406,7 @@ SECOND_MOMENT = {"kind": "second-moment", "extra_bits": 0, "count_weight": 0.0}
         ({"description": {"precision": "single"}}, "bad-ask"),
         ({"description": {"extra_bits": -17, "precision": "single"}}, "bad-ask"),
         ({"description": SECOND_MOMENT | {"extra_bits": 2}}, "bad-ask"),
-        ({"description": {"centerd": True}}, "malformed"),
+        ({"description": {"centered": True}}, "malformed"),
         ({"description": {"count_weight": 1e308}}, "malformed"),
         ({"description": {"bound": -1.0}}, "malformed"),
         ({"scale": 1e-6}, "bad-ask"),  # the grid is then too coarse

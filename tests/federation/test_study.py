@@ -277,7 +277,7 @@ REFUSED = [
     ({"row_norm": "auto", "row_bound": 1.0}, DataError, "", "row_bound"),
     ({"row_bound": -1.0}, DataError, "", "row_bound = -1.0"),
     ({"center": 1}, DataError, "bad-parameter", "center = 1"),
-    ({"center": [0.0]}, DataError, "bad-centre", "1 numbers"),
+    ({"center": [0.0]}, DataError, "bad-center", "1 numbers"),
     ({"center": [0.0] * 7 + [math.nan]}, DataError, "bad-parameter", "center"),
     ({"budget_split": {"moments": 1.0}}, PrivacyError, "bad-parameter", "moments"),
     ({"budget_split": {"moment": -1.0}}, PrivacyError, "", "moment"),
@@ -407,9 +407,9 @@ def test_rows_are_public_under_replace_one_only():
 def test_a_public_center_is_an_array():
     made = study(center=[float(i) for i in range(8)])
     assert np.array_equal(made.public_center, np.arange(8.0))
-    assert made.plan(8, None).centerd == "public"
+    assert made.plan(8, None).centered == "public"
     assert study().public_center is None
-    assert study(center=False).plan(8, None).centerd == "no"
+    assert study(center=False).plan(8, None).centered == "no"
 
 
 # -- hashes

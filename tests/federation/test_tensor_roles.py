@@ -158,9 +158,9 @@ ROUNDS = {
     MIXTURE: [
         ["scale"],
         ["center"],
-        ["scale about the centre"],
-        ["centre, second stage"],
-        ["scale of centred rows"],
+        ["scale about the center"],
+        ["center, second stage"],
+        ["scale of centered rows"],
         ["pair moment"],
         ["scale of projected rows"],
         ["triple moment"],
@@ -195,7 +195,7 @@ def test_a_site_sends_only_the_entries_of_the_tensor_that_differ(task, component
         # what is asked is the basis, and the centre: never anything of D x D
         reported = decode(request, sender=AGGREGATOR, limit=LIMIT)
         shapes = {key: array.shape for key, array in reported.arrays.items()}
-        center = {"centre 0": (8,)} if task == MIXTURE else {}
+        center = {"center 0": (8,)} if task == MIXTURE else {}
         assert shapes == {"basis 0": (8, components)} | center
 
 
@@ -272,7 +272,7 @@ def test_gaussian_noise_of_the_tensor_is_that_of_the_shares(task, fields, tmp_pa
     wide = {"features": 24, "components": 16}
     study = study_of(task, **wide, **fields)
     found, noise = noise_of_tensors(study, tmp_path, 2)
-    assert noise.shares == study.honest
+    assert noise.noise_parts == study.honest
     deviation = math.sqrt(3 / study.honest)
     assert gaussian_variance(found.ravel(), deviation**2) > FALSE_ALARM
     for factor in OFF_BY_30_PERCENT:
@@ -285,7 +285,7 @@ def test_vector_noise_of_the_tensor_has_the_radius_of_the_whole(task, tmp_path):
     wide = {"features": 24, "components": 16}
     study = study_of(task, delta=0.0, epsilon=39.0, **wide)
     found, noise = noise_of_tensors(study, tmp_path, 2)
-    assert (noise.kind, noise.shares, noise.size) == ("vector", 3, tensor_size(16))
+    assert (noise.kind, noise.noise_parts, noise.size) == ("vector", 3, tensor_size(16))
     total = float(np.sum(np.linalg.norm(found, axis=1)))
 
     def p_value(scale):

@@ -170,16 +170,16 @@ def test_clusters_without_any_spread(noise_variance):
 
 def test_a_public_bound_leaves_out_the_scale_but_not_the_count():
     data = Clusters()
-    centerd = PrivateGaussianMixture(3, epsilon=2.0, row_bound=9.0).fit(data.rows)
+    centered = PrivateGaussianMixture(3, epsilon=2.0, row_bound=9.0).fit(data.rows)
     plain = PrivateGaussianMixture(3, epsilon=2.0, row_bound=9.0, center=False).fit(data.rows)
-    for model in (centerd, plain):
+    for model in (centered, plain):
         assert_recovered(model, data)
         # the count's noise is below 50 rows
         assert model.n_samples_ == pytest.approx(len(data.rows), abs=500)
         assert model.n_samples_ != len(data.rows)
-    released = [record.name for record in centerd.certificate_.releases]
+    released = [record.name for record in centered.certificate_.releases]
     assert "scale" not in released
-    assert "scale of centred rows" not in released
+    assert "scale of centered rows" not in released
     assert plain.row_bound_ == 9.0
 
 

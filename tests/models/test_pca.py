@@ -22,8 +22,8 @@ DIGITS = load_digits().data
 
 
 def exact_moment(rows):
-    centerd = rows - rows.mean(axis=0)
-    return centerd.T @ centerd
+    centered = rows - rows.mean(axis=0)
+    return centered.T @ centered
 
 
 # The checks fit twenty rows; without a public row_bound the honest answer to that is an error.

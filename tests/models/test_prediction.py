@@ -39,8 +39,8 @@ def test_prediction_is_within_three_hundredths_on_power_laws(exponent, epsilon, 
     spectrum = parse_spectrum(f"power:{exponent}", features)
     basis, _ = np.linalg.qr(rng.standard_normal((features, features)))
     rows = (rng.standard_normal((count, features)) * np.sqrt(spectrum)) @ basis
-    centerd = rows - rows.mean(axis=0)
-    moment = centerd.T @ centerd
+    centered = rows - rows.mean(axis=0)
+    moment = centered.T @ centered
     requested = plan(features, components, epsilon=epsilon, delta=delta)
     predicted = np.mean(
         [predict(requested, spectrum, rows=count, seed=s).captured_energy for s in range(10)]

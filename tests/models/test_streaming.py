@@ -172,7 +172,7 @@ def test_forgetting_is_a_weighted_decomposition(forgetting, center, count):
         assert not np.allclose(model.singular_values_[:4], svd(rows - mean, 4)[0], rtol=1e-3)
 
 
-def test_centerd_is_scikit_learns_pca_where_the_rank_suffices():
+def test_centered_is_scikit_learns_pca_where_the_rank_suffices():
     rows = DIGITS + 100.0
     model = StreamingPCA(64, center=True).fit(rows)
     plain = PCA(64).fit(rows)

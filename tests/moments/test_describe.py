@@ -38,7 +38,8 @@ def sent(accumulator, features):
 
 def alike(one, other):
     return type(one) is type(other) and all(
-        np.array_equal(mine, theirs) for mine, theirs in zip(one.kind(), other.kind(), strict=True)
+        np.array_equal(mine, theirs)
+        for mine, theirs in zip(one.merge_key(), other.merge_key(), strict=True)
     )
 
 
@@ -262,13 +263,13 @@ def test_entries_without_bits_are_refused(kind, precision, extra_bits):
 @pytest.mark.parametrize("value", [1e308, -1e308, math.nan, math.inf])
 @pytest.mark.parametrize("kind", ["norm-histogram", "row-sum", "second-moment"])
 def test_a_center_outside_the_arithmetic_is_refused(kind, value):
-    refused(described(kind=kind, centerd=True), center=np.array([0.0, value, 0.0]))
+    refused(described(kind=kind, centered=True), center=np.array([0.0, value, 0.0]))
 
 
 def test_a_center_outside_single_precision_is_refused():
     center = np.array([0.0, 3e38, 0.0])
-    refused(described(precision="single", centerd=True), center=center)
-    assert rebuild(described(centerd=True), {"center": center}).size
+    refused(described(precision="single", centered=True), center=center)
+    assert rebuild(described(centered=True), {"center": center}).size
 
 
 @pytest.mark.parametrize("kind", ["norm-histogram", "second-moment", "document-pairs"])

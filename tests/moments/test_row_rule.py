@@ -74,14 +74,14 @@ def test_prepared_rows_are_close_to_the_rows(features, precision, seed):
 
 @pytest.mark.parametrize("features", WIDTHS)
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("centerd", [False, True])
+@pytest.mark.parametrize("centered", [False, True])
 @settings(max_examples=5)
 @given(seed=SEEDS)
-def test_a_row_does_not_depend_on_its_place_or_its_neighbours(features, precision, centerd, seed):
+def test_a_row_does_not_depend_on_its_place_or_its_neighbours(features, precision, centered, seed):
     rows = nasty_rows(33, features, seed, precision)
-    if centerd:
+    if centered:
         rows = np.clip(rows, -1e30, 1e30)  # a centre moves no finite entry beyond the range
-    center = np.random.default_rng(seed).standard_normal(features) if centerd else None
+    center = np.random.default_rng(seed).standard_normal(features) if centered else None
     for bound in (0.0, 2.5):
         rule = RowRule(center=center, bound=bound, precision=precision)
         whole, squares = rule(Block(rows))

@@ -129,7 +129,7 @@ def described(name):
     of_documents = STATISTICS[name].of_documents
     common = {"kind": name, "features": 3, "columns": columns}
     if not of_documents:
-        common |= {"bound": 0.5, "precision": "single", "centerd": True}
+        common |= {"bound": 0.5, "precision": "single", "centered": True}
     own = {
         "norm-histogram": {"with_count": True},
         "row-sum": {"count_weight": 0.25, "extra_bits": 2},

@@ -161,7 +161,7 @@ class ViewAttack:
         grid = record.noise.grid
         assert grid is not None
         kind, sites = self.federation.masks, self.federation.sites
-        share = record.noise.scale / math.sqrt(record.noise.shares)
+        share = record.noise.scale / math.sqrt(record.noise.noise_parts)
         deviation = 0.0 if kind == "modular" else MASK_RATIO * math.ldexp(share, -grid)
         parts = [masks.Part(size, deviation)]
         ratio = MASK_RATIO**2  # of variances
@@ -243,14 +243,14 @@ class TreeAttack:
     Attributes
     ----------
     run : TreeRun
-    shares : int
+    noise_parts : int
         Leaves that make the noise that is promised.
     view : str
         ``"outsider"``, or ``"aggregator at level 1"``, who sees a single leaf's message.
     """
 
     run: TreeRun
-    shares: int
+    noise_parts: int
     view: str
     make: Make
     rows: Rows
@@ -265,7 +265,7 @@ class TreeAttack:
             adjacency="add-remove",
             kind="gaussian",
             budget=StepBudget(mu=1.0),
-            sharing=Sharing(shares=self.shares),
+            sharing=Sharing(noise_parts=self.noise_parts),
         )
 
     def claim(self) -> Claim:

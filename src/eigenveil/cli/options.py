@@ -140,19 +140,19 @@ def read_center(text: str) -> bool | NDArray[np.float64]:
 
 def read_split(text: str) -> dict[str, float]:
     """Shares from ``step=share,...``."""
-    shares = {}
+    fractions = {}
     for part in text.split(","):
-        step, equals, share = part.partition("=")
+        step, equals, fraction = part.partition("=")
         try:
             if not equals:
                 raise ValueError(part)
-            shares[step.strip()] = float(share)
+            fractions[step.strip()] = float(fraction)
         except ValueError:
             raise DataError(
                 f"budget-split: {part!r} is not step=share.",
                 hint="For example: scale=0.02,center=0.08,moment=0.88,variance=0.02.",
             ) from None
-    return shares
+    return fractions
 
 
 # Options that are spelled otherwise on a command line: by their name, and a letter.

@@ -58,7 +58,7 @@ def plan_of(certificate: Certificate) -> BasePlan:
         found, value = getattr(plan, name), getattr(again, name)
         if name == "factor":  # a number of optimisation: the records must have it, not this machine
             found, value = (None if f is None else f.blocks for f in (found, value))
-        if not (_same_shares(found, value) if name == "shares" else found == value):
+        if not (_same_fractions(found, value) if name == "fractions" else found == value):
             raise _refused(f"The plan records {name} = {found!r}, where a fit has {value!r}.")
     fixed = plan.adjacency == "replace-one" and not isinstance(plan, StreamPlan)
     if (plan.rows is not None) != fixed or (plan.rows is not None and plan.rows < 0):
@@ -105,7 +105,7 @@ def check_against_plan(
         check_record(record, planned, plan, sharing(planned.step))
     budgets = _budgets(plan)
     for record, planned in pairs:
-        _check_loss(record, budgets[planned.step].scaled(planned.share))
+        _check_loss(record, budgets[planned.step].scaled(planned.fraction))
     wanted = proofs_of(
         certificate.releases,
         federation=certificate.federation is not None,
@@ -140,7 +140,7 @@ def _made_again(plan: BasePlan) -> BasePlan:
     return made.drawn_from(secure=plan.noise_source == "operating system")
 
 
-def _same_shares(first: dict[Step, float], second: dict[Step, float]) -> bool:
+def _same_fractions(first: dict[Step, float], second: dict[Step, float]) -> bool:
     return list(first) == list(second) and all(
         math.isclose(first[step], second[step], rel_tol=1e-12) for step in first
     )
@@ -200,7 +200,7 @@ def check_record(record: ReleaseRecord, planned: Planned, plan: BasePlan, sharin
         "statistic": (record.statistic, planned.statistic),
         "adjacency": (record.adjacency, plan.adjacency),
         "noise.kind": (noise.kind, plan.kind(planned.step)),
-        "noise.shares": (noise.shares, sharing.shares),
+        "noise.noise_parts": (noise.noise_parts, sharing.noise_parts),
         "noise.masks": (noise.masks, sharing.masks),
         "draws": (record.draws, planned.draws),
         "exposure": (record.exposure, sharing.exposure),

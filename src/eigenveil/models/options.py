@@ -21,8 +21,8 @@ Path = Literal["table", "sites", "stream", "tracking"]
 """Where rows come from: one table, several sites, blocks of a private stream, or of one tracked."""
 
 MOST_EPSILON = 1e15
-LEAST_SHARE = 1e-6
-"""Of a budget split: shares are from this to one over it, so that none is next to nothing."""
+LEAST_FRACTION = 1e-6
+"""Of a budget split: fractions are from this to one over it, so that none is next to nothing."""
 # Each is a release of its own; long before so many, none shows anything above its noise.
 MOST_POWER_ROUNDS = 1000
 
@@ -231,7 +231,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Shares:
-    """Relative shares of steps: a mapping of some of the steps to numbers, or to 0."""
+    """Relative fractions of steps: a mapping of some of the steps to numbers, or to 0."""
 
     steps: tuple[str, ...]
 
@@ -240,15 +240,15 @@ class Shares:
         """The steps, and the range."""
         steps = ", ".join(repr(step) for step in self.steps)
         return (
-            f"a dict of shares of the steps {steps}, each 0 or from {LEAST_SHARE:g} to "
-            f"{1 / LEAST_SHARE:g}"
+            f"a dict of the steps {steps} and their fractions of the budget, each 0 or "
+            f"from {LEAST_FRACTION:g} to {1 / LEAST_FRACTION:g}"
         )
 
     def has(self, value: object) -> bool:
         """Whether a value is such a mapping."""
-        share = Number(LEAST_SHARE, 1 / LEAST_SHARE, zero=True)
+        fraction = Number(LEAST_FRACTION, 1 / LEAST_FRACTION, zero=True)
         return isinstance(value, Mapping) and all(
-            isinstance(step, str) and step in self.steps and share.has(each)
+            isinstance(step, str) and step in self.steps and fraction.has(each)
             for step, each in value.items()
         )
 
@@ -262,7 +262,7 @@ class Shares:
 
     def plain(self, value: Any) -> Any:
         """A value as a study file has it."""
-        return {step: float(share) for step, share in value.items()}
+        return {step: float(fraction) for step, fraction in value.items()}
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ class RoundState(Generic[PlanT]):
             name=name,
             adjacency=self.plan.adjacency,
             kind=self.plan.kind(planned.step),
-            budget=self.budgets[planned.step].scaled(planned.share),
+            budget=self.budgets[planned.step].scaled(planned.fraction),
             draws_count=planned.draws,
             sharing=self.sharing.get(planned.step, ALONE),
         )
@@ -203,9 +203,9 @@ def find_center(
         ``state.stopped`` is set where the first histogram shows nothing: no bound can be chosen.
     """
     plan: BasePlan = state.plan
-    if plan.centerd == "public":
+    if plan.centered == "public":
         state.center = public_center
-    if plan.centerd != "private":
+    if plan.centered != "private":
         return None
     if plan.row_bound is not None:
         state.center, state.center_error = yield from _mean(state, CENTER, plan.row_bound)

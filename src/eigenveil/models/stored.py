@@ -270,7 +270,7 @@ def public_center(center: object, features: int) -> NDArray[np.float64] | None:
             f"center has shape {public.shape} or entries that are not numbers up to {LARGEST:g}; "
             f"the rows have {features} features.",
             hint="Give True, False, or one finite number a feature.",
-            code="bad-centre",
+            code="bad-center",
         )
     return public
 

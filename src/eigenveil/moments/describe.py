@@ -70,7 +70,7 @@ def describe(accumulator: Accumulator, features: int) -> tuple[Description, dict
     description = Description(
         kind=accumulator.statistic,
         features=features,
-        centerd=spec.center is not None,
+        centered=spec.center is not None,
         **found,
     )
     return description, arrays
@@ -90,7 +90,7 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
     d = description
     if d.of is not None:
         return _norms(d, arrays)
-    center = np.array(arrays["center"]) if d.centerd else None
+    center = np.array(arrays["center"]) if d.centered else None
     if center is not None and not np.abs(center).max() <= np.finfo(DTYPE[d.precision]).max / 4:
         raise ProtocolError(f"A {d.kind} about a centre far off was asked for.", code="bad-ask")
     basis = np.array(arrays["basis"]) if d.with_basis else None

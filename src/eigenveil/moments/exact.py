@@ -235,7 +235,7 @@ class Description(BaseModel):
     with_count: bool = False
     count_weight: Weight = 0.0
     clip: float = Field(default=1.0, ge=_SMALLEST_CLIP, le=1)
-    centerd: bool = False
+    centered: bool = False
     columns: int = Field(default=0, ge=0)
     variance: Variance = 0.0
     nuclear: bool = False
@@ -249,7 +249,7 @@ class Description(BaseModel):
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the arrays that belong to it."""
         shapes: dict[str, tuple[int, ...]] = {}
-        if self.centerd:
+        if self.centered:
             shapes["center"] = (self.features,)
         if self.with_basis:
             shapes["basis"] = (self.features, self.columns)

@@ -56,9 +56,9 @@ def _independent(width: int, precision: Precision) -> bool:
         found = _made(rule, part)
         if not all(np.array_equal(f, w[place]) for f, w in zip(found, wanted, strict=True)):
             return False
-    centerd = RowRule(rng.standard_normal(width) / 8.0, bound=2.0, precision=precision)
+    centered = RowRule(rng.standard_normal(width) / 8.0, bound=2.0, precision=precision)
     basis = np.linalg.qr(rng.standard_normal((width, 3)))[0]
-    return all(_adds_up(each, rows) for each in _sums(centerd, basis))
+    return all(_adds_up(each, rows) for each in _sums(centered, basis))
 
 
 def _made(rule: RowRule, rows: FloatArray) -> tuple[NDArray[Any], ...]:

@@ -144,7 +144,7 @@ def record_of(
             scale=scale,
             size=accumulator.size,
             grid=grid,
-            shares=sharing.shares,
+            noise_parts=sharing.noise_parts,
             masks=sharing.masks,
         ),
         draws=draws_count,
@@ -246,9 +246,9 @@ def from_coordinates(
 def noise_integers(
     accumulator: Accumulator, record: ReleaseRecord, source: RandomSource
 ) -> NDArray[np.int64]:
-    """One share of the recorded noise in the accumulator's coordinates, in units of the grid.
+    """One part of the recorded noise in the accumulator's coordinates, in units of the grid.
 
-    The sum of any ``record.noise.shares`` of them is the noise; where that is 1, it is all of it.
+    The sum of any ``record.noise.noise_parts`` of them is the noise; where that is 1, one is all.
     """
     sampler = sampler_of(record.noise.kind)
     assert isinstance(sampler, NoiseSampler)

@@ -197,7 +197,7 @@ class RowRule:
     precision: Precision = "double"
     extra_bits: int = 0
 
-    def kind(self) -> tuple[Any, ...]:
+    def merge_key(self) -> tuple[Any, ...]:
         """Everything that decides what a row becomes."""
         return (self.center, self.bound, self.precision, self.extra_bits)
 

@@ -83,9 +83,9 @@ class ThirdMoment(Accumulator):
         """Entries that differ."""
         return tensor_size(self.shape[0])
 
-    def kind(self) -> tuple[Any, ...]:
+    def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        return (*self.rule.kind(), self.clip, self._variance, self.basis)
+        return (*self.rule.merge_key(), self.clip, self._variance, self.basis)
 
     def empty(self) -> Self:
         """An empty moment of the same kind."""

@@ -22,9 +22,9 @@ class NoiseSampler(ABC):
     def noise(
         self, layout: Layout, shape: tuple[int, ...], noise: Noise, source: RandomSource
     ) -> NDArray[np.int64]:
-        """One share of the recorded noise in an array of this layout, in units of its grid.
+        """One part of the recorded noise in an array of this layout, in units of its grid.
 
-        The sum of any ``noise.shares`` of them is the noise; where that is 1, it is all of it.
+        The sum of any ``noise.noise_parts`` of them is the noise; where that is 1, it is all of it.
         """
 
 

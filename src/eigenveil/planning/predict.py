@@ -209,14 +209,14 @@ def _simulate(
     synthetic = rng.standard_normal((drawn, features), dtype=np.float32)
     synthetic *= np.sqrt(leading / leading.sum()).astype(np.float32)  # mean squared norm 1
     exact = (synthetic.T @ synthetic).astype(np.float64)
-    if plan.centerd == "private":
+    if plan.centered == "private":
         direction = rng.standard_normal(features)
         synthetic += (mean_norm * direction / np.linalg.norm(direction)).astype(np.float32)
     budgets = _scaled_budgets(plan, rows / drawn, features)
     rounds = private_pca(
         small,
         stored_single=True,
-        public_center=np.zeros(features) if plan.centerd == "public" else None,
+        public_center=np.zeros(features) if plan.centered == "public" else None,
         max_norm=None if plan.row_norm != "max" else float(np.linalg.norm(synthetic, axis=1).max()),
         budgets={step: _times(b, 1.0 / louder.get(step, 1.0)) for step, b in budgets.items()},
     )

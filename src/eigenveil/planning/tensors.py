@@ -178,7 +178,7 @@ class _Data(ABC):
     def norms_of_documents(self, sums: DocumentNorms) -> NDArray[np.float64]:
         """How many documents contribute how much."""
         raise AssertionError(
-            f"documents were asked for {sums.kind()}, and there are rows: a defect"
+            f"documents were asked for {sums.merge_key()}, and there are rows: a defect"
         )
 
     @abstractmethod
@@ -238,7 +238,7 @@ def _drive(
     plan: TensorPlan, data: _Data, parties: Parties
 ) -> tuple[tuple[tuple[ReleaseRecord, ...], ...], Any]:
     """The releases of a fit to data, round by round, and its result."""
-    center = np.zeros(plan.features) if plan.centerd == "public" else None
+    center = np.zeros(plan.features) if plan.centered == "public" else None
     rounds = rounds_of(
         plan, stored_single=False, public_center=center, sharing=parties.sharing, keep_all=True
     )

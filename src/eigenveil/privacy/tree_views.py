@@ -15,7 +15,7 @@ from eigenveil.errors import PrivacyError
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.guarantee import Adjacency, Guarantee
 from eigenveil.privacy.releases import ReleaseRecord
-from eigenveil.privacy.views import with_shares
+from eigenveil.privacy.views import with_noise_parts
 
 ROUTES = "which leaves are in which message, and when it is sent, is taken not to depend on rows"
 NO_MASKS = (
@@ -67,7 +67,7 @@ def tree_guarantees(
     Parameters
     ----------
     records : sequence of ReleaseRecord
-        As every leaf has them: ``noise.shares`` parts make the noise, each leaf draws one.
+        As every leaf has them: ``noise.noise_parts`` parts make the noise, each leaf draws one.
     run : TreeRun
         ``leaves`` in the tree, and ``arrived`` in the result; ``least``, for each level from 1 to
         the root's, the fewest leaves in any message that a party of this level took on the way to
@@ -95,7 +95,7 @@ def tree_guarantees(
     for view, (parts, further) in seen.items():
         try:
             found[view] = compose(
-                [with_shares(record, parts) for record in records],
+                [with_noise_parts(record, parts) for record in records],
                 delta=delta,
                 adjacency=adjacency,
                 view=view,
@@ -118,17 +118,17 @@ def _with_caveats(guarantee: Guarantee, silent: Sequence[str]) -> Guarantee:
 def check_arrived(record: ReleaseRecord, arrived: int) -> None:
     """Raise where so many leaves' noise is not what was promised to those who see the result."""
     noise = record.noise
-    if record.pure and noise.shares > 1:
+    if record.pure and noise.noise_parts > 1:
         raise PrivacyError(
-            f"Release {record.name!r} has {noise.kind} noise in {noise.shares} parts: nothing is "
-            "proved of what the aggregators of a tree see of it.",
+            f"Release {record.name!r} has {noise.kind} noise in {noise.noise_parts} parts: "
+            "nothing is proved of what the aggregators of a tree see of it.",
             hint="Give a delta above 0, or protect='aggregators'.",
             code="tree-needs-gaussian",
         )
-    if arrived < noise.shares:
+    if arrived < noise.noise_parts:
         raise PrivacyError(
             f"{arrived} leaves arrived, and the noise of release {record.name!r} is made by "
-            f"{noise.shares}: the result would show more than was promised.",
+            f"{noise.noise_parts}: the result would show more than was promised.",
             hint="Nothing is released. Wait for more leaves, or plan for more that may be lost.",
             code="too-many-lost",
         )

@@ -324,7 +324,7 @@ class Federation(BaseModel):
         if self.masks == "none":
             return Sharing(weight_bits=weight_bits)
         return Sharing(
-            shares=self.honest,
+            noise_parts=self.honest,
             masks=_mask_draws_in(self, self.honest),
             exposure=_exposure_in(self, self.honest),
             weight_bits=weight_bits,
@@ -335,7 +335,7 @@ class _View(NamedTuple):
     """An adversary: its name, the honest sites' shares in what it sees, and whether it sees all."""
 
     name: str
-    shares: int
+    noise_parts: int
     messages: bool
 
 
@@ -395,34 +395,34 @@ def _views(federation: Federation) -> Iterable[_View]:
 
 def _holds_pure_noise(records: Sequence[ReleaseRecord], view: _View) -> bool:
     pure = (record.noise for record in records if record.pure)
-    return all(noise.shares <= view.shares for noise in pure)
+    return all(noise.noise_parts <= view.noise_parts for noise in pure)
 
 
 def _seen(record: ReleaseRecord, view: _View, federation: Federation) -> ReleaseRecord:
     """The record of a single release that costs what this view of it costs."""
     if federation.open_moment() and record.statistic in _MOMENTS:
-        _check_shares(record, 1)
+        _check_noise_parts(record, 1)
         summed = federation.protocol == "full" and view.name == "outsider"
-        return with_shares(record, federation.taking_part) if summed else record
+        return with_noise_parts(record, federation.taking_part) if summed else record
     if record.pure:
         _check_pure(record, view, federation)
         return record  # shares beyond those that are proved only add noise
     if federation.masks == "none":
-        _check_shares(record, 1)
+        _check_noise_parts(record, 1)
         return record
-    _check_shares(record, federation.honest)
+    _check_noise_parts(record, federation.honest)
     if not view.messages:
-        return with_shares(record, view.shares)
-    return with_shares(
+        return with_noise_parts(record, view.noise_parts)
+    return with_noise_parts(
         record,
-        view.shares,
-        masks=_mask_draws_in(federation, view.shares),
-        exposed=_exposure_in(federation, view.shares),
+        view.noise_parts,
+        masks=_mask_draws_in(federation, view.noise_parts),
+        exposed=_exposure_in(federation, view.noise_parts),
     )
 
 
-def with_shares(
-    record: ReleaseRecord, shares: int, *, masks: int = 0, exposed: float = 1.0
+def with_noise_parts(
+    record: ReleaseRecord, noise_parts: int, *, masks: int = 0, exposed: float = 1.0
 ) -> ReleaseRecord:
     """The record of a sum with so many parts of the recorded Gaussian noise.
 
@@ -431,7 +431,10 @@ def with_shares(
     noise = record.noise
     if record.pure:
         return record
-    parts = {"scale": noise.scale * math.sqrt(shares / noise.shares), "shares": shares}
+    parts = {
+        "scale": noise.scale * math.sqrt(noise_parts / noise.noise_parts),
+        "noise_parts": noise_parts,
+    }
     return record.model_copy(
         update={
             "noise": noise.model_copy(update={**parts, "masks": masks}),
@@ -458,20 +461,20 @@ def _mask_draws_in(federation: Federation, honest: int) -> int:
     )
 
 
-def _check_shares(record: ReleaseRecord, shares: int) -> None:
-    if record.noise.shares != shares:
+def _check_noise_parts(record: ReleaseRecord, noise_parts: int) -> None:
+    if record.noise.noise_parts != noise_parts:
         raise PrivacyError(
-            f"The noise of release {record.name!r} is recorded in {record.noise.shares} shares, "
-            f"where the study has it drawn in {shares}.",
+            f"Release {record.name!r} has its noise recorded in {record.noise.noise_parts} parts, "
+            f"and the study has it drawn in {noise_parts}.",
             hint="The records and the study must be of one run.",
-            code="shares-do-not-fit",
+            code="noise-parts-do-not-fit",
         )
 
 
 def _check_pure(record: ReleaseRecord, view: _View, federation: Federation) -> None:
     """Shared pure noise protects whoever sees the sum of enough shares, and nobody else."""
-    shares = record.noise.shares
-    if shares == 1:  # every site draws all of it: each message is protected by itself
+    noise_parts = record.noise.noise_parts
+    if noise_parts == 1:  # every site draws all of it: each message is protected by itself
         return
     if federation.masks != "modular" or not record.mechanism.adds_up:
         raise PrivacyError(
@@ -480,12 +483,12 @@ def _check_pure(record: ReleaseRecord, view: _View, federation: Federation) -> N
             hint="Share pure noise under modular masks, or share Gaussian noise.",
             code="pure-noise-not-shared",
         )
-    whole = _exposure_in(federation, view.shares) == 1.0 or not view.messages
-    if view.shares < shares or not whole:
+    whole = _exposure_in(federation, view.noise_parts) == 1.0 or not view.messages
+    if view.noise_parts < noise_parts or not whole:
         raise PrivacyError(
-            f"Release {record.name!r} has {record.noise.kind} noise in {shares} shares, more than "
-            f"the {view.shares if whole else 1} that hide a row from this view: {view.name}.",
+            f"Release {record.name!r} has {record.noise.kind} noise in {noise_parts} parts, more "
+            f"than the {view.noise_parts if whole else 1} that hide a row from {view.name}.",
             hint="The records and the study must be of one run, each site with more neighbours "
             "than sites may be missing or collude.",
-            code="too-few-shares",
+            code="too-few-noise-parts",
         )

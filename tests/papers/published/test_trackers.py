@@ -317,6 +317,6 @@ def test_incremental_pca_subtracts_the_mean():
     moved = rows + 100.0
     found = Incremental(n_components=RANK, block=400).partial_fit(moved)
     assert subspace_distance(found.components.T, directions) < 1e-6
-    uncenterd = FPCA(n_components=RANK, adapt=False).partial_fit(moved)
-    assert abs(uncenterd.components[0].sum()) / np.sqrt(FEATURES) > 0.99  # the mean's direction
-    assert subspace_distance(uncenterd.components.T, directions) > 0.5
+    uncentered = FPCA(n_components=RANK, adapt=False).partial_fit(moved)
+    assert abs(uncentered.components[0].sum()) / np.sqrt(FEATURES) > 0.99  # the mean's direction
+    assert subspace_distance(uncentered.components.T, directions) > 0.5

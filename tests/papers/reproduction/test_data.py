@@ -240,7 +240,7 @@ def test_a_network_that_does_not_answer_is_told(monkeypatch):
         data.find("motes-volt", Settings(fetch=True))
 
 
-def test_unit_rows_are_centerd_and_one_has_norm_one():
+def test_unit_rows_are_centered_and_one_has_norm_one():
     X = np.random.default_rng(1).normal(3.0, 2.0, (40, 5))
     unit = data.unit_rows(X)
     np.testing.assert_allclose(unit.mean(axis=0), 0.0, atol=1e-14)

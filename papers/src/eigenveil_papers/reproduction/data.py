@@ -439,9 +439,9 @@ def unit_rows(X: FloatArray) -> FloatArray:
     The preprocessing of the papers. It looks at the rows without noise, so what follows is private
     for someone who was told the mean and the largest norm, not for others.
     """
-    centerd = X - X.mean(axis=0)
-    largest = float(np.sqrt(np.max(np.einsum("ij,ij->i", centerd, centerd))))
-    return np.asarray(centerd / largest if largest > 0.0 else centerd, dtype=np.float64)
+    centered = X - X.mean(axis=0)
+    largest = float(np.sqrt(np.max(np.einsum("ij,ij->i", centered, centered))))
+    return np.asarray(centered / largest if largest > 0.0 else centered, dtype=np.float64)
 
 
 def shared_folder(part: str) -> Path | None:

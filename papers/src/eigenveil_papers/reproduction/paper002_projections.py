@@ -59,13 +59,13 @@ def project(
     found = load(Source.of(data))
     raw = found.X[:rows]
     X = unit_rows(raw)
-    centerd = raw - raw.mean(axis=0)
+    centered = raw - raw.mean(axis=0)
     moment = X.T @ X
     _, exact = leading_eigenpairs(moment, 2)
     shown = rng.choice(len(X), min(drawn, len(X)), replace=False)
     classes = np.zeros(len(X), dtype=np.int64) if found.y is None else found.y[:rows]
     for method in (*METHODS, "eigenveil-all"):
-        components = _components(method, raw, centerd, X, rng)
+        components = _components(method, raw, centered, X, rng)
         yield Point(f"{name}-energy", method, 2.0, captured_energy(moment, components))
         yield Point(f"{name}-overlap", method, 2.0, overlap(exact, components))
         if draw and method in METHODS:
@@ -74,7 +74,7 @@ def project(
             for row, (first, second) in zip(shown, scores, strict=True):
                 panel = f"{name}-scores-{method}"
                 yield Point(panel, str(classes[row]), float(first), float(second))
-    norm = float(np.sqrt(np.max(np.einsum("nd,nd->n", centerd, centerd))))
+    norm = float(np.sqrt(np.max(np.einsum("nd,nd->n", centered, centered))))
     count, features = X.shape
     really = epsilon_as_coded(EPSILON, DELTA, features=features, rows=count, row_norm=norm)
     yield Point(f"{name}-epsilon", "fpca-as-coded", EPSILON, really)
@@ -88,7 +88,7 @@ def project(
 def _components(
     method: str,
     raw: FloatArray,
-    centerd: FloatArray,
+    centered: FloatArray,
     X: FloatArray,
     rng: np.random.Generator,
 ) -> FloatArray:
@@ -108,7 +108,7 @@ def _components(
             )
             found = tracker.partial_fit(X).components
         case "fpca-as-coded":
-            found = fpca_as_coded(centerd, epsilon=EPSILON, delta=DELTA, columns=BLOCK, rng=rng)
+            found = fpca_as_coded(centered, epsilon=EPSILON, delta=DELTA, columns=BLOCK, rng=rng)
         case "mod-sulq":
             found = mod_sulq(X, n_components=2, row_bound=1.0, **target).components
         case "eigenveil":

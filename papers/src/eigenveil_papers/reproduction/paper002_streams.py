@@ -73,8 +73,8 @@ class _Exact(NamedTuple):
         return max(float(np.trace(self.moment)) - kept, 1e-300)
 
 
-def _exact(rows: FloatArray, *, centerd: bool) -> _Exact:
-    about = rows - rows.mean(axis=0) if centerd else rows
+def _exact(rows: FloatArray, *, centered: bool) -> _Exact:
+    about = rows - rows.mean(axis=0) if centered else rows
     moment = about.T @ about
     return _Exact(moment, leading_eigenpairs(moment, RANK)[1])
 
@@ -86,7 +86,7 @@ def _errors(
 
     Incremental PCA subtracts the mean of what it has read, so it is held against centred rows.
     """
-    exact = {c: [_exact(rows[:end], centerd=c) for end in ends] for c in (False, True)}
+    exact = {c: [_exact(rows[:end], centered=c) for end in ends] for c in (False, True)}
     for series, make in _trackers(seed).items():
         tracker = make()
         start = 0

@@ -119,7 +119,7 @@ def energy_shares(
 ) -> Iterator[Point]:
     """Per cent of all energy in the leading k directions, of rows centred and not; no privacy."""
     del rng
-    for series, rows in (("centerd", prepared_rows(data)), ("as they are", raw_rows(data))):
+    for series, rows in (("centred", prepared_rows(data)), ("as they are", raw_rows(data))):
         values = np.linalg.eigvalsh(rows.T @ rows)[::-1]
         held = 100.0 * np.cumsum(values) / np.sum(values)
         for count in counts:

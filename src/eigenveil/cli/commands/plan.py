@@ -201,7 +201,7 @@ def plan(
         said["mechanism"] = mechanism
     if "center" in options.given(context):
         said["center"] = center
-    targets = estimator_options(chosen, _centerd(said, features), context, sites=False)
+    targets = estimator_options(chosen, _centered(said, features), context, sites=False)
     components = targets.get("n_components", chosen.usual_components)
     fewest = 1 if isinstance(components, str) else components
     if rows < fewest:
@@ -227,7 +227,7 @@ def plan(
     part(chosen.predictor)(asked)
 
 
-def _centerd(said: dict[str, Any], features: int) -> dict[str, Any]:
+def _centered(said: dict[str, Any], features: int) -> dict[str, Any]:
     """What was said, with the centre as an estimator has it."""
     text = said.get("center")
     if text is None:

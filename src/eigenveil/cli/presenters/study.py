@@ -123,9 +123,9 @@ def _noise(study: Study, step: Step = "moment") -> str:
     budget = made.budgets()[step]
     if budget.mu is None:
         assert budget.epsilon is not None
-        shares = 1 if study.protocol == "local" else study.honest
+        noise_parts = 1 if study.protocol == "local" else study.honest
         noise = MECHANISMS[made.kind(step)]
-        return noise.part(1.0 / budget.epsilon, made.features, shares)
+        return noise.part(1.0 / budget.epsilon, made.features, noise_parts)
     whole = 1.0 / budget.mu
     total = f"deviation {whole:.4g} of a row's largest contribution"
     if study.protocol in _ALONE or study.honest == 1:
@@ -142,7 +142,7 @@ def no_outlook(study: Study, rows: int | None, words: int, spectrum: str) -> Non
 
 def _has_tensor(study: Study) -> bool:
     """Whether a third moment is released too."""
-    return "tensor" in study.plan(study.width, None).shares
+    return "tensor" in study.plan(study.width, None).fractions
 
 
 def _what_is_sent(study: Study) -> str:

@@ -29,7 +29,7 @@ from eigenveil.privacy.certificate import Certificate, Claim, Signature, Signatu
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
 from eigenveil.privacy.tree_views import TreeRun
-from eigenveil.privacy.views import Federation, with_shares
+from eigenveil.privacy.views import Federation, with_noise_parts
 
 WHAT_SITES_SIGN = (
     "a site signs that in this session it was asked for these releases and no others, and added "
@@ -248,29 +248,29 @@ def _check_study(
 
 def _check_tree(certificate: Certificate, plan: BasePlan, tree: TreeRun) -> None:
     """The releases have the noise of the leaves that arrived, of which the plan's make enough."""
-    shares = plan.noise_draws
+    noise_parts = plan.noise_draws
     if not isinstance(plan, StreamPlan) or plan.horizon is not None:
         raise PrivacyError("The plan is none that a tree of merges can have.")
-    if not shares <= tree.arrived:
+    if not noise_parts <= tree.arrived:
         raise PrivacyError(
-            f"{tree.arrived} leaves arrived, and {shares} make the noise that was promised."
+            f"{tree.arrived} leaves arrived, and {noise_parts} make the noise that was promised."
         )
     for record in certificate.releases:
-        wanted = shares if record.pure else tree.arrived
-        if record.noise.shares != wanted:
+        wanted = noise_parts if record.pure else tree.arrived
+        if record.noise.noise_parts != wanted:
             raise PrivacyError(
-                f"Release {record.name!r} has noise in {record.noise.shares} shares, where "
+                f"Release {record.name!r} has noise in {record.noise.noise_parts} shares, where "
                 f"{wanted} leaves drew it."
             )
-    views = ("outsider",) if shares > 1 else ("outsider", "aggregator at level 1")
+    views = ("outsider",) if noise_parts > 1 else ("outsider", "aggregator at level 1")
     if (view := certificate.target.view) not in views:
         raise PrivacyError(f"The plan makes no promise against {view!r}.")
     check_against_plan(
         certificate,
         plan,
         view=view,
-        sharing=lambda _: Sharing(shares=shares),
-        records=[with_shares(record, shares) for record in certificate.releases],
+        sharing=lambda _: Sharing(noise_parts=noise_parts),
+        records=[with_noise_parts(record, noise_parts) for record in certificate.releases],
     )
 
 

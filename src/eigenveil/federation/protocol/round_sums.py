@@ -130,6 +130,6 @@ class RoundTotals:
     def _as_drawn(self, record: ReleaseRecord, arrived: int) -> ReleaseRecord:
         """The record with the noise that the sum really carries: everybody's share."""
         noise = record.noise
-        parts = record.mechanism.parts_drawn(arrived, noise.shares, self._terms.plan.features)
+        parts = record.mechanism.parts_drawn(arrived, noise.noise_parts, self._terms.plan.features)
         drawn = noise.model_copy(update={"scale": noise.scale * math.sqrt(parts)})
         return record.model_copy(update={"noise": drawn})

@@ -147,7 +147,7 @@ class Terms:
     @cached_property
     def sharings(self) -> Mapping[Step, Sharing]:
         """How the noise of each step of the plan is shared."""
-        return {step: self.sharing(step) for step in self.plan.shares}
+        return {step: self.sharing(step) for step in self.plan.fractions}
 
     @cached_property
     def _sharing(self) -> Sharing:
@@ -220,7 +220,7 @@ class Terms:
         deviation = 0.0
         if self.mask_kind in ("pairwise", "helper"):
             assert record.noise.grid is not None
-            share = record.noise.scale / math.sqrt(record.noise.shares)
+            share = record.noise.scale / math.sqrt(record.noise.noise_parts)
             deviation = MASK_RATIO * math.ldexp(share, -record.noise.grid)
         return masks.Part(accumulator.size, deviation, layout=accumulator.layout)
 

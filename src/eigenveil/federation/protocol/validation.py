@@ -166,7 +166,7 @@ def check_planned(terms: Terms, planned: Planned, asked: Accumulator, scale: flo
             name=planned.name,
             adjacency=plan.adjacency,
             kind=plan.kind(step),
-            budget=plan.budgets()[step].scaled(planned.share),
+            budget=plan.budgets()[step].scaled(planned.fraction),
             draws_count=planned.draws,
             sharing=sharing,
         )
@@ -188,10 +188,10 @@ def check_public(
     Elsewhere both were chosen by what earlier rounds released, which a site does not see.
     """
     study, plan, right = terms.study, terms.plan, True
-    if plan.centerd == "no" or planned.name in (SCALE, CENTER):
-        right = not asked.centerd
-    elif plan.centerd == "public" and isinstance(plan, Plan):
-        center, wanted = message.arrays.get(f"centre {index}"), study.public_center
+    if plan.centered == "no" or planned.name in (SCALE, CENTER):
+        right = not asked.centered
+    elif plan.centered == "public" and isinstance(plan, Plan):
+        center, wanted = message.arrays.get(f"center {index}"), study.public_center
         right = center is not None and wanted is not None and np.array_equal(center, wanted)
     bound = _public_bound(plan, planned)
     if not right or (bound is not None and asked.bound != bound):

@@ -129,7 +129,7 @@ def _check_shape(study: Study) -> None:
         raise DataError(
             f"center has {len(study.center)} numbers and the study {study.width} columns.",
             hint="Give one number a column, in the same order, or true or false.",
-            code="bad-centre",
+            code="bad-center",
         )
     if study.expected_rows is not None and study.expected_rows < least:
         raise DataError(

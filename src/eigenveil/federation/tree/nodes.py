@@ -24,7 +24,7 @@ from eigenveil.moments.release import Release, from_coordinates, release_of
 from eigenveil.privacy.certificate import Certificate
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.tree_views import TreeRun, check_arrived
-from eigenveil.privacy.views import with_shares
+from eigenveil.privacy.views import with_noise_parts
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ def release_sums(study: TreeStudy, totals: Totals, leaves: int) -> dict[str, Rel
         whole = from_coordinates(
             query.accumulator.layout, query.accumulator.shape, total.view(np.int64)
         )
-        answers[query.name] = release_of(with_shares(query.record, leaves), whole)
+        answers[query.name] = release_of(with_noise_parts(query.record, leaves), whole)
     return answers
 
 
@@ -270,7 +270,7 @@ def publish(
     certificate = certificate_of(
         plan,
         factors,
-        [with_shares(record, arrived) for record in records],
+        [with_noise_parts(record, arrived) for record in records],
         features=plan.features,
         names=None,
         secure=secure,

@@ -42,7 +42,7 @@ class TreeStudy:
     plan : StreamPlan
     protect : {"outsider", "aggregators"}
         Whom the target is about.
-    shares : int
+    noise_parts : int
         Leaves that make the noise together: so many must arrive.
     center : array of shape (D,) or None
         Public.
@@ -51,13 +51,13 @@ class TreeStudy:
     tree: MergeTree
     plan: StreamPlan
     protect: Protect
-    shares: int
+    noise_parts: int
     center: NDArray[np.float64] | None = None
 
     @cached_property
     def queries(self) -> Round:
         """What is summed, and with which noise."""
-        return stream_queries(self.plan, public_center=self.center, shares=self.shares)
+        return stream_queries(self.plan, public_center=self.center, noise_parts=self.noise_parts)
 
     @cached_property
     def content(self) -> Sums:
@@ -72,7 +72,7 @@ class TreeStudy:
             "depth": self.tree.depth,
             "leaves": self.tree.leaf_count,
             "protect": self.protect,
-            "shares": self.shares,
+            "noise_parts": self.noise_parts,
             "plan": self.plan.hash,
             "sums": self.content.request_digest,
         }
@@ -127,16 +127,16 @@ def make_tree_study(
             hint="Give the number of leaves that may be missing.",
             code="bad-lost",
         )
-    shares = 1 if protect == "aggregators" else tree.leaf_count - lost
+    noise_parts = 1 if protect == "aggregators" else tree.leaf_count - lost
     wanted = {"n_components": n_components, "epsilon": epsilon, "delta": delta, "center": center}
     plan = make_stream_plan(
-        Options("pca", "stream", wanted | options), features=features, noise_draws=shares
+        Options("pca", "stream", wanted | options), features=features, noise_draws=noise_parts
     )
     study = TreeStudy(
         tree=tree,
         plan=plan,
         protect="aggregators" if protect == "aggregators" else "outsider",
-        shares=shares,
+        noise_parts=noise_parts,
         center=center if isinstance(center, np.ndarray) else None,
     )
     for query in study.queries:

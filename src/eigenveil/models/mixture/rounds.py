@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.linalg.eigen import orthonormal_basis
-from eigenveil.models.plan import CENTERD_SCALE, Step
+from eigenveil.models.plan import CENTERED_SCALE, Step
 from eigenveil.models.rounds import Answers, Round, RoundState, find_center
 from eigenveil.models.scale import NormScale
 from eigenveil.models.shapes import LARGEST_VARIANCE
@@ -108,7 +108,7 @@ def private_mixture(
     stored_single : bool
         Whether all rows are stored in single precision.
     public_center : array of shape (D,), optional
-        The public centre when ``plan.centred == "public"``.
+        The public centre when ``plan.centered == "public"``.
     budgets : mapping, optional
         In place of the plan's own.
     sharing : mapping, optional
@@ -126,12 +126,12 @@ def private_mixture(
     scale = yield from find_center(state, public_center)
     if state.stopped:
         return _without_scale(state)
-    if plan.needs_centerd_scale:
-        answers = yield (state.query(CENTERD_SCALE, state.histogram()),)
-        centerd = state.read(answers[CENTERD_SCALE], scale)
-        scale = centerd if centerd.found else scale
+    if plan.needs_centered_scale:
+        answers = yield (state.query(CENTERED_SCALE, state.histogram()),)
+        centered = state.read(answers[CENTERED_SCALE], scale)
+        scale = centered if centered.found else scale
         if scale is None and plan.row_bound is None:
-            state.stop_for_few_rows(answers[CENTERD_SCALE].record)
+            state.stop_for_few_rows(answers[CENTERED_SCALE].record)
             return _without_scale(state)
     place = _place(state, scale)
     pair, rule = yield from _pair(state, place, keep_all=keep_all)
@@ -260,7 +260,7 @@ def _place(state: _State, scale: NormScale | None) -> _Place:
     step = direction * (_OFFSET * size / float(np.linalg.norm(direction)))
     bound = math.hypot(bound, _OFFSET * size)
     # a public centre need not be the rows' mean
-    offset = step / bound if plan.centerd == "private" else None
+    offset = step / bound if plan.centered == "private" else None
     return _Place(state.center - step, bound, offset)
 
 

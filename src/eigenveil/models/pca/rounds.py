@@ -22,7 +22,7 @@ from eigenveil.models.explained import (
 )
 from eigenveil.models.pca.plan import ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.pca.ways import DIRECTIONS, POWER, SKETCH, WHOLE, Way
-from eigenveil.models.plan import CENTERD_SCALE, Step
+from eigenveil.models.plan import CENTERED_SCALE, Step
 from eigenveil.models.rounds import Answers, Round, RoundState, find_center
 from eigenveil.models.scale import NormScale, choose_bound
 from eigenveil.models.shapes import COUNT_WEIGHT
@@ -102,7 +102,7 @@ def private_pca(
     stored_single : bool
         Whether all rows are stored in single precision.
     public_center : array of shape (D,), optional
-        The public centre when ``plan.centred == "public"``.
+        The public centre when ``plan.centered == "public"``.
     max_norm : float, optional
         The exact largest norm, for ``row_norm="max"`` (reproductions only).
     budgets : mapping, optional
@@ -123,9 +123,9 @@ def private_pca(
         return _nothing(state)
 
     beside: Round = ()
-    if any(planned.name == CENTERD_SCALE for planned in plan.schedule):
-        query = state.query(CENTERD_SCALE, state.histogram())
-        if plan.planned(CENTERD_SCALE).beside:
+    if any(planned.name == CENTERED_SCALE for planned in plan.schedule):
+        query = state.query(CENTERED_SCALE, state.histogram())
+        if plan.planned(CENTERED_SCALE).beside:
             beside = (query,)  # read only after the moment: one pass for both
         else:
             answers = yield (query,)
@@ -134,7 +134,7 @@ def private_pca(
     row_bound = _second_moment_bound(state, scale, max_norm)
     found = yield from _components(state, row_bound, beside)
     if beside:
-        scale = _better(scale, found.answers[CENTERD_SCALE], state)
+        scale = _better(scale, found.answers[CENTERED_SCALE], state)
     return (yield from _variances(state, scale, row_bound, found))
 
 
@@ -175,8 +175,8 @@ def _nothing(state: _State) -> Factors:
 
 def _better(scale: NormScale | None, release: Release, state: _State) -> NormScale | None:
     """The scale of the centred rows where it shows anything, else what was known before."""
-    centerd = state.read(release, scale)
-    return centerd if centerd.found else scale
+    centered = state.read(release, scale)
+    return centered if centered.found else scale
 
 
 def _second_moment_bound(state: _State, scale: NormScale | None, max_norm: float | None) -> float:
@@ -251,7 +251,7 @@ def _mean_left(state: _State, answers: Answers) -> MeanLeft | None:
     if release is None:
         return None
     if state.rows is None:  # a scale that is read only now
-        state.rows = max(1.0, float(answers[CENTERD_SCALE].values[-1]))
+        state.rows = max(1.0, float(answers[CENTERED_SCALE].values[-1]))
     error = deviation(release.record.noise, state.plan.features)
     return MeanLeft(release.values, error, state.rows, release.record.mechanism)
 
@@ -280,13 +280,14 @@ def _power(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     basis = orthonormal_basis(gaussian)
     answers: dict[str, Release] = {}
     left: MeanLeft | None = None
-    for turn in range(plan.power_rounds):
+    for power_round in range(plan.power_rounds):
         # a start that knows nothing catches sqrt(K/D) of a row: clip there, and at 1 once it does
-        clip = min(1.0, 1.3 * math.sqrt(plan.n_components / plan.features)) if turn == 0 else 1.0
-        name = f"power round {turn + 1}"
+        least = 1.3 * math.sqrt(plan.n_components / plan.features)
+        clip = min(1.0, least) if power_round == 0 else 1.0
+        name = f"power round {power_round + 1}"
         answers |= yield (
             state.query(name, Sketch(rule, basis, clip=clip)),
-            *(beside if turn == 0 else ()),
+            *(beside if power_round == 0 else ()),
         )
         left = left or _mean_left(state, answers)
         matrix = answers[name].values
@@ -390,7 +391,7 @@ def _energy_bound(state: _State, scale: NormScale) -> float:
     bound = scale.quantile(_ENERGY_QUANTILES[0])
     if budget is None:
         return bound
-    part = state.plan.planned(ENERGIES).share
+    part = state.plan.planned(ENERGIES).fraction
     loss = budget.scaled(part)
     coordinates = state.plan.n_components + 1
     # of the sum of all coordinates; the L1 sensitivity of all of them together is 1
@@ -422,7 +423,7 @@ def _offset_left(
     assert state.rows is not None
     if left is not None:
         return left.remaining() / state.rows
-    if state.plan.centerd != "private":
+    if state.plan.centered != "private":
         return 0.0
     squared = state.longest_error(state.center_error)
     if scale is not None:

@@ -12,7 +12,7 @@ from eigenveil.checks import one_of
 from eigenveil.errors import DataError
 from eigenveil.models.options import Options
 from eigenveil.models.plan import (
-    CENTERD_SCALE,
+    CENTERED_SCALE,
     BasePlan,
     Planned,
     Step,
@@ -21,7 +21,7 @@ from eigenveil.models.plan import (
     check_components,
     check_pure,
     columns_of_sketch,
-    shares_of,
+    fractions_of,
 )
 from eigenveil.noise.cube import tensor_size
 from eigenveil.privacy.mechanisms import MECHANISMS, NoiseKind
@@ -112,25 +112,25 @@ class MixturePlan(TensorPlan):
     noise_variance: float | None = None
 
     @property
-    def needs_centerd_scale(self) -> bool:
+    def needs_centered_scale(self) -> bool:
         """Whether the norms of centred rows are released before the pair moment, or their count."""
-        return self.row_bound is None or (self.centerd != "private" and self.rows is None)
+        return self.row_bound is None or (self.centered != "private" and self.rows is None)
 
     @property
     def schedule(self) -> tuple[Planned, ...]:
         """Norms and centre, norms about it, pair moment, projected norms, triple moment."""
-        private, bounded = self.centerd == "private", self.row_bound is not None
-        part = 1.0 / (1 + self.needs_centerd_scale + 2 * (private and not bounded))
+        private, bounded = self.centered == "private", self.row_bound is not None
+        part = 1.0 / (1 + self.needs_centered_scale + 2 * (private and not bounded))
         pair: StatisticName = "sketch" if self.pair == "sketch" else "second-moment"
         found: list[Planned] = []
         if private:
             found += center_schedule(bounded=bounded, scale=(part, part), center=_CENTERS)
-        if self.needs_centerd_scale:
-            found.append(Planned(CENTERD_SCALE, "scale", "norm-histogram", share=part))
+        if self.needs_centered_scale:
+            found.append(Planned(CENTERED_SCALE, "scale", "norm-histogram", fraction=part))
         return (
             *found,
             Planned("pair moment", "moment", pair),
-            Planned("scale of projected rows", "scale", "norm-histogram", share=part),
+            Planned("scale of projected rows", "scale", "norm-histogram", fraction=part),
             Planned("triple moment", "tensor", "third-moment"),
         )
 
@@ -146,7 +146,7 @@ class TopicPlan(TensorPlan):
 
     @model_validator(mode="after")
     def _needs_no_center(self) -> Self:
-        if self.centerd != "no" or ("scale" in self.shares) != self.clip_documents:
+        if self.centered != "no" or ("scale" in self.fractions) != self.clip_documents:
             raise ValueError("documents have no centre, and a scale only to be clipped at")
         return self
 
@@ -155,9 +155,9 @@ class TopicPlan(TensorPlan):
         """Pair moment and triple moment, each after the norms that it is clipped at."""
         pair: StatisticName = "document-sketch" if self.pair == "sketch" else "document-pairs"
         parts = (
-            Planned("norms of pairs", "scale", "norm-histogram", share=0.5),
+            Planned("norms of pairs", "scale", "norm-histogram", fraction=0.5),
             Planned("pair moment", "moment", pair),
-            Planned("norms of triples", "scale", "norm-histogram", share=0.5),
+            Planned("norms of triples", "scale", "norm-histogram", fraction=0.5),
             Planned("triple moment", "tensor", "document-triples"),
         )
         return tuple(part for part in parts if self.clip_documents or part.step != "scale")
@@ -181,8 +181,8 @@ def make_mixture_plan(
         Naming the parameter and what it may be.
     """
     common = _common(options, features=features, rows=rows, noise_draws=noise_draws)
-    centerd, variance = center_kind(options.center), options.noise_variance
-    seen = centerd == "private" and common["pair"] == "full"
+    centered, variance = center_kind(options.center), options.noise_variance
+    seen = centered == "private" and common["pair"] == "full"
     if common["n_components"] == features and variance is None and not seen:
         raise DataError(
             f"With as many components as features ({features}) the noise variance can only be "
@@ -191,14 +191,14 @@ def make_mixture_plan(
             code="too-many-components",
         )
     steps: dict[Step, float] = {"scale": _SCALE_SHARE}
-    if centerd == "private":
+    if centered == "private":
         steps["center"] = _CENTER_SHARE
     return MixturePlan(
         **common,
         row_bound=None if options.row_bound is None else float(options.row_bound),
-        centerd=centerd,
+        centered=centered,
         noise_variance=None if variance is None else float(variance),
-        shares=shares_of(options, _usual_shares(common, steps)),
+        fractions=fractions_of(options, _usual_fractions(common, steps)),
     )
 
 
@@ -225,9 +225,9 @@ def make_topic_plan(
     return TopicPlan(
         **common,
         row_bound=None,
-        centerd="no",
+        centered="no",
         clip_documents=clipped,
-        shares=shares_of(options, _usual_shares(common, steps)),
+        fractions=fractions_of(options, _usual_fractions(common, steps)),
     )
 
 
@@ -269,7 +269,7 @@ def _common(
     }
 
 
-def _usual_shares(common: Mapping[str, Any], steps: Mapping[Step, float]) -> dict[Step, float]:
+def _usual_fractions(common: Mapping[str, Any], steps: Mapping[Step, float]) -> dict[Step, float]:
     """Shares of mu squared, of epsilon where all is pure; they add up to 1."""
     pair = _VECTOR_PAIR if MECHANISMS[common["mechanism"]].pure else _PAIR
     rest = 1.0 - math.fsum(steps.values())

@@ -201,7 +201,7 @@ class DocumentPairs(ClippedSum):
         """D x D."""
         return (self.features, self.features)
 
-    def kind(self) -> tuple[Any, ...]:
+    def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
         return (self.features, self.clip, self.nuclear, self.extra_bits)
 
@@ -350,7 +350,7 @@ class DocumentSketch(ClippedSum):
         """D x R."""
         return (self.features, self.columns)
 
-    def kind(self) -> tuple[Any, ...]:
+    def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
         return (self.features, self.columns, self.clip)
 
@@ -523,9 +523,9 @@ class DocumentNorms(DocumentSum):
         """Bins, and the count."""
         return self._counts.shape
 
-    def kind(self) -> tuple[Any, ...]:
+    def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        return (self.of.statistic, self.with_count, *self.of.kind())
+        return (self.of.statistic, self.with_count, *self.of.merge_key())
 
     def empty(self) -> Self:
         """An empty histogram of the same kind."""
