@@ -392,7 +392,7 @@ def test_a_site_signs_one_certificate_a_session(played):
         return ...
 
     found, _ = played(fate=fate)
-    assert codes == ["step-asked-differently"]
+    assert codes == ["step-differs"]
     assert not found.outcome.missing
 
 

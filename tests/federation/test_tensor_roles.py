@@ -315,7 +315,7 @@ def test_a_tensor_of_more_components_is_refused(task, tmp_path):
     wider = np.linalg.qr(np.ones((6, 1)) + np.eye(6))[0][:, :3].copy()
     body = {"queries": [{**query, "description": {**query["description"], "columns": 3}}]}
     asked = changed(request, body=body, arrays={"basis 0": wider})
-    assert refusal(consortium.parties["s0"], "s0", asked) == "bad-ask"
+    assert refusal(consortium.parties["s0"], "s0", asked) == "bad-query"
     assert "with 3 columns" in consortium.parties["s0"].problem.message
 
 
@@ -353,7 +353,9 @@ def test_sums_of_other_tasks_are_refused(task, tmp_path):
     for other in OTHER_SUMS[task]:
         body = {"queries": [{**query, "description": {**query["description"], **other}}]}
         request = changed(call.payloads["s0"], body=body)
-        assert refusal(consortium.parties["s0"], "s0", request) in ("not-in-plan", "bad-ask"), other
+        assert refusal(consortium.parties["s0"], "s0", request) in ("not-in-plan", "bad-query"), (
+            other
+        )
     assert consortium.check_books("s0").spent == before
 
 
@@ -366,7 +368,7 @@ def test_a_sketch_of_more_columns_is_refused_before_memory_is_taken(tmp_path):
     assert query["description"]["columns"] == 8
     body = {"queries": [{**query, "description": {**query["description"], "columns": 30_000}}]}
     request = changed(call.payloads["s0"], body=body)
-    assert refusal(consortium.parties["s0"], "s0", request) == "bad-ask"
+    assert refusal(consortium.parties["s0"], "s0", request) == "bad-query"
 
 
 def test_pairs_that_wishart_noise_does_not_hide_are_refused(tmp_path):
@@ -380,7 +382,7 @@ def test_pairs_that_wishart_noise_does_not_hide_are_refused(tmp_path):
         other = {"nuclear": False, "clip": clip}
         body = {"queries": [{**query, "description": {**query["description"], **other}}]}
         request = changed(call.payloads["s0"], body=body)
-        assert refusal(consortium.parties["s0"], "s0", request) == "bad-ask"
+        assert refusal(consortium.parties["s0"], "s0", request) == "bad-query"
 
 
 def test_a_tensor_that_is_claimed_to_cost_less_costs_what_it_costs(tmp_path):

@@ -464,7 +464,7 @@ def test_a_message_that_changes_under_its_number_is_refused(study):
     codec = study.codec(SESSION, KEYS)
     node = Node(codec, Place(1, 0))
     assert node.take(leaf_message(codec, 1, totals_of(study, 1)))
-    assert refused(node, leaf_message(codec, 1, totals_of(study, 2))) == "said-otherwise"
+    assert refused(node, leaf_message(codec, 1, totals_of(study, 2))) == "message-differs"
     assert refused(node, leaf_message(codec, 1, totals_of(study, 1), serial=1)) == "leaf-twice"
     assert node.take(leaf_message(codec, 1, totals_of(study, 1))) is False
 

@@ -26,7 +26,7 @@ LEAD = f"""
 import os, signal, sys
 from eigenveil.cli import study_run
 from eigenveil.cli.app import main
-from eigenveil.runtime.flare import session
+from eigenveil.network.flare import session
 
 study_run._SILENT = study_run._STALLED = {SHORT}
 session._translated.__defaults__ = (3.0,)  # of one answer

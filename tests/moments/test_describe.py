@@ -197,7 +197,7 @@ def test_impossible_numbers_are_refused(fields):
 def refused(description, **arrays):
     with pytest.raises(ProtocolError) as caught:
         rebuild(description, arrays)
-    assert caught.value.code == "bad-ask"
+    assert caught.value.code == "bad-query"
 
 
 WITH_BASIS = ["sketch", "component-energy", "third-moment", "document-triples"]

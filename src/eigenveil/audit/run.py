@@ -301,7 +301,7 @@ def audit(
 
 
 def trials_of(case: Case, trials: int) -> int:
-    """Outputs that a case draws on each data set, where so many are asked for."""
+    """Outputs that a case draws on each data set, where so many are requested."""
     return min(trials, max(_FEWEST, round(trials * case.share)))
 
 
@@ -365,7 +365,7 @@ def _check(trials: int, confidence: float, jobs: int) -> None:
         )
     if trials < 1:
         raise PrivacyError(
-            f"trials = {trials} says nothing.",
+            f"trials = {trials} shows nothing.",
             hint=f"Give {TRIALS}, which takes some minutes for all mechanisms.",
             code="too-few-trials",
         )

@@ -157,7 +157,7 @@ class ViewAttack:
         return [site for site in self._sites if not 1 <= site <= self.federation.collusion]
 
     def _masks(self, size: int, record: ReleaseRecord, randomness: Randomness) -> _Hidden:
-        """The sites' masks, as the study's kind has them (federation.hiding)."""
+        """The sites' masks, as the study's kind has them (federation.secagg.masks)."""
         grid = record.noise.grid
         assert grid is not None
         kind, sites = self.federation.masks, self.federation.sites

@@ -64,7 +64,7 @@ Header = Annotated[
 
 
 def given(context: typer.Context) -> frozenset[str]:
-    """Names of the parameters that were said on the command line."""
+    """Names of the parameters that were given on the command line."""
     return frozenset(
         name
         for name in context.params
@@ -169,8 +169,8 @@ def option_name(name: str) -> str:
 def declared(*paths: DataPath, without: Sequence[str] = ()) -> Callable[[Any], Any]:
     """Give a command the options that tasks declare, those of some paths.
 
-    The function takes ``context``, and as ``said`` a dict of the values that were given on the
-    line, by declared names. Options that it names among its own parameters it takes itself.
+    The function takes ``context``, and as ``option_values`` a dict of the values on the command
+    line, by declared names. Options among its own parameters are passed to it as these.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def declared(*paths: DataPath, without: Sequence[str] = ()) -> Callable[[Any], A
 
     def decorated(function: Any) -> Any:
         signature = inspect.signature(function, eval_str=True)
-        own = [each for name, each in signature.parameters.items() if name != "said"]
+        own = [each for name, each in signature.parameters.items() if name != "option_values"]
         taken = {each.name for each in own}
         added, readers = [], {}
         for name, found in declarations.items():
@@ -208,12 +208,12 @@ def declared(*paths: DataPath, without: Sequence[str] = ()) -> Callable[[Any], A
 
         def command(**values: Any) -> Any:
             chosen = given(values["context"])
-            said = {}
+            option_values = {}
             for name, reader in readers.items():
                 value = values.pop(option_name(name))
                 if option_name(name) in chosen:
-                    said[name] = reader(value)
-            return function(**values, said=said)
+                    option_values[name] = reader(value)
+            return function(**values, option_values=option_values)
 
         plain = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
         made: Any = command
@@ -257,23 +257,23 @@ def _help(found: Sequence[Option], paths: Sequence[DataPath]) -> str:
         kept = texts.setdefault(option.help, [])
         kept += [task for task in option.tasks if task not in kept]
     every = {task for tasks in texts.values() for task in tasks} == set(TASKS) and len(texts) == 1
-    said = " ".join(
+    text = " ".join(
         text if every else f"Of {' and '.join(tasks)}: {text}" for text, tasks in texts.items()
     )
     only_sites = len(paths) > 1 and all(option.paths == ("sites",) for option in found)
     where = "With --site: " if only_sites else ""
     center = any(isinstance(domain, Vector) for domain in found[0].values)
-    how = " Say private, none, or a .npy file with a public centre." if center else ""
-    return f"{where}{said}{how}"
+    how = " Give private, none, or a .npy file with a public centre." if center else ""
+    return f"{where}{text}{how}"
 
 
 def option_help(name: str) -> Any:
-    """What typer says of a command's parameter that is a declared option of one table."""
+    """The help of a command's parameter that is a declared option of one table."""
     found = [one for one in OPTIONS if one.name == name and "table" in one.paths]
     return typer.Option(help=_help(found, ("table",)))
 
 
-def check_said(option: Option, value: object) -> None:
+def check_value(option: Option, value: object) -> None:
     """Raise unless an option's value is allowed, naming it as it is typed."""
     replace(option, name=option_text(option_name(option.name))).check(value)
 
@@ -304,7 +304,7 @@ def print_json(value: Any) -> None:
 
 @dataclass(frozen=True)
 class WantedColumns:
-    """The targets of ``--columns``, ``--exclude``, ``--vocabulary`` and ``--no-header``.
+    """The values of ``--columns``, ``--exclude``, ``--vocabulary`` and ``--no-header``.
 
     ``names`` are all columns' names, also of files without any; ``header`` is whether text begins
     with a line of names.
@@ -340,7 +340,7 @@ class WantedColumns:
 def read_columns(
     columns: str | None, exclude: str | None, vocabulary: Path | None, *, header: bool
 ) -> WantedColumns:
-    """The targets as they are typed.
+    """The values as they are typed.
 
     Raises
     ------

@@ -107,7 +107,7 @@ _BAG_OF_WORDS = re.compile(r"docword\.(.+\.)?txt(\.gz)?")
 
 
 def ending(path: Path) -> str | None:
-    """Return the ending that tells a file's format, in lower case; ``None`` if it is not read."""
+    """Return the ending that gives a file's format, in lower case; ``None`` if it is not read."""
     name = path.name.lower()
     if _BAG_OF_WORDS.fullmatch(name):
         return "docword.txt"

@@ -60,7 +60,7 @@ def select(
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise DataError(
-            f"Column {twice!r} is asked for twice.", hint="Name it once.", code="duplicate-column"
+            f"Column {twice!r} is requested twice.", hint="Name it once.", code="duplicate-column"
         )
     for table in tables:
         found = all(name in table.types for name in names)

@@ -293,7 +293,7 @@ class Generator:
     text: str = "a numpy.random.Generator or RandomState"
 
     def has(self, value: object) -> bool:
-        """Whether a value is one; asked by name, so that numpy need not be loaded."""
+        """Whether a value is one; checked by name, so that numpy need not be loaded."""
         return any(
             kind.__module__.startswith("numpy.random") for kind in type(value).__mro__
         ) and type(value).__name__ in ("Generator", "RandomState")
@@ -387,10 +387,10 @@ class Option:
             Of code ``bad-parameter``, and scikit-learn's ``InvalidParameterError`` too.
         """
         if not self.has(value):
-            said = f"must be {self.text}. Got {_short(value)} instead."
+            sentence = f"must be {self.text}. Got {_short(value)} instead."
             if not owner:  # a field of a file, an option of a command
-                said = f"= {_short(value)} must be {self.text}."
-            raise refused(self, said, owner=owner)
+                sentence = f"= {_short(value)} must be {self.text}."
+            raise refused(self, sentence, owner=owner)
 
 
 def refused(
@@ -410,10 +410,10 @@ def refused(
     )
 
 
-# Of several sites, what a study says in fields of its own, or not at all.
-_NOT_SAID = ("n_components", "site_epsilon", "random_state")
+# Of several sites, what a study has in fields of its own, or not at all.
+_LEFT_OUT = ("n_components", "site_epsilon", "random_state")
 OF_SKETCH = "sketch_size"
-"""The option whose value says how many columns a sketch has, for those who only pass it on."""
+"""The option that gives the number of columns of a sketch, for those who only pass it on."""
 PCA, MIXTURE, TOPICS = "pca", "gaussian-mixture", "topic-model"
 _ALL = (PCA, MIXTURE, TOPICS)
 _IN_SPACE, _TENSORS = (PCA, MIXTURE), (MIXTURE, TOPICS)
@@ -446,7 +446,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "delta", (_DELTA,), 1e-6,
-        "Privacy target: a number in [0, 1), well below one over the number of rows. 0 asks for "
+        "Privacy target: a number in [0, 1), well below one over the number of rows. 0 means "
         "pure epsilon.",
         _ALL, _PRIVATE, privacy=True,
     ),
@@ -471,7 +471,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "masks", (Choice(("modular", "pairwise", "helper")),), "modular",
-        "What hides a site's sums in the total: 'modular' (keys of pairs of sites, uniform; allows "
+        "The masks of a site's sums: 'modular' (keys of pairs of sites, uniform; allows "
         "dropouts), 'pairwise' (the same, but Gaussian) or 'helper' (trusted).",
         _ALL, _SITES,
     ),
@@ -483,7 +483,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "dropouts", (Whole(0),), 0,
-        "Sites that may be missing from a round, and the run still ends well.",
+        "Sites that may be missing from a round without ending the run.",
         _ALL, _SITES,
     ),
     Option(
@@ -518,19 +518,21 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "row_norm", (Choice(("unit", "auto", "max")), _BOUND), "unit",
-        "How rows are made to weigh at most 1: 'unit' (all the same), 'auto', a public bound on "
+        "How rows are scaled to norm at most 1: 'unit' (all the same), 'auto', a public bound on "
         "the norm of a centred row, or 'max' (reproductions only).",
         (PCA,), ("table",), unit="the data's",
     ),
     Option(
         "row_norm", (Choice(("unit", "auto")), _BOUND), "unit",
-        "How rows are made to weigh at most 1: 'unit' (all the same), 'auto', or a public bound on "
+        "How rows are scaled to norm at most 1: 'unit' (all the same), 'auto', or a public "
+        "bound on "
         "the norm of a centred row.",
         (PCA,), _SITES, unit="the data's", examples=("unit",),
     ),
     Option(
         "row_norm", (Choice(("unit",)), _BOUND), "unit",
-        "How rows are made to weigh at most 1: 'unit' (all the same), or a public number that they "
+        "How rows are scaled to norm at most 1: 'unit' (all the same), or a public number that "
+        "they "
         "are shortened to.",
         (PCA,), ("stream",), unit="the data's",
     ),
@@ -576,7 +578,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "budget_split", (Shares(("scale", "center", "moment", "variance")), _NONE), None,
-        "Shares of the budget for the steps scale, center, moment and variance: those that the fit "
+        "Fractions of the budget for the steps scale, center, moment and variance: those that "
+        "the fit "
         "takes, and no others.",
         (PCA,), _FITS,
         examples=({"scale": 0.02, "center": 0.08, "moment": 0.88, "variance": 0.02},),
@@ -584,7 +587,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "budget_split", (Shares(("scale", "center", "moment", "tensor")), _NONE), None,
-        "Shares of the budget for the steps scale, center, moment and tensor: those that the fit "
+        "Fractions of the budget for the steps scale, center, moment and tensor: those that the "
+        "fit "
         "takes, and no others.",
         (MIXTURE,), _FITS,
         examples=({"scale": 0.06, "center": 0.04, "moment": 0.6, "tensor": 0.3},),
@@ -592,7 +596,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "budget_split", (Shares(("scale", "moment", "tensor")), _NONE), None,
-        "Shares of the budget for the steps scale (if documents are clipped), moment and tensor.",
+        "Fractions of the budget for the steps scale (if documents are clipped), moment and "
+        "tensor.",
         (TOPICS,), _FITS,
         examples=({"scale": 0.05, "moment": 0.55, "tensor": 0.4},),
         privacy=True,
@@ -666,7 +671,7 @@ def options_of(task: str, path: Path) -> dict[str, Option]:
 
 def study_options(task: str) -> dict[str, Option]:
     """The options of a task that are fields of a study, by name."""
-    return {name: one for name, one in options_of(task, "sites").items() if name not in _NOT_SAID}
+    return {name: one for name, one in options_of(task, "sites").items() if name not in _LEFT_OUT}
 
 
 def tasks_with(name: str, *paths: Path) -> tuple[str, ...]:
@@ -691,7 +696,7 @@ class Options(Mapping[str, Any]):
     values : mapping
         What was given; the others have their defaults.
     owner : str
-        Who is asked, for messages: an estimator's name.
+        Whose option it is, for messages: an estimator's name.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What every plan says: what is decided about a fit before any data is touched."""
+"""The fields of every plan: what is decided about a fit before any data is touched."""
 
 from __future__ import annotations
 

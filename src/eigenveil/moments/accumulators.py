@@ -219,8 +219,8 @@ class NormHistogram(Accumulator):
 
     def spec(self) -> Spec:
         """What another process needs to add up the same."""
-        said = {"precision": self.precision, "with_count": self.with_count, "bound": self.bound}
-        return Spec(said, center=self.center, basis=self.basis)
+        fields = {"precision": self.precision, "with_count": self.with_count, "bound": self.bound}
+        return Spec(fields, center=self.center, basis=self.basis)
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:

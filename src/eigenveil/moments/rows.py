@@ -3,7 +3,7 @@
 A sum of squares in floating point depends on its order, and the order on the kernel that a library
 picks, on where a row starts in memory and on what stands beside it. So a norm here is no result of
 arithmetic but of a definition: the exact squared norm, rounded up to the next of a fixed sequence
-of numbers. Any order of summation tells where the squared norm lies up to a proved error; where
+of numbers. Any order of summation shows where the squared norm lies up to a proved error; where
 that leaves two numbers to choose from, it is summed up more exactly (docs/proofs/release-grid.md,
 claim 6).
 """

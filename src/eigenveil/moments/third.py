@@ -24,7 +24,7 @@ from eigenveil.privacy.statistics import Layout, StatisticName
 # Bits of a projected entry; a product of three has 36, as has the variance times an entry.
 _BITS = 12
 _VARIANCE_BITS = 2 * _BITS
-# Rows that are multiplied at once: so many products of 36 bits (39 in document_triples.py) add up
+# Rows that are multiplied at once: so many products of 36 bits (39 in documents/triples.py) add up
 # exactly in double precision, and those of a few components stay in the processor's cache.
 ROWS_A_PRODUCT = 2048
 

@@ -72,7 +72,7 @@ def _check_free(out: Path, *, overwrite: bool) -> None:
     if not overwrite:
         raise OutputError(
             f"{out} exists.",
-            hint="Choose another folder, or say --overwrite: the keys in it are then lost.",
+            hint="Choose another folder, or use --overwrite: the keys in it are then lost.",
             code="output-exists",
         )
     if (out / FILE).is_file():

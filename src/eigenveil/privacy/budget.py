@@ -113,7 +113,7 @@ def split_budget(
 
 # Below the caps that the budget allows, more than all rounding: 1e-10 is kept back by a study.
 _CAP_MARGIN = 1.0 - 1e-11
-# Of epsilon and of delta, for the samplers' errors, where nothing says how much is needed.
+# Of epsilon and of delta, for the samplers' errors, where nothing states how much is needed.
 _LOG_RATIO_ROOM, _DISTANCE_ROOM = 2.0**-14, 2.0**-20
 NOTHING = Loss()
 

@@ -26,7 +26,7 @@ STREAM_UNIT = -36
 class Noise(BaseModel):
     """The noise of one release.
 
-    What ``scale`` is, its kind says (:mod:`eigenveil.privacy.mechanisms`). Released values are
+    What ``scale`` is, its kind states (:mod:`eigenveil.privacy.mechanisms`). Released values are
     integer multiples of ``2**grid``.
     """
 

@@ -62,7 +62,7 @@ def tree_guarantees(
     level j" sees every message that parties of this level take, and the result. Where leaves are
     missing from the result, nobody knows how far their messages came: "aggregators, of a leaf that
     did not arrive" is about their rows. A view whose noise gives no finite epsilon at this delta is
-    left out, and a caveat of the others says so.
+    left out, and a caveat of the others states it.
 
     Parameters
     ----------
@@ -111,8 +111,8 @@ def tree_guarantees(
 
 def _with_caveats(guarantee: Guarantee, silent: Sequence[str]) -> Guarantee:
     """The guarantee, with whom nothing is claimed against."""
-    said = tuple(NOTHING_CLAIMED.format(view) for view in silent)
-    return replace(guarantee, caveats=(*guarantee.caveats, *said))
+    caveats = tuple(NOTHING_CLAIMED.format(view) for view in silent)
+    return replace(guarantee, caveats=(*guarantee.caveats, *caveats))
 
 
 def check_arrived(record: ReleaseRecord, arrived: int) -> None:

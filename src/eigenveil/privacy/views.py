@@ -57,7 +57,7 @@ def mu_of_view(covariance: ArrayLike, shift: ArrayLike, *, own_variance: float =
     -------
     float
         ``inf`` when the shift leaves the range of a singular covariance: neighbours can then be
-        told apart for certain.
+        distinguished for certain.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def zero_sum_covariance(sites: int, variance: float) -> NDArray[np.object_]:
 def pairwise_covariance(adjacency: ArrayLike, variance: float) -> NDArray[np.object_]:
     """Of pairwise masks: the graph's Laplacian times ``variance``, exact fractions (S, S).
 
-    ``adjacency[i, j]`` says whether sites i and j share a mask; the diagonal does not matter.
+    ``adjacency[i, j]`` states whether sites i and j share a mask; the diagonal does not matter.
     Conditioned on the masks of any sites, it is that of the graph without them (claim 2).
     """
     return _scaled_laplacian(np.asarray(adjacency).astype(bool).astype(int), Fraction(variance))
@@ -201,7 +201,7 @@ def exposure(
     taking_part : int
         At most this many sites agreed on masks with each other.
     neighbours : int or None
-        Sites that each site shares masks with, on a ring (``federation.graph``); ``None``: all.
+        Sites that each site shares masks with, on a ring XX; ``None``: all.
 
     Returns
     -------
@@ -353,12 +353,12 @@ def guarantees(
     "outsider" sees the result; "site" too and knows its own share of the noise; "aggregator" sees
     every message; "aggregator with t sites" knows also what those know; "helper with t sites" knows
     every mask but sees only the result. Where pure noise is shared among all sites nothing is
-    proved against "site": it is left out, and a caveat says so.
+    proved against "site": it is left out, and a caveat states it.
 
     Raises
     ------
     PrivacyError
-        When a record's noise is not shared as the study says, or protects too little of a view.
+        When a record's noise is not shared as the study states, or protects too little of a view.
     """
     views = list(_views(federation))
     claimed = [view for view in views if view.name != "site" or _holds_pure_noise(records, view)]

@@ -183,7 +183,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from toy_experiment import TOY
-from eigenveil.experiments import runner
+from eigenveil_papers.reproduction import runner
 from eigenveil_papers.reproduction.experiment import Settings
 
 if __name__ == "__main__":

@@ -191,7 +191,7 @@ def _tasks2(settings: Settings) -> list[Task]:
 
 # Drawing
 
-LOOKS_003 = {
+STYLES_003 = {
     "eigenveil": SERIES_STYLES["eigenveil"]._replace(label="Eigenveil"),
     "eigenveil-strict": SeriesStyle("Eigenveil, delta = 1e-6", "ours-sketch"),
     **{key: series_style for key, series_style in SERIES_STYLES.items() if key != "eigenveil"},
@@ -257,7 +257,7 @@ def _draw1(numbers: Numbers, settings: Settings) -> Figure:
     return panel_grid(
         _split(numbers, "epsilon"),
         panels,
-        LOOKS_003,
+        STYLES_003,
         columns=len(names) + 1,
         title="Captured energy against epsilon (paper 003, figure 1)",
     )
@@ -280,7 +280,7 @@ def _draw2(numbers: Numbers, settings: Settings) -> Figure:
     return panel_grid(
         _split(numbers, "rows"),
         panels,
-        LOOKS_003,
+        STYLES_003,
         columns=2,
         title="Captured energy against the number of rows (paper 003, figure 2)",
     )

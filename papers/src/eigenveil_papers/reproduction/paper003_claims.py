@@ -162,10 +162,10 @@ def _rises(numbers: Numbers, panels: Sequence[str], axis: str, where: str) -> Cl
                 flat.append(series)
         if not count:
             continue
-        said = [f"{count - len({*falls, *flat})} of {count} published series rise throughout"]
-        said += [f"falling somewhere: {', '.join(falls)}"] if falls else []
-        said += [f"flat: {', '.join(flat)}"] if flat else []
-        found.append(f"{name_of(panel)}: {', '.join(said)}")
+        parts = [f"{count - len({*falls, *flat})} of {count} published series rise throughout"]
+        parts += [f"falling somewhere: {', '.join(falls)}"] if falls else []
+        parts += [f"flat: {', '.join(flat)}"] if flat else []
+        found.append(f"{name_of(panel)}: {', '.join(parts)}")
         bad = len({*falls, *flat})
         good += [False] * bad + [True] * (count - bad)
     return claim_of(statement, where, found, good)

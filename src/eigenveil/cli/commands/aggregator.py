@@ -50,7 +50,7 @@ def start(
 
     say = lines(quiet=quiet)
     _check_address(listen, opened.port)
-    only = " (only from this machine: --listen says otherwise)" if _is_loopback(listen) else ""
+    only = " (only from this machine: change it with --listen)" if _is_loopback(listen) else ""
     say(f"Aggregator {opened.name} listens on {listen}:{opened.port}{only}; Ctrl-C stops it.")
     end_at_once(say)
     return reported(run_aggregator(opened, listen=listen, say=say), opened.folder, say)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LIST = "list"
 _BROKEN = 8
-# Of no more audits than this all is said about each.
+# Up to so many audits are shown in full.
 _EXPLAINED = 8
 
 

@@ -68,7 +68,7 @@ def certify(
     """Recompute the guarantee of a result and say whether it holds (status 8 if not).
 
     It holds for the model that the certificate was made for: the model beside it must be that.
-    Between organisations the aggregator and the sites have signed it: who has is said.
+    Between organisations the aggregator and the sites have signed it: who has is shown.
     """
     if result.suffix == ".npz":
         raise DataError(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # loaded by the commands: cryptography takes a while
     from eigenveil.network.roles import Role
 
 flare_app = typer.Typer(
-    help="Kits for studies between organisations: each party's key, certificate and policy.",
+    help="Kits for studies between organisations: key, certificate and policy of each party.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -106,9 +106,9 @@ def request(
     from eigenveil.network.enrolment import read_request
     from eigenveil.network.enrolment import request as request_certificate
 
-    asked = _role(role)
+    wanted_role = _role(role)
     file = request_certificate(
-        read_study(study), out, role=asked, name=name, renew=renew, overwrite=overwrite
+        read_study(study), out, role=wanted_role, name=name, renew=renew, overwrite=overwrite
     )
     key = fingerprint(read_request(file).public_key)
     if json:
@@ -169,7 +169,7 @@ def approve(
     screen.print(f"public key:       {key}", soft_wrap=True)
     screen.print(f"root certificate: {root}", soft_wrap=True)
     screen.print(
-        "If the party says another public key, do not send it. Tell the party the root "
+        "If the party reads out another public key, do not send it. Tell the party the root "
         "certificate's line, by another way than the file.",
         soft_wrap=True,
     )
@@ -181,7 +181,9 @@ def package(
     approval: Annotated[Path, typer.Argument(help="What the registrar sent.")],
     fingerprint: Annotated[
         str,
-        typer.Option(help="Of the root certificate, as the registrar told it (by telephone, say)."),
+        typer.Option(
+            help="Of the root certificate, as given by the registrar (by telephone, say)."
+        ),
     ],
     quiet: options.Quiet = False,
 ) -> None:
@@ -200,7 +202,7 @@ def show(
     kit: Annotated[Path, typer.Argument(help="A party's kit.")],
     json: options.Json = False,
 ) -> None:
-    """Say whose a kit is, how long it is good, and what may be asked of it."""
+    """Say whose a kit is, how long it is good, and which queries it may get."""
     from eigenveil.network.flare.provision import inspect
     from eigenveil.network.kit import open_kit
 
@@ -229,7 +231,7 @@ def show(
 
 
 def _role(text: str) -> Role:
-    """A role that asks for a certificate."""
+    """A role that can request a certificate."""
     for role in _ROLES:
         if text == role:
             return role  # type: ignore[return-value]

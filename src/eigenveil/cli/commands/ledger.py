@@ -83,7 +83,7 @@ def heads_of(
 
 
 ledger_app = typer.Typer(
-    help="A site's ledger: what may be lost about its rows, and what was.",
+    help="A site's ledger: the privacy budget of its rows, and what was spent.",
     no_args_is_help=True,
     add_completion=False,
 )

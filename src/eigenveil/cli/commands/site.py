@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from eigenveil.network.kit import Kit
 
 site_app = typer.Typer(
-    help="A site between organisations: its owner's rows, ledger and say.",
+    help="A site between organisations: its rows, ledger and approvals.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -173,7 +173,7 @@ class _Rows:
     wanted: WantedColumns
 
     def check(self) -> None:
-        """Refuse files that cannot be read, before any study asks for them."""
+        """Refuse files that cannot be read, before any study needs them."""
         self.wanted.open_like(self.files)
 
     def __call__(self, study: Study) -> RowSource:

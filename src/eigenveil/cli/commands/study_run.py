@@ -40,7 +40,7 @@ LeadKit = Annotated[Path, typer.Option("--kit", help="The kit of the study's lea
 _LEAD = Path("kits/lead")
 _EVERY = 0.5
 _STOPPED = 130
-# Seconds after which a study that is said to be lost is.
+# Seconds after which a study that is reported lost is.
 _BELIEVED = 5.0
 # Seconds without any answer of the aggregator, which may be stopped, or away for a moment.
 _SILENT = 120.0
@@ -282,7 +282,7 @@ def _open_session(kit: Path) -> StudySession:
     from eigenveil.network.flare.session import StudySession
 
     logging.getLogger().addHandler(logging.NullHandler())  # what matters is an error of ours
-    with redirect_stdout(io.StringIO()):  # FLARE says that it connects
+    with redirect_stdout(io.StringIO()):  # FLARE states that it connects
         return StudySession(opened)
 
 
@@ -342,14 +342,16 @@ def _why_over(found: StudyStatus) -> EigenveilError:
     """Why a study ended without a result."""
     if found.error is not None:
         return found.error
-    said = {
+    sentences = {
         "aborted": ("was aborted.", "What its sites have answered stays spent."),
         "lost": (
             "was lost: the aggregator stopped in the middle of it.",
             "Run it again: the new run takes its place in every ledger.",
         ),
     }
-    what, hint = said.get(found.state, ("failed.", "The aggregator's log may say why."))
+    what, hint = sentences.get(
+        found.state, ("failed.", "The aggregator's log may give the reason.")
+    )
     return ProtocolError(f"The study {what}", hint=hint, code=f"study-{found.state}")
 
 

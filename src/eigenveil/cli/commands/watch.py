@@ -108,7 +108,7 @@ def watch(
     every: Annotated[int, typer.Option(min=1, help="Blocks between two lines.")] = 1,
     limit: Annotated[int | None, typer.Option(min=1, help="Rows after which to end.")] = None,
     poll: Annotated[
-        float, typer.Option(min=0.001, help="Seconds between looks at a file with nothing new.")
+        float, typer.Option(min=0.001, help="Seconds between checks of a file with nothing new.")
     ] = 0.5,
     out: Annotated[
         Path | None,
@@ -122,7 +122,7 @@ def watch(
         float | None, typer.Option(help="Track privately: a privacy target, above 0.")
     ] = None,
     delta: Annotated[
-        float, typer.Option(help=_PRIVATE + "in [0, 1); 0 asks for pure epsilon.")
+        float, typer.Option(help=_PRIVATE + "in [0, 1); 0 means pure epsilon.")
     ] = 1e-6,
     publish: Annotated[
         str | None,
@@ -207,9 +207,9 @@ def watch(
 
 def _check_together(context: typer.Context, *, private: bool) -> None:
     """Raise where an option has no meaning beside another one."""
-    said = options.given(context)
+    given_names = options.given(context)
     for name in _OF_PLAIN if private else _OF_PRIVATE:
-        if name in said:
+        if name in given_names:
             raise WrongOption(
                 f"{options.option_text(name)} is for tracking {'without' if private else 'with'} "
                 "--epsilon.",
@@ -225,7 +225,7 @@ def _private(publish: str, adjacency: str | None, **targets: Any) -> Tracking:
         raise WrongOption(
             "--adjacency add-remove cannot be kept by a continual stream whose blocks have a fixed "
             "number of rows: one row more shifts all later ones.",
-            hint="Say --adjacency replace-one, or --publish end.",
+            hint="Use --adjacency replace-one, or --publish end.",
         )
     else:
         usual = "replace-one"

@@ -11,7 +11,7 @@ import typer
 import eigenveil
 from eigenveil.cli.options import (
     WrongOption,
-    check_said,
+    check_value,
     given,
     option_name,
     option_text,
@@ -52,9 +52,9 @@ def load_model(path: Path) -> StoredModel:
 
 
 def estimator_options(
-    task: Task, said: Mapping[str, Any], context: typer.Context, *, sites: bool
+    task: Task, option_values: Mapping[str, Any], context: typer.Context, *, sites: bool
 ) -> dict[str, Any]:
-    """What was said of a task's options, checked.
+    """What was given for a task's options, checked.
 
     Raises
     ------
@@ -64,9 +64,9 @@ def estimator_options(
     """
     check_options(task, context)
     declared = options_of(task.name, "sites" if sites else "table")
-    for name, value in said.items():
+    for name, value in option_values.items():
         if name in declared:
-            check_said(declared[name], value)
+            check_value(declared[name], value)
             continue
         option = option_name(name)
         if not sites and task.has(name, "sites"):
@@ -81,7 +81,7 @@ def estimator_options(
                 hint="With --site choose a --protocol.",
             )
         raise _not_for(option, task, tasks_with(name, "table", "sites"))
-    return dict(said)
+    return dict(option_values)
 
 
 def check_options(task: Task, context: typer.Context) -> None:

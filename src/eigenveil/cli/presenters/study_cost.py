@@ -119,7 +119,7 @@ def cost_of(study: Study, site: str, ledger: Ledger | None, data_set: str) -> Co
     return Cost(own, study.delta)
 
 
-# -- what the owner said at 'site start', for the commands that come later
+# -- what the owner gave at 'site start', for the commands that come later
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ def place(name: str, books: Books, wanted: Wanted) -> Placed:
     pure = "pure " if loss.mu_squared == 0 else ""
     under = "" if wanted.adjacency == budget.adjacency else " (counted for one row changed)"
     raise BudgetExceeded(
-        f"{name}: a session asks for {pure}epsilon = {asked:.6g}{under} of data set "
+        f"{name}: a session requests {pure}epsilon = {asked:.6g}{under} of data set "
         f"{wanted.data_set!r}, of whose budget, epsilon = {budget.epsilon:.6g} at delta = "
         f"{budget.delta:.3g} ({budget.adjacency}), {budget_left_text(standing)}.",
         hint=f"Ask for less, end studies that will not go on (eigenveil ledger end), or raise "
@@ -190,9 +190,9 @@ def _neighbours(budget: Budget) -> str:
     return how.format(budget.unit)
 
 
-# -- What a ledger refuses, and what it says then.
+# -- What a ledger refuses, and its errors.
 #
-# A ProtocolError's sentence may reach the other party: it never tells of budgets or places.
+# A ProtocolError's sentence may reach the other party: it never mentions budgets or places.
 
 
 def check_open(session: Session) -> None:
@@ -216,7 +216,7 @@ def check_same(session: Session, wanted: Wanted) -> None:
         raise ProtocolError(
             f"Session {session.key.session!r} is open for another data set, unit or adjacency.",
             hint="Begin another session.",
-            code="session-asked-differently",
+            code="session-differs",
         )
 
 

@@ -112,7 +112,7 @@ def stored_state(connection: Connection, key: SessionKey) -> bytes:
     if state is None:
         raise DataError(
             f"The ledger has lost the state of session {key.session!r}.",
-            hint="Go back to a copy of the ledger that holds.",
+            hint="Restore a copy of the ledger that passes 'ledger verify'.",
             code="ledger-damaged",
         )
     return bytes(state)
@@ -126,7 +126,7 @@ def stored_reply(
     Raises
     ------
     ProtocolError
-        ``step-asked-differently`` or ``already-settled``.
+        ``step-differs`` or ``already-settled``.
     """
     row = connection.execute(_REPLY, {**named(key), "its_step": step}).one_or_none()
     if row is None:
@@ -135,7 +135,7 @@ def stored_reply(
         raise ProtocolError(
             f"Step {step!r} of session {key.session!r} was answered to another question.",
             hint="A step is answered once; begin another session to ask something else.",
-            code="step-asked-differently",
+            code="step-differs",
         )
     if row.reply is None:
         raise ProtocolError(
@@ -162,7 +162,7 @@ def store_reply(connection: Connection, key: SessionKey, answer: AnswerBody, rep
 
 
 def settle(connection: Connection, key: SessionKey, steps: Sequence[str]) -> None:
-    """Drop the bytes of answers that will not be asked for again."""
+    """Drop the bytes of answers that will not be requested again."""
     if steps:
         connection.execute(_SETTLED, {**named(key), "its_steps": list(steps)})
 

@@ -32,7 +32,7 @@ from eigenveil.privacy.tree_views import TreeRun
 from eigenveil.privacy.views import Federation, with_noise_parts
 
 WHAT_SITES_SIGN = (
-    "a site signs that in this session it was asked for these releases and no others, and added "
+    "a site signs that in this session it was queried for these releases and no others, and added "
     "its part of their noise; that the model was made of their sums is the aggregator's word"
 )
 
@@ -225,7 +225,7 @@ def _check_run(certificate: Certificate, plan: BasePlan, terms: Terms | None) ->
 def _check_study(
     certificate: Certificate, plan: BasePlan, federation: Federation, known: Terms | None
 ) -> None:
-    """The plan is the study's, and the noise was shared as the study says."""
+    """The plan is the study's, and the noise was shared as in the study."""
     try:
         terms = known or settle(parse_study(certificate.study or {}))
         terms = terms.counting(plan.rows)
@@ -242,7 +242,7 @@ def _check_study(
         for name in type(held).model_fields:
             found, value = getattr(held, name), getattr(agreed, name)
             if found != value:
-                raise PrivacyError(f"{name} = {found!r} is not {value!r}, what the study says.")
+                raise PrivacyError(f"{name} = {found!r} is not {value!r}, as in the study.")
     check_against_plan(certificate, plan, view=wanted.requested_view, sharing=terms.sharing)
 
 
@@ -291,7 +291,7 @@ def _compared(guarantee: Guarantee, target: Claim) -> tuple[str, str]:
     return "HOLDS", f"The guarantee holds: {numbers}."
 
 
-# -- The end of a study: its certificate, who signs it, and what a site looks at before it does.
+# -- The end of a study: its certificate, who signs it, and what a site checks before it signs.
 
 
 def signed_by_all(
@@ -335,7 +335,7 @@ class Part:
     releases : sequence of ReleaseRecord
         What its ledger was charged for, in order.
     most : int
-        The most sites that can be in each of these sums, as far as it was told.
+        The most sites that can be in each of these sums, as far as it was informed.
     secure, dependent : bool
         Of its noise, and of its processor.
     """
@@ -368,9 +368,9 @@ def check_part(certificate: Certificate, part: Part) -> None:
     if certificate.plan != plan.model_dump(mode="json"):
         raise _other("its plan is not the study's")
     if charged != wanted:
-        raise _other("its releases are not those that this site was asked for")
+        raise _other("its releases are not those that this site was queried for")
     if federation is None or federation.taking_part > part.most:
-        raise _other("more sites take part in it than this site was told of")
+        raise _other("more sites take part in it than this site was informed of")
     if not part.secure and certificate.noise_source != "seeded":
         raise _other("it does not say that noise was seeded")
     if part.dependent and not certificate.dependent:

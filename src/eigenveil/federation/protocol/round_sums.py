@@ -24,7 +24,7 @@ _LARGEST_FACTOR = 2.0**31
 
 
 def marked_where_wrapped(factors: Any, records: Sequence[ReleaseRecord]) -> Any:
-    """The factors, of nothing usable where the released number of rows says that a sum wrapped.
+    """The factors, of nothing usable where the released number of rows shows that a sum wrapped.
 
     A topic model releases no number of documents: nothing is known there.
     """
@@ -46,7 +46,7 @@ class RoundTotals:
     Attributes
     ----------
     parts : list of Part
-        The sums that are masked, in the order of the asks.
+        The sums that are masked, in the order of the queries.
     message_bytes : int
         Bytes of numbers in one site's answer.
     """

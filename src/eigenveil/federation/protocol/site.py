@@ -3,12 +3,13 @@
 Between two messages nothing is held in memory that matters: keys, state and answers are in the
 ledger, so a site that is killed and started again goes on where it was. An answer is one
 transaction: the state that it follows from is read in it, and answer and charge are stored before
-the answer is returned; asked again, the same bytes are sent. Only rows are read before it, for the
-state that this process saw last, and if another one has gone on since, again. What is
+the answer is returned; a repeated request gets the same bytes. Only rows are read before it, for
+the state that this process saw last, and if another one has gone on since, again. What is
 asked is checked against the study: a site runs its own software only, works out sensitivities
-itself, and never spends more than the study's target, whoever asks. Nothing about its rows decides
-whether it answers, unless the study says ``invalid="error"``: then a row that is not valid keeps it
-from joining, before anything is charged. (Files that cannot be read do so at any time.)
+itself, and never spends more than the study's target, whoever sends the query. Nothing about its
+rows decides whether it answers, unless the study states ``invalid="error"``: then a row that is not
+valid keeps it from joining, before anything is charged. (Files that cannot be read do so at any
+time.)
 """
 
 from __future__ import annotations
@@ -134,8 +135,8 @@ class Site:
     def handle(self, request: bytes) -> bytes:
         """The answer to a message from the aggregator.
 
-        Never raises a package error: the aggregator is told a code and a sentence that says nothing
-        about rows, the owner finds the whole in ``last_error``.
+        Never raises a package error: the aggregator receives a code and a sentence that shows
+        nothing about rows, the owner finds the whole in ``last_error``.
         """
         step, session = REFUSED, ""
         try:
@@ -273,7 +274,7 @@ class Site:
             if self._seen != request_digest:  # what was just read in the ledger
                 if (
                     now.state.round_number >= body.round_number
-                ):  # answered, and not what is asked now: refused
+                ):  # answered, and not what is requested now: refused
                     validation.check_turn(now.terms, message.step, body, now.state)
                 raise _GoneOn
             if last_error is not None:
@@ -307,10 +308,10 @@ class Site:
         self.invalid = read.invalid
 
     def _sums(self, now: _Now, body: payloads.RoundRequest) -> list[_Sum]:
-        """What a round asks for, if the plan has it; no rows are read yet."""
+        """What a round requests, if the plan has it; no rows are read yet."""
         if now.state.signed:
             raise ProtocolError(
-                "A round came after the certificate, which would not tell of it, was signed.",
+                "A round came after the certificate, which would not list it, was signed.",
                 code="out-of-order",
             )
         planned = validation.check_turn(now.terms, now.message.step, body, now.state)
@@ -349,7 +350,7 @@ class Site:
         return self._answer(message, request, draft)
 
     def _unmask(self, message: Message, request: bytes) -> bytes:
-        """Help to take masks off as the set that this site has signed, and enough others, says."""
+        """Help to unmask, for the set of sites that this site and enough others have signed."""
         body = message.read(payloads.UnmaskRequest)
 
         def draft(now: _Now) -> Draft:
@@ -368,11 +369,11 @@ class Site:
         return self._answer(message, request, draft)
 
     def _sign(self, message: Message, request: bytes) -> bytes:
-        """Sign one certificate a session, if it says what this site knows; no round follows."""
+        """Sign one certificate a session, if it fits what this site knows; no round follows."""
         certificate = message.read(payloads.SignRequest).certificate
         identity = self._identity
         if identity is None:
-            raise ProtocolError("It has nothing to sign with.", code="no-identity")
+            raise ProtocolError("It has no key to sign with.", code="no-identity")
 
         def draft(now: _Now) -> Draft:
             assert now.session is not None
@@ -409,10 +410,10 @@ class Site:
         terms = now.terms
         if query.description.features != self.rows.features:
             raise ProtocolError(
-                f"A sum over {query.description.features} features was asked for.", code="bad-ask"
+                f"A sum over {query.description.features} features was requested.", code="bad-query"
             )
         if query.description.precision == "single" and not self.rows.single:
-            raise ProtocolError("These rows are not stored in single precision.", code="bad-ask")
+            raise ProtocolError("These rows are not stored in single precision.", code="bad-query")
         arrays = {
             name: now.message.array(f"{name} {index}", dtype="f8", shape=shape)
             for name, shape in query.description.shapes().items()
@@ -424,7 +425,7 @@ class Site:
             query.name, accumulator, scale=query.scale, grid=query.grid, weight=weight
         )
         if not math.isfinite(record.sampling_error().log_ratio):
-            raise ProtocolError(f"{query.name}: its grid is too coarse.", code="bad-ask")
+            raise ProtocolError(f"{query.name}: its grid is too coarse.", code="bad-query")
         validation.check_planned(terms, planned, accumulator, query.scale)
         validation.check_public(terms, planned, query.description, now.message, index)
         return _Sum(accumulator, record, terms.is_unmasked(terms.step_of(accumulator.statistic)))
@@ -439,7 +440,7 @@ class Site:
                 )
             except ValueError:  # outside what the sampler can draw
                 raise ProtocolError(
-                    f"{each.record.name}: its noise cannot be drawn.", code="bad-ask"
+                    f"{each.record.name}: its noise cannot be drawn.", code="bad-query"
                 ) from None
             if each.is_unmasked and self.study.protocol == "dpdispca":
                 values = release_of(each.record, integers).values

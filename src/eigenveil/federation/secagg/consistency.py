@@ -107,7 +107,7 @@ def check_signature(said: bytes, name: str, signature: bytes, key: bytes) -> Non
     if not is_signed(text_of(said, name), key, signature):
         raise ProtocolError(
             f"{name}: its signature of who took part in the round does not hold.",
-            hint="Nothing is unmasked; either it was told something else, or somebody changed it.",
+            hint="Nothing is unmasked; either it received something else, or somebody changed it.",
             code="bad-signature",
         )
 

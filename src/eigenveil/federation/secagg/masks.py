@@ -108,7 +108,7 @@ def gaussian(source: KeyedSource, parts: Sequence[Part]) -> Integers:
 
 
 def pairwise_mask(pairs: Pairs, parts: Sequence[Part], stream: Stream) -> Integers:
-    """Sum of the streams of shared keys; ``(key, adds)`` says on which side the site stands."""
+    """Sum of the streams of shared keys; ``(key, adds)`` gives on which side the site stands."""
     total = np.zeros(total_size(parts), dtype=np.uint64)
     stream(pairs, parts, total)
     return total

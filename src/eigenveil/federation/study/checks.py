@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def urgency(error: Any) -> int:
-    """A misspelt field also looks like a missing one: say the spelling first."""
+    """A misspelt field also looks like a missing one: report the spelling first."""
     return {"extra_forbidden": 0, "missing": 1}.get(error["type"], 2)
 
 

@@ -1,6 +1,6 @@
 """Roles that merge states up a tree: message in, message out; no clock, no thread, no network.
 
-A node sends when its driver says so, with what it has: a child that is late goes up in a
+A node sends when its driver requires it, with what it has: a child that is late goes up in a
 supplement, a child that is lost is missing from the leaves that the root names.
 """
 
@@ -52,7 +52,7 @@ class Node(Generic[Value]):
 
     Parameters
     ----------
-    codec : Talk
+    codec : TreeCodec
         Tree, kind of state, study and session.
     place : Place
         On level 1 or above.
@@ -102,9 +102,10 @@ class Node(Generic[Value]):
         Raises
         ------
         ProtocolError
-            The message is refused and nothing has changed: as :meth:`Talk.read` says; ``too-late``
-            after the root has closed; ``leaf-twice`` where a leaf in it was taken before;
-            ``said-otherwise`` where its sender has sent another message under the same number.
+            The message is refused and nothing has changed: as in :meth:`TreeCodec.read`;
+            ``too-late`` after the root has closed; ``leaf-twice`` where a leaf in it was taken
+            before; ``message-differs`` where its sender has sent another message under the same
+            number.
         """
         message = self.codec.read(data, receiver=self.place)
         key, digest = (message.sender, message.serial), hashlib.sha256(data).digest()
@@ -114,7 +115,7 @@ class Node(Generic[Value]):
             raise self._refuse(
                 message,
                 f"two different messages with the number {message.serial} arrived.",
-                "said-otherwise",
+                "message-differs",
                 hint="The second is refused; a retry sends the same bytes again.",
             )
         if self._closed is not None:
@@ -139,7 +140,7 @@ class Node(Generic[Value]):
     def send(self) -> bytes | None:
         """A message with everything since the last one; ``None`` where nothing is new.
 
-        The driver keeps the bytes until they have arrived: asked again, a node has nothing new.
+        The driver keeps the bytes until they have arrived: a repeated call returns nothing new.
 
         Raises
         ------
@@ -147,7 +148,7 @@ class Node(Generic[Value]):
             When it is the root, which sends to nobody.
         """
         if self.is_root:
-            raise ProtocolError("The root sends to nobody: ask for its result.", code="the-root")
+            raise ProtocolError("The root has no parent: take its result.", code="the-root")
         if self._value is None:
             return None
         message = TreeMessage(self.place, self._serial, self._new, self._least, self._value)
@@ -157,7 +158,7 @@ class Node(Generic[Value]):
         return data
 
     def result(self) -> Merged[Value]:
-        """What has arrived at the root, which closes; asked again, the same.
+        """What has arrived at the root, which closes; a repeated call returns the same.
 
         Raises
         ------

@@ -67,7 +67,7 @@ class TreeStudy:
     @cached_property
     def hash(self) -> str:
         """SHA-256 of everything agreed on."""
-        said = {
+        values = {
             "fan_out": self.tree.fan_out,
             "depth": self.tree.depth,
             "leaves": self.tree.leaf_count,
@@ -76,7 +76,7 @@ class TreeStudy:
             "plan": self.plan.hash,
             "sums": self.content.request_digest,
         }
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def codec(self, session: str, keys: TreeKeys) -> TreeCodec[Totals]:
         """The messages of one run."""
@@ -201,7 +201,7 @@ class Leaf:
         return self
 
     def send(self) -> bytes:
-        """Its message. The noise is drawn once: asked again, these are the same bytes."""
+        """Its message. The noise is drawn once: a repeated call returns the same bytes."""
         if self._sent is None:
             totals = tuple(
                 coordinates(

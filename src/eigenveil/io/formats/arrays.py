@@ -229,7 +229,7 @@ class _Member:
         wanted = max(entries, 0) * self.header.dtype.itemsize
         stored = self.file.read(wanted)
         if len(stored) != wanted:
-            raise EOFError("an array is shorter than its header tells")
+            raise EOFError("an array is shorter than its header states")
         return np.frombuffer(stored, self.header.dtype)
 
 

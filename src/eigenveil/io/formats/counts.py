@@ -118,7 +118,7 @@ class BagOfWordsFile(SparseArrayFile):
                 waiting = [joined]
         if seen != self._entries:
             raise DataError(
-                f"{self.path} has {seen:,} entries, and its third line says {self._entries:,}.",
+                f"{self.path} has {seen:,} entries, and its third line states {self._entries:,}.",
                 hint="Check that the file is complete.",
                 code="unreadable",
             )

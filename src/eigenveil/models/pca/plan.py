@@ -1,4 +1,4 @@
-"""What a fit of PCA is asked to do: checked, frozen, and made before any data is touched."""
+"""What a fit of PCA does: checked, frozen, and made before any data is touched."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Plan(BasePlan):
 
     @property
     def sketched(self) -> bool:
-        """Whether the second moment is released as a sketch that says so."""
+        """Whether the second moment is released as a sketch that records it."""
         return self.way is SKETCH
 
     def options_otherwise(self) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def make_plan(
             "power_rounds",
             f"is of mechanism 'power', and this fit's is {mechanism!r}. Got "
             f"{options.power_rounds} instead of None.",
-            hint="Leave it out, or say mechanism='power'.",
+            hint="Leave it out, or use mechanism='power'.",
             code="unused-parameter",
         )
     if options.row_bound is not None and options.row_norm == "auto":

@@ -41,7 +41,7 @@ from eigenveil.privacy.releases import Sharing
 # Explained variances are of rows shortened at the highest of these quantiles at which the noise of
 # their sum is below this part of it; lower ones understate the variance of few rows a little.
 _ENERGY_QUANTILES, _ENERGY_NOISE = (0.99, 0.95, 0.9, 0.8), 0.15
-# Where the centre's error may be this part of the rows' energy, nothing can be told from it.
+# Where the centre's error may be this part of the rows' energy, nothing can be concluded from it.
 _ALL = 0.9
 # Rows this much shorter than the point they are taken about are its rounding.
 _ROUNDING = {"single": 2.0**-20, "double": 2.0**-48}
@@ -94,7 +94,7 @@ def private_pca(
     sharing: Mapping[Step, Sharing] | None = None,
     keep_all: bool = False,
 ) -> Generator[Round, Answers, Factors]:
-    """The rounds of a fit; all components are kept, whatever ``keep_all`` says.
+    """The rounds of a fit; all components are kept, whatever ``keep_all`` is.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def private_pca(
 
 @dataclass(frozen=True)
 class _Found:
-    """Components and what their release says of their strength, in units of prepared rows.
+    """Components and the strength that their release shows, in units of prepared rows.
 
     ``edge`` is what noise alone shows of it; ``left`` is the mean that was left in the rows, where
     it was released.
@@ -446,6 +446,7 @@ def _advice(floor: float, variance: NDArray[np.float64]) -> str:
     more = f"at least {max(1.5, times):.2g} times" if times < 100 else "far more than 100 times"
     return (
         f"No component stands above the noise: it takes {more} the rows or the epsilon. Fewer "
-        "features, a public centre or a public row_bound help too; 'eigenveil plan' says what to "
+        "features, a public centre or a public row_bound help too; 'eigenveil plan' predicts "
+        "what to "
         "expect."
     )

@@ -1,4 +1,4 @@
-"""What a private fit of a stream is asked to do: one pass, one round, decided before any row."""
+"""What a private fit of a stream does: one pass, one round, decided before any row."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _factor(options: Options) -> StreamFactor | None:
                 "horizon",
                 f"is of publish='continual', and this stream's is 'end'. Got {options.horizon} "
                 "instead of None.",
-                hint="Say publish='continual', or leave horizon out.",
+                hint="Use publish='continual', or leave horizon out.",
                 code="unused-parameter",
             )
         return None
@@ -133,7 +133,7 @@ def stream_factors(
     public_center: NDArray[np.float64] | None = None,
     public_rows: int | None = None,
 ) -> Factors:
-    """Components and variances from releases of :func:`stream_queries`, by the names of the asks.
+    """Components and variances from releases of :func:`stream_queries`, by their names.
 
     ``public_rows`` is the number of rows where it is public: under replace-one.
     """

@@ -1,4 +1,4 @@
-"""What a fit of a mixture or of topics is asked to do: frozen before any data is touched."""
+"""What a fit of a mixture or of topics does: frozen before any data is touched."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PairForm = Literal["full", "sketch"]
 
 # Up to so many features the pair moment is a matrix, beyond it is sketched.
 FULL_UP_TO = 1000
-# "auto" looks for at most so many components.
+# "auto" takes at most so many components.
 _MOST_COMPONENTS = 32
 # Norm histograms hold 322 values each, of which a fit releases at most four.
 _HISTOGRAMS = 4 * 330
@@ -65,7 +65,7 @@ class TensorPlan(BasePlan):
     """What the plans of mixtures and topics have in common.
 
     ``n_components`` is the largest number there can be where ``auto_components`` is set. ``pair``
-    says in which form the pair moment is released; ``mechanism`` is the noise of the tensor.
+    states in which form the pair moment is released; ``mechanism`` is the noise of the tensor.
     """
 
     mechanism: Annotated[str, *one_of(TENSOR_MECHANISMS)]

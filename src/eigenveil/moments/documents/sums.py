@@ -534,8 +534,8 @@ class DocumentNorms(DocumentSum):
     def spec(self) -> Spec:
         """What another process needs to add up the same."""
         inner = self.of.spec()
-        said = {**inner.said, "of": self.of.statistic, "with_count": self.with_count}
-        return replace(inner, said=said)
+        fields = {**inner.fields, "of": self.of.statistic, "with_count": self.with_count}
+        return replace(inner, fields=fields)
 
     def integers(self) -> Integers:
         """The counts."""

@@ -1,6 +1,6 @@
 """Bytes to and from parties over FLARE's own network of cells.
 
-Verified on FLARE 2.9: its multicast of different payloads fails silently, so every party is asked
+Verified on FLARE 2.9: its multicast of different payloads fails silently, so every party gets
 in a call of its own; ``timeout`` of a call is one of each of its three stages, so whoever calls
 keeps a deadline besides. What is carried is bytes: FLARE's own serialisation is never used for it.
 """
@@ -102,7 +102,7 @@ class StudyController(Controller):  # type: ignore[misc]
         """Nothing."""
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        """The study; that FLARE says it is to stop ends nothing, only what its lead has signed."""
+        """The study. Only what its lead has signed ends it, not a stop that FLARE reports."""
         global _limit
         del abort_signal
         engine = fl_ctx.get_engine()
@@ -127,7 +127,7 @@ class StudyController(Controller):  # type: ignore[misc]
                 present=[client.name for client in engine.get_clients()],
                 aborted=Word(
                     folder, identity, signed_job.lead, signed_job.study.hash, signed_job.session
-                ).is_said,
+                ).is_signed,
                 folder=folder,
                 identity=identity,
             ).run()
@@ -139,7 +139,7 @@ class StudyController(Controller):  # type: ignore[misc]
 
 
 def _signed_job(kit: Kit, job: str) -> SignedJob:
-    """What the lead has signed; that there is nothing of the kind is said where it is looked for.
+    """What the lead has signed; that there is nothing of the kind is reported where it is read.
 
     Raises
     ------

@@ -184,10 +184,10 @@ def read_signed_job(app: Path, root_certificate: Path) -> SignedJob:
     if found != {f"config/{SERVER_CONFIG}", f"config/{CLIENT_CONFIG}"}:
         raise _refused("it has other files than an eigenveil job")
     if _read(config / CLIENT_CONFIG) != client_config():
-        raise _refused("it asks for something that is not eigenveil's")
-    said = _read(config / SERVER_CONFIG)
+        raise _refused("it requests something that is not eigenveil's")
+    config_found = _read(config / SERVER_CONFIG)
     try:
-        arguments = said["workflows"][0]["args"]
+        arguments = config_found["workflows"][0]["args"]
         signed_job = sign_job(
             parse_study(arguments["study"]),
             str(arguments["session"]),
@@ -196,8 +196,8 @@ def read_signed_job(app: Path, root_certificate: Path) -> SignedJob:
     except (KeyError, IndexError, TypeError, ValueError) as problem:
         why = problem.message if isinstance(problem, EigenveilError) else "it names no study"
         raise _refused(why.rstrip(".")) from None
-    if said != server_config(signed_job):
-        raise _refused("it asks for something that is not eigenveil's")
+    if config_found != server_config(signed_job):
+        raise _refused("it requests something that is not eigenveil's")
     return replace(signed_job, lead=leads.pop())
 
 

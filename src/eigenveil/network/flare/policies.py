@@ -69,19 +69,19 @@ def _files(key: str, certificate: str, root: str, *, of: str) -> dict[str, str]:
 # -- What a party's FLARE may do: eigenveil's own classes and nothing else.
 #
 # These files are written afresh whenever a party starts
-# (:func:`eigenveil.runtime.flare.kit.prepare`) so that they are always those of the installed
-# software, and its folders those where the kit lies. Whatever is absent in them has FLARE's own,
-# far wider, default: so everything is said.
+# (:func:`eigenveil.network.kit.prepare`) so that they are always those of the installed
+# software, and its folders those where the kit lies. A setting that is absent gets FLARE's own,
+# far wider, default: so every setting is written.
 
 
-_PACKAGE = "eigenveil.runtime.flare"
+_PACKAGE = "eigenveil.network.flare"
 CONTROLLER = f"{_PACKAGE}.controller.StudyController"
 EXECUTOR = f"{_PACKAGE}.executor.SiteExecutor"
 RESIDENT_PARTY = f"{_PACKAGE}.party.ResidentParty"
 LAUNCHER = f"{_PACKAGE}.launcher.NoProcessLauncher"
 APPROVAL = f"{_PACKAGE}.approval.Approval"
 JOB_LAUNCHER = f"{_PACKAGE}.job_process.JobProcessLauncher"
-WHEREABOUTS = f"{_PACKAGE}.whereabouts.Whereabouts"
+WHEREABOUTS = f"{_PACKAGE}.commands.Whereabouts"
 
 RESOURCES = "resources.json"
 AUTHORIZATION = "authorization.json"

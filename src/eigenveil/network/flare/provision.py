@@ -1,6 +1,6 @@
 """Kits for all parties of a study at once: for one machine, or one registrar whom all trust.
 
-Every kit is made as :mod:`eigenveil.runtime.flare.enrolment` does it, only all in one place: who
+Every kit is made as :mod:`eigenveil.network.enrolment` does it, only all in one place: who
 runs this could have copied every key. Between organisations each party makes its own.
 """
 

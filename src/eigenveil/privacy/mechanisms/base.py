@@ -2,7 +2,7 @@
 
 A mechanism is one class in one file of this folder, listed in the registry
 (:data:`eigenveil.privacy.mechanisms.MECHANISMS`); its sampler has the same name in
-``eigenveil.noise``. Nobody else looks at a mechanism's name.
+``eigenveil.noise``. Nothing else reads a mechanism's name.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Laplace(Mechanism):
     test = "difference of the output's L1 distances from the two sums (likelihood ratio)"
 
     def sampling_error(self, noise: Noise, *, copies: int, blocks: int) -> SamplingError:
-        """That of the lattice; of parts, see :func:`_shares_error`."""
+        """That of the lattice; of parts, see :func:`_parts_error`."""
         assert noise.grid is not None
         steps = math.ldexp(noise.scale, -noise.grid)
         if noise.noise_parts > 1:
