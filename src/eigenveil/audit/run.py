@@ -1,4 +1,4 @@
-"""The registry: every mechanism that can be audited, by name."""
+"""Running audits: the cases by name, their outputs, bounds, and a verdict on each claim."""
 
 from __future__ import annotations
 
@@ -361,7 +361,7 @@ def _check(trials: int, confidence: float, jobs: int) -> None:
         )
     if jobs < 1:
         raise PrivacyError(
-            f"jobs = {jobs} is no number of processes.", hint="Give 1 or more.", code="bad-jobs"
+            f"jobs = {jobs} is not a number of processes.", hint="Give 1 or more.", code="bad-jobs"
         )
     if trials < 1:
         raise PrivacyError(

@@ -65,7 +65,7 @@ COMMANDS = {
     ),
     "certify": Command(
         "eigenveil.cli.commands.certify:certify",
-        "Recompute the guarantee of a result and say whether it holds (status 8 if not).",
+        "Recompute the guarantee of a result and report whether it holds (status 8 if not).",
     ),
     "proofs": Command(
         "eigenveil.cli.commands.certify:proofs",
@@ -97,7 +97,7 @@ COMMANDS = {
     ),
     "aggregator": Command(
         "eigenveil.cli.commands.aggregator:aggregator_app",
-        "The aggregator between organisations: it has no rows, and no key but its own.",
+        "The aggregator between organisations: it has no rows, and only its own key.",
     ),
     "ledger": Command(
         "eigenveil.cli.commands.ledger:ledger_app",

@@ -39,7 +39,8 @@ class WrongOption(EigenveilError):
 
 TaskName = Annotated[str, typer.Option("--task", help=f"What is computed: {', '.join(TASKS)}.")]
 DocumentWords = Annotated[
-    int, typer.Option(help="Of topic-model: words of a typical document, for the prediction.")
+    int,
+    typer.Option(help="Of topic-model: number of words of a typical document, for the prediction."),
 ]
 Vocabulary = Annotated[
     Path | None,
@@ -58,7 +59,8 @@ Header = Annotated[
     bool,
     typer.Option(
         "--header/--no-header",
-        help="Text begins with a line of names; if not, its columns are named c1, c2, ...",
+        help="Text files begin with a line of column names; without it, columns are named c1, "
+        "c2, ...",
     ),
 ]
 

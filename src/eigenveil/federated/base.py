@@ -1,4 +1,4 @@
-"""What all estimators of many sites do: say a study, run it, keep what it released."""
+"""The base of all estimators of many sites: make a study, run it, keep what it released."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Synthetic rows for trees: a few strong directions, the same at every leaf, under noise."""
+"""A simulated tree of sites in one process, on synthetic rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a library's complaint about a file becomes the package's own error."""
+"""Files by name and pattern, and the errors of the libraries that read them."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def expand(paths: Sequence[str | Path]) -> list[Path]:
     """
     files = [file for path in paths for file in _matches(Path(path))]
     if not files:
-        raise DataError("No file was given.", hint="Name at least one.", code="no-such-file")
+        raise DataError("No file was given.", hint="Give at least one file.", code="no-such-file")
     seen: dict[Path, Path] = {}
     for file in files:
         if ending(file) is None:

@@ -43,7 +43,7 @@ class FollowedRows:
     header : bool
         Whether the first line has the names. If not, it is a row, and the names are c1, c2, ...
     follow : bool
-        At the end of the file, wait for more lines.
+        Wait for more lines at the end of the file.
     poll : float
         Seconds between checks of a file that has nothing new.
     stop : Stop, optional

@@ -66,7 +66,7 @@ class GrowingText:
                 elif len(kept) > _LONGEST_LINE:
                     raise DataError(
                         f"{self.path} cannot be read: a line is longer than "
-                        f"{_LONGEST_LINE >> 20} MiB, or a quote never ends.",
+                        f"{_LONGEST_LINE >> 20} MiB, or a quote is not closed.",
                         hint="Correct or remove that line.",
                         code="unreadable",
                     )

@@ -1,4 +1,4 @@
-"""How many directions a tracked subspace needs (paper 002, equation 4: AdjustRank)."""
+"""Subspaces with strengths: their rank, their merge, and distances (paper 002)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def adjust_rank(
     """
     check_shares(alpha, beta)
     if most is not None and most < 1:
-        raise DataError(f"At most {most} directions are none.", hint="Give most=1 or more.")
+        raise DataError(f"most = {most} is less than 1.", hint="Give most=1 or more.")
     features, rank = subspace.basis.shape
     if not np.any(subspace.strengths > 0):
         return subspace

@@ -46,7 +46,7 @@ def plan_of(certificate: Certificate) -> BasePlan:
     try:
         plan = kind.model_validate_json(json.dumps(recorded), strict=True)
     except (ValidationError, ValueError, TypeError) as error:
-        raise _refused(f"The recorded plan is no plan: {_first(error)}.") from None
+        raise _refused(f"The recorded plan is not valid: {_first(error)}.") from None
     if plan.model_dump(mode="json") != recorded:
         raise _refused("The recorded plan leaves out a field of every plan.")
     try:
@@ -129,7 +129,7 @@ def how_far(certificate: Certificate, plan: BasePlan) -> str:
 def _class_of(recorded: dict[str, Any]) -> type[BasePlan]:
     task = recorded.get("task", "pca")
     if task not in TASKS:
-        raise _refused(f"The plan's task, {task!r}, is none that this version knows.")
+        raise _refused(f"The plan's task, {task!r}, is not known to this version.")
     kind: type[BasePlan] = TASKS[task].plan_type(recorded)
     return kind
 
@@ -160,7 +160,7 @@ def _check_names(certificate: Certificate, plan: BasePlan) -> None:
     names = [record.name for record in certificate.releases]
     planned = [release.name for release in plan.schedule]
     if not names:
-        raise _refused("No release is recorded: there is nothing to claim.")
+        raise _refused("No release is recorded, so no guarantee can be computed.")
     for name, count in Counter(names).items():
         if name not in planned:
             raise _refused(f"Release {name!r} is recorded, which the plan does not have.")

@@ -1,4 +1,4 @@
-"""The rounds of a plan, and rows as its task takes them."""
+"""The driver of one data set: it runs the rounds of a plan over its rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of columns, recognised from the first row of a table that has no line of names.
+"""Inputs of estimators: rows, and names of columns that must not be values.
 
 Names are public: they stand in results, studies and messages.  A table without a line of names
 would publish its first row in their place, so that names that read as values are refused wherever

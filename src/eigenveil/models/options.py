@@ -458,14 +458,14 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "protocol", (Choice(("auto", "cape", "sketch", "dpdispca", "full", "local")),), "auto",
-        "What the sites send: 'cape' (hidden sums of D x D), 'sketch' (hidden sums of D x R), "
+        "What the sites send: 'cape' (masked sums of D x D), 'sketch' (masked sums of D x R), "
         "'dpdispca' (each its own noisy D x R factor), 'full' (each its own noisy D x D), 'local' "
         "(the first site alone), or 'auto'.",
         (PCA,), _SITES,
     ),
     Option(
         "protocol", (Choice(("auto", "cape", "sketch", "local")),), "auto",
-        "What the sites send: 'cape' (hidden sums of D x D), 'sketch' (hidden sums of D x R), "
+        "What the sites send: 'cape' (masked sums of D x D), 'sketch' (masked sums of D x R), "
         "'local' (the first site alone), or 'auto'.",
         _TENSORS, _SITES,
     ),
@@ -646,7 +646,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "invalid", (Choice(("zero", "error")),), "zero",
-        "A row that is not valid (an entry that is no finite number; a document with other counts "
+        "A row that is not valid (an entry that is not a finite number; a document with other "
+        "counts "
         "than whole numbers from 0, or fewer than 3 words) becomes a zero row ('zero'), or none is "
         "used and nothing is released ('error'), which all then see.",
         _ALL, _PRIVATE,

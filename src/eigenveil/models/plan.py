@@ -177,7 +177,7 @@ class BasePlan(BaseModel):
         for release in self.schedule:
             if release.name == name:
                 return release
-        raise AssertionError(f"{name!r} is no release of the plan: a defect")
+        raise AssertionError(f"{name!r} is not a release of the plan: a defect")
 
     def step_of(self, statistic: StatisticName) -> Step | None:
         """The step that releases a statistic, if one does."""

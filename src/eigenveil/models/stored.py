@@ -1,4 +1,4 @@
-"""What every fitted model is: released values, a plan, a certificate, and a file of them."""
+"""The base of every fitted model: released values, a plan, a certificate, and a file of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every estimator of one table does: check its parameters, make a plan, run it."""
+"""The base of every estimator of one table: check its parameters, make a plan, run it."""
 
 from __future__ import annotations
 

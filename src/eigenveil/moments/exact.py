@@ -1,4 +1,4 @@
-"""Products and sums of integers of any size, without any rounding.
+"""Exact products and sums of integers of any size, and the description of a sum.
 
 Sums are 64-bit integers as long as these surely hold them. Beyond (2**26 rows of a second moment)
 they go on in two parts, and come out as arrays of Python's integers: the same numbers, and whatever

@@ -1,4 +1,4 @@
-"""Norms of rows that no processor, alignment or neighbour changes.
+"""Prepared rows: norms that no processor, alignment or neighbour changes; integers.
 
 A sum of squares in floating point depends on its order, and the order on the kernel that a library
 picks, on where a row starts in memory and on what stands beside it. So a norm here is no result of

@@ -62,12 +62,12 @@ def approve(kit: Kit, study: Study) -> None:
     Raises
     ------
     DataError
-        ``unsettled`` when the study leaves its protocol open.
+        ``unsettled`` when the study does not fix its protocol.
     """
     if study.protocol == "auto":
         raise DataError(
-            f"Study {study.name!r} leaves its protocol open.",
-            hint="Approve the study that the lead sent, in which it is settled.",
+            f"Study {study.name!r} does not fix its protocol.",
+            hint="Approve the study that the lead sent; its protocol is fixed.",
             code="unsettled",
         )
     _write(_place(kit.approved, study.hash), study)

@@ -1,4 +1,4 @@
-"""What an aggregator's job and a party say to each other: steps, bytes, and codes.
+"""The channel between an aggregator's job and a party: steps, sizes, and codes.
 
 A reply is bytes that the party's role made, or a code alone: no text of an exception, no traceback
 and nothing computed from rows leaves a site on this channel. Both travel in envelopes that their

@@ -1,4 +1,4 @@
-"""The two public files by which a party comes by its certificate: a request, and an approval."""
+"""Enrolment: how a party gets its certificate, by a request and an approval in two files."""
 
 from __future__ import annotations
 
@@ -298,7 +298,7 @@ def _name_of(study: Study, role: Role, name: str | None) -> str:
         if study.masks != "helper":
             raise DataError(
                 f"Study {study.name} has no noise helper (masks = {study.masks!r}).",
-                hint="Only studies with masks = 'helper' have one.",
+                hint="Only studies with masks = 'helper' have a helper.",
                 code="no-helper",
             )
         return HELPER_NAME

@@ -1,4 +1,4 @@
-"""What answers in a site's or a noise helper's own process, and whom.
+"""The parties in their own processes: what a site or noise helper admits and answers.
 
 A party answers about studies that its owner approved, from its own copy of them, in runs that a
 lead signed, and only questions that the aggregator signed for it and that run. What carries them is

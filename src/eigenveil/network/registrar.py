@@ -120,7 +120,7 @@ def approve(
     out : path
         The approval to write: a public file, to be sent to the party.
     days : int
-        For how long the certificate is good.
+        Number of days that the certificate is valid.
     renew : bool
         Whether a party that has a certificate may get another; else nobody can come second under
         a name.

@@ -1,4 +1,4 @@
-"""What each protocol would give, before any site touches a row: simulated, and counted.
+"""The forecast of each protocol of a study: simulated and counted, before any row is read.
 
 The simulation is that of ``eigenveil plan`` (:mod:`eigenveil.planning.predict`) with the noise
 that the sites draw together, all of them taking part and with as many rows each.

@@ -1,4 +1,4 @@
-"""What a fit would give, before any data is touched: the fit itself, run on synthetic rows.
+"""The prediction of a fit of PCA: the fit itself, run on synthetic rows.
 
 Rows are Gaussian with the spectrum the user expects. Where there are more rows or features than
 are worth simulating, fewer are drawn and every budget is scaled so that the noise keeps its size

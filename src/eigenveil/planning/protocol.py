@@ -1,4 +1,4 @@
-"""Which protocol a study with ``protocol = "auto"`` runs, and why, in one sentence."""
+"""The choice of a protocol where a study has ``protocol = "auto"``, with its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fit of a mixture or of topics would release, and what stands above the noise.
+"""The prediction of a fit of mixtures or topics: its releases, and what stands above the noise.
 
 The plan's own rounds run, answered with the moments that data of a certain kind would
 have, without noise: so a prediction comes from the code that a fit runs.

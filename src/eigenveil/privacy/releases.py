@@ -1,4 +1,4 @@
-"""What is recorded of a release: exactly the parameters that its privacy loss follows from.
+"""The record of a release: exactly the parameters that its privacy loss follows from.
 
 A record never holds a value computed from rows. ``certify`` recomputes every guarantee from
 records alone, so a record's meaning never changes.

@@ -1,4 +1,4 @@
-"""Sensitivities of sum-form statistics of rows with norm at most 1: one function a statistic.
+"""The statistics of rows with norm at most 1: their sensitivities, and their registry.
 
 Each takes the adjacency and returns how far the statistic can move between neighbours, in the
 isometric (Frobenius) L2 norm; the ``_l1`` functions in the L1 norm (privacy.md, section 3).

@@ -1,4 +1,4 @@
-"""What each adversary of a tree of merges sees, and what that costs (docs/proofs/tree.md).
+"""The adversaries of a tree of merges: what each sees, and its guarantee (docs/proofs/tree.md).
 
 A leaf sends its exact sum plus its part of the noise, once; nodes add up what they are sent. There
 are no masks: who sees a message sees a sum with the noise of the leaves in it, and no more.

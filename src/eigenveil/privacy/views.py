@@ -1,4 +1,4 @@
-"""What each adversary of a study sees, and what that costs (docs/proofs/views.md; privacy.md 5).
+"""The adversaries of a study: what each sees, and its guarantee (docs/proofs/views.md).
 
 A site sends ``weight * statistic + its share of the noise + mask``; masks vanish from the sum. With
 Gaussian noise and masks a changed row moves what an adversary sees by a Gaussian shift, whose exact

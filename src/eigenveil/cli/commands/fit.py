@@ -1,4 +1,4 @@
-"""``eigenveil fit --site NAME=FILES``: the whole protocol among sites in one process."""
+"""``eigenveil fit``: a private model of one data set, or of several sites in one process."""
 
 from __future__ import annotations
 
@@ -212,15 +212,20 @@ def fit(
     ] = None,
     site: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=FILE of a site that keeps its rows; repeat, also with one name."),
+        typer.Option(help="NAME=FILE of a site that keeps its rows; repeat for each file."),
     ] = None,
     study: Annotated[
-        Path | None, typer.Option(help=_OF_SITES + "what they agreed on; then no other targets.")
+        Path | None,
+        typer.Option(
+            help=_OF_SITES + "the study file; no other options of the fit are then given."
+        ),
     ] = None,
     task: options.TaskName = "pca",
     ledgers: Annotated[
         Path | None,
-        typer.Option(help=_OF_SITES + "folder of their ledgers, NAME.ledger; kept between runs."),
+        typer.Option(
+            help=_OF_SITES + "folder of the sites' ledgers, NAME.ledger; kept between runs."
+        ),
     ] = None,
     vocabulary: options.Vocabulary = None,
     columns: options.Columns = None,
@@ -354,8 +359,8 @@ def _read_agreed(file: Path, task: str, context: typer.Context) -> Study:
 
 def _for_the_study(name: str) -> DataError:
     return DataError(
-        f"{name} is for the study to say, and --study is given.",
-        hint="Change the study file (every site's), or leave --study out.",
+        f"{name} is set by the study file (--study).",
+        hint="Change the study file at every site, or leave --study out.",
     )
 
 
@@ -395,7 +400,7 @@ def _fit_sites(
             model.fit_study(agreed_study, rows, ledgers=books, progress=progress)
         written = write_result(model, folder, figures=show.figures)
         write_toml(model.study_, folder / "study.toml")
-        written.append(("study.toml", "what was run, for 'eigenveil study check'"))
+        written.append(("study.toml", "the study that was run, for 'eigenveil study check'"))
     if show.json:
         found = as_json(model) | federation_as_json(model)
         options.print_json({**found, "out": str(show.out)})

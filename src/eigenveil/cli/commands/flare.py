@@ -23,9 +23,9 @@ flare_app = typer.Typer(
 
 StudyFile = Annotated[Path, typer.Argument(help="The study, as 'eigenveil study new' writes it.")]
 Host = Annotated[str, typer.Option(help="The name by which the sites reach the aggregator.")]
-Port = Annotated[int, typer.Option(help="The one port on which the aggregator listens.")]
+Port = Annotated[int, typer.Option(help="The port on which the aggregator listens.")]
 Replace = Annotated[
-    bool, typer.Option("--overwrite", help="Replace what is there; keys in it are lost.")
+    bool, typer.Option("--overwrite", help="Replace existing kits; their keys are lost.")
 ]
 
 _ROLES = ("site", "aggregator", "lead", "helper")
@@ -41,7 +41,7 @@ def provision(
         bool,
         typer.Option(
             "--registrar-only",
-            help="Make the registrar's kit alone; each party makes its own key (request).",
+            help="Make only the registrar's kit; each party makes its own key (request).",
         ),
     ] = False,
     overwrite: Replace = False,
@@ -128,9 +128,9 @@ def approve(
     out: Annotated[
         Path | None, typer.Option(help="File to write; NAME.approval.json by default.")
     ] = None,
-    days: Annotated[int, typer.Option(help="For how long the certificate is good.")] = 365,
+    days: Annotated[int, typer.Option(help="Number of days that the certificate is valid.")] = 365,
     renew: Annotated[
-        bool, typer.Option("--renew", help="The party has a certificate, and gets another.")
+        bool, typer.Option("--renew", help="Issue another certificate to a party that has one.")
     ] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
     json: options.Json = False,

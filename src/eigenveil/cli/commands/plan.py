@@ -1,4 +1,4 @@
-"""The options of ``eigenveil plan``, for what answers it: the task's predictor."""
+"""``eigenveil plan``: what a fit would give, predicted before any data is read."""
 
 from __future__ import annotations
 
@@ -183,10 +183,10 @@ def plan(
     ] = "power:1.0",
     mean_norm: Annotated[
         float,
-        typer.Option(help="Norm of the mean against the root mean square of centred rows."),
+        typer.Option(help="Norm of the mean, divided by the root mean square of centred rows."),
     ] = 0.0,
     mechanism: Annotated[
-        str, typer.Option(help="One mechanism, or 'all' that can give this delta.")
+        str, typer.Option(help="One mechanism, or 'all' mechanisms that support this delta.")
     ] = _ALL,
     center: Annotated[str, typer.Option(help="private, none or public.")] = "private",
     document_words: options.DocumentWords = 20,

@@ -1,4 +1,4 @@
-"""``eigenveil show``: a result folder, for people."""
+"""``eigenveil show`` and ``eigenveil transform``: a result, and its scores of new rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figure of a simulated tree: error, bytes and time of every level."""
+"""``eigenveil simulate-tree``: a simulated tree of sites, its table and its figure."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def simulate_tree(
     protect: Annotated[
         str,
         typer.Option(
-            help="Whom the target protects against: outsider (the leaves share the noise) or "
+            help="Which adversary the target is for: outsider (the leaves share the noise) or "
             "aggregators "
             "(each leaf draws all of it)."
         ),

@@ -28,13 +28,14 @@ def approve(
     kit: Annotated[Path, typer.Option(help="The site's kit.")],
     study: Annotated[
         str | None,
-        typer.Argument(help="Hash of a study that waits (its first letters do), or a study file."),
+        typer.Argument(help="Hash of a waiting study (or its first characters), or a study file."),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Approve all that wait, without a further look.")
+        bool, typer.Option("--all", help="Approve all waiting studies without showing them.")
     ] = False,
     listed: Annotated[
-        bool, typer.Option("--list", help="Show what waits, what it would do and what it costs.")
+        bool,
+        typer.Option("--list", help="Show the waiting studies, what each does and what it costs."),
     ] = False,
     revoke: Annotated[
         str | None, typer.Option(help="Take back the approval of the study with this hash.")
@@ -43,12 +44,15 @@ def approve(
         str | None, typer.Option(help=f"{LEDGER_HELP} By default that of 'eigenveil site start'.")
     ] = None,
     data_set: Annotated[
-        str | None, typer.Option(help="The rows' name in the ledger; likewise by default.")
+        str | None,
+        typer.Option(
+            help="The data set's name in the ledger; by default that of 'eigenveil site start'."
+        ),
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Say which studies may ask this site; with neither a study nor --all, list them."""
+    """Approve studies for this site; with neither a study nor --all, list those that wait."""
     if sum((study is not None, everything, listed, revoke is not None)) > 1:
         raise options.WrongOption(
             "A study, --all, --list and --revoke exclude each other.", hint="Give one of them."

@@ -62,7 +62,7 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")],
     kit: LeadKit = _LEAD,
     timeout: Annotated[
-        float, typer.Option(help="Seconds that a site has for one answer, above 0.")
+        float, typer.Option(help="Seconds that a site may take for one answer, above 0.")
     ] = 600.0,
     wait_for_sites: Annotated[
         float,
@@ -73,9 +73,9 @@ def run(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Run a study among its sites, each at its own place, and write the result.
+    """Run a study over its sites and write the result.
 
-    Ctrl-C aborts the study; once more leaves it running.
+    Ctrl-C aborts the study; a second Ctrl-C leaves it running.
     """
     # imported here: the ledger's database library takes a moment to load
     from eigenveil.cli.commands.fit import federation_as_json, print_federation
@@ -103,7 +103,7 @@ def run(
         model, signed = _fetched(session, job, kit, agreed, choice)
         written = write_result(model, folder, figures=plots)
         write_toml(model.study_, folder / "study.toml")
-        written.append(("study.toml", "what was run, for 'eigenveil study check'"))
+        written.append(("study.toml", "the study that was run, for 'eigenveil study check'"))
     if json:
         found = as_json(model) | federation_as_json(model)
         options.print_json({**found, "signed": asdict(signed), "job": job, "out": str(out)})

@@ -1,4 +1,4 @@
-"""Where ``eigenveil watch`` writes at its end."""
+"""``eigenveil watch``: track the leading directions of rows as they come."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ def watch(
         typer.Argument(help="A .csv or .tsv file; - is standard input."),
     ],
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="At the end of the file, wait for more lines.")
+        bool, typer.Option("--follow", "-f", help="Wait for more lines at the end of the file.")
     ] = False,
     components: Annotated[
         int, typer.Option("--components", "-k", min=1, help="Number of components.")
     ] = 2,
     block_size: Annotated[
-        int, typer.Option("--block-size", "-b", min=1, help="Rows taken at a time.")
+        int, typer.Option("--block-size", "-b", min=1, help="Number of rows in a block.")
     ] = 100,
     adaptive_rank: Annotated[
         tuple[float, float] | None,
@@ -97,7 +97,8 @@ def watch(
         ),
     ] = None,
     forgetting: Annotated[
-        float, typer.Option(help="Factor on what was seen before, at each block; 1 keeps all.")
+        float,
+        typer.Option(help="Factor for the old singular values at each block; 1 keeps everything."),
     ] = 1.0,
     center: Annotated[
         bool, typer.Option("--center", help="Subtract the running mean of the rows.")
@@ -105,8 +106,12 @@ def watch(
     columns: options.Columns = None,
     exclude: options.Exclude = None,
     header: options.Header = True,
-    every: Annotated[int, typer.Option(min=1, help="Blocks between two lines.")] = 1,
-    limit: Annotated[int | None, typer.Option(min=1, help="Rows after which to end.")] = None,
+    every: Annotated[
+        int, typer.Option(min=1, help="Number of blocks between two printed lines.")
+    ] = 1,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Stop after this number of rows.")
+    ] = None,
     poll: Annotated[
         float, typer.Option(min=0.001, help="Seconds between checks of a file with nothing new.")
     ] = 0.5,

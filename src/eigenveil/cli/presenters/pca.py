@@ -1,4 +1,4 @@
-"""PCA as the commands meet it."""
+"""The presenter of PCA."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tasks that commands know, which options each has, and results of any of them."""
+"""The presenters by task, the options that each task has, and results of any of them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from eigenveil.models.task import TASKS, Task
 
 def presenter_of(model: StoredModel) -> Presenter:
     """The presenter of a fitted model."""
-    return next(presenter for presenter in families() if isinstance(model, presenter.stored))
+    return next(presenter for presenter in presenters() if isinstance(model, presenter.stored))
 
 
-def families() -> Iterator[Presenter]:
+def presenters() -> Iterator[Presenter]:
     """Those of all tasks."""
     return (task.get_presenter() for task in TASKS.values())
 
@@ -42,7 +42,7 @@ def load_model(path: Path) -> StoredModel:
         When the file is absent, or no model.
     """
     name = estimator_of(path)
-    if any(name in presenter.stored._FAMILY for presenter in families()):
+    if any(name in presenter.stored._FAMILY for presenter in presenters()):
         kind: type[StoredModel] = getattr(eigenveil, name)
         return kind.load(path)
     raise DataError(

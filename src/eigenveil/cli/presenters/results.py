@@ -1,4 +1,4 @@
-"""What a fit did, for people and for programs."""
+"""Showing a fit to people and programs, and writing its result folder."""
 
 from __future__ import annotations
 

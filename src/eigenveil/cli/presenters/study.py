@@ -1,4 +1,4 @@
-"""What a study means, for people and for programs."""
+"""Showing a study to people and programs: its meaning, its promises, its forecasts."""
 
 from __future__ import annotations
 
@@ -150,8 +150,8 @@ def _what_is_sent(study: Study) -> str:
     moment = TASKS[study.task].moment
     triples = " and triple moments" if _has_tensor(study) else ""
     return {
-        "cape": f"the sites send {moment}s{triples} that only their sum shows",
-        "sketch": f"the sites send sketches{triples} that only their sum shows",
+        "cape": f"the sites send {moment}s{triples} under masks: only their sum is visible",
+        "sketch": f"the sites send sketches{triples} under masks: only their sum is visible",
         "dpdispca": f"each site sends the leading directions of its own noisy {moment}",
         "full": f"each site sends its own noisy {moment}",
         "local": f"the first site sends its noisy {moment}{triples[:-1]}, the others nothing",

@@ -1,4 +1,4 @@
-"""Studies that ask the owner of a site: which is meant, what it can cost, where the ledger is."""
+"""The studies that wait at a site: which one is meant, its cost, and the site's ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What results of mixtures and of topics have in common."""
+"""The presenters of mixtures and topic models."""
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ class BrokenChain(DataError):
     def __init__(self, entry: int, why: str) -> None:
         super().__init__(
             f"The ledger's chain does not hold: entry {entry} {why}.",
-            hint="Something other than eigenveil changed it; restore a copy that passes 'ledger verify'.",
+            hint="Something other than eigenveil changed it; restore a copy that "
+            "passes 'ledger verify'.",
             code="chain-broken",
         )
         self.entry, self.why = entry, why

@@ -213,7 +213,7 @@ def _checked_name(url: str) -> str:
         host = None
     if not host or parts.scheme not in ("http", "https") or parts.username is not None:
         raise OutputError(
-            "The timestamp authority's place is no URL of one.",
+            "The timestamp authority's address is not a URL.",
             hint="Give its URL, such as https://host/path, without user and password.",
             code="bad-url",
         )

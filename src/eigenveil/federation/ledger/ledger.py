@@ -1,4 +1,4 @@
-"""The ledger that every site of a study owns: what may be lost about its rows, and what was.
+"""The ledger of a site: the privacy budget of its rows, and what was spent.
 
 A session begins by reserving what it may cost. Every release of it is charged, and the charge and
 the answer are durable before the answer leaves; a repeated request gets the same bytes, so no

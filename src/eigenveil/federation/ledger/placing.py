@@ -73,7 +73,7 @@ def opened(budget: Budget, books: Books) -> BudgetBody:
         raise PrivacyError(
             f"The account of data set {budget.data_set!r} is for {_neighbours(before.budget)}; "
             "losses were counted so, and cannot be counted otherwise.",
-            hint="Keep both; what was never charged can be opened anew.",
+            hint="Keep both; only an account without charges can be opened again.",
             code="account-fixed",
         )
     usual, held = usual_room(budget.epsilon, budget.delta), books.held(budget.data_set)
@@ -261,7 +261,7 @@ def check_reservation(wanted: Wanted) -> None:
             )
     if not is_name(wanted.unit):
         raise DataError(
-            f"{wanted.unit!r} is no name for a unit.",
+            f"{wanted.unit!r} is not a valid name of a unit.",
             hint=f"Give 1 to {LONGEST_NAME} printable characters.",
             code="bad-name",
         )
@@ -281,7 +281,7 @@ def check_budget(budget: Budget) -> None:
     for what, name in (("data set", budget.data_set), ("unit", budget.unit)):
         if not is_name(name):
             raise DataError(
-                f"{name!r} is no name for a {what}.",
+                f"{name!r} is not a valid name of a {what}.",
                 hint=f"Give 1 to {LONGEST_NAME} printable characters.",
                 code="bad-name",
             )
@@ -292,7 +292,8 @@ def check_names(*names: str) -> None:
     for name in names:
         if not is_name(name):
             raise ProtocolError(
-                f"{name[:LONGEST_NAME]!r} is no name for a study, session, step or outcome.",
+                f"{name[:LONGEST_NAME]!r} is not a valid name of a study, session, step or "
+                "outcome.",
                 hint=f"Give 1 to {LONGEST_NAME} printable characters.",
                 code="bad-name",
             )

@@ -139,7 +139,7 @@ def stored_reply(
         )
     if row.reply is None:
         raise ProtocolError(
-            f"Step {step!r} of session {key.session!r} is settled: its answer is not kept.",
+            f"Step {step!r} of session {key.session!r} is complete: its answer is not kept.",
             hint="Go on with the step after it, or begin another session.",
             code="already-settled",
         )

@@ -1,4 +1,4 @@
-"""A database's errors, in the package's words."""
+"""Where a ledger is kept: an SQLite file or another database, and the errors of either."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Store:
             raise said(self.name, error) from None
         except UnicodeError:  # of sqlite3: the damage is in what its message quotes
             raise DataError(
-                f"{self.name}: the ledger is damaged (it holds text that is none).",
+                f"{self.name}: the ledger is damaged (it holds text that cannot be decoded).",
                 hint=RESTORE,
                 code="ledger-damaged",
             ) from None

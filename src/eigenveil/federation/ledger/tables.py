@@ -178,7 +178,8 @@ def read_head(connection: Connection, *, lock: bool = False) -> Head:
     if row is None or not (isinstance(row.count, int) and 0 <= row.count < _MOST_ENTRIES):
         raise DataError(
             "The ledger has lost its head.",
-            hint="Something other than eigenveil changed it; restore a copy that passes 'ledger verify'.",
+            hint="Something other than eigenveil changed it; restore a copy that "
+            "passes 'ledger verify'.",
             code="ledger-damaged",
         )
     if row.format != FORMAT:

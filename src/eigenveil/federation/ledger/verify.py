@@ -129,7 +129,7 @@ def _said_of_times(times: list[str], noted: Sequence[Noted]) -> str:
         try:
             written = datetime.fromisoformat(times[count])
         except ValueError:
-            return f" The time of entry {count} is none."
+            return f" The time of entry {count} is not valid."
         latest = max(latest, time - (written if written.tzinfo else written.replace(tzinfo=UTC)))
     return (
         f" They were noted until {until:%Y-%m-%d %H:%M:%S} UTC, none later than "

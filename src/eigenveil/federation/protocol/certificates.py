@@ -1,4 +1,4 @@
-"""Who signed a certificate between organisations: in which role, in which session, under whom.
+"""Certificates of studies: who signed one, and whether it holds.
 
 A signature is of a text that begins with its purpose, so that nothing else a party signs (keys,
 envelopes) is one, and names study, session, role and party, so that it serves for no others.
@@ -116,7 +116,7 @@ def who_signed(certificate: Certificate, root: x509.Certificate | None) -> Signe
     signed = [each.name for each in signatures.by if each.role == "site"]
     aggregators = [each.name for each in signatures.by if each.role == "aggregator"]
     if strangers := set(signed) - set(expected):
-        raise _bad(f"It is signed by {min(strangers)}, which is no site of its study")
+        raise _bad(f"It is signed by {min(strangers)}, which is not a site of its study")
     if len(set(signed)) < len(signed) or len(aggregators) > 1:
         raise _bad("A party has signed it twice")
     if not aggregators:
@@ -250,7 +250,7 @@ def _check_tree(certificate: Certificate, plan: BasePlan, tree: TreeRun) -> None
     """The releases have the noise of the leaves that arrived, of which the plan's make enough."""
     noise_parts = plan.noise_draws
     if not isinstance(plan, StreamPlan) or plan.horizon is not None:
-        raise PrivacyError("The plan is none that a tree of merges can have.")
+        raise PrivacyError("The plan is not one of a tree of merges.")
     if not noise_parts <= tree.arrived:
         raise PrivacyError(
             f"{tree.arrived} leaves arrived, and {noise_parts} make the noise that was promised."

@@ -1,4 +1,4 @@
-"""What the messages of each step say: one pair of models a step, request and reply.
+"""The contents of the messages: one pair of models for each step, request and reply.
 
 Numbers that are large travel as arrays beside the body. Keys and sealed texts are hexadecimal.
 """

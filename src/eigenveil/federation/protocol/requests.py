@@ -1,4 +1,4 @@
-"""What carries messages: two verbs, and nothing of mathematics."""
+"""The aggregator's requests to parties, repeated until there is an answer, and the transport."""
 
 from __future__ import annotations
 

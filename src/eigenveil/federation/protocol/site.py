@@ -1,4 +1,4 @@
-"""The role of a site: it answers messages about its own rows, and its ledger remembers everything.
+"""The role of a site: it answers messages about its own rows and records every answer.
 
 Between two messages nothing is held in memory that matters: keys, state and answers are in the
 ledger, so a site that is killed and started again goes on where it was. An answer is one

@@ -1,4 +1,4 @@
-"""What a site allows, whoever requests it: no privacy rests on the word of the aggregator.
+"""What a site checks before it answers: it does not rely on the aggregator's honesty.
 
 Every function raises the package's error when something is not allowed, and returns nothing.
 """

@@ -1,4 +1,4 @@
-"""How a site hides its message among those of the others, and what it may reveal afterwards."""
+"""A site's side of secure aggregation: its masks, and the shares that it may reveal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sites share masks: a circulant graph, as connected as its degree allows.
+"""Masks that vanish from the sum, and the circulant graph of sites that share them.
 
 Site i is a neighbour of the next and the previous ``degree / 2`` on a ring. Of all graphs with this
 degree it is among the best connected (Harary 1962): whatever ``degree - 1`` sites are taken away,

@@ -213,13 +213,13 @@ class TreeCodec(Generic[Value]):
         sender = _sender_of(data[: _LARGEST_HEADER + 8])
         if sender is None:
             raise ProtocolError(
-                f"{receiver.name}: a message that is none of a tree arrived.",
+                f"{receiver.name}: a message arrived that does not belong to a tree.",
                 hint="It is refused; check that all parties run the same version.",
                 code="malformed",
             )
         if not (self.tree.holds(sender) and self.tree.parent(sender) == receiver):
             raise ProtocolError(
-                f"{receiver.name}: a message of {sender.name} arrived, which is no child of it.",
+                f"{receiver.name}: a message of {sender.name} arrived, which is not a child of it.",
                 hint="It is refused; check that all parties have the same tree.",
                 code="not-a-child",
             )

@@ -1,4 +1,4 @@
-"""What every fitted mixture can do, whoever held the rows: assign, score and draw rows."""
+"""``PrivateGaussianMixture``, and what every fitted mixture can do: assign, score, draw rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every fitted PCA can do, whoever held the rows: transform, save, load."""
+"""``PrivatePCA``, and what every fitted PCA can do: transform, save, load."""
 
 from __future__ import annotations
 

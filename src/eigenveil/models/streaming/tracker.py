@@ -1,4 +1,4 @@
-"""Blocks that a tracker of streams can use, or one clear error."""
+"""``StreamingPCA``: the leading directions of a stream in bounded memory, not private."""
 
 from __future__ import annotations
 

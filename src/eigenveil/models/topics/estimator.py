@@ -1,4 +1,4 @@
-"""What every fitted topic model can do, whoever held the documents."""
+"""``PrivateTopicModel``, and what every fitted topic model can do."""
 
 from __future__ import annotations
 

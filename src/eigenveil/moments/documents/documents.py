@@ -62,7 +62,7 @@ class DocumentBlock(Block):
         except ValueError as error:
             raise DataError(
                 f"{where}the counts are not a valid sparse matrix: {error}.",
-                hint="Make the matrix anew.",
+                hint="Build the matrix again.",
                 code="damaged-matrix",
             ) from None
         with np.errstate(over="ignore", invalid="ignore"):  # such documents are not valid

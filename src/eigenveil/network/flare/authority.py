@@ -1,4 +1,4 @@
-"""Whether NVIDIA FLARE is there, in a version that was tested."""
+"""The installed version of NVIDIA FLARE, and certificates made with its function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the aggregator's own process states of a run to a site: that it goes on, or is over.
+"""Commands of the aggregator's own process: whether a run goes on, for sites and for its lead.
 
 FLARE sends sites the ends of jobs in messages that anybody could have made, so a site checks here
 before it ends anything, and believes only what is signed.

@@ -1,7 +1,7 @@
-"""Bytes to and from parties over FLARE's own network of cells.
+"""The aggregator's job in FLARE: it carries bytes and runs the study.
 
-Verified on FLARE 2.9: its multicast of different payloads fails silently, so every party gets
-in a call of its own; ``timeout`` of a call is one of each of its three stages, so whoever calls
+Verified on FLARE 2.9: its multicast of different payloads fails silently, so every party is
+called by itself; ``timeout`` of a call is one of each of its three stages, so whoever calls
 keeps a deadline besides. What is carried is bytes: FLARE's own serialisation is never used for it.
 """
 
@@ -73,7 +73,7 @@ class CellCarrier:
 _limit = 0
 
 
-def order_limit() -> int:
+def signed_job_limit() -> int:
     """Most bytes of an answer in the study of this process; 0 before it is known."""
     return _limit
 

@@ -1,4 +1,4 @@
-"""What may come to a process over FLARE's network: looked at before FLARE reads it.
+"""The guard of a process on FLARE's network: it checks every message before FLARE reads it.
 
 FLARE 2.9 lets every message that shows the server's token say of itself where it comes from, and
 the token is in the reply to a question that anybody may ask. Here a message must come from whom the

@@ -1,4 +1,4 @@
-"""FLARE's file of the start: where the aggregator is, and that everything is authenticated."""
+"""FLARE's settings in a kit: where the aggregator is, and what FLARE may do."""
 
 from __future__ import annotations
 
