@@ -250,4 +250,4 @@ def test_a_split_gives_every_step_that_is_taken_a_share_and_no_other(
             Options(task, "table", table | {"n_components": 2, "budget_split": split}),
             features=4,
         )
-        assert set(made.shares) == set(steps)
+        assert set(made.fractions) == set(steps)

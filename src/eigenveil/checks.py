@@ -1,4 +1,4 @@
-"""Numbers and choices that callers give: checked in one way, before anything is released."""
+"""Checks of numbers and choices that callers give, made before anything is released."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def one_of(names: Collection[str]) -> tuple[AfterValidator, WithJsonSchema]:
 
     def known(name: str) -> str:
         if name not in names:
-            raise ValueError(f"{name!r} is none of {', '.join(names)}")
+            raise ValueError(f"{name!r} is not one of {', '.join(names)}")
         return name
 
     return AfterValidator(known), WithJsonSchema({"enum": list(names), "type": "string"})

@@ -2,7 +2,8 @@
 
 Every error has a stable ``code`` (for programs), a message (what is wrong and where) and a ``hint``
 (what to do).  ``error_codes.toml`` beside this file declares all codes.  The command line prints
-the two sentences and exits with ``exit_status``; it never shows a traceback unless asked to.
+the two sentences and exits with ``exit_status``; it never shows a traceback unless --debug is
+given.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def error_codes() -> dict[str, tuple[str, str]]:
 
 
 def received_code(code: str) -> str:
-    """A code that another party said; ``"problem"`` where it is none that there is."""
+    """A code that another party sent; ``"problem"`` where it is none that there is."""
     return code if code in error_codes() else "problem"
 
 
@@ -127,7 +128,7 @@ class ProtocolError(EigenveilError, RuntimeError):
 
 
 class OutputError(EigenveilError, OSError):
-    """A result cannot be written or read where it was asked for."""
+    """A result cannot be written or read at the given place."""
 
     exit_status = 7
 
@@ -144,13 +145,13 @@ class NoisyResultWarning(UserWarning):
 
 
 def spent_of(error: BaseException) -> Guarantee | None:
-    """What an exception says was spent before it; ``None`` where nothing was."""
+    """What was spent before an exception; ``None`` where nothing was."""
     found: Guarantee | None = getattr(error, "spent", None)
     return found
 
 
 def same_spent(error: BaseException, instead: BaseException) -> None:
-    """Let an exception that takes another's place say what that one said was spent."""
+    """Let an exception that takes another's place carry what that one reported as spent."""
     released = getattr(error, "released", ())
     if not released or error is instead:
         return

@@ -1,7 +1,7 @@
 """Figures of a fitted model: each takes the model and ``ax=None`` and returns the Axes.
 
 All show released numbers only and may be shared, but for the projection, which shows rows: it is
-for the owner of the rows, and says so.
+for the owner of the rows, and reports it.
 """
 
 from __future__ import annotations

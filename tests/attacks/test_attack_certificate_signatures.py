@@ -199,7 +199,9 @@ def test_roles_swapped(signed, identities, registrar):
 
 def test_a_signer_that_is_none_of_the_study(signed, registrar):
     stranger = own_signature(registrar.identity("s9"), signed, "a1", aggregator=False)
-    refused(with_one(signed, "s1", stranger), registrar.root, "s9, which is no site of its study")
+    refused(
+        with_one(signed, "s1", stranger), registrar.root, "s9, which is not a site of its study"
+    )
 
 
 def test_another_authority(signed, registrar):
@@ -392,7 +394,7 @@ def test_a_site_signs_one_certificate_a_session(played):
         return ...
 
     found, _ = played(fate=fate)
-    assert codes == ["step-asked-differently"]
+    assert codes == ["step-differs"]
     assert not found.outcome.missing
 
 

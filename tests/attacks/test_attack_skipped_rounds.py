@@ -148,7 +148,7 @@ def test_no_release_has_more_or_less_noise_than_planned(which, tmp_path):
                 # beyond a power of two its grid may be wrong as well
                 yield (
                     changed(known[round_number], body={"queries": false}),
-                    ("not-in-plan", "bad-ask"),
+                    ("not-in-plan", "bad-query"),
                 )
 
     reported = lied_to(which, tmp_path, lie)

@@ -90,7 +90,7 @@ def test_nothing_that_is_shown_can_be_set_or_written(model):
                 with pytest.raises(ValueError, match="WRITEABLE"):
                     getattr(each, name).flags.writeable = True
     model.certificate_.plan["epsilon"] = 0.001
-    model.plan_.shares.clear()
+    model.plan_.fractions.clear()
     assert model.certificate_ == before.certificate_
     assert model.plan_ == before.plan_
 

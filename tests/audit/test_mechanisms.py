@@ -73,7 +73,7 @@ _QUICK = ("gaussian", "laplace")
 _HALVED = [
     _slow(name) if attack.kind in _QUICK else pytest.param(name, marks=pytest.mark.thorough)
     for name, attack in ATTACKS.items()
-    if attack.kind != "bingham"  # its test says nothing close enough
+    if attack.kind != "bingham"  # its test shows nothing close enough
 ]
 
 

@@ -96,7 +96,7 @@ def test_list_of_a_study_that_asks_nothing_here(approve, run, tmp_path):
     other = make_kit(tmp_path / "south", "site", "south")
     put(other, study_of(protocol="local"))
     out = run("site", "approve", "--kit", other)[1]
-    assert "asks nothing of this site" in out
+    assert "sends no query to this site" in out
 
 
 def test_list_for_programs(approve, kit, ledger):
@@ -215,7 +215,7 @@ def test_a_file_that_holds_another_study_than_it_says(approve, kit):
     put(kit, study_of(), name="0" * 64)
     status, _, err = approve("--list")
     assert status == 3
-    assert "holds another study than its name says" in err
+    assert "holds another study than its name states" in err
 
 
 def test_status_of_a_site(run, kit):
@@ -537,7 +537,7 @@ def test_the_aggregator_listens_where_it_is_told(run, tmp_path, monkeypatch):
     kit = make_kit(tmp_path / "aggregator", "aggregator", "aggregator.example.org")
     _, out, err = run("aggregator", "start", "--kit", kit)
     assert "listens on 127.0.0.1:" in out + err
-    assert "only from this machine: --listen says otherwise" in out + err
+    assert "only from this machine: change it with --listen" in out + err
     _, out, err = run("aggregator", "start", "--kit", kit, "--listen", "0.0.0.0")
     assert "listens on 0.0.0.0:" in out + err
     assert "only from this machine" not in out + err

@@ -68,7 +68,7 @@ def test_studies_and_names_that_cannot_be(study, tmp_path, run, monkeypatch):
     bad.write_text("name = ")
     refused(provision(bad), 3, "not TOML")
     for reserved in ("aggregator", "lead", "registrar", "helper"):
-        refused(provision(study("north", reserved)), 3, repr(reserved), "something else")
+        refused(provision(study("north", reserved)), 3, repr(reserved), "another name")
     refused(provision(study("north", "a.b")), 3, "'a.b'")
     refused(provision(study("north", "North")), 3, "'North'")
     refused(provision(study(), "--host", "a b"), 3, "host = 'a b'")

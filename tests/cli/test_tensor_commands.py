@@ -172,7 +172,7 @@ def test_fewer_above_the_noise_than_wished_are_said(rows, tmp_path, run):
     status, out, _ = run("fit", rows, *MIXTURE, "-k", 4, "--row-bound", 60, "--epsilon", 0.05,
                          "--out", tmp_path / "r")  # fmt: skip
     assert status == 0
-    said = ("of the 4 components asked for stand", "the fit ended early", "not usable")
+    said = ("of the 4 components requested stand", "the fit ended early", "not usable")
     assert any(words in " ".join(out.split()) for words in said)
 
 

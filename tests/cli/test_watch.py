@@ -100,7 +100,7 @@ def test_people_get_a_line_a_block_and_a_summary(file, run):
     assert [line.split()[0] for line in lines] == ["100", "200"]
     for words in ("rank 2", "captured 100.00 %", "drift 0.0000 (from start 0.0000)"):
         assert words in lines[-1]
-    for words in ("ended: there are no more rows", "PC2", "Nothing here is private"):
+    for words in ("ended: there are no more rows", "PC2", "This output is not private"):
         assert words in out
 
 

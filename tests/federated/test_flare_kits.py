@@ -552,5 +552,5 @@ def test_a_request_that_is_damaged_anywhere_is_refused(tmp_path):
         body = base64.encodebytes(damaged).decode()
         text = f"-----BEGIN CERTIFICATE REQUEST-----\n{body}-----END CERTIFICATE REQUEST-----\n"
         file.write_text(json.dumps(fields | {"org": "org", "csr": text}))
-        with pytest.raises(DataError, match="not a whole request"):
+        with pytest.raises(DataError, match="not a complete request"):
             read_request(file)

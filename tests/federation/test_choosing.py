@@ -60,7 +60,7 @@ def test_colluding_lost_and_wishing_sites_cost_energy():
 def test_noise_factors():
     made = study(collusion=1, dropouts=1)
     plan = made.plan(60, None)
-    assert noise_factors(made, plan) == dict.fromkeys(plan.shares, np.sqrt(2.0))
+    assert noise_factors(made, plan) == dict.fromkeys(plan.fractions, np.sqrt(2.0))
     full = made.changed(protocol="full")
     assert noise_factors(full, full.plan(60, None))["moment"] == 2.0
     pure = made.changed(delta=0.0, dropouts=0)  # 61 columns in 3 shares of 21, of which 4 come

@@ -216,7 +216,7 @@ def test_an_open_session_does_not_go_on_with_other_rows(ledger):
     begin(ledger, key_of(), COST)
     refusal(
         ProtocolError,
-        "session-asked-differently",
+        "session-differs",
         lambda: begin(ledger, key_of(), COST, data_set="others"),
     )
 
@@ -329,7 +329,7 @@ def test_a_step_is_not_answered_to_another_question(ledger):
     commit(ledger, key_of())
     refusal(
         ProtocolError,
-        "step-asked-differently",
+        "step-differs",
         lambda: commit(ledger, key_of(), request=b"another"),
     )
 
@@ -341,7 +341,7 @@ def test_what_is_settled_is_answered_no_more(ledger):
     refusal(ProtocolError, "already-settled", lambda: commit(ledger, key_of(), "round 1"))
     refusal(
         ProtocolError,
-        "step-asked-differently",
+        "step-differs",
         lambda: commit(ledger, key_of(), "round 1", request=b"another"),
     )
     assert commit(ledger, key_of(), "round 2") == b"reply"

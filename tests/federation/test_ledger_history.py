@@ -109,7 +109,7 @@ class History(RuleBasedStateMachine):
             if (known, at) == (data_set, adjacency):
                 assert call() == state
             else:
-                refusal(ProtocolError, "session-asked-differently", call)
+                refusal(ProtocolError, "session-differs", call)
         elif data_set not in self.budgets:
             refusal(DataError, "no-budget", call)
         elif adjacency == "replace-one" and KINDS[data_set][0] == "add-remove":

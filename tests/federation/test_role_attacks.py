@@ -145,11 +145,11 @@ def test_keys_are_agreed_on_once(tmp_path):
     neighbours = body_of(request)["neighbours"]
     fewer = {name: neighbours[name] for name in ("s1", "s2")}
     other = changed(request, body={"neighbours": fewer, "lost": ["s3"]})
-    assert refusal(party, "s0", other) == "step-asked-differently"
+    assert refusal(party, "s0", other) == "step-differs"
     for step in ("keys 2", "keys ", "keys\t"):
         assert refusal(party, "s0", changed(other, step=step)) == "unknown-step"
     consortium.restart("s0")
-    assert refusal(consortium.parties["s0"], "s0", other) == "step-asked-differently"
+    assert refusal(consortium.parties["s0"], "s0", other) == "step-differs"
 
 
 @pytest.mark.parametrize("dropouts", [0, 1])

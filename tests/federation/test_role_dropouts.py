@@ -289,7 +289,7 @@ def test_one_set_of_survivors_is_signed_a_round(restarts, tmp_path):
     assert party.handle(call.payloads["s0"]) == first
     for others in ("1111", "1101", "1110", "1000", "0111"):
         other = changed(call.payloads["s0"], body={"survivors": bits(others)})
-        assert refusal(party, "s0", other) == "step-asked-differently"
+        assert refusal(party, "s0", other) == "step-differs"
     assert party.handle(call.payloads["s0"]) == first
 
 

@@ -53,24 +53,24 @@ def test_the_helper_fixes_a_round_and_the_keys_of_a_session(tmp_path):
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        ({"round_number": 2}, "bad-ask"),
+        ({"round_number": 2}, "bad-query"),
         ({"round_number": 0}, "malformed"),
-        ({"channels": {"s9": "11" * 32}}, "bad-ask"),
+        ({"channels": {"s9": "11" * 32}}, "bad-query"),
         ({"channels": {"s0": "00" * 32}}, "bad-key"),
         ({"channels": {"s0": "0"}}, "malformed"),
         ({"request_digest": ""}, "malformed"),
         ({"parts": []}, "malformed"),
         ({"parts": [{"size": 0, "deviation": 2.0**30, "layout": "vector"}]}, "malformed"),
         ({"parts": [{"size": -1, "deviation": 2.0**30, "layout": "vector"}]}, "malformed"),
-        ({"parts": [{"size": 10**12, "deviation": 2.0**30, "layout": "vector"}]}, "bad-ask"),
+        ({"parts": [{"size": 10**12, "deviation": 2.0**30, "layout": "vector"}]}, "bad-query"),
         ({"parts": [{"size": 5, "deviation": 0.0, "layout": "vector"}]}, "malformed"),
-        ({"parts": [{"size": 5, "deviation": 1.0, "layout": "vector"}]}, "bad-ask"),
+        ({"parts": [{"size": 5, "deviation": 1.0, "layout": "vector"}]}, "bad-query"),
         ({"parts": [{"size": 5, "deviation": 1e300, "layout": "vector"}]}, "malformed"),
         ({"parts": [{"size": 5, "deviation": math.nan, "layout": "vector"}]}, "malformed"),
-        ({"parts": [{"size": 5, "deviation": 2.0**30, "layout": "symmetric"}]}, "bad-ask"),
-        ({"parts": [{"size": 3, "deviation": 2.0**30, "layout": "symmetric"}]}, "bad-ask"),
-        ({"parts": [{"size": 5, "deviation": 2.0**30, "layout": "tensor"}]}, "bad-ask"),
-        ({"parts": [{"size": 10**12, "deviation": 2.0**30, "layout": "tensor"}]}, "bad-ask"),
+        ({"parts": [{"size": 5, "deviation": 2.0**30, "layout": "symmetric"}]}, "bad-query"),
+        ({"parts": [{"size": 3, "deviation": 2.0**30, "layout": "symmetric"}]}, "bad-query"),
+        ({"parts": [{"size": 5, "deviation": 2.0**30, "layout": "tensor"}]}, "bad-query"),
+        ({"parts": [{"size": 10**12, "deviation": 2.0**30, "layout": "tensor"}]}, "bad-query"),
         ({"parts": [{"size": 5, "deviation": 2.0**30, "layout": "cone"}]}, "malformed"),
         ({"parts": [{"size": 5, "deviation": 2.0**30}]}, "malformed"),
     ],
@@ -84,7 +84,7 @@ def test_the_helper_draws_no_masks_that_fit_no_round(body, code, tmp_path):
 def test_the_helper_draws_masks_of_tensors_of_at_most_as_many_components(tmp_path):
     helper, request, consortium = masked(tmp_path)
     components = consortium.study.components
-    for rows, code in ((components + 1, "bad-ask"), (components, None)):
+    for rows, code in ((components + 1, "bad-query"), (components, None)):
         parts = [{"size": tensor_size(rows), "deviation": 2.0**30, "layout": "tensor"}]
         tensor = changed(request, body={"parts": parts})
         if code:

@@ -285,7 +285,7 @@ def test_an_older_round_is_not_answered_again(tmp_path):
 @pytest.mark.parametrize(
     ("step", "round_number", "code"),
     [
-        ("round 1", 2, "step-asked-differently"),
+        ("round 1", 2, "step-differs"),
         ("round 2", 1, "other-round"),
         ("round 01", 1, "other-round"),
         ("round", 1, "other-round"),
@@ -398,18 +398,18 @@ SECOND_MOMENT = {"kind": "second-moment", "extra_bits": 0, "count_weight": 0.0}
         ({"description": {"kind": "norm-histogram"}}, "not-in-plan"),  # row_bound is public
         ({"description": {"kind": "component-energy"}}, "malformed"),  # its basis did not come
         ({"description": {"kind": "sketch", "columns": 1}}, "malformed"),
-        ({"description": {"kind": "bingham-vectors", "extra_bits": 0}}, "bad-ask"),
+        ({"description": {"kind": "bingham-vectors", "extra_bits": 0}}, "bad-query"),
         ({"description": {"kind": "code"}}, "malformed"),
-        ({"description": {"features": 4}}, "bad-ask"),
-        ({"description": {"features": 2}}, "bad-ask"),
-        ({"description": {"features": 10**6}}, "bad-ask"),
-        ({"description": {"precision": "single"}}, "bad-ask"),
-        ({"description": {"extra_bits": -17, "precision": "single"}}, "bad-ask"),
-        ({"description": SECOND_MOMENT | {"extra_bits": 2}}, "bad-ask"),
+        ({"description": {"features": 4}}, "bad-query"),
+        ({"description": {"features": 2}}, "bad-query"),
+        ({"description": {"features": 10**6}}, "bad-query"),
+        ({"description": {"precision": "single"}}, "bad-query"),
+        ({"description": {"extra_bits": -17, "precision": "single"}}, "bad-query"),
+        ({"description": SECOND_MOMENT | {"extra_bits": 2}}, "bad-query"),
         ({"description": {"centered": True}}, "malformed"),
         ({"description": {"count_weight": 1e308}}, "malformed"),
         ({"description": {"bound": -1.0}}, "malformed"),
-        ({"scale": 1e-6}, "bad-ask"),  # the grid is then too coarse
+        ({"scale": 1e-6}, "bad-query"),  # the grid is then too coarse
         ({"scale": 1e-3, "grid": -36}, "not-in-plan"),
         ({"scale": 0.1}, "not-in-plan"),
         ({"scale": 2.0**-60, "grid": -86}, "not-in-plan"),
@@ -417,10 +417,10 @@ SECOND_MOMENT = {"kind": "second-moment", "extra_bits": 0, "count_weight": 0.0}
         ({"scale": 1e308}, "malformed"),
         ({"scale": 5e-324}, "malformed"),
         ({"scale": 0.0}, "malformed"),
-        ({"grid": -19}, "bad-ask"),  # the sum does not fit
-        ({"grid": 40}, "bad-ask"),
-        ({"grid": -37}, "bad-ask"),  # finer than it need be: it would overflow
-        ({"grid": -100}, "bad-ask"),
+        ({"grid": -19}, "bad-query"),  # the sum does not fit
+        ({"grid": 40}, "bad-query"),
+        ({"grid": -37}, "bad-query"),  # finer than it need be: it would overflow
+        ({"grid": -100}, "bad-query"),
         ({"grid": 10**30}, "malformed"),
         ({"name": "x" * 65}, "malformed"),
     ],

@@ -277,7 +277,7 @@ REFUSED = [
     ({"row_norm": "auto", "row_bound": 1.0}, DataError, "", "row_bound"),
     ({"row_bound": -1.0}, DataError, "", "row_bound = -1.0"),
     ({"center": 1}, DataError, "bad-parameter", "center = 1"),
-    ({"center": [0.0]}, DataError, "bad-centre", "1 numbers"),
+    ({"center": [0.0]}, DataError, "bad-center", "1 numbers"),
     ({"center": [0.0] * 7 + [math.nan]}, DataError, "bad-parameter", "center"),
     ({"budget_split": {"moments": 1.0}}, PrivacyError, "bad-parameter", "moments"),
     ({"budget_split": {"moment": -1.0}}, PrivacyError, "", "moment"),

@@ -158,9 +158,9 @@ ROUNDS = {
     MIXTURE: [
         ["scale"],
         ["center"],
-        ["scale about the centre"],
-        ["centre, second stage"],
-        ["scale of centred rows"],
+        ["scale about the center"],
+        ["center, second stage"],
+        ["scale of centered rows"],
         ["pair moment"],
         ["scale of projected rows"],
         ["triple moment"],
@@ -272,7 +272,7 @@ def test_gaussian_noise_of_the_tensor_is_that_of_the_shares(task, fields, tmp_pa
     wide = {"features": 24, "components": 16}
     study = study_of(task, **wide, **fields)
     found, noise = noise_of_tensors(study, tmp_path, 2)
-    assert noise.shares == study.honest
+    assert noise.noise_parts == study.honest
     deviation = math.sqrt(3 / study.honest)
     assert gaussian_variance(found.ravel(), deviation**2) > FALSE_ALARM
     for factor in OFF_BY_30_PERCENT:
@@ -285,7 +285,7 @@ def test_vector_noise_of_the_tensor_has_the_radius_of_the_whole(task, tmp_path):
     wide = {"features": 24, "components": 16}
     study = study_of(task, delta=0.0, epsilon=39.0, **wide)
     found, noise = noise_of_tensors(study, tmp_path, 2)
-    assert (noise.kind, noise.shares, noise.size) == ("vector", 3, tensor_size(16))
+    assert (noise.kind, noise.noise_parts, noise.size) == ("vector", 3, tensor_size(16))
     total = float(np.sum(np.linalg.norm(found, axis=1)))
 
     def p_value(scale):
@@ -315,7 +315,7 @@ def test_a_tensor_of_more_components_is_refused(task, tmp_path):
     wider = np.linalg.qr(np.ones((6, 1)) + np.eye(6))[0][:, :3].copy()
     body = {"queries": [{**query, "description": {**query["description"], "columns": 3}}]}
     asked = changed(request, body=body, arrays={"basis 0": wider})
-    assert refusal(consortium.parties["s0"], "s0", asked) == "bad-ask"
+    assert refusal(consortium.parties["s0"], "s0", asked) == "bad-query"
     assert "with 3 columns" in consortium.parties["s0"].last_error.message
 
 
@@ -353,7 +353,9 @@ def test_sums_of_other_tasks_are_refused(task, tmp_path):
     for other in OTHER_SUMS[task]:
         body = {"queries": [{**query, "description": {**query["description"], **other}}]}
         request = changed(call.payloads["s0"], body=body)
-        assert refusal(consortium.parties["s0"], "s0", request) in ("not-in-plan", "bad-ask"), other
+        assert refusal(consortium.parties["s0"], "s0", request) in ("not-in-plan", "bad-query"), (
+            other
+        )
     assert consortium.check_books("s0").spent == before
 
 
@@ -366,7 +368,7 @@ def test_a_sketch_of_more_columns_is_refused_before_memory_is_taken(tmp_path):
     assert query["description"]["columns"] == 8
     body = {"queries": [{**query, "description": {**query["description"], "columns": 30_000}}]}
     request = changed(call.payloads["s0"], body=body)
-    assert refusal(consortium.parties["s0"], "s0", request) == "bad-ask"
+    assert refusal(consortium.parties["s0"], "s0", request) == "bad-query"
 
 
 def test_pairs_that_wishart_noise_does_not_hide_are_refused(tmp_path):
@@ -380,7 +382,7 @@ def test_pairs_that_wishart_noise_does_not_hide_are_refused(tmp_path):
         other = {"nuclear": False, "clip": clip}
         body = {"queries": [{**query, "description": {**query["description"], **other}}]}
         request = changed(call.payloads["s0"], body=body)
-        assert refusal(consortium.parties["s0"], "s0", request) == "bad-ask"
+        assert refusal(consortium.parties["s0"], "s0", request) == "bad-query"
 
 
 def test_a_tensor_that_is_claimed_to_cost_less_costs_what_it_costs(tmp_path):

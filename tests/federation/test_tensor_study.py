@@ -113,7 +113,7 @@ def test_plan_takes_the_study_over(made):
     assert plan.noise_draws >= (1 if made.protocol == "local" else len(made.sites))
     # every round that the plan can have is within what a session reserves
     terms = settle(made).counting(plan.rows)
-    assert set(plan.shares) <= {"scale", "center", "moment", "tensor"}
+    assert set(plan.fractions) <= {"scale", "center", "moment", "tensor"}
     assert all(terms.reservation(name).epsilon(made.delta) <= made.epsilon for name in terms.names)
 
 
@@ -151,7 +151,7 @@ REFUSED = [
     (TOPICS, {"sketch_size": 1}, DataError, "small-sketch", "sketch_size must be at least"),
     (MIXTURE, {"components": 8, "center": False}, DataError, "too-many-components", "8"),
     (MIXTURE, {"row_bound": -1.0}, DataError, "", "row_bound = -1.0"),
-    (MIXTURE, {"center": [0.0]}, DataError, "bad-centre", "1 numbers"),
+    (MIXTURE, {"center": [0.0]}, DataError, "bad-center", "1 numbers"),
     (MIXTURE, {"protocol": "dpdispca"}, DataError, "bad-parameter", "dpdispca"),
     (TOPICS, {"protocol": "full"}, DataError, "bad-parameter", "'full'"),
     (

@@ -464,7 +464,7 @@ def test_a_message_that_changes_under_its_number_is_refused(study):
     codec = study.codec(SESSION, KEYS)
     node = Node(codec, Place(1, 0))
     assert node.take(leaf_message(codec, 1, totals_of(study, 1)))
-    assert refused(node, leaf_message(codec, 1, totals_of(study, 2))) == "said-otherwise"
+    assert refused(node, leaf_message(codec, 1, totals_of(study, 2))) == "message-differs"
     assert refused(node, leaf_message(codec, 1, totals_of(study, 1), serial=1)) == "leaf-twice"
     assert node.take(leaf_message(codec, 1, totals_of(study, 1))) is False
 
@@ -701,7 +701,7 @@ def _noise_p_value(study, numbers):
     found = []
     for query, total in zip(study.queries, merged.value, strict=True):
         noise = query.record.noise
-        scale = noise.scale * math.sqrt(len(numbers) / noise.shares)
+        scale = noise.scale * math.sqrt(len(numbers) / noise.noise_parts)
         values = total.view(np.int64) * 2.0**noise.grid / scale
         assert query.accumulator.layout != "symmetric"
         found.append(gaussian_variance(values, 1.0))
@@ -775,7 +775,7 @@ def test_what_no_finite_epsilon_follows_for_is_not_claimed():
 
 def test_where_aggregators_are_protected_a_single_message_keeps_the_wish():
     agreed = study_of(TREE, protect="aggregators")
-    assert agreed.shares == 1
+    assert agreed.noise_parts == 1
     found = _guarantees(agreed, 1, (1, 1))
     assert set(found) == {
         "outsider",

@@ -271,7 +271,7 @@ def test_with_the_aggregators_kit(federation, halted):
             codes.append(inside.body["code"])
         else:
             codes.append(reply.code)
-    assert codes == ["step-asked-differently", *4 * ["not-admitted"], "bad-request"]
+    assert codes == ["step-differs", *4 * ["not-admitted"], "bad-request"]
     size = len(replayed)
     same, other, answers = answers[:size], answers[size : 2 * size], answers[2 * size :]
     false, answers = answers[:MANY], answers[MANY:]

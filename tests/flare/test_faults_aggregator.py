@@ -133,23 +133,23 @@ def test_what_a_site_does_not_answer(federation, dropouts):
         for kind in ("survivors", "unmask")
         for what, code in (
             ("again", "answered"),
-            ("of another set", "step-asked-differently"),
-            ("of an earlier round", "step-asked-differently"),
+            ("of another set", "step-differs"),
+            ("of an earlier round", "step-differs"),
             ("of a round to come", "bad-unmask"),
         )
     }
     assert found == {
         "same round again": "answered",
-        "same round, less noise": "step-asked-differently",
+        "same round, less noise": "step-differs",
         "earlier round again": "already-settled",
-        "earlier round, less noise": "step-asked-differently",
+        "earlier round, less noise": "step-differs",
         "one round more": "not-in-plan",
         "one round more, little noise": "not-in-plan",
         "much later round": "other-round",
         "other study": "other-study",
         "other session": "other-session",
         "join in another session": "other-session",
-        "keys of others": "step-asked-differently",
+        "keys of others": "step-differs",
         "no message": "malformed",
         "a shell": "unknown-step",
     } | (unmaskings if dropouts else {})
@@ -251,7 +251,7 @@ def test_more_budget_than_is_left(federation):
     assert status.error.code == "too-few-sites"
     assert "site south: its budget does not cover this study (budget)" in status.error.message
     assert "30" not in status.error.message  # and says no number of it
-    assert "a session asks for epsilon" in federation.said("south")
+    assert "a session requests epsilon" in federation.said("south")
     assert ledger.standings()[0].spent == before.spent
     until(federation.all_free)
     federation.check_books()

@@ -208,7 +208,7 @@ def test_other_classes_are_refused(federation, session, monkeypatch):
     job = session.submit(study)
     assert federation.wait(session, job).state == "failed"
     assert not place.exists()
-    assert "asks for something that is not eigenveil's" in federation.said("north")
+    assert "requests something that is not eigenveil's" in federation.said("north")
 
 
 def test_who_is_no_lead_submits_nothing(federation, session, tmp_path, monkeypatch):

@@ -111,7 +111,7 @@ def test_columns_are_chosen_by_name(text):
     for options, said in (
         ({"columns": ["c"]}, f"{path} has no column 'c'."),
         ({"exclude": ["c"]}, f"{path} has no column 'c' to leave out, nor has any other file."),
-        ({"columns": ["a", "a"]}, "Column 'a' is asked for twice."),
+        ({"columns": ["a", "a"]}, "Column 'a' is requested twice."),
     ):
         assert read(path, **options)[1].message == said
 

@@ -179,7 +179,7 @@ def test_a_public_bound_leaves_out_the_scale_but_not_the_count():
         assert model.n_samples_ != len(data.rows)
     released = [record.name for record in centered.certificate_.releases]
     assert "scale" not in released
-    assert "scale of centred rows" not in released
+    assert "scale of centered rows" not in released
     assert plain.row_bound_ == 9.0
 
 

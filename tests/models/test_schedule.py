@@ -35,15 +35,15 @@ def check_records(plan, records, *, stopped=False):
         assert record.statistic == planned.statistic
         assert record.draws == planned.draws
         assert record.noise.kind == plan.kind(planned.step)
-        budget = budgets[planned.step].scaled(planned.share)
+        budget = budgets[planned.step].scaled(planned.fraction)
         spent = record.epsilon() if budget.is_pure else record.mu()
         requested = budget.epsilon if budget.is_pure else budget.mu
         # what the sampler's arithmetic costs a pure release comes on top of its noise
         error = 4.0 * record.sampling_error().log_ratio if budget.is_pure else 0.0
         assert spent == pytest.approx(requested - error, rel=1e-9)
         assert spent <= requested
-    for step in plan.shares:  # nothing is paid for that is not released
-        assert sum(p.share for p in schedule if p.step == step) == pytest.approx(1.0)
+    for step in plan.fractions:  # nothing is paid for that is not released
+        assert sum(p.fraction for p in schedule if p.step == step) == pytest.approx(1.0)
 
 
 def rows_of(seed, count, size):

@@ -587,7 +587,7 @@ def test_another_models_file_is_refused(fitted, tmp_path):
 def test_fit_does_not_change_parameters_or_documents(fitted):
     counts = Corpus().counts
     before = counts.copy()
-    split = dict.fromkeys(fitted[0].plan_.shares, 1)
+    split = dict.fromkeys(fitted[0].plan_.fractions, 1)
     for options in ({"budget_split": split}, {"n_components": "auto"}, {"pair": "sketch"}):
         model = PrivateTopicModel(**{"n_components": 3, "epsilon": 2.0, **options})
         asked = model.get_params()

@@ -38,7 +38,8 @@ def sent(accumulator, features):
 
 def alike(one, other):
     return type(one) is type(other) and all(
-        np.array_equal(mine, theirs) for mine, theirs in zip(one.kind(), other.kind(), strict=True)
+        np.array_equal(mine, theirs)
+        for mine, theirs in zip(one.merge_key(), other.merge_key(), strict=True)
     )
 
 
@@ -196,7 +197,7 @@ def test_impossible_numbers_are_refused(fields):
 def refused(description, **arrays):
     with pytest.raises(ProtocolError) as caught:
         rebuild(description, arrays)
-    assert caught.value.code == "bad-ask"
+    assert caught.value.code == "bad-query"
 
 
 WITH_BASIS = ["sketch", "component-energy", "third-moment", "document-triples"]

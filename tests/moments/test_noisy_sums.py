@@ -55,7 +55,7 @@ def filled(kind, features=D, rows=300, precision="single"):
     return accumulator
 
 
-def record_of(accumulator, noise, loss=0.5, adjacency="add-remove", shares=1):
+def record_of(accumulator, noise, loss=0.5, adjacency="add-remove", noise_parts=1):
     budget = StepBudget(mu=loss) if noise == "gaussian" else StepBudget(epsilon=loss)
     return calibrated_record(
         accumulator,
@@ -63,15 +63,15 @@ def record_of(accumulator, noise, loss=0.5, adjacency="add-remove", shares=1):
         adjacency=adjacency,
         kind=noise,
         budget=budget,
-        sharing=Sharing(shares=shares),
+        sharing=Sharing(noise_parts=noise_parts),
     )
 
 
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
 @every_noise
-@given(loss=st.floats(0.5, 10), shares=st.sampled_from([1, 2, 100]))
-def test_a_record_spends_the_budget_and_not_more(kind, noise, adjacency, loss, shares):
-    record = record_of(make(kind, D, "single"), noise, loss, adjacency, shares)
+@given(loss=st.floats(0.5, 10), noise_parts=st.sampled_from([1, 2, 100]))
+def test_a_record_spends_the_budget_and_not_more(kind, noise, adjacency, loss, noise_parts):
+    record = record_of(make(kind, D, "single"), noise, loss, adjacency, noise_parts)
     if noise == "gaussian":
         spent = record.mu()
     else:  # what the sampler's error costs is in it

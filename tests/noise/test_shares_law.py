@@ -1,4 +1,4 @@
-"""Shares of noise: any ``shares`` of them add up to the noise of one; and what they are made of."""
+"""Parts of noise: any ``noise_parts`` of them add up to the noise of one."""
 
 import math
 
@@ -34,11 +34,11 @@ from statistics_tools import (
 GRID = -30
 RULE = RowRule(bound=1.0)
 SHARES = [2, 3, 7]
-every_sharing = pytest.mark.parametrize("shares", SHARES)
+every_sharing = pytest.mark.parametrize("noise_parts", SHARES)
 
 
-def record_of(accumulator, kind, shares, grid=GRID):
-    noise = Noise(kind=kind, scale=1.0, size=accumulator.size, grid=grid, shares=shares)
+def record_of(accumulator, kind, noise_parts, grid=GRID):
+    noise = Noise(kind=kind, scale=1.0, size=accumulator.size, grid=grid, noise_parts=noise_parts)
     return ReleaseRecord(
         name="a",
         statistic=accumulator.statistic,
@@ -48,11 +48,11 @@ def record_of(accumulator, kind, shares, grid=GRID):
     )
 
 
-def sums(count, accumulator, kind, shares):
+def sums(count, accumulator, kind, noise_parts):
     """``count`` sums of as many shares as make the noise, at unit scale."""
-    record, source = record_of(accumulator, kind, shares), SecureSource()
+    record, source = record_of(accumulator, kind, noise_parts), SecureSource()
     total = [
-        sum(release_module.noise_integers(accumulator, record, source) for _ in range(shares))
+        sum(release_module.noise_integers(accumulator, record, source) for _ in range(noise_parts))
         for _ in range(count)
     ]
     total = [from_coordinates(accumulator.layout, accumulator.shape, each) for each in total]
@@ -62,14 +62,14 @@ def sums(count, accumulator, kind, shares):
 # The law of the whole
 
 
-def gaussian_sums(shares):
-    return isotropic(svec(sums(1500, SecondMoment(RULE, features=3), "gaussian", shares)), 1.0)
+def gaussian_sums(noise_parts):
+    return isotropic(svec(sums(1500, SecondMoment(RULE, features=3), "gaussian", noise_parts)), 1.0)
 
 
 @every_sharing
-def test_gaussian_shares_add_up_to_the_noise(shares):
-    assert gaussian_sums(shares) > FALSE_ALARM
-    plain = sums(1500, RowSum(RULE, features=4, count_weight=0.0), "gaussian", shares)
+def test_gaussian_shares_add_up_to_the_noise(noise_parts):
+    assert gaussian_sums(noise_parts) > FALSE_ALARM
+    plain = sums(1500, RowSum(RULE, features=4, count_weight=0.0), "gaussian", noise_parts)
     assert isotropic(plain, 1.0) > FALSE_ALARM
 
 
@@ -77,50 +77,57 @@ def test_gaussian_shares_add_up_to_the_noise(shares):
 @every_sharing
 @pytest.mark.parametrize(
     "wrong",
-    [("math.sqrt(noise.shares)", "noise.shares"), (" / math.sqrt(noise.shares)", "")],
+    [
+        ("math.sqrt(noise.noise_parts)", "noise.noise_parts"),
+        (" / math.sqrt(noise.noise_parts)", ""),
+    ],
 )
-def test_gaussian_shares_of_another_size_are_rejected(shares, wrong, monkeypatch):
+def test_gaussian_shares_of_another_size_are_rejected(noise_parts, wrong, monkeypatch):
     sampler = gaussian.GaussianSampler
     monkeypatch.setattr(sampler, "noise", mutant(sampler.noise, *wrong))
-    assert gaussian_sums(shares) < REJECTED
+    assert gaussian_sums(noise_parts) < REJECTED
 
 
 # One column more than these the parties do not share evenly; (features, sums)
 FEATURES = {1: (4, 3000), 2: (4, 3000), 3: (4, 2000), 7: (12, 400)}
 
 
-def wishart_sums(shares):
-    features, count = FEATURES[shares]
-    drawn = sums(count, SecondMoment(RULE, features=features), "wishart", shares)
-    return wishart_law(drawn, shares * math.ceil((features + 1) / shares))
+def wishart_sums(noise_parts):
+    features, count = FEATURES[noise_parts]
+    drawn = sums(count, SecondMoment(RULE, features=features), "wishart", noise_parts)
+    return wishart_law(drawn, noise_parts * math.ceil((features + 1) / noise_parts))
 
 
-@pytest.mark.parametrize("shares", FEATURES)
-def test_wishart_shares_bring_all_columns(shares):
-    assert wishart_sums(shares) > FALSE_ALARM
+@pytest.mark.parametrize("noise_parts", FEATURES)
+def test_wishart_shares_bring_all_columns(noise_parts):
+    assert wishart_sums(noise_parts) > FALSE_ALARM
 
 
 @pytest.mark.thorough
 @every_sharing
-def test_too_few_columns_are_rejected(shares, monkeypatch):
-    wrong = mutant(wishart.wishart_difference, "-(-(size + 1) // shares)", "(size + 1) // shares")
+def test_too_few_columns_are_rejected(noise_parts, monkeypatch):
+    wrong = mutant(
+        wishart.wishart_difference, "-(-(size + 1) // noise_parts)", "(size + 1) // noise_parts"
+    )
     monkeypatch.setattr(wishart, "wishart_difference", wrong)
-    assert wishart_sums(shares) < REJECTED
+    assert wishart_sums(noise_parts) < REJECTED
 
 
 def test_wishart_shares_of_another_scale_are_rejected(monkeypatch):
-    wrong = mutant(wishart.wishart_difference, "math.ldexp(scale,", "math.ldexp(scale / shares,")
+    wrong = mutant(
+        wishart.wishart_difference, "math.ldexp(scale,", "math.ldexp(scale / noise_parts,"
+    )
     monkeypatch.setattr(wishart, "wishart_difference", wrong)
     assert wishart_sums(3) < REJECTED
 
 
-def vector_sums(shares, count, features):
-    return sums(count, RowSum(RULE, features=features, count_weight=0.0), "vector", shares)
+def vector_sums(noise_parts, count, features):
+    return sums(count, RowSum(RULE, features=features, count_weight=0.0), "vector", noise_parts)
 
 
 @every_sharing
-def test_vector_shares_add_up_to_the_noise(shares):
-    assert vector_law(vector_sums(shares, 2500, 3)) > FALSE_ALARM
+def test_vector_shares_add_up_to_the_noise(noise_parts):
+    assert vector_law(vector_sums(noise_parts, 2500, 3)) > FALSE_ALARM
 
 
 def test_vector_shares_of_a_matrix_add_up_to_the_noise():
@@ -130,31 +137,31 @@ def test_vector_shares_of_a_matrix_add_up_to_the_noise():
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("shares", "count", "wrong"),
+    ("noise_parts", "count", "wrong"),
     [
-        (2, 5000, "size / (2.0 * shares)"),
-        (2, 5000, "(size + 2) / (2.0 * shares)"),
-        (7, 4000, "size / (2.0 * shares)"),
+        (2, 5000, "size / (2.0 * noise_parts)"),
+        (2, 5000, "(size + 2) / (2.0 * noise_parts)"),
+        (7, 4000, "size / (2.0 * noise_parts)"),
     ],
 )
-def test_another_shape_of_vector_shares_is_rejected(shares, count, wrong, monkeypatch):
+def test_another_shape_of_vector_shares_is_rejected(noise_parts, count, wrong, monkeypatch):
     """As many degrees of freedom as coordinates, or two more, in place of one more.
 
     In one coordinate, where vector noise is Laplace noise.
     """
-    changed = mutant(vector._mixed_sigma, "(size + 1) / (2.0 * shares)", wrong)
+    changed = mutant(vector._mixed_sigma, "(size + 1) / (2.0 * noise_parts)", wrong)
     monkeypatch.setattr(vector, "_mixed_sigma", changed)
-    assert kolmogorov(vector_sums(shares, count, 1).ravel(), stats.laplace.cdf) < REJECTED
+    assert kolmogorov(vector_sums(noise_parts, count, 1).ravel(), stats.laplace.cdf) < REJECTED
 
 
-def laplace_sums(shares, count=100):
+def laplace_sums(noise_parts, count=100):
     histogram = NormHistogram(None, precision="double", with_count=True)
-    return sums(count, histogram, "laplace", shares).ravel()
+    return sums(count, histogram, "laplace", noise_parts).ravel()
 
 
 @every_sharing
-def test_laplace_shares_add_up_to_the_noise(shares):
-    drawn = laplace_sums(shares)
+def test_laplace_shares_add_up_to_the_noise(noise_parts):
+    drawn = laplace_sums(noise_parts)
     assert kolmogorov(drawn, stats.laplace.cdf) > FALSE_ALARM
     for factor in OFF_BY_30_PERCENT:
         assert kolmogorov(factor * drawn, stats.laplace.cdf) < REJECTED
@@ -165,15 +172,15 @@ def test_laplace_shares_add_up_to_the_noise(shares):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("shape=1.0 / shares", "shape=0.5 / shares"),
-        ("shape=1.0 / shares", "shape=1.0"),
+        ("shape=1.0 / noise_parts", "shape=0.5 / noise_parts"),
+        ("shape=1.0 / noise_parts", "shape=1.0"),
         ("up - down", "up"),
     ],
     ids=["another shape", "the whole from each", "one side"],
 )
-def test_other_laplace_shares_are_rejected(shares, old, new, monkeypatch):
+def test_other_laplace_shares_are_rejected(noise_parts, old, new, monkeypatch):
     monkeypatch.setattr(laplace, "laplace", mutant(laplace.laplace, old, new))
-    assert kolmogorov(laplace_sums(shares), stats.laplace.cdf) < REJECTED
+    assert kolmogorov(laplace_sums(noise_parts), stats.laplace.cdf) < REJECTED
 
 
 # What hides the arithmetic
@@ -198,14 +205,14 @@ def test_shares_without_smoothing_noise_cannot_be_drawn(kind, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["laplace", "wishart", "vector"])
-@pytest.mark.parametrize("shares", [7, 1000])
-def test_low_bits_of_a_share_are_uniform(kind, shares):
+@pytest.mark.parametrize("noise_parts", [7, 1000])
+def test_low_bits_of_a_share_are_uniform(kind, noise_parts):
     accumulator = {
         "laplace": NormHistogram(None, precision="double", with_count=True),
         "wishart": SecondMoment(RULE, features=9),
         "vector": RowSum(RULE, features=3, count_weight=0.0),
     }[kind]
-    record, source = record_of(accumulator, kind, shares), SecureSource()
+    record, source = record_of(accumulator, kind, noise_parts), SecureSource()
     bits = []
     for _ in range(8000 // accumulator.size + 1):
         share = release_module.noise_integers(accumulator, record, source)
@@ -248,18 +255,18 @@ def test_what_needs_no_rounding_is_not_rounded():
     assert np.array_equal(wishart._shifted_at_random(matrix.copy(), 0, SecureSource()), matrix)
 
 
-@pytest.mark.parametrize("shares", [1, *SHARES])
+@pytest.mark.parametrize("noise_parts", [1, *SHARES])
 @pytest.mark.parametrize(("scale", "grid"), [(0.7, -20), (1.9, -46), (3e-7, -50)])
-def test_a_wishart_share_is_exact_in_integers(shares, scale, grid):
+def test_a_wishart_share_is_exact_in_integers(noise_parts, scale, grid):
     """Made again from the same words with Python's own integers."""
     size, source = 5, SeededSource(11)
     drawn = wishart.wishart_difference(
-        size, scale=scale, grid=grid, source=SeededSource(11), shares=shares
+        size, scale=scale, grid=grid, source=SeededSource(11), noise_parts=noise_parts
     )
     unit = math.floor(math.log2(scale)) - 46
-    sigma = scale * math.sqrt(2 * (size + 1) / shares) / 64
+    sigma = scale * math.sqrt(2 * (size + 1) / noise_parts) / 64
     noise = draws.isometric_symmetric(size, sigma=sigma, grid=grid, source=source)
-    shape = (size, math.ceil((size + 1) / shares))
+    shape = (size, math.ceil((size + 1) / noise_parts))
     deviation = math.sqrt(scale * 2.0 ** (54 - unit))
     g, h = (wishart._exact_gram(shape, deviation, source).astype(object) for _ in range(2))
     words = [int(w) % 2 ** (grid - unit) for w in source.words(size * (size + 1) // 2)]
@@ -480,9 +487,9 @@ def test_a_source_that_rejects_everything_is_reported(monkeypatch):
 # What is recorded
 
 
-def error(kind, size, shares, grid=-26):
+def error(kind, size, noise_parts, grid=-26):
     statistic = {"gaussian": "second-moment", "laplace": "norm-histogram", "vector": "row-sum"}
-    noise = Noise(kind=kind, scale=1.0, size=size, grid=grid, shares=shares)
+    noise = Noise(kind=kind, scale=1.0, size=size, grid=grid, noise_parts=noise_parts)
     return ReleaseRecord(
         name="a",
         statistic=statistic.get(kind, "second-moment"),
@@ -495,7 +502,7 @@ MOMENT = 784 * 785 // 2
 
 
 @pytest.mark.parametrize(
-    ("kind", "size", "shares", "below"),
+    ("kind", "size", "noise_parts", "below"),
     [
         ("gaussian", MOMENT, 10, 2e-7),
         ("gaussian", MOMENT, 1000, 2e-5),
@@ -510,22 +517,22 @@ MOMENT = 784 * 785 // 2
         ("laplace", 1, 2, 1e-8),
     ],
 )
-def test_errors_of_shares_are_small(kind, size, shares, below):
-    found = error(kind, size, shares)
+def test_errors_of_shares_are_small(kind, size, noise_parts, below):
+    found = error(kind, size, noise_parts)
     assert 0 < found.log_ratio < below
     assert 0 < found.distance < NEGLIGIBLE / 1024
 
 
 @pytest.mark.parametrize("features", [8, 64, 784, 2000, 5000])
-@pytest.mark.parametrize("shares", [1, 3, 10, 100, 1000])
-def test_wishart_shares_stay_far_below_what_they_promise(features, shares):
-    found = error("wishart", features * (features + 1) // 2, shares)
+@pytest.mark.parametrize("noise_parts", [1, 3, 10, 100, 1000])
+def test_wishart_shares_stay_far_below_what_they_promise(features, noise_parts):
+    found = error("wishart", features * (features + 1) // 2, noise_parts)
     assert found.log_ratio < 5e-3
     assert found.distance < NEGLIGIBLE
 
 
 @pytest.mark.parametrize(
-    ("kind", "size", "shares", "grid"),
+    ("kind", "size", "noise_parts", "grid"),
     [
         ("gaussian", 6, 3, -11),  # 2048 steps, off the diagonal of a share 836
         ("gaussian", 6, 10**12, -26),
@@ -537,19 +544,19 @@ def test_wishart_shares_stay_far_below_what_they_promise(features, shares):
         ("laplace", 6, 10**9, -26),
     ],
 )
-def test_too_few_steps_in_a_share_are_not_proved(kind, size, shares, grid):
-    assert error(kind, size, shares, grid) == (math.inf, math.inf)
+def test_too_few_steps_in_a_share_are_not_proved(kind, size, noise_parts, grid):
+    assert error(kind, size, noise_parts, grid) == (math.inf, math.inf)
 
 
 def test_one_share_is_the_noise_itself():
     """Errors are those of the lattice, and draws are those of the whole."""
-    assert Noise(kind="laplace", scale=1.0, size=6, grid=-26).shares == 1
+    assert Noise(kind="laplace", scale=1.0, size=6, grid=-26).noise_parts == 1
     assert error("gaussian", 6, 1) == sampling.lattice_error(6, steps_a_scale=2.0**26)
     assert error("laplace", 6, 1) == sampling.lattice_error(6, steps_a_scale=2.0**26)
     assert error("vector", 6, 1) == sampling.lattice_error(13, steps_a_scale=math.inf)
     whole, one = (
         laplace.laplace((6,), scale=1.0, grid=-26, source=SeededSource(1), **more)
-        for more in ({}, {"shares": 1})
+        for more in ({}, {"noise_parts": 1})
     )
     assert np.array_equal(whole, one)
 
@@ -557,14 +564,14 @@ def test_one_share_is_the_noise_itself():
 def test_a_total_of_misplaced_noise_is_below_its_bound():
     """Claim 2 for all coordinates together, at outcomes as far out as they come."""
     rng = np.random.default_rng()
-    size, shares, deviation, off = 400, 5, 2048.0, 0.01
-    bound = sampling.hidden_error(size, off=off, smoothing=deviation, shares=shares)
+    size, noise_parts, deviation, off = 400, 5, 2048.0, 0.01
+    bound = sampling.hidden_error(size, off=off, smoothing=deviation, noise_parts=noise_parts)
     for length in (0.0, math.sqrt(size), math.sqrt(sampling._longest(size))):
         x = rng.standard_normal(size)
         x *= length * deviation / np.linalg.norm(x)
-        rounding = [rounding_log_ratio(rng.random(shares), at[None], deviation)[0] for at in x]
+        rounding = [rounding_log_ratio(rng.random(noise_parts), at[None], deviation)[0] for at in x]
         # misplaced in the worst direction, that of the outcome
         middle = x * (off * deviation / max(np.linalg.norm(x), 1e-300))
         moved = np.sum(x * middle - middle**2 / 2) / deviation**2
         assert abs(math.fsum(rounding)) + abs(moved) < bound
-    assert bound < 1.01 * (off * length + shares * length**2 / (8 * deviation**2))
+    assert bound < 1.01 * (off * length + noise_parts * length**2 / (8 * deviation**2))

@@ -184,11 +184,14 @@ def vector_tensor(size, **options):
     return vector.vector("tensor", (size,) * 3, **options)
 
 
-def vector_tensors(count, *, draw=vector_tensor, shares=1):
+def vector_tensors(count, *, draw=vector_tensor, noise_parts=1):
     """Isometric coordinates of sums of as many shares as make the noise, two rows, unit scale."""
     source = SecureSource()
     whole = [
-        sum(draw(2, scale=1.0, grid=GRID, source=source, shares=shares) for _ in range(shares))
+        sum(
+            draw(2, scale=1.0, grid=GRID, source=source, noise_parts=noise_parts)
+            for _ in range(noise_parts)
+        )
         for _ in range(count)
     ]
     return isometric(np.ldexp(np.array(whole).astype(float), GRID))
@@ -199,9 +202,9 @@ def test_vector_noise_has_the_radius_and_direction_of_its_dimension():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("shares", [2, 5])
-def test_shares_of_vector_noise_add_up_to_it(shares):
-    assert vector_law(vector_tensors(2000, shares=shares)) > FALSE_ALARM
+@pytest.mark.parametrize("noise_parts", [2, 5])
+def test_shares_of_vector_noise_add_up_to_it(noise_parts):
+    assert vector_law(vector_tensors(2000, noise_parts=noise_parts)) > FALSE_ALARM
 
 
 @pytest.mark.thorough
@@ -238,8 +241,8 @@ def test_a_scale_too_small_for_any_entry_is_drawn_again(monkeypatch):
 # What is recorded
 
 
-def error(kind, steps, *, statistic="third-moment", shares=1, size=10):
-    noise = Noise(kind=kind, scale=float(steps), size=size, grid=0, shares=shares)
+def error(kind, steps, *, statistic="third-moment", noise_parts=1, size=10):
+    noise = Noise(kind=kind, scale=float(steps), size=size, grid=0, noise_parts=noise_parts)
     return ReleaseRecord(
         name="a", statistic=statistic, adjacency="add-remove", noise=noise
     ).sampling_error()
@@ -255,14 +258,14 @@ def test_entries_of_a_tensor_count_with_their_smaller_deviations():
     assert error("gaussian", steps, statistic="document-pairs") == matrix
 
 
-@pytest.mark.parametrize("shares", [1, 4])
-def test_a_grid_too_coarse_for_the_smallest_entries_is_not_proved(shares):
-    fewest = 1024 * math.sqrt(6 * shares)
+@pytest.mark.parametrize("noise_parts", [1, 4])
+def test_a_grid_too_coarse_for_the_smallest_entries_is_not_proved(noise_parts):
+    fewest = 1024 * math.sqrt(6 * noise_parts)
     source = SecureSource()
     for steps, proved in ((1.001 * fewest, True), (0.999 * fewest, False)):
-        found = error("gaussian", steps, shares=shares)
+        found = error("gaussian", steps, noise_parts=noise_parts)
         assert (found.log_ratio < math.inf) == proved
-        share = steps / math.sqrt(shares)
+        share = steps / math.sqrt(noise_parts)
         if proved:
             draws.isometric_tensor(3, sigma=share, grid=0, source=source)
         else:
@@ -272,10 +275,13 @@ def test_a_grid_too_coarse_for_the_smallest_entries_is_not_proved(shares):
 
 def test_a_grid_too_coarse_for_shares_of_vector_noise_is_not_proved():
     """Where the Gamma variable is next to nothing, what smooths it is all the deviation."""
-    shares, size = 3, 10
-    fewest = 1024 * math.sqrt(6 * shares) / math.sqrt((size + 1) / 2048)
-    assert error("vector", 1.001 * fewest, shares=shares).log_ratio < 1e-9
-    assert error("vector", 0.999 * fewest, shares=shares).log_ratio == math.inf
+    noise_parts, size = 3, 10
+    fewest = 1024 * math.sqrt(6 * noise_parts) / math.sqrt((size + 1) / 2048)
+    assert error("vector", 1.001 * fewest, noise_parts=noise_parts).log_ratio < 1e-9
+    assert error("vector", 0.999 * fewest, noise_parts=noise_parts).log_ratio == math.inf
     assert (
-        error("vector", 0.999 * fewest, shares=shares, statistic="document-pairs").log_ratio < 1e-9
+        error(
+            "vector", 0.999 * fewest, noise_parts=noise_parts, statistic="document-pairs"
+        ).log_ratio
+        < 1e-9
     )

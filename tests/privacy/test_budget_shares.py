@@ -28,43 +28,43 @@ def spent(budgets, delta, pure_kind="wishart"):
 
 
 @given(SHARES, EPSILONS, st.floats(-12, -1))
-def test_gaussian_shares_spend_the_wish_and_not_more(shares, epsilon, log_delta):
+def test_gaussian_shares_spend_the_wish_and_not_more(noise_parts, epsilon, log_delta):
     delta = 10.0**log_delta
-    budgets = split_budget(shares, epsilon=epsilon, delta=delta, error=ERROR)
-    assert set(budgets) == set(shares)
+    budgets = split_budget(noise_parts, epsilon=epsilon, delta=delta, error=ERROR)
+    assert set(budgets) == set(noise_parts)
     assert 0.999 * epsilon < spent(budgets, delta) <= epsilon
-    first = next(iter(shares))
-    for step, share in shares.items():
+    first = next(iter(noise_parts))
+    for step, share in noise_parts.items():
         ratio = budgets[step].mu / budgets[first].mu
-        assert ratio**2 == pytest.approx(share / shares[first], rel=1e-9)
+        assert ratio**2 == pytest.approx(share / noise_parts[first], rel=1e-9)
 
 
 @given(SHARES, EPSILONS)
-def test_pure_shares_spend_the_wish_and_not_more(shares, epsilon):
-    budgets = split_budget(shares, epsilon=epsilon, delta=0.0)
+def test_pure_shares_spend_the_wish_and_not_more(noise_parts, epsilon):
+    budgets = split_budget(noise_parts, epsilon=epsilon, delta=0.0)
     # bingham: ideal arithmetic; the others pay their sampling error when they are calibrated
     assert 0.999 * epsilon < spent(budgets, 0.0, "bingham") <= epsilon
-    total = math.fsum(shares.values())
-    for step, share in shares.items():
+    total = math.fsum(noise_parts.values())
+    for step, share in noise_parts.items():
         assert budgets[step].epsilon == pytest.approx(epsilon * share / total, rel=1e-9)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (2.0, 1e-3)])
 def test_mixed_shares_spend_the_wish_and_not_more(epsilon, delta):
-    shares = {"scale": 0.02, "center": 0.08, "moment": 0.88, "variance": 0.02}
+    noise_parts = {"scale": 0.02, "center": 0.08, "moment": 0.88, "variance": 0.02}
     budgets = split_budget(
-        shares, epsilon=epsilon, delta=delta, pure_steps=frozenset({"moment"}), error=ERROR
+        noise_parts, epsilon=epsilon, delta=delta, pure_steps=frozenset({"moment"}), error=ERROR
     )
     assert [step for step, b in budgets.items() if b.is_pure] == ["moment"]
     assert 0.99 * epsilon < spent(budgets, delta, "bingham") <= epsilon * (1 + 1e-6)
 
 
 def test_without_the_sampling_error_the_shares_would_spend_more():
-    shares = {"moment": 1.0}
+    noise_parts = {"moment": 1.0}
     honest = split_budget(
-        shares, epsilon=1.0, delta=1e-6, error=lattice_error(100, steps_a_scale=2e3)
+        noise_parts, epsilon=1.0, delta=1e-6, error=lattice_error(100, steps_a_scale=2e3)
     )
-    careless = split_budget(shares, epsilon=1.0, delta=1e-6)
+    careless = split_budget(noise_parts, epsilon=1.0, delta=1e-6)
     assert honest["moment"].mu < careless["moment"].mu
 
 

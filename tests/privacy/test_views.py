@@ -481,7 +481,9 @@ def shared(federation, mu=0.5, *, weight=1.0, name="moment", **changes):
     """A masked Gaussian release with which the weakest honest sites meet ``mu``."""
     sharing = federation.sharing()
     record = release("gaussian", mu / sharing.exposure, name=name)
-    noise = record.noise.model_copy(update={"shares": sharing.shares, "masks": sharing.masks})
+    noise = record.noise.model_copy(
+        update={"noise_parts": sharing.noise_parts, "masks": sharing.masks}
+    )
     fields = {"noise": noise, "exposure": sharing.exposure, "weight": weight}
     return record.model_copy(update=fields | changes)
 
@@ -534,8 +536,8 @@ def test_views_of_modular_masks_hold_the_shares_that_were_drawn():
     gamma = shared(federation).noise.scale / math.sqrt(3)
     delta_2 = shared(federation).sensitivity()
     mus = found_mus([shared(federation, weight=weight)], federation)
-    shares = {"outsider": 5, "site": 4, "aggregator": 5, "aggregator with 2 sites": 3}
-    for name, count in shares.items():
+    noise_parts = {"outsider": 5, "site": 4, "aggregator": 5, "aggregator with 2 sites": 3}
+    for name, count in noise_parts.items():
         assert mus[name] == pytest.approx(weight * delta_2 / (gamma * math.sqrt(count)), rel=1e-12)
 
 
@@ -644,7 +646,7 @@ def test_moments_of_other_protocols_are_masked():
 
 def test_without_masks_every_message_stands_alone():
     federation = study(masks="none")
-    assert federation.sharing().shares == 1
+    assert federation.sharing().noise_parts == 1
     assert set(found_mus([release("gaussian", 0.5)], federation).values()) == {
         release("gaussian", 0.5).mu()
     }
@@ -652,8 +654,10 @@ def test_without_masks_every_message_stands_alone():
         found_mus([shared(study())], federation)
 
 
-def in_shares(record, shares):
-    return record.model_copy(update={"noise": record.noise.model_copy(update={"shares": shares})})
+def in_shares(record, noise_parts):
+    return record.model_copy(
+        update={"noise": record.noise.model_copy(update={"noise_parts": noise_parts})}
+    )
 
 
 def found_epsilons(records, federation, delta=0.0):
@@ -703,19 +707,19 @@ def test_nothing_is_claimed_against_a_site_whose_share_of_pure_noise_was_counted
 
 
 @pytest.mark.parametrize(
-    ("kind", "changes", "shares", "code"),
+    ("kind", "changes", "noise_parts", "code"),
     [
         ("bingham", {}, 3, "pure-noise-not-shared"),
         ("laplace", {"masks": "none"}, 3, "pure-noise-not-shared"),
         ("wishart", {"masks": "helper"}, 3, "pure-noise-not-shared"),
         ("vector", {"masks": "pairwise"}, 3, "pure-noise-not-shared"),
-        ("wishart", {}, 5, "too-few-shares"),  # more than are sure to be there
-        ("laplace", {"neighbours": 2}, 3, "too-few-shares"),  # a site may stand alone
+        ("wishart", {}, 5, "too-few-noise-parts"),  # more than are sure to be there
+        ("laplace", {"neighbours": 2}, 3, "too-few-noise-parts"),  # a site may stand alone
     ],
 )
-def test_shared_pure_noise_is_not_claimed_beyond_its_proof(kind, changes, shares, code):
+def test_shared_pure_noise_is_not_claimed_beyond_its_proof(kind, changes, noise_parts, code):
     with pytest.raises(PrivacyError) as caught:
-        found_epsilons([in_shares(release(kind, 0.3), shares)], study(**changes))
+        found_epsilons([in_shares(release(kind, 0.3), noise_parts)], study(**changes))
     assert caught.value.code == code
 
 
@@ -752,7 +756,7 @@ def test_every_draw_that_a_view_is_made_of_is_counted():
         view.name: views._seen(shared(federation), view, federation).noise
         for view in views._views(federation)
     }
-    assert {name: (noise.shares, noise.masks) for name, noise in counted.items()} == {
+    assert {name: (noise.noise_parts, noise.masks) for name, noise in counted.items()} == {
         "outsider": (5, 0),
         "site": (4, 0),
         "aggregator": (5, 10),
@@ -765,7 +769,7 @@ def test_the_sharing_of_a_study_is_that_of_its_weakest_view(federation):
     sharing = federation.sharing(weight_bits=3)
     stated = {"honest": federation.honest, "taking_part": federation.sites}
     stated["neighbours"] = federation.neighbours
-    assert sharing.shares == federation.honest
+    assert sharing.noise_parts == federation.honest
     assert sharing.exposure == exposure(federation.masks, **stated)
     assert sharing.masks == mask_draws(federation.masks, **stated)
     assert sharing.weight_bits == 3

@@ -95,7 +95,8 @@ def two_axes() -> tuple[published.SecondMoment, published.SecondMoment]:
     return moment([half, half], TENSOR_ROWS), moment([half - 1, half + 1], TENSOR_ROWS)
 
 
-# -- The papers' algorithms against their own claims: real outputs of :mod:`eigenveil.published`.
+# -- The papers' algorithms against their own claims: real outputs of
+# :mod:`eigenveil_papers.published`.
 #
 # Rows are axes of a small space, where noise on the entries of a triangle protects least. A
 # claim's ``mu`` is that of the paper's own calculation, the sensitivity it states over the

@@ -179,9 +179,9 @@ def print_outcomes(outcomes: Sequence[Outcome], out: Screen, page: Path | None) 
             )
         out.print(table)
     counts = Counter(c.verdict for each in outcomes for c in each.claims if c.where != OURS)
-    said = [f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict) if counts[verdict]]
-    if said:
-        out.print(bold("the papers' claims:"), ", ".join(said))
+    counted = [f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict) if counts[verdict]]
+    if counted:
+        out.print(bold("the papers' claims:"), ", ".join(counted))
     for outcome in outcomes:
         for claim in outcome.claims:
             if claim.where == OURS:

@@ -118,7 +118,7 @@ def chance_bounds(hits: int, trials: int, *, false_alarm: float) -> tuple[float,
 
 
 def least_trials(mu: float, *, false_alarm: float) -> int:
-    """Outputs a data set below which even this mu could not be told from 0.
+    """Outputs a data set below which even this mu could not be distinguished from 0.
 
     Half of them measure the test with equal errors ``Phi(-mu/2)``, each of which the interval
     makes larger by ``ndtri(1 - false_alarm / 2)`` deviations.

@@ -55,7 +55,7 @@ class Claim:
         Whether the whole curve of delta against epsilon is that of ``mu``, or follows from epsilon
         and delta alone.
     whence : str
-        Who says so.
+        Who claims it.
     """
 
     epsilon: float

@@ -52,9 +52,9 @@ class Replicates(Accumulator):
         """Those of a copy."""
         return self.inner.parameters
 
-    def kind(self) -> tuple[Any, ...]:
+    def merge_key(self) -> tuple[Any, ...]:
         """That of a copy, and how many."""
-        return (*self.inner.kind(), self.count)
+        return (*self.inner.merge_key(), self.count)
 
     def empty(self) -> Self:
         """Empty copies."""

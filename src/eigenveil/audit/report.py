@@ -1,4 +1,4 @@
-"""The figure of an audit: every bound over its claim, and curves of delta against epsilon."""
+"""The report of an audit: its table (text, CSV, JSON, Markdown) and its figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry: every mechanism that can be audited, by name."""
+"""Running audits: the cases by name, their outputs, bounds, and a verdict on each claim."""
 
 from __future__ import annotations
 
@@ -301,7 +301,7 @@ def audit(
 
 
 def trials_of(case: Case, trials: int) -> int:
-    """Outputs that a case draws on each data set, where so many are asked for."""
+    """Outputs that a case draws on each data set, where so many are requested."""
     return min(trials, max(_FEWEST, round(trials * case.share)))
 
 
@@ -361,11 +361,11 @@ def _check(trials: int, confidence: float, jobs: int) -> None:
         )
     if jobs < 1:
         raise PrivacyError(
-            f"jobs = {jobs} is no number of processes.", hint="Give 1 or more.", code="bad-jobs"
+            f"jobs = {jobs} is not a number of processes.", hint="Give 1 or more.", code="bad-jobs"
         )
     if trials < 1:
         raise PrivacyError(
-            f"trials = {trials} says nothing.",
+            f"trials = {trials} shows nothing.",
             hint=f"Give {TRIALS}, which takes some minutes for all mechanisms.",
             code="too-few-trials",
         )

@@ -112,7 +112,7 @@ _ADD: Adjacency = "add-remove"
 _REPLACE: Adjacency = "replace-one"
 _WITH_U, _WITHOUT, _V_AGAIN = [V, U], [V], [V, V]
 _ONE, _OTHER = [BOTH, ONE_WORD], [BOTH, OTHER_WORD]
-# mechanism, what tells it from others of the same name, sum, noise, adjacency, neighbours
+# mechanism, what distinguishes it from others of the same name, sum, noise, adjacency, neighbours
 _Line = tuple[str, str, Make, NoiseKind, Adjacency, Rows, Rows]
 _LINES: list[_Line] = [
     ("second-moment", "", second_moment, "gaussian", _ADD, _WITH_U, _WITHOUT),

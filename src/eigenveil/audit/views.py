@@ -158,11 +158,11 @@ class ViewAttack:
         return [site for site in self._sites if not 1 <= site <= self.federation.collusion]
 
     def _masks(self, size: int, record: ReleaseRecord, randomness: Randomness) -> _Hidden:
-        """The sites' masks, as the study's kind has them (federation.hiding)."""
+        """The sites' masks, as the study's kind has them (federation.secagg.masks)."""
         grid = record.noise.grid
         assert grid is not None
         kind, sites = self.federation.masks, self.federation.sites
-        share = record.noise.scale / math.sqrt(record.noise.shares)
+        share = record.noise.scale / math.sqrt(record.noise.noise_parts)
         deviation = 0.0 if kind == "modular" else MASK_RATIO * math.ldexp(share, -grid)
         parts = [masks.Part(size, deviation)]
         ratio = MASK_RATIO**2  # of variances
@@ -245,14 +245,14 @@ class TreeAttack:
     Attributes
     ----------
     run : TreeRun
-    shares : int
+    noise_parts : int
         Leaves that make the noise that is promised.
     view : str
         ``"outsider"``, or ``"aggregator at level 1"``, who sees a single leaf's message.
     """
 
     run: TreeRun
-    shares: int
+    noise_parts: int
     view: str
     make: Make
     rows: Rows
@@ -267,7 +267,7 @@ class TreeAttack:
             adjacency="add-remove",
             kind="gaussian",
             budget=StepBudget(mu=1.0),
-            sharing=Sharing(shares=self.shares),
+            sharing=Sharing(noise_parts=self.noise_parts),
         )
 
     def claim(self) -> Claim:

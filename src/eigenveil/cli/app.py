@@ -1,4 +1,4 @@
-"""The commands by name: what each says of itself in one line, and where it is.
+"""The commands by name: each with one line of help and the place of its code.
 
 A command's module is imported when it is run: the list of commands needs none of the libraries.
 """
@@ -65,7 +65,7 @@ COMMANDS = {
     ),
     "certify": Command(
         "eigenveil.cli.commands.certify:certify",
-        "Recompute the guarantee of a result and say whether it holds (status 8 if not).",
+        "Recompute the guarantee of a result and report whether it holds (status 8 if not).",
     ),
     "proofs": Command(
         "eigenveil.cli.commands.certify:proofs",
@@ -81,7 +81,7 @@ COMMANDS = {
     ),
     "simulate-tree": Command(
         "eigenveil.cli.commands.simulate_tree:simulate_tree",
-        "Play a tree of sites on made-up rows: time, bytes and error of every level.",
+        "Simulate a tree of sites on made-up rows: time, bytes and error of every level.",
     ),
     "audit": Command(
         "eigenveil.cli.commands.audit:audit",
@@ -89,23 +89,23 @@ COMMANDS = {
     ),
     "study": Command(
         "eigenveil.cli.commands.study_run:study_app",
-        "What several sites agree on: one file, checked before any row is touched.",
+        "A study: one file that several sites agree on, checked before any row is read.",
     ),
     "site": Command(
         "eigenveil.cli.commands.site:site_app",
-        "A site between organisations: its owner's rows, ledger and say.",
+        "A site between organisations: its rows, ledger and approvals.",
     ),
     "aggregator": Command(
         "eigenveil.cli.commands.aggregator:aggregator_app",
-        "The aggregator between organisations: it has no rows, and no key but its own.",
+        "The aggregator between organisations: it has no rows, and only its own key.",
     ),
     "ledger": Command(
         "eigenveil.cli.commands.ledger:ledger_app",
-        "A site's ledger: what may be lost about its rows, and what was.",
+        "A site's ledger: the privacy budget of its rows, and what was spent.",
     ),
     "flare": Command(
         "eigenveil.cli.commands.flare:flare_app",
-        "Kits for studies between organisations: each party's key, certificate and policy.",
+        "Kits for studies between organisations: key, certificate and policy of each party.",
     ),
 }
 
@@ -191,7 +191,7 @@ def main(arguments: list[str] | None = None) -> None:
             warnings.simplefilter("always", InvalidRowsWarning)
             warnings.simplefilter("always", NoisyResultWarning)
             command = typer.main.get_command(app)
-            # not its main, which swallows an interrupt and what that says was spent
+            # not its main, which swallows an interrupt and what was spent
             with command.make_context("eigenveil", words) as made:
                 status = command.invoke(made)
     except typer.Exit as done:
@@ -199,34 +199,34 @@ def main(arguments: list[str] | None = None) -> None:
     except EigenveilError as error:
         if debug:
             traceback.print_exc()
-        _say(error.message, error.hint)
-        _say_spent(error)
+        _report(error.message, error.hint)
+        _report_spent(error)
         sys.exit(error.exit_status)
     except (typer.Abort, KeyboardInterrupt) as error:
-        _say("stopped.", "Nothing was written.")
-        _say_spent(error)
+        _report("stopped.", "Nothing was written.")
+        _report_spent(error)
         sys.exit(130)
     except _WrongUsage as error:
         context = getattr(error, "ctx", None)
         path = "eigenveil" if context is None else context.command_path
-        if said := error.format_message():  # nothing where the help itself was shown
-            _say(said, f"'{path} --help' shows what there is.")
+        if message := error.format_message():  # nothing where the help itself was shown
+            _report(message, f"'{path} --help' shows what there is.")
         sys.exit(error.exit_code)
     except (OSError, MemoryError) as error:  # of the machine, not of the program
         if debug:
             traceback.print_exc()
         where = getattr(error, "filename", None)
         what = getattr(error, "strerror", None) or str(error) or "out of memory"
-        _say(f"{what}." if where is None else f"{where}: {what}.", "Nothing more was done.")
+        _report(f"{what}." if where is None else f"{where}: {what}.", "Nothing else was done.")
         sys.exit(OutputError.exit_status)
     except Exception as error:
         if debug:
             traceback.print_exc()
-        _say(
+        _report(
             f"unexpected {type(error).__name__}: {error}.",
             "This is a defect; run again with --debug and report what it prints.",
         )
-        _say_spent(error)
+        _report_spent(error)
         sys.exit(_INTERNAL)
     sys.exit(status if isinstance(status, int) else 0)
 
@@ -244,13 +244,13 @@ def _show_warning(
         _showwarning(message, category, *place, **more)
 
 
-def _say(message: str, hint: str) -> None:
+def _report(message: str, hint: str) -> None:
     notify(f"error: {message}")
     if hint:
         notify(f"hint: {hint}")
 
 
-def _say_spent(error: BaseException | None) -> None:
+def _report_spent(error: BaseException | None) -> None:
     """What had been released when it stopped, where that was anything."""
     while error is not None:  # an interrupt comes wrapped in typer's own
         if spent := getattr(error, "spent", None):

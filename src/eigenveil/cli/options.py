@@ -39,7 +39,8 @@ class WrongOption(EigenveilError):
 
 TaskName = Annotated[str, typer.Option("--task", help=f"What is computed: {', '.join(TASKS)}.")]
 DocumentWords = Annotated[
-    int, typer.Option(help="Of topic-model: words of a typical document, for the prediction.")
+    int,
+    typer.Option(help="Of topic-model: number of words of a typical document, for the prediction."),
 ]
 Vocabulary = Annotated[
     Path | None,
@@ -58,13 +59,14 @@ Header = Annotated[
     bool,
     typer.Option(
         "--header/--no-header",
-        help="Text begins with a line of names; if not, its columns are named c1, c2, ...",
+        help="Text files begin with a line of column names; without it, columns are named c1, "
+        "c2, ...",
     ),
 ]
 
 
 def given(context: typer.Context) -> frozenset[str]:
-    """Names of the parameters that were said on the command line."""
+    """Names of the parameters that were given on the command line."""
     return frozenset(
         name
         for name in context.params
@@ -140,19 +142,19 @@ def read_center(text: str) -> bool | NDArray[np.float64]:
 
 def read_split(text: str) -> dict[str, float]:
     """Shares from ``step=share,...``."""
-    shares = {}
+    fractions = {}
     for part in text.split(","):
-        step, equals, share = part.partition("=")
+        step, equals, fraction = part.partition("=")
         try:
             if not equals:
                 raise ValueError(part)
-            shares[step.strip()] = float(share)
+            fractions[step.strip()] = float(fraction)
         except ValueError:
             raise DataError(
                 f"budget-split: {part!r} is not step=share.",
                 hint="For example: scale=0.02,center=0.08,moment=0.88,variance=0.02.",
             ) from None
-    return shares
+    return fractions
 
 
 # Options that are spelled otherwise on a command line: by their name, and a letter.
@@ -169,8 +171,8 @@ def option_name(name: str) -> str:
 def declared(*paths: DataPath, without: Sequence[str] = ()) -> Callable[[Any], Any]:
     """Give a command the options that tasks declare, those of some paths.
 
-    The function takes ``context``, and as ``said`` a dict of the values that were given on the
-    line, by declared names. Options that it names among its own parameters it takes itself.
+    The function takes ``context``, and as ``option_values`` a dict of the values on the command
+    line, by declared names. Options among its own parameters are passed to it as these.
 
     Parameters
     ----------
@@ -185,7 +187,7 @@ def declared(*paths: DataPath, without: Sequence[str] = ()) -> Callable[[Any], A
 
     def decorated(function: Any) -> Any:
         signature = inspect.signature(function, eval_str=True)
-        own = [each for name, each in signature.parameters.items() if name != "said"]
+        own = [each for name, each in signature.parameters.items() if name != "option_values"]
         taken = {each.name for each in own}
         added, readers = [], {}
         for name, found in declarations.items():
@@ -208,12 +210,12 @@ def declared(*paths: DataPath, without: Sequence[str] = ()) -> Callable[[Any], A
 
         def command(**values: Any) -> Any:
             chosen = given(values["context"])
-            said = {}
+            option_values = {}
             for name, reader in readers.items():
                 value = values.pop(option_name(name))
                 if option_name(name) in chosen:
-                    said[name] = reader(value)
-            return function(**values, said=said)
+                    option_values[name] = reader(value)
+            return function(**values, option_values=option_values)
 
         plain = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
         made: Any = command
@@ -257,23 +259,23 @@ def _help(found: Sequence[Option], paths: Sequence[DataPath]) -> str:
         kept = texts.setdefault(option.help, [])
         kept += [task for task in option.tasks if task not in kept]
     every = {task for tasks in texts.values() for task in tasks} == set(TASKS) and len(texts) == 1
-    said = " ".join(
+    text = " ".join(
         text if every else f"Of {' and '.join(tasks)}: {text}" for text, tasks in texts.items()
     )
     only_sites = len(paths) > 1 and all(option.paths == ("sites",) for option in found)
     where = "With --site: " if only_sites else ""
     center = any(isinstance(domain, Vector) for domain in found[0].values)
-    how = " Say private, none, or a .npy file with a public centre." if center else ""
-    return f"{where}{said}{how}"
+    how = " Give private, none, or a .npy file with a public centre." if center else ""
+    return f"{where}{text}{how}"
 
 
 def option_help(name: str) -> Any:
-    """What typer says of a command's parameter that is a declared option of one table."""
+    """The help of a command's parameter that is a declared option of one table."""
     found = [one for one in OPTIONS if one.name == name and "table" in one.paths]
     return typer.Option(help=_help(found, ("table",)))
 
 
-def check_said(option: Option, value: object) -> None:
+def check_value(option: Option, value: object) -> None:
     """Raise unless an option's value is allowed, naming it as it is typed."""
     replace(option, name=option_text(option_name(option.name))).check(value)
 
@@ -304,7 +306,7 @@ def print_json(value: Any) -> None:
 
 @dataclass(frozen=True)
 class WantedColumns:
-    """The targets of ``--columns``, ``--exclude``, ``--vocabulary`` and ``--no-header``.
+    """The values of ``--columns``, ``--exclude``, ``--vocabulary`` and ``--no-header``.
 
     ``names`` are all columns' names, also of files without any; ``header`` is whether text begins
     with a line of names.
@@ -340,7 +342,7 @@ class WantedColumns:
 def read_columns(
     columns: str | None, exclude: str | None, vocabulary: Path | None, *, header: bool
 ) -> WantedColumns:
-    """The targets as they are typed.
+    """The values as they are typed.
 
     Raises
     ------

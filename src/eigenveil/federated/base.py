@@ -1,4 +1,4 @@
-"""What all estimators of many sites do: say a study, run it, keep what it released."""
+"""The base of all estimators of many sites: make a study, run it, keep what it released."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class FederatedFit(Configured):
             Each site's own, with a budget for the data set "default"; by default each site has a
             new one with just this budget, thrown away afterwards.
         progress : callable, optional
-            Told ``(step, sites)`` after every answer.
+            Called with ``(step, sites)`` after every answer.
         """
         study = self.study_of(rows)
         spec = EstimatorSpec.by(self)
@@ -100,9 +100,9 @@ class FederatedFit(Configured):
                 f"names {sorted(unknown)[0]!r}, which is no site.",
                 hint=f"The sites are {', '.join(rows)}.",
             )
-        said = {name: options[name] for name in study_options(self._TASK)}
-        if "center" in said:
-            said["center"] = study_center(options.center, first.features)
+        values = {name: options[name] for name in study_options(self._TASK)}
+        if "center" in values:
+            values["center"] = study_center(options.center, first.features)
         return make_study(
             name="fit",
             task=self._TASK,
@@ -110,7 +110,7 @@ class FederatedFit(Configured):
             columns=None if first.names is None else list(first.names),
             components=options.n_components,
             sites=tuple({"name": name, "epsilon": plain_number(own.get(name))} for name in rows),
-            **said,
+            **values,
         )
 
     def fit_study(
@@ -121,7 +121,7 @@ class FederatedFit(Configured):
         ledgers: Mapping[str, Ledger] | None = None,
         progress: StudyProgress | None = None,
     ) -> Self:
-        """Run a study over its sites' rows; the study, not the constructor, says what is done."""
+        """Run a study over its sites' rows, with the study's options, not the constructor's."""
         if TASKS.get(study.task) is not TASKS[self._TASK]:
             raise DataError(
                 f"The study's task is {study.task!r}; {type(self).__name__} fits {self._TASK!r}.",
@@ -160,12 +160,12 @@ class FederatedFit(Configured):
         return self
 
     def _spec(self, study: Study) -> EstimatorSpec:
-        """What a study asks for, as the constructor's parameters."""
+        """A study's values, as the constructor's parameters."""
         own = {site.name: site.epsilon for site in study.sites if site.epsilon is not None}
         given: Any = self
-        said = {name: getattr(study, name) for name in given.get_params() if hasattr(study, name)}
+        values = {name: getattr(study, name) for name in given.get_params() if hasattr(study, name)}
         return EstimatorSpec.by(
-            self, **said | {"n_components": study.components, "site_epsilon": own or None}
+            self, **values | {"n_components": study.components, "site_epsilon": own or None}
         )
 
 
@@ -188,7 +188,7 @@ def result_of(run: StudyRun, spec: EstimatorSpec) -> Result:
 
 
 def study_center(center: object, features: int) -> bool | tuple[float, ...]:
-    """A constructor's ``center`` as a study says it.
+    """A constructor's ``center`` as a study has it.
 
     Raises
     ------

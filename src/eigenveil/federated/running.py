@@ -158,7 +158,7 @@ def run_study(
     ledgers : mapping of site to Ledger, optional
         By default each site has a new one with just the study's budget, thrown away afterwards.
     progress : callable, optional
-        Told ``(step, sites)`` after every answer.
+        Called with ``(step, sites)`` after every answer.
     keep : callable, optional
         Given the finished study, where what it releases is taken over.
 
@@ -166,14 +166,14 @@ def run_study(
     ------
     DataError, BudgetExceeded
         Naming the site whose columns or ledger refuse, or with a row that is not valid where the
-        study says ``invalid="error"``.
+        study states ``invalid="error"``.
     PrivacyError
         When the target cannot be met, or the data are too few for it.
     ProtocolError
         When too few sites are left.
     BaseException
-        Whatever stops the study after something was released says so: ``spent`` is the guarantee of
-        what was released before, ``released`` its records.
+        Whatever stops the study after something was released reports it: ``spent`` is the guarantee
+        of what was released before, ``released`` its records.
     """
     _check_rows(study, rows)
     choice = choose_protocol(study, study.width) if study.protocol == "auto" else None
@@ -316,7 +316,7 @@ def _source(name: str, array: Any, columns: list[str] | None) -> RowSource:
     except DataError as error:
         raise DataError(f"site {name}: {error.message}", hint=error.hint, code=error.code) from None
     except (ValueError, TypeError) as error:
-        raise DataError(f"site {name}: {error}", hint="Mend that site's rows.") from None
+        raise DataError(f"site {name}: {error}", hint="Correct that site's rows.") from None
     check_names(f"site {name}", columns)
     if scipy.sparse.issparse(checked):
         return SparseRows(checked, names=columns)

@@ -1,4 +1,4 @@
-"""Synthetic rows for trees: a few strong directions, the same at every leaf, under noise."""
+"""A simulated tree of sites in one process, on synthetic rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SIGNAL = 0.5
 
 
 class TreeRows:
-    """Rows of norm 1, made anew for each leaf whenever they are asked for.
+    """Rows of norm 1, made anew for each leaf whenever they are requested.
 
     Half of a row's energy lies along ``components`` orthonormal directions, with variances that
     fall from 4 to 1; the other half is spread evenly over all features.
@@ -116,13 +116,13 @@ def simulate_tree(
     lost_subtrees : int
         Nodes between leaves and root that take messages and never send.
     seed : int, optional
-        Makes rows, fates and noise reproducible; then nothing is certified.
+        Makes rows, losses and noise reproducible; then nothing is certified.
     rank : int, optional
         Directions kept in the subspaces; by default as many as the sketch has columns.
     workers : int, optional
         Threads; by default one a processor.
     progress : callable, optional
-        Told ``(done, all)`` leaves.
+        Called with ``(done, all)`` leaves.
 
     Raises
     ------
@@ -325,7 +325,7 @@ class _Run:
         self._deliver(place, sums, subspace)
 
     def _measure(self, sender: Place, sums: bytes, subspace: bytes) -> None:
-        """Keep what a message says of the components, of some of the parties of a level."""
+        """Keep a message's result for the components, of some of the parties of a level."""
         if not self.errors.wants(sender):
             return
         parent = self.tree.parent(sender)

@@ -1,4 +1,4 @@
-"""What happens to whom in a simulated tree."""
+"""The faults of a simulated tree: which parties are lost or late."""
 
 from __future__ import annotations
 

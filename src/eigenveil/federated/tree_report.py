@@ -1,4 +1,4 @@
-"""What a simulated tree did, level by level."""
+"""The report of a simulated tree, level by level."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ party with an identity signs its session keys with its certificate's key, and ta
 only with a signature of the party that the study names, under the same registrar's root. So the
 aggregator, who passes keys on, cannot put its own in their place.
 
-A certificate says its party's role in an extension of its own (``ROLE``) and in its usage: only an
-aggregator's is good for a server. A name alone says nothing: whoever checks a certificate says
-which role it must be of, so that the aggregator's is not a site's, whatever it is called.
+A certificate states its party's role in an extension of its own (``ROLE``) and in its usage: only
+an aggregator's is good for a server. A name alone shows nothing: whoever checks a certificate
+states which role it must be of, so that the aggregator's is not a site's, whatever it is called.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CertifiedRole = Literal["site", "helper", "aggregator", "lead"]
 ROLES: tuple[CertifiedRole, ...] = get_args(CertifiedRole)
 # An object identifier made from a random UUID (ITU-T X.667): nobody else's. Its value is the role.
 ROLE = x509.ObjectIdentifier("2.25.264834102739515923475630281157964071327")
-# What a certificate that is none may raise: some of its parts are read when they are asked for.
+# What a certificate that is none may raise: some of its parts are read when they are requested.
 UNREADABLE = (
     ValueError,
     TypeError,
@@ -78,7 +78,7 @@ class Identity:
         except ValueError as error:
             raise _not_readable(key, error) from None
         if not isinstance(private, rsa.RSAPrivateKey):
-            raise _not_readable(key, ValueError("it is no RSA key"))
+            raise _not_readable(key, ValueError("it is not an RSA key"))
         return cls(private, _certificate(certificate), _certificate(root))
 
     @property
@@ -198,15 +198,15 @@ def role_extension(role: CertifiedRole) -> x509.UnrecognizedExtension:
 
 
 def certified_role(certificate: x509.Certificate) -> CertifiedRole | None:
-    """The role that a certificate says it is for; ``None`` where extension and usage disagree."""
+    """The role in a certificate; ``None`` where extension and usage disagree."""
     try:
-        said = certificate.extensions.get_extension_for_oid(ROLE).value
+        extension = certificate.extensions.get_extension_for_oid(ROLE).value
         usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
         limits = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
     except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
         return None
-    assert isinstance(said, x509.UnrecognizedExtension)
-    found = next((role for role in ROLES if said.value == role.encode("ascii")), None)
+    assert isinstance(extension, x509.UnrecognizedExtension)
+    found = next((role for role in ROLES if extension.value == role.encode("ascii")), None)
     serves = ExtendedKeyUsageOID.SERVER_AUTH in usage
     if limits.ca or ExtendedKeyUsageOID.CLIENT_AUTH not in usage:
         return None
@@ -233,8 +233,8 @@ _NAME = NameOID.COMMON_NAME
 
 def _text(keys: tuple[str, ...], context: Context, name: str) -> bytes:
     """What is signed: these keys, in this session of this study, of this party."""
-    said = ["eigenveil keys 1", context.study, context.session, name, *keys]
-    return json.dumps(said).encode()
+    parts = ["eigenveil keys 1", context.study, context.session, name, *keys]
+    return json.dumps(parts).encode()
 
 
 def _refused(name: str, what: str) -> ProtocolError:
@@ -252,7 +252,7 @@ def _bytes(path: Path) -> bytes:
     except OSError as error:
         raise OutputError(
             f"{path}: {error.strerror or error}.",
-            hint="The kit is not whole; use the one that the registrar made.",
+            hint="The kit is incomplete; use the one that the registrar made.",
             code="bad-kit",
         ) from None
 
@@ -267,6 +267,6 @@ def _certificate(path: Path) -> x509.Certificate:
 def _not_readable(path: Path, error: Exception) -> OutputError:
     return OutputError(
         f"{path} cannot be used: {error}.",
-        hint="The kit is not whole; use the one that the registrar made.",
+        hint="The kit is incomplete; use the one that the registrar made.",
         code="bad-kit",
     )

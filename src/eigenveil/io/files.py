@@ -1,4 +1,4 @@
-"""How a library's complaint about a file becomes the package's own error."""
+"""Files by name and pattern, and the errors of the libraries that read them."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ _BAG_OF_WORDS = re.compile(r"docword\.(.+\.)?txt(\.gz)?")
 
 
 def ending(path: Path) -> str | None:
-    """Return the ending that tells a file's format, in lower case; ``None`` if it is not read."""
+    """Return the ending that gives a file's format, in lower case; ``None`` if it is not read."""
     name = path.name.lower()
     if _BAG_OF_WORDS.fullmatch(name):
         return "docword.txt"
@@ -128,7 +128,7 @@ def expand(paths: Sequence[str | Path]) -> list[Path]:
     """
     files = [file for path in paths for file in _matches(Path(path))]
     if not files:
-        raise DataError("No file was given.", hint="Name at least one.", code="no-such-file")
+        raise DataError("No file was given.", hint="Give at least one file.", code="no-such-file")
     seen: dict[Path, Path] = {}
     for file in files:
         if ending(file) is None:

@@ -35,7 +35,7 @@ class FollowedRows:
     ----------
     path : str, Path or None
         A file that ends in ``.csv`` or ``.tsv``, or a pipe; ``None`` for standard input. Where no
-        ending tells, tabs are what is between cells if the line of names has tabs and no comma.
+        ending decides, tabs are what is between cells if the line of names has tabs and no comma.
     columns : sequence of str, optional
         The columns wanted, in this order; all by default.
     exclude : sequence of str
@@ -43,9 +43,9 @@ class FollowedRows:
     header : bool
         Whether the first line has the names. If not, it is a row, and the names are c1, c2, ...
     follow : bool
-        At the end of the file, wait for more lines.
+        Wait for more lines at the end of the file.
     poll : float
-        Seconds between looks at a file that has nothing new.
+        Seconds between checks of a file that has nothing new.
     stop : Stop, optional
         Ends the rows in good order, between two lines.
     strict : bool
@@ -109,7 +109,7 @@ class FollowedRows:
     def _parts(self, problem: list[DataError]) -> Iterator[NDArray[np.float64]]:
         try:
             yield from self._read()
-        except DataError as error:  # told when the rows before it were given
+        except DataError as error:  # raised when the rows before it were given
             problem.append(error)
 
     def _read(self) -> Iterator[NDArray[np.float64]]:
@@ -262,7 +262,7 @@ class _Parser:
             piece,
             read_options=pa.csv.ReadOptions(
                 column_names=self._table.all_names,
-                use_threads=False,  # pyarrow then tells the row
+                use_threads=False,  # pyarrow then reports the row
                 block_size=len(piece) + 1,
             ),
             parse_options=pa.csv.ParseOptions(
@@ -303,7 +303,7 @@ class _Parser:
     def _unreadable(self, what: str, line: int) -> DataError:
         return DataError(
             f"{self._text.path}: line {line}: {what}.",
-            hint="Mend or remove that line.",
+            hint="Correct or remove that line.",
             code="unreadable",
         )
 

@@ -30,7 +30,7 @@ class GrowingText:
     follow : bool
         At the end of a file, wait for more. Standard input ends where its writer closes it.
     poll : float
-        Seconds between looks at a file that has nothing new.
+        Seconds between checks of a file that has nothing new.
     stop : Stop
         Ends the text at its last whole line.
 
@@ -45,7 +45,7 @@ class GrowingText:
         self._file = path
         self._follow, self._poll, self._stop = follow and path is not None, poll, stop
         self.delimiter = None if path is None else _delimiter_of(path)
-        """A comma or a tab; where no ending tells, known with the first piece."""
+        """A comma or a tab; without a known ending, recognised with the first piece."""
 
     def pieces(self) -> Iterator[bytes]:
         """Whole lines, some 16 MiB at most; the last of all may have no newline.
@@ -66,8 +66,8 @@ class GrowingText:
                 elif len(kept) > _LONGEST_LINE:
                     raise DataError(
                         f"{self.path} cannot be read: a line is longer than "
-                        f"{_LONGEST_LINE >> 20} MiB, or a quote never ends.",
-                        hint="Mend or remove that line.",
+                        f"{_LONGEST_LINE >> 20} MiB, or a quote is not closed.",
+                        hint="Correct or remove that line.",
                         code="unreadable",
                     )
         if kept and not self._stop.requested:

@@ -1,4 +1,4 @@
-"""Which columns, and in which order."""
+"""Opening any number of files as one source of rows, with the chosen columns in order."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def select(
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise DataError(
-            f"Column {twice!r} is asked for twice.", hint="Name it once.", code="duplicate-column"
+            f"Column {twice!r} is requested twice.", hint="Name it once.", code="duplicate-column"
         )
     for table in tables:
         found = all(name in table.types for name in names)
@@ -176,7 +176,7 @@ def _check_names(files: Sequence[Table | ArrayFile], names: Sequence[str]) -> No
         turned = file.rows == len(names)
         raise DataError(
             f"{file.path} has {file.features} columns, and there are {len(names)} names for them.",
-            hint="Its rows are as many as the names: it lies on its side, transpose it."
+            hint="Its rows are as many as the names: it seems to be transposed."
             if turned
             else "Give one name for each column, in their order.",
             code="columns-differ",

@@ -1,4 +1,4 @@
-"""How many directions a tracked subspace needs (paper 002, equation 4: AdjustRank)."""
+"""Subspaces with strengths: their rank, their merge, and distances (paper 002)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from scipy.linalg import lapack
 from eigenveil.errors import DataError
 from eigenveil.linalg.eigen import leading_eigenpairs
 
-_IN_SPAN = 1e-6  # what is left of a unit vector below which it says nothing new
+_IN_SPAN = 1e-6  # what is left of a unit vector below which it adds nothing new
 
 
 def check_shares(alpha: float, beta: float) -> None:
     """Raise unless ``0 <= alpha < beta <= 100``, both in percent."""
     if not 0 <= alpha < beta <= 100:
         raise DataError(
-            f"The bounds alpha = {alpha!r} and beta = {beta!r} on the last share are no interval.",
+            f"The bounds alpha = {alpha!r} and beta = {beta!r} on the last direction's energy "
+            "are not an interval.",
             hint="Give percentages with 0 <= alpha < beta <= 100; the paper takes 1 and 10.",
             code="rank-bounds",
         )
@@ -64,7 +65,7 @@ def adjust_rank(
     """
     check_shares(alpha, beta)
     if most is not None and most < 1:
-        raise DataError(f"At most {most} directions are none.", hint="Give most=1 or more.")
+        raise DataError(f"most = {most} is less than 1.", hint="Give most=1 or more.")
     features, rank = subspace.basis.shape
     if not np.any(subspace.strengths > 0):
         return subspace
@@ -154,7 +155,7 @@ def subspace_distance(first: NDArray[np.float64], second: NDArray[np.float64]) -
     """The sine of the largest principal angle between two subspaces, from 0 to 1.
 
     For subspaces of the same rank this is ``||P_1 - P_2||_2``, the distance of their projections.
-    Where the ranks differ that norm is always 1 and says nothing; the angles are then those of
+    Where the ranks differ that norm is always 1 and shows nothing; the angles are then those of
     the smaller subspace with the larger one, so the distance is 0 exactly if the larger one
     contains the smaller. It is found from what is left of one basis outside the other, not from
     the cosines, and so is accurate also where it is tiny.

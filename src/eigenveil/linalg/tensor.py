@@ -295,7 +295,7 @@ def _cube_size(tensor: NDArray[np.float64]) -> int:
     shape = tensor.shape
     if len(shape) != 3 or len(set(shape)) != 1 or shape[0] < 1:
         raise DataError(
-            f"A tensor of shape {shape} is no cube.",
+            f"A tensor of shape {shape} is not cubic.",
             hint="Give a symmetric tensor of shape (R, R, R).",
             code="tensor-shape",
         )

@@ -1,1 +1,1 @@
-"""The models: what each can be asked, and where its parts are."""
+"""The models: what each offers, and where its parts are."""

@@ -1,7 +1,8 @@
 """A certificate against its plan: which releases there must be, and what each may have cost.
 
-The plan is rebuilt from the certificate, and says by itself (``BasePlan.schedule``) everything that
-its fit releases. What a certificate says beside that must agree with it, or it does not hold.
+The plan is rebuilt from the certificate, and defines by itself (``BasePlan.schedule``) everything
+that its fit releases. Whatever else a certificate states must agree with it, or it does not
+hold.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ def plan_of(certificate: Certificate) -> BasePlan:
     PrivacyError
         Saying what is wrong with it.
     """
-    said = certificate.plan
-    if plan_hash(said) != certificate.plan_hash:
+    recorded = certificate.plan
+    if plan_hash(recorded) != certificate.plan_hash:
         raise _refused("The plan is not the one whose hash is recorded.")
-    kind = _class_of(said)
+    kind = _class_of(recorded)
     try:
-        plan = kind.model_validate_json(json.dumps(said), strict=True)
+        plan = kind.model_validate_json(json.dumps(recorded), strict=True)
     except (ValidationError, ValueError, TypeError) as error:
-        raise _refused(f"The recorded plan is no plan: {_first(error)}.") from None
-    if plan.model_dump(mode="json") != said:
-        raise _refused("The recorded plan leaves out what every plan says.")
+        raise _refused(f"The recorded plan is not valid: {_first(error)}.") from None
+    if plan.model_dump(mode="json") != recorded:
+        raise _refused("The recorded plan leaves out a field of every plan.")
     try:
         again = _made_again(plan)
     except EigenveilError as error:
@@ -58,7 +59,7 @@ def plan_of(certificate: Certificate) -> BasePlan:
         found, value = getattr(plan, name), getattr(again, name)
         if name == "factor":  # a number of optimisation: the records must have it, not this machine
             found, value = (None if f is None else f.blocks for f in (found, value))
-        if not (_same_shares(found, value) if name == "shares" else found == value):
+        if not (_same_fractions(found, value) if name == "fractions" else found == value):
             raise _refused(f"The plan records {name} = {found!r}, where a fit has {value!r}.")
     fixed = plan.adjacency == "replace-one" and not isinstance(plan, StreamPlan)
     if (plan.rows is not None) != fixed or (plan.rows is not None and plan.rows < 0):
@@ -77,7 +78,7 @@ def check_against_plan(
     sharing: Callable[[Step], Sharing],
     records: Sequence[ReleaseRecord] | None = None,
 ) -> None:
-    """Raise where a certificate says anything that its plan does not.
+    """Raise where a certificate states anything that its plan does not.
 
     Parameters
     ----------
@@ -105,7 +106,7 @@ def check_against_plan(
         check_record(record, planned, plan, sharing(planned.step))
     budgets = _budgets(plan)
     for record, planned in pairs:
-        _check_loss(record, budgets[planned.step].scaled(planned.share))
+        _check_loss(record, budgets[planned.step].scaled(planned.fraction))
     wanted = proofs_of(
         certificate.releases,
         federation=certificate.federation is not None,
@@ -116,7 +117,7 @@ def check_against_plan(
 
 
 def how_far(certificate: Certificate, plan: BasePlan) -> str:
-    """What is to be said of a run that ended early; empty where it released everything."""
+    """What to report of a run that ended early; empty where it released everything."""
     if certificate.stopped is None:
         return ""
     return (
@@ -125,11 +126,11 @@ def how_far(certificate: Certificate, plan: BasePlan) -> str:
     )
 
 
-def _class_of(said: dict[str, Any]) -> type[BasePlan]:
-    task = said.get("task", "pca")
+def _class_of(recorded: dict[str, Any]) -> type[BasePlan]:
+    task = recorded.get("task", "pca")
     if task not in TASKS:
-        raise _refused(f"The plan's task, {task!r}, is none that this version knows.")
-    kind: type[BasePlan] = TASKS[task].plan_type(said)
+        raise _refused(f"The plan's task, {task!r}, is not known to this version.")
+    kind: type[BasePlan] = TASKS[task].plan_type(recorded)
     return kind
 
 
@@ -140,18 +141,18 @@ def _made_again(plan: BasePlan) -> BasePlan:
     return made.drawn_from(secure=plan.noise_source == "operating system")
 
 
-def _same_shares(first: dict[Step, float], second: dict[Step, float]) -> bool:
+def _same_fractions(first: dict[Step, float], second: dict[Step, float]) -> bool:
     return list(first) == list(second) and all(
         math.isclose(first[step], second[step], rel_tol=1e-12) for step in first
     )
 
 
 def _check_sources(certificate: Certificate, plan: BasePlan) -> None:
-    said = {"the certificate": certificate.noise_source, "the plan": plan.noise_source}
-    said |= {f"release {record.name!r}": record.noise_source for record in certificate.releases}
-    if len(set(said.values())) > 1:
-        parts = ", ".join(f"{source} according to {who}" for who, source in said.items())
-        raise _refused(f"It is not said alike where the noise came from: {parts}.")
+    sources = {"the certificate": certificate.noise_source, "the plan": plan.noise_source}
+    sources |= {f"release {record.name!r}": record.noise_source for record in certificate.releases}
+    if len(set(sources.values())) > 1:
+        parts = ", ".join(f"{source} according to {who}" for who, source in sources.items())
+        raise _refused(f"The sources of the noise do not agree: {parts}.")
 
 
 def _check_names(certificate: Certificate, plan: BasePlan) -> None:
@@ -159,7 +160,7 @@ def _check_names(certificate: Certificate, plan: BasePlan) -> None:
     names = [record.name for record in certificate.releases]
     planned = [release.name for release in plan.schedule]
     if not names:
-        raise _refused("No release is recorded: there is nothing to claim.")
+        raise _refused("No release is recorded, so no guarantee can be computed.")
     for name, count in Counter(names).items():
         if name not in planned:
             raise _refused(f"Release {name!r} is recorded, which the plan does not have.")
@@ -178,7 +179,7 @@ def _check_names(certificate: Certificate, plan: BasePlan) -> None:
             raise _refused(f"Release {missing[0]!r} is missing, which every run of the plan makes.")
         return
     if not missing:
-        raise _refused("The run is said to have ended early, and all its releases are recorded.")
+        raise _refused("The run is recorded as ended early, and all its releases are recorded.")
     if names != planned[: len(names)]:
         raise _refused(f"Release {missing[0]!r} is missing before others that were made after it.")
     if plan.schedule[len(names)].beside:
@@ -200,7 +201,7 @@ def check_record(record: ReleaseRecord, planned: Planned, plan: BasePlan, sharin
         "statistic": (record.statistic, planned.statistic),
         "adjacency": (record.adjacency, plan.adjacency),
         "noise.kind": (noise.kind, plan.kind(planned.step)),
-        "noise.shares": (noise.shares, sharing.shares),
+        "noise.noise_parts": (noise.noise_parts, sharing.noise_parts),
         "noise.masks": (noise.masks, sharing.masks),
         "draws": (record.draws, planned.draws),
         "exposure": (record.exposure, sharing.exposure),

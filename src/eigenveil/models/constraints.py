@@ -15,7 +15,7 @@ class InvalidParameter(DataError, InvalidParameterError):  # type: ignore[misc]
 
 
 class InvalidPrivacyParameter(PrivacyError, InvalidParameterError):  # type: ignore[misc]
-    """The same of a parameter that says what is promised."""
+    """The same of a parameter of the guarantee."""
 
 
 # -- Scikit-learn's constraints of an estimator's parameters, derived from the declaration.
@@ -25,7 +25,7 @@ class Declared(Interval):  # type: ignore[misc]
     """A declared domain as one of scikit-learn's constraints.
 
     Of their classes only those in a closed list are taken for constraints, so that this is one;
-    what is allowed and what the message says is the declaration's alone.
+    what is allowed, and the message, come from the declaration alone.
     """
 
     def __init__(self, domain: Domain) -> None:

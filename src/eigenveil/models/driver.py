@@ -1,4 +1,4 @@
-"""The rounds of a plan, and rows as its task takes them."""
+"""The driver of one data set: it runs the rounds of a plan over its rows."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def certified_fit(
     Raises
     ------
     DataError
-        When a row is not valid and the plan says ``invalid="error"``; nothing was released.
+        When a row is not valid and the plan states ``invalid="error"``; nothing was released.
     PrivacyError
         When the target cannot be met.
     BaseException
-        Whatever stops the fit after something was released says so: ``spent`` is the guarantee of
-        what was released before (``None`` where nothing was), ``released`` its records.
+        Whatever stops the fit after something was released reports it: ``spent`` is the guarantee
+        of what was released before (``None`` where nothing was), ``released`` its records.
     """
     secure = source.secure
     plan = plan.drawn_from(secure=secure)
@@ -152,7 +152,7 @@ def driven(
     while queries is not None:
         answers = yield from answer(queries)
         queries, found = _step(rounds, answers)
-    return found  # type: ignore[return-value]  # there is one where there are no more asks
+    return found  # type: ignore[return-value]  # there is one where there are no more queries
 
 
 def _step(
@@ -176,7 +176,7 @@ def run_rounds(
 ) -> Run[Found]:
     """Answer every round from ``rows``.
 
-    ``progress(what, n)`` is told after every n rows of the pass named ``what``; to ``records``
+    ``progress(what, n)`` is called after every n rows of the pass named ``what``; to ``records``
     each release is added before its noise is drawn.
     """
     records = [] if records is None else records

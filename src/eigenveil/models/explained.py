@@ -28,7 +28,7 @@ _NORMAL, _TRACY_WIDOM = 3.1, 3.3
 _MAP_CLOSE = 1e-3
 _LEAST_SHARE, _MAP_ROUNDS, _STEP = 1e-9, 60, 0.2
 _PLACES = np.exp(np.arange(-12.0, 30.0, _STEP))
-# Neighbours whose variances come out equal are told apart by no more than this part of the room.
+# Neighbours whose variances come out equal are distinguished by no more than this part of the room.
 _ROOM = 0.9
 
 
@@ -179,8 +179,8 @@ def _of_unit_rows(shares: Array, counts: Array) -> Array:
 def descending(values: Array, shape: Array | None = None) -> Array:
     """The nearest non-negative, non-increasing sequence: what is known of variances for free.
 
-    Where neighbours come out equal and ``shape`` tells them apart, they are spread in proportion to
-    it, as far as their neighbours leave room.
+    Where neighbours come out equal and ``shape`` distinguishes them, they are spread in proportion
+    to it, as far as their neighbours leave room.
     """
     fit = IsotonicRegression(y_min=0.0, increasing=False)
     found = np.asarray(fit.fit_transform(np.arange(values.size), values), dtype=np.float64)

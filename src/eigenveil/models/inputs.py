@@ -1,4 +1,4 @@
-"""Names of columns, told from the first row of a table that has no line of names.
+"""Inputs of estimators: rows, and names of columns that must not be values.
 
 Names are public: they stand in results, studies and messages.  A table without a line of names
 would publish its first row in their place, so that names that read as values are refused wherever
@@ -96,7 +96,7 @@ def check_names(
     places: Sequence[int] | None = None,
     of_words: bool = False,
 ) -> None:
-    """Refuse names of columns that read as values; the error says where, and never quotes them.
+    """Refuse names of columns that read as values; the error names the place, not the value.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def new_columns(
         estimator=estimator,
         accept_sparse="csr",
         dtype=[np.float64, np.float32],
-        ensure_all_finite=False,  # what becomes of such rows, ``invalid`` says
+        ensure_all_finite=False,  # ``invalid`` decides what becomes of such rows
         **checks,
     )
     names = getattr(columns, "feature_names_in_", None)

@@ -21,8 +21,8 @@ Path = Literal["table", "sites", "stream", "tracking"]
 """Where rows come from: one table, several sites, blocks of a private stream, or of one tracked."""
 
 MOST_EPSILON = 1e15
-LEAST_SHARE = 1e-6
-"""Of a budget split: shares are from this to one over it, so that none is next to nothing."""
+LEAST_FRACTION = 1e-6
+"""Of a budget split: fractions are from this to one over it, so that none is next to nothing."""
 # Each is a release of its own; long before so many, none shows anything above its noise.
 MOST_POWER_ROUNDS = 1000
 
@@ -231,7 +231,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Shares:
-    """Relative shares of steps: a mapping of some of the steps to numbers, or to 0."""
+    """Relative fractions of steps: a mapping of some of the steps to numbers, or to 0."""
 
     steps: tuple[str, ...]
 
@@ -240,8 +240,8 @@ class Shares:
         """The steps, and the range."""
         steps = ", ".join(repr(step) for step in self.steps)
         return (
-            f"a dict of shares of the steps {steps}, each 0 or from {LEAST_SHARE:g} to "
-            f"{1 / LEAST_SHARE:g}"
+            f"a dict of the steps {steps} and their fractions of the budget, each 0 or "
+            f"from {LEAST_FRACTION:g} to {1 / LEAST_FRACTION:g}"
         )
 
     def has(self, value: object) -> bool:
@@ -250,11 +250,11 @@ class Shares:
 
     def wrong_part(self, value: Mapping[object, object]) -> dict[object, object]:
         """What of a mapping is not allowed."""
-        share = Number(LEAST_SHARE, 1 / LEAST_SHARE, zero=True)
+        fraction = Number(LEAST_FRACTION, 1 / LEAST_FRACTION, zero=True)
         return {
             step: each
             for step, each in value.items()
-            if not (isinstance(step, str) and step in self.steps and share.has(each))
+            if not (isinstance(step, str) and step in self.steps and fraction.has(each))
         }
 
     def schema(self) -> dict[str, Any]:
@@ -267,7 +267,7 @@ class Shares:
 
     def plain(self, value: Any) -> Any:
         """A value as a study file has it."""
-        return {step: float(share) for step, share in value.items()}
+        return {step: float(fraction) for step, fraction in value.items()}
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,7 @@ class Generator:
     text: str = "a numpy.random.Generator or RandomState"
 
     def has(self, value: object) -> bool:
-        """Whether a value is one; asked by name, so that numpy need not be loaded."""
+        """Whether a value is one; checked by name, so that numpy need not be loaded."""
         return any(
             kind.__module__.startswith("numpy.random") for kind in type(value).__mro__
         ) and type(value).__name__ in ("Generator", "RandomState")
@@ -395,10 +395,10 @@ class Option:
             shares = [each for each in self.values if isinstance(each, Shares)]
             if shares and isinstance(value, Mapping):
                 value = shares[0].wrong_part(value)
-            said = f"must be {self.text}. Got {_short(value)} instead."
+            sentence = f"must be {self.text}. Got {_short(value)} instead."
             if not owner:  # a field of a file, an option of a command
-                said = f"= {_short(value)} must be {self.text}."
-            raise refused(self, said, owner=owner)
+                sentence = f"= {_short(value)} must be {self.text}."
+            raise refused(self, sentence, owner=owner)
 
 
 def refused(
@@ -418,10 +418,10 @@ def refused(
     )
 
 
-# Of several sites, what a study says in fields of its own, or not at all.
-_NOT_SAID = ("n_components", "site_epsilon", "random_state")
+# Of several sites, what a study has in fields of its own, or not at all.
+_LEFT_OUT = ("n_components", "site_epsilon", "random_state")
 OF_SKETCH = "sketch_size"
-"""The option whose value says how many columns a sketch has, for those who only pass it on."""
+"""The option that gives the number of columns of a sketch, for those who only pass it on."""
 PCA, MIXTURE, TOPICS = "pca", "gaussian-mixture", "topic-model"
 _ALL = (PCA, MIXTURE, TOPICS)
 _IN_SPACE, _TENSORS = (PCA, MIXTURE), (MIXTURE, TOPICS)
@@ -454,7 +454,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "delta", (_DELTA,), 1e-6,
-        "Privacy target: a number in [0, 1), well below one over the number of rows. 0 asks for "
+        "Privacy target: a number in [0, 1), well below one over the number of rows. 0 means "
         "pure epsilon.",
         _ALL, _PRIVATE, privacy=True,
     ),
@@ -466,20 +466,20 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "protocol", (Choice(("auto", "cape", "sketch", "dpdispca", "full", "local")),), "auto",
-        "What the sites send: 'cape' (hidden sums of D x D), 'sketch' (hidden sums of D x R), "
+        "What the sites send: 'cape' (masked sums of D x D), 'sketch' (masked sums of D x R), "
         "'dpdispca' (each its own noisy D x R factor), 'full' (each its own noisy D x D), 'local' "
         "(the first site alone), or 'auto'.",
         (PCA,), _SITES,
     ),
     Option(
         "protocol", (Choice(("auto", "cape", "sketch", "local")),), "auto",
-        "What the sites send: 'cape' (hidden sums of D x D), 'sketch' (hidden sums of D x R), "
+        "What the sites send: 'cape' (masked sums of D x D), 'sketch' (masked sums of D x R), "
         "'local' (the first site alone), or 'auto'.",
         _TENSORS, _SITES,
     ),
     Option(
         "masks", (Choice(("modular", "pairwise", "helper")),), "modular",
-        "What hides a site's sums in the total: 'modular' (keys of pairs of sites, uniform; allows "
+        "The masks of a site's sums: 'modular' (keys of pairs of sites, uniform; allows "
         "dropouts), 'pairwise' (the same, but Gaussian) or 'helper' (trusted).",
         _ALL, _SITES,
     ),
@@ -491,7 +491,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "dropouts", (Whole(0),), 0,
-        "Sites that may be missing from a round, and the run still ends well.",
+        "Sites that may be missing from a round without ending the run.",
         _ALL, _SITES,
     ),
     Option(
@@ -526,19 +526,21 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "row_norm", (Choice(("unit", "auto", "max")), _BOUND), "unit",
-        "How rows are made to weigh at most 1: 'unit' (all the same), 'auto', a public bound on "
+        "How rows are scaled to norm at most 1: 'unit' (all the same), 'auto', a public bound on "
         "the norm of a centred row, or 'max' (reproductions only).",
         (PCA,), ("table",), unit="the data's",
     ),
     Option(
         "row_norm", (Choice(("unit", "auto")), _BOUND), "unit",
-        "How rows are made to weigh at most 1: 'unit' (all the same), 'auto', or a public bound on "
+        "How rows are scaled to norm at most 1: 'unit' (all the same), 'auto', or a public "
+        "bound on "
         "the norm of a centred row.",
         (PCA,), _SITES, unit="the data's", examples=("unit",),
     ),
     Option(
         "row_norm", (Choice(("unit",)), _BOUND), "unit",
-        "How rows are made to weigh at most 1: 'unit' (all the same), or a public number that they "
+        "How rows are scaled to norm at most 1: 'unit' (all the same), or a public number that "
+        "they "
         "are shortened to.",
         (PCA,), ("stream",), unit="the data's",
     ),
@@ -584,7 +586,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "budget_split", (Shares(("scale", "center", "moment", "variance")), _NONE), None,
-        "Shares of the budget for the steps scale, center, moment and variance: those that the fit "
+        "Fractions of the budget for the steps scale, center, moment and variance: those that "
+        "the fit "
         "takes, and no others.",
         (PCA,), _FITS,
         examples=({"scale": 0.02, "center": 0.08, "moment": 0.88, "variance": 0.02},),
@@ -592,7 +595,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "budget_split", (Shares(("scale", "center", "moment", "tensor")), _NONE), None,
-        "Shares of the budget for the steps scale, center, moment and tensor: those that the fit "
+        "Fractions of the budget for the steps scale, center, moment and tensor: those that the "
+        "fit "
         "takes, and no others.",
         (MIXTURE,), _FITS,
         examples=({"scale": 0.06, "center": 0.04, "moment": 0.6, "tensor": 0.3},),
@@ -600,7 +604,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "budget_split", (Shares(("scale", "moment", "tensor")), _NONE), None,
-        "Shares of the budget for the steps scale (if documents are clipped), moment and tensor.",
+        "Fractions of the budget for the steps scale (if documents are clipped), moment and "
+        "tensor.",
         (TOPICS,), _FITS,
         examples=({"scale": 0.05, "moment": 0.55, "tensor": 0.4},),
         privacy=True,
@@ -649,7 +654,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "invalid", (Choice(("zero", "error")),), "zero",
-        "A row that is not valid (an entry that is no finite number; a document with other counts "
+        "A row that is not valid (an entry that is not a finite number; a document with other "
+        "counts "
         "than whole numbers from 0, or fewer than 3 words) becomes a zero row ('zero'), or none is "
         "used and nothing is released ('error'), which all then see.",
         _ALL, _PRIVATE,
@@ -674,7 +680,7 @@ def options_of(task: str, path: Path) -> dict[str, Option]:
 
 def study_options(task: str) -> dict[str, Option]:
     """The options of a task that are fields of a study, by name."""
-    return {name: one for name, one in options_of(task, "sites").items() if name not in _NOT_SAID}
+    return {name: one for name, one in options_of(task, "sites").items() if name not in _LEFT_OUT}
 
 
 def tasks_with(name: str, *paths: Path) -> tuple[str, ...]:
@@ -699,7 +705,7 @@ class Options(Mapping[str, Any]):
     values : mapping
         What was given; the others have their defaults.
     owner : str
-        Who is asked, for messages: an estimator's name.
+        Whose option it is, for messages: an estimator's name.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What every plan says: what is decided about a fit before any data is touched."""
+"""The fields of every plan: what is decided about a fit before any data is touched."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ class Planned:
     name: str
     step: Step
     statistic: StatisticName
-    share: float = 1.0
+    fraction: float = 1.0
     draws: int = 1
     beside: bool = False
 
 
 # Names of the releases that find a private centre, in order (tables.md, section 2a).
 SCALE, CENTER = "scale", "center"
-NEAR_SCALE, SECOND_CENTER = "scale about the centre", "centre, second stage"
+NEAR_SCALE, SECOND_CENTER = "scale about the center", "center, second stage"
 # Of the norms about the centre that is kept.
-CENTERED_SCALE = "scale of centred rows"
+CENTERED_SCALE = "scale of centered rows"
 
 
 def center_schedule(
@@ -74,23 +74,23 @@ def center_schedule(
         Shares of the steps "scale" and "center" that the two stages may spend.
     """
     if bounded:
-        return (Planned(CENTER, "center", "row-sum", share=sum(center)),)
+        return (Planned(CENTER, "center", "row-sum", fraction=sum(center)),)
     return (
-        Planned(SCALE, "scale", "norm-histogram", share=scale[0]),
-        Planned(CENTER, "center", "row-sum", share=center[0]),
-        Planned(NEAR_SCALE, "scale", "norm-histogram", share=scale[1]),
-        Planned(SECOND_CENTER, "center", "row-sum", share=center[1]),
+        Planned(SCALE, "scale", "norm-histogram", fraction=scale[0]),
+        Planned(CENTER, "center", "row-sum", fraction=center[0]),
+        Planned(NEAR_SCALE, "scale", "norm-histogram", fraction=scale[1]),
+        Planned(SECOND_CENTER, "center", "row-sum", fraction=center[1]),
     )
 
 
 class BasePlan(BaseModel):
     """What the plans of all tasks have in common.
 
-    ``centered`` is "private", "public" or "no"; ``shares`` divide the budget over the steps that
-    are taken; ``sketch_columns`` is the number of columns of a sketch; ``rows`` is the public
+    ``centered`` is "private", "public" or "no"; ``fractions`` divide the budget over the steps
+    that are taken; ``sketch_columns`` is the number of columns of a sketch; ``rows`` is the public
     number of rows under replace-one, else ``None``; ``noise_draws`` is how many draws of lattice
-    noise make up a released value, and ``noise_source`` where they come from; ``invalid`` says
-    whether an invalid row becomes a zero row or stops the fit before anything is released.
+    noise make up a released value, and ``noise_source`` where they come from; with ``invalid`` a
+    row that is not valid becomes a zero row, or stops the fit before anything is released.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -102,7 +102,7 @@ class BasePlan(BaseModel):
     adjacency: Adjacency
     row_bound: float | None
     centered: Literal["private", "public", "no"]
-    shares: dict[Step, float]
+    fractions: dict[Step, float]
     sketch_columns: int
     rows: int | None = None
     noise_draws: int = Field(default=1, ge=1)
@@ -141,7 +141,7 @@ class BasePlan(BaseModel):
         public = (0.0,) * self.features
         return {
             "center": public if self.centered == "public" else self.centered == "private",
-            "budget_split": dict(self.shares),
+            "budget_split": dict(self.fractions),
             "sketch_size": self.sketch_columns if self.sketched else None,
         }
 
@@ -177,7 +177,7 @@ class BasePlan(BaseModel):
         for release in self.schedule:
             if release.name == name:
                 return release
-        raise AssertionError(f"{name!r} is no release of the plan: a defect")
+        raise AssertionError(f"{name!r} is not a release of the plan: a defect")
 
     def step_of(self, statistic: StatisticName) -> Step | None:
         """The step that releases a statistic, if one does."""
@@ -190,24 +190,26 @@ class BasePlan(BaseModel):
     @property
     def pure_steps(self) -> frozenset[Step]:
         """Steps whose noise is not Gaussian."""
-        return frozenset(step for step in self.shares if MECHANISMS[self.kind(step)].pure)
+        return frozenset(step for step in self.fractions if MECHANISMS[self.kind(step)].pure)
 
     @property
     def mixed(self) -> bool:
         """Whether some steps have Gaussian noise and others pure noise."""
-        return 0 < len(self.pure_steps) < len(self.shares)
+        return 0 < len(self.pure_steps) < len(self.fractions)
 
     def budgets(self) -> dict[Step, StepBudget]:
         """What each step may spend."""
         error = lattice_error(self.released_values(), steps_a_scale=2.0**26, draws=self.noise_draws)
         return dict(
-            _divided(tuple(self.shares.items()), self.epsilon, self.delta, self.pure_steps, error)
+            _divided(
+                tuple(self.fractions.items()), self.epsilon, self.delta, self.pure_steps, error
+            )
         )
 
 
 @lru_cache(maxsize=64)
 def _divided(
-    shares: tuple[tuple[Step, float], ...],
+    fractions: tuple[tuple[Step, float], ...],
     epsilon: float,
     delta: float,
     pure: frozenset[str],
@@ -215,13 +217,13 @@ def _divided(
 ) -> tuple[tuple[Step, StepBudget], ...]:
     """Steps and what they may spend; remembered."""
     budgets = split_budget(
-        {str(step): share for step, share in shares},
+        {str(step): fraction for step, fraction in fractions},
         epsilon=epsilon,
         delta=delta,
         pure_steps=pure,
         error=error,
     )
-    return tuple((step, budgets[step]) for step, _ in shares)
+    return tuple((step, budgets[step]) for step, _ in fractions)
 
 
 def columns_of_sketch(options: Options, components: int, *, sketched: bool, features: int) -> int:
@@ -253,7 +255,7 @@ def columns_of_sketch(options: Options, components: int, *, sketched: bool, feat
     return min(features, int(given))
 
 
-def shares_of(options: Options, usual: Mapping[Step, float]) -> dict[Step, float]:
+def fractions_of(options: Options, usual: Mapping[Step, float]) -> dict[Step, float]:
     """Shares of the steps that a fit takes, adding up to 1.
 
     One rule for every task: ``budget_split`` gives every step that the fit takes a share, and no
@@ -263,7 +265,7 @@ def shares_of(options: Options, usual: Mapping[Step, float]) -> dict[Step, float
     ----------
     options : Options
     usual : mapping of step to share
-        The steps that the fit takes, with their shares where ``budget_split`` does not say.
+        The steps that the fit takes, with their fractions where ``budget_split`` gives none.
 
     Raises
     ------
@@ -271,7 +273,7 @@ def shares_of(options: Options, usual: Mapping[Step, float]) -> dict[Step, float
         Naming a step without a share, or one that the fit does not take.
     """
     split = options.budget_split
-    given = {step: share for step, share in (split or {}).items() if share > 0}
+    given = {step: fraction for step, fraction in (split or {}).items() if fraction > 0}
     if split is None:
         given = dict(usual)
     hint = f"This fit takes the steps {', '.join(usual)}: give a share to each, and to no other."

@@ -34,7 +34,7 @@ _DIGEST = "eigenveil-model-digest-1"
 class EstimatorSpec:
     """Who fits, and with which constructor parameters, as plain JSON values.
 
-    Taken before the fit begins: what is set later does not change what was asked for.
+    Taken before the fit begins: what is set later does not change what was requested.
     """
 
     estimator: str
@@ -115,17 +115,17 @@ class Result:
 
     def _check_parameters(self) -> None:
         """A file's parameters cannot promise what its certificate does not."""
-        target, said = self.certificate.target, self.spec.parameters
+        target, parameters = self.certificate.target, self.spec.parameters
         for name in ("epsilon", "delta", "adjacency"):
-            if said.get(name, getattr(target, name)) != getattr(target, name):
+            if parameters.get(name, getattr(target, name)) != getattr(target, name):
                 raise changed(
-                    f"The parameters say {name} = {said[name]!r}, the certificate "
+                    f"The parameters say {name} = {parameters[name]!r}, the certificate "
                     f"{getattr(target, name)!r}."
                 )
 
     def _reported(self) -> str:
-        said = self.certificate.model_dump_json() + json.dumps(self.spec.parameters)
-        return hashlib.sha256(said.encode()).hexdigest()
+        text = self.certificate.model_dump_json() + json.dumps(self.spec.parameters)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
     def views(self) -> dict[str, Guarantee]:
@@ -199,23 +199,23 @@ def frozen(factors: F) -> F:
 
 
 def model_digest(factors: Any, *, features: int, names: Sequence[str] | None) -> str:
-    """SHA-256 of everything that a model says, as hexadecimal digits.
+    """SHA-256 of everything in a model, as hexadecimal digits.
 
     It covers the names, types, shapes and bytes of the arrays of the factors, their other values
     (floats to the last bit), the number of features and their names.
     """
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     arrays: list[NDArray[Any]] = []
     for each in sorted(fields(factors), key=lambda each: each.name):
         value = getattr(factors, each.name)
         if isinstance(value, np.ndarray):
-            said[each.name] = ["array", value.dtype.newbyteorder("<").str, list(value.shape)]
+            values[each.name] = ["array", value.dtype.newbyteorder("<").str, list(value.shape)]
             arrays.append(value)
         else:
-            said[each.name] = _to_the_bit(_plain(value))
+            values[each.name] = _to_the_bit(_plain(value))
     head = {
         "format": _DIGEST,
-        "factors": said,
+        "factors": values,
         "features": features,
         "names": None if names is None else [str(name) for name in names],
     }

@@ -1,6 +1,6 @@
-"""What generators of rounds are made of: each round asks for noisy sums, the answers come back.
+"""Parts of the generators of rounds: a round yields queries for noisy sums and gets the answers.
 
-Nothing here sees a row. A round is a tuple of :class:`Ask`; whoever drives the generator adds up
+Nothing here sees a row. A round is a tuple of :class:`Query`; whoever drives the generator adds up
 the rows in one pass, releases each sum, and sends the releases back. One data set, many sites and
 trees differ only in the driver (privacy.md, section 8).
 """
@@ -91,7 +91,7 @@ class RoundState(Generic[PlanT]):
     advice: str = ""
 
     def __post_init__(self) -> None:
-        """Start from the plan where nothing else is said."""
+        """Start from the plan by default."""
         self.budgets = dict(self.budgets or self.plan.budgets())
         if self.plan.rows is not None:
             self.rows = max(1.0, float(self.plan.rows))
@@ -105,7 +105,7 @@ class RoundState(Generic[PlanT]):
             name=name,
             adjacency=self.plan.adjacency,
             kind=self.plan.kind(planned.step),
-            budget=self.budgets[planned.step].scaled(planned.share),
+            budget=self.budgets[planned.step].scaled(planned.fraction),
             draws_count=planned.draws,
             sharing=self.sharing.get(planned.step, ALONE),
         )

@@ -28,7 +28,7 @@ _ENOUGH = 0.2
 
 @dataclass(frozen=True)
 class NormScale:
-    """What a histogram release says about row norms.
+    """What a histogram release shows about row norms.
 
     Attributes
     ----------

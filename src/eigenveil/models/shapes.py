@@ -86,7 +86,7 @@ def rehearse(
                 name=planned.name,
                 adjacency=plan.adjacency,
                 kind=plan.kind(planned.step),
-                budget=budgets[planned.step].scaled(planned.share),
+                budget=budgets[planned.step].scaled(planned.fraction),
                 draws_count=planned.draws,
                 sharing=sharing.get(planned.step, ALONE),
             )

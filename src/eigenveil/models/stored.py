@@ -1,4 +1,4 @@
-"""What every fitted model is: released values, a plan, a certificate, and a file of them."""
+"""The base of every fitted model: released values, a plan, a certificate, and a file of them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         return np.array(names, dtype=object)
 
     def _columns(self, wanted: str) -> tuple[int, tuple[str, ...] | None]:
-        """Number and names of the columns; asked for as ``wanted``."""
+        """Number and names of the columns; ``wanted`` is the attribute that was read."""
         if self._result is None:
             raise AttributeError(f"{wanted}: {type(self).__name__} is not fitted yet")
         return self._result.features, self._result.names
@@ -119,7 +119,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
             ``model-changed`` where the model is not the one that its certificate was made for.
         """
         result = _read(path, cls)
-        # the family's own class is asked nothing; an estimator as it was asked
+        # the class of the whole family has no options; an estimator has those of its fit
         model = cls() if "_FAMILY" in vars(cls) else cls._as_spec(path, result)
         model._result = result
         return model
@@ -157,7 +157,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
     def _check_fitted(self) -> Result:
         """The result; raises where nothing was fitted or loaded yet.
 
-        scikit-learn's own check asks for a ``fit`` method, which a loaded result need not have.
+        scikit-learn's own check needs a ``fit`` method, which a loaded result need not have.
         """
         if self._result is None:
             raise NotFittedError(
@@ -270,7 +270,7 @@ def public_center(center: object, features: int) -> NDArray[np.float64] | None:
             f"center has shape {public.shape} or entries that are not numbers up to {LARGEST:g}; "
             f"the rows have {features} features.",
             hint="Give True, False, or one finite number a feature.",
-            code="bad-centre",
+            code="bad-center",
         )
     return public
 

@@ -1,4 +1,4 @@
-"""What every estimator of one table does: check its parameters, make a plan, run it."""
+"""The base of every estimator of one table: check its parameters, make a plan, run it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TableFit(Configured):
             ``invalid="error"``; nothing was released.
         PrivacyError
             When the target cannot be met, the data set is too small for it, or fewer components
-            stand above the noise than were asked for; ``spent`` is the guarantee of what was
+            stand above the noise than were requested; ``spent`` is the guarantee of what was
             released before that was known, or ``None``.
         """
         del y
@@ -56,7 +56,7 @@ class TableFit(Configured):
             For example ``eigenveil.io.open_rows(["a.parquet", "b.csv"])``; never held in memory.
             Of topics a row is a document.
         progress : callable, optional
-            Told ``(release, n)`` after every n rows of a pass.
+            Called with ``(release, n)`` after every n rows of a pass.
         """
         options, task = self._options(), task_named(self._TASK)
         check_names("The source of rows", rows.names, of_words=task.takes_documents)

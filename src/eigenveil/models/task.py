@@ -1,9 +1,9 @@
 """The tasks, one object each, found by name in one registry.
 
-A task says where its parts are: its options, the makers and types of its plans, its rounds, its
+A task states where its parts are: its options, the makers and types of its plans, its rounds, its
 estimators, what prints its results, what predicts them. Parts are imported when they are first
 used, by their names: this module is read for ``eigenveil --help``, and most parts stand above it.
-Nothing outside of a task's own parts asks for its name.
+Nothing outside of a task's own parts reads its name.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Task:
     presenter : part
         How the commands show, write and draw a result: a ``Presenter``.
     predictor : part
-        What ``eigenveil plan`` says of a plan.
+        What ``eigenveil plan`` states of a plan.
     of_study : part
-        What ``eigenveil study plan`` says beside the protocols' forecasts.
+        What ``eigenveil study plan`` states beside the protocols' forecasts.
     auto_protocol : part
-        Which protocol of a study is chosen where it says "auto".
+        Which protocol of a study is chosen where it states "auto".
     documents : str
         What makes documents of rows, where the task takes these.
     of_sites : part
@@ -57,7 +57,7 @@ class Task:
     command_options : frozenset of str
         Parameters of commands that no other task has, and no estimator.
     plan_marks : mapping of path to str
-        A field by which a plan of that path is told from that of one table.
+        A field by which a plan of that path is distinguished from that of one table.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Task:
 
     @property
     def usual_components(self) -> int | str:
-        """Where nobody says how many."""
+        """Where nobody states how many."""
         usual: int | str = options_of(self.name, "table")["n_components"].default
         return usual
 
@@ -104,9 +104,9 @@ class Task:
         """The plan of checked options; ``context`` as of its maker: ``features``, ``rows``."""
         return part(self.plans[options.path])(options, **context)
 
-    def plan_type(self, said: Mapping[str, Any]) -> Any:
+    def plan_type(self, values: Mapping[str, Any]) -> Any:
         """The type of a plan by its fields."""
-        marked = (path for path, mark in self.plan_marks.items() if mark in said)
+        marked = (path for path, mark in self.plan_marks.items() if mark in values)
         return part(self.plan_types[next(marked, "table")])
 
     def path_of(self, plan: Any) -> Path:
@@ -114,19 +114,19 @@ class Task:
         return next(path for path, name in self.plan_types.items() if type(plan) is part(name))
 
     def options_of_plan(self, plan: Any) -> Options:
-        """The options that make a plan: each that it has as a field, and those it says otherwise.
+        """The options that make a plan: each that it has as a field, and those it states otherwise.
 
         A public centre is zero, since a plan does not have it.
         """
         path = self.path_of(plan)
-        said: dict[str, Any] = {
+        values: dict[str, Any] = {
             name: getattr(plan, name)
             for name in options_of(self.name, path)
             if name in type(plan).model_fields
         }
-        said |= plan.options_otherwise()
+        values |= plan.options_otherwise()
         return Options(
-            self.name, path, {n: v for n, v in said.items() if n in options_of(self.name, path)}
+            self.name, path, {n: v for n, v in values.items() if n in options_of(self.name, path)}
         )
 
     def rounds(self, plan: Any, **context: Any) -> Any:

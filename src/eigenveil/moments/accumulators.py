@@ -1,7 +1,7 @@
 """Mergeable sums over rows: the statistics that are released.
 
 Each is a monoid: ``update(block)``, ``merge(other)`` (associative and commutative, exactly) and
-``fresh()``, an empty one of the same kind. ``integers()`` is the sum in units of ``2**grid``.
+``empty()``, an empty one of the same kind. ``integers()`` is the sum in units of ``2**grid``.
 Chunks, threads, files, sites and trees all merge these.
 """
 
@@ -75,7 +75,7 @@ class Accumulator(ABC):
         return {}
 
     @abstractmethod
-    def kind(self) -> tuple[Any, ...]:
+    def merge_key(self) -> tuple[Any, ...]:
         """Everything that two sums must share to be merged."""
 
     @abstractmethod
@@ -203,7 +203,7 @@ class NormHistogram(Accumulator):
         """Bins, and the count."""
         return self._counts.shape
 
-    def kind(self) -> tuple[Any, ...]:
+    def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
         return (self.center, self.precision, self.with_count, self.basis, self.bound)
 
@@ -219,8 +219,8 @@ class NormHistogram(Accumulator):
 
     def spec(self) -> Spec:
         """What another process needs to add up the same."""
-        said = {"precision": self.precision, "with_count": self.with_count, "bound": self.bound}
-        return Spec(said, center=self.center, basis=self.basis)
+        fields = {"precision": self.precision, "with_count": self.with_count, "bound": self.bound}
+        return Spec(fields, center=self.center, basis=self.basis)
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
@@ -289,9 +289,9 @@ class RowSum(Accumulator):
         """Features, and the count if it has a weight."""
         return (self.features + (self.count_weight > 0),)
 
-    def kind(self) -> tuple[Any, ...]:
+    def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        return (*self.rule.kind(), self.features, self.count_weight)
+        return (*self.rule.merge_key(), self.features, self.count_weight)
 
     def empty(self) -> Self:
         """An empty sum of the same kind."""
@@ -360,9 +360,9 @@ class SecondMoment(Accumulator):
         """D x D."""
         return (self.features, self.features)
 
-    def kind(self) -> tuple[Any, ...]:
+    def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        return (*self.rule.kind(), self.features)
+        return (*self.rule.merge_key(), self.features)
 
     def empty(self) -> Self:
         """An empty moment of the same kind."""
@@ -453,9 +453,9 @@ class Sketch(Accumulator):
         """D x R."""
         return self.basis.shape
 
-    def kind(self) -> tuple[Any, ...]:
+    def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        return (*self.rule.kind(), self.clip, self.basis)
+        return (*self.rule.merge_key(), self.clip, self.basis)
 
     def empty(self) -> Self:
         """An empty sketch with the same basis."""
@@ -537,9 +537,9 @@ class ComponentEnergy(Accumulator):
         """Components, the rest, and the count if it has a weight."""
         return (self.components.shape[0] + 1 + (self.count_weight > 0),)
 
-    def kind(self) -> tuple[Any, ...]:
+    def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        return (*self.rule.kind(), self.count_weight, self.components)
+        return (*self.rule.merge_key(), self.count_weight, self.components)
 
     def empty(self) -> Self:
         """An empty accumulator with the same components."""
@@ -612,7 +612,7 @@ def check_same_kind(mine: Accumulator, other: Accumulator) -> None:
     # array_equal also compares numbers, names and None
     alike = type(mine) is type(other) and all(
         np.array_equal(first, second)
-        for first, second in zip(mine.kind(), other.kind(), strict=True)
+        for first, second in zip(mine.merge_key(), other.merge_key(), strict=True)
     )
     if not alike:
         raise DataError(

@@ -60,7 +60,7 @@ ACCUMULATORS: Mapping[str, type[Accumulator]] = MappingProxyType(
 def describe(accumulator: Accumulator, features: int) -> tuple[Description, dict[str, Any]]:
     """An accumulator's description and arrays."""
     spec = accumulator.spec()
-    found = {"precision": "double", **spec.said}
+    found = {"precision": "double", **spec.fields}
     arrays = {}
     if spec.center is not None:
         arrays["center"] = spec.center
@@ -92,30 +92,30 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
         return _norms(d, arrays)
     center = np.array(arrays["center"]) if d.centered else None
     if center is not None and not np.abs(center).max() <= np.finfo(DTYPE[d.precision]).max / 4:
-        raise ProtocolError(f"A {d.kind} about a centre far off was asked for.", code="bad-ask")
+        raise ProtocolError(f"A {d.kind} about a centre far off was requested.", code="bad-query")
     basis = np.array(arrays["basis"]) if d.with_basis else None
     most = min(d.features, _MOST_MODES) if STATISTICS[d.kind].layout == "tensor" else d.features
     if (d.with_basis or STATISTICS[d.kind].layout == "matrix") and not 1 <= d.columns <= most:
         raise ProtocolError(
-            f"A {d.kind} with {d.columns} columns was asked for, of {most} at the most.",
+            f"A {d.kind} with {d.columns} columns was requested, of {most} at the most.",
             hint="It is refused; check that all parties run the same version.",
-            code="bad-ask",
+            code="bad-query",
         )
     if basis is not None and not _longest_column(basis) <= _LONGEST_COLUMN:
         raise ProtocolError(
-            f"A {d.kind} with columns that are not unit vectors was asked for.",
+            f"A {d.kind} with columns that are not unit vectors was requested.",
             hint="It is refused; check that all parties run the same version.",
-            code="bad-ask",
+            code="bad-query",
         )
     made = ACCUMULATORS.get(d.kind)
     if made is None:
-        raise ProtocolError("Directions are drawn by one party, not added up.", code="bad-ask")
+        raise ProtocolError("Directions are drawn by one party, not added up.", code="bad-query")
     rule = RowRule(center=center, bound=d.bound, precision=d.precision, extra_bits=d.extra_bits)
     if made.prepares and (rule.bits < 1 or (rule.extra_bits > 0 and made.multiplies)):
         raise ProtocolError(
-            f"A {d.kind} of entries with {rule.bits} bits was asked for.",
+            f"A {d.kind} of entries with {rule.bits} bits was requested.",
             hint="It is refused; check that all parties run the same version.",
-            code="bad-ask",
+            code="bad-query",
         )
     return made.from_spec(d, Parts(rule, center, basis))
 
@@ -127,9 +127,9 @@ def _norms(description: Description, arrays: Arrays) -> DocumentNorms:
         if isinstance(of, ClippedSum):
             return DocumentNorms(of, with_count=description.with_count)
     raise ProtocolError(
-        f"A {description.kind} of a {description.of} was asked for.",
+        f"A {description.kind} of a {description.of} was requested.",
         hint="It is refused; check that all parties run the same version.",
-        code="bad-ask",
+        code="bad-query",
     )
 
 

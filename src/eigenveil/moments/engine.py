@@ -138,7 +138,7 @@ def check_rows(rows: RowSource) -> None:
         if block.first_invalid is not None:
             raise DataError(
                 f"{_place(block, rows.names)}.",
-                hint="Mend or remove such rows, or choose invalid='zero', which takes them for "
+                hint="Correct or remove such rows, or choose invalid='zero', which takes them for "
                 "zero rows.",
                 code="invalid-row",
             )

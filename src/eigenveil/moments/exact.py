@@ -1,4 +1,4 @@
-"""Products and sums of integers of any size, without any rounding.
+"""Exact products and sums of integers of any size, and the description of a sum.
 
 Sums are 64-bit integers as long as these surely hold them. Beyond (2**26 rows of a second moment)
 they go on in two parts, and come out as arrays of Python's integers: the same numbers, and whatever
@@ -202,9 +202,9 @@ def modulo(integers: Integers) -> NDArray[np.int64]:
     return np.asarray(integers & ((1 << 64) - 1)).astype(np.uint64).view(np.int64)
 
 
-# -- A sum in plain values: what an accumulator says of itself, and is made of in another process.
+# -- A sum in plain values: what an accumulator states of itself, and is made of in another process.
 #
-# The description says what to add up, never how large its sensitivity is: whoever rebuilds it
+# The description states what to add up, never how large its sensitivity is: whoever rebuilds it
 # works that out from what was rebuilt.
 
 
@@ -258,17 +258,17 @@ class Description(BaseModel):
 
 @dataclass(frozen=True)
 class Spec:
-    """What an accumulator says of itself: fields of a description, and its arrays."""
+    """What an accumulator states of itself: fields of a description, and its arrays."""
 
-    said: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Any] = field(default_factory=dict)
     center: NDArray[np.float64] | None = None
     basis: NDArray[np.float64] | None = None
 
 
-def spec_of(rule: RowRule, *, basis: NDArray[np.float64] | None = None, **said: Any) -> Spec:
+def spec_of(rule: RowRule, *, basis: NDArray[np.float64] | None = None, **fields: Any) -> Spec:
     """Of a sum of rows prepared by a rule."""
     rules = {"precision": rule.precision, "bound": rule.bound, "extra_bits": rule.extra_bits}
-    return Spec(rules | said, center=rule.center, basis=basis)
+    return Spec(rules | fields, center=rule.center, basis=basis)
 
 
 @dataclass(frozen=True)

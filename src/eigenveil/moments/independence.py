@@ -1,9 +1,9 @@
-"""Whether a row becomes the same whatever stands beside it: looked at once, on this processor.
+"""Whether the rounding of a row depends on its neighbours: tested once, on this processor.
 
 That it does is proved from what IEEE arithmetic and exact sums promise
 (docs/proofs/release-grid.md, claims 1, 2 and 6). This runs the real preparation and the real sums
 on a few rows at every place in memory, and compares bit for bit, so that a processor or library
-that breaks the promise is found out before a certificate says otherwise.
+that breaks the promise is found out before a certificate is made.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def calibrated_record(
 ) -> ReleaseRecord:
     """The record of a release that spends exactly ``budget``; nothing is drawn.
 
-    ``sharing`` says how many parties draw the noise together and how their rows are weighted.
+    ``sharing`` states how many parties draw the noise together and how their rows are weighted.
     """
     mechanism = MECHANISMS[kind]
     statistic_grid = accumulator.grid - sharing.weight_bits
@@ -144,7 +144,7 @@ def record_of(
             scale=scale,
             size=accumulator.size,
             grid=grid,
-            shares=sharing.shares,
+            noise_parts=sharing.noise_parts,
             masks=sharing.masks,
         ),
         draws=draws_count,
@@ -198,7 +198,7 @@ def capacity(record: ReleaseRecord) -> float:
     A sum over several parties' rows is known modulo ``2**64`` only, in units of the release's grid;
     beyond this many rows it may have wrapped. That is no matter of privacy: whoever sees the noisy
     sum can wrap it, too. But no use can then be made of it, which the released number of rows
-    tells. Sums of one data set are exact for any number of rows.
+    shows. Sums of one data set are exact for any number of rows.
     """
     assert record.noise.grid is not None
     return math.ldexp(_MOST_OF_ROWS / max(1.0, record.gain), record.noise.grid)
@@ -220,9 +220,9 @@ def _noisy_entries(
 def noise_integers(
     accumulator: Accumulator, record: ReleaseRecord, source: RandomSource
 ) -> NDArray[np.int64]:
-    """One share of the recorded noise of each independent entry, in units of the grid.
+    """One part of the recorded noise of each independent entry, in units of the grid.
 
-    The sum of any ``record.noise.shares`` of them is the noise; where that is 1, it is all of it.
+    The sum of any ``record.noise.noise_parts`` of them is the noise; where that is 1, one is all.
     """
     sampler = sampler_of(record.noise.kind)
     assert isinstance(sampler, NoiseSampler)

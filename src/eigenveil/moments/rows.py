@@ -1,9 +1,9 @@
-"""Norms of rows that no processor, alignment or neighbour changes.
+"""Prepared rows: norms that no processor, alignment or neighbour changes; integers.
 
 A sum of squares in floating point depends on its order, and the order on the kernel that a library
 picks, on where a row starts in memory and on what stands beside it. So a norm here is no result of
 arithmetic but of a definition: the exact squared norm, rounded up to the next of a fixed sequence
-of numbers. Any order of summation tells where the squared norm lies up to a proved error; where
+of numbers. Any order of summation shows where the squared norm lies up to a proved error; where
 that leaves two numbers to choose from, it is summed up more exactly (docs/proofs/release-grid.md,
 claim 6).
 """
@@ -197,7 +197,7 @@ class RowRule:
     precision: Precision = "double"
     extra_bits: int = 0
 
-    def kind(self) -> tuple[Any, ...]:
+    def merge_key(self) -> tuple[Any, ...]:
         """Everything that decides what a row becomes."""
         return (self.center, self.bound, self.precision, self.extra_bits)
 

@@ -1,4 +1,4 @@
-"""Where rows come from, as far as sums over rows need to know."""
+"""Sources of rows: arrays and sparse matrices, read a block at a time."""
 
 from __future__ import annotations
 

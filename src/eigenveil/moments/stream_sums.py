@@ -62,7 +62,7 @@ class PrefixSum:
     def release(self, total: Accumulator) -> Release:
         """The noisy sum of all blocks, of which ``total`` is the next.
 
-        The release's record says how noisy it is; what it cost is in the record of the stream.
+        The release's record states how noisy it is; what it cost is in the record of the stream.
 
         Raises
         ------

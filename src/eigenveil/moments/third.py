@@ -24,7 +24,7 @@ from eigenveil.privacy.statistics import Layout, StatisticName
 # Bits of a projected entry; a product of three has 36, as has the variance times an entry.
 _BITS = 12
 _VARIANCE_BITS = 2 * _BITS
-# Rows that are multiplied at once: so many products of 36 bits (39 in document_triples.py) add up
+# Rows that are multiplied at once: so many products of 36 bits (39 in documents/triples.py) add up
 # exactly in double precision, and those of a few components stay in the processor's cache.
 ROWS_A_PRODUCT = 2048
 
@@ -83,9 +83,9 @@ class ThirdMoment(Accumulator):
         """Entries that differ."""
         return tensor_size(self.shape[0])
 
-    def kind(self) -> tuple[Any, ...]:
+    def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        return (*self.rule.kind(), self.clip, self._variance, self.basis)
+        return (*self.rule.merge_key(), self.clip, self._variance, self.basis)
 
     def empty(self) -> Self:
         """An empty moment of the same kind."""

@@ -1,4 +1,4 @@
-"""Studies that a site's owner approved, and those that were asked for: files in the kit.
+"""Studies that a site's owner approved, and those that were requested: files in the kit.
 
 A study is known by its hash. The owner approves the whole text, not a name: a study that differs
 in anything has another hash and must be approved again. An approval holds until its file is taken
@@ -27,12 +27,12 @@ def approved_study(kit: Kit, study_hash: str) -> Study | None:
 
 
 def waiting_study(kit: Kit, study_hash: str) -> Study | None:
-    """A study that was asked for, or ``None``."""
+    """A study that was requested, or ``None``."""
     return _read(kit.waiting, study_hash)
 
 
 def waiting_studies(kit: Kit) -> list[Study]:
-    """Studies that were asked for and are not approved, by name."""
+    """Studies that were requested and are not approved, by name."""
     return _all(kit.waiting)
 
 
@@ -62,12 +62,12 @@ def approve(kit: Kit, study: Study) -> None:
     Raises
     ------
     DataError
-        ``unsettled`` when the study leaves its protocol open.
+        ``unsettled`` when the study does not fix its protocol.
     """
     if study.protocol == "auto":
         raise DataError(
-            f"Study {study.name!r} leaves its protocol open.",
-            hint="Approve the study that the lead sent, in which it is settled.",
+            f"Study {study.name!r} does not fix its protocol.",
+            hint="Approve the study that the lead sent; its protocol is fixed.",
             code="unsettled",
         )
     _write(_place(kit.approved, study.hash), study)
@@ -96,7 +96,7 @@ def _read(folder: Path, study_hash: str) -> Study | None:
         ) from None
     if study.hash != study_hash:
         raise DataError(
-            f"{place} holds another study than its name says.",
+            f"{place} holds another study than its name states.",
             hint="Delete it and approve again.",
             code="other-study",
         )

@@ -48,7 +48,7 @@ def read_key(path: Path) -> rsa.RSAPrivateKey:
         key = load_pem_private_key(_bytes(path), password=None)
     except (ValueError, TypeError):
         raise DataError(
-            f"{path} is not a private key.", hint="Take a whole copy of the kit.", code="bad-key"
+            f"{path} is not a private key.", hint="Get a complete copy of the kit.", code="bad-key"
         ) from None
     if not isinstance(key, rsa.RSAPrivateKey):
         raise DataError(f"{path} is not an RSA key.", hint="Make the kit again.", code="bad-key")
@@ -77,7 +77,7 @@ def parse_certificate(text: bytes, origin: str) -> x509.Certificate:
     except UNREADABLE:
         raise DataError(
             f"{origin} is not a certificate.",
-            hint="Take a whole copy of what the registrar sent.",
+            hint="Get a complete copy of what the registrar sent.",
             code="bad-certificate",
         ) from None
 

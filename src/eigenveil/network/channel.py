@@ -1,8 +1,8 @@
-"""What an aggregator's job and a party say to each other: steps, bytes, and codes.
+"""The channel between an aggregator's job and a party: steps, sizes, and codes.
 
 A reply is bytes that the party's role made, or a code alone: no text of an exception, no traceback
 and nothing computed from rows leaves a site on this channel. Both travel in envelopes that their
-senders signed (:mod:`eigenveil.federation.envelope`).
+senders signed (:mod:`eigenveil.federation.protocol.envelope`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_ANSWER, UNREACHABLE, ABORTED, RESTARTED = "no-answer", "unreachable", "aborte
 NOT_ADMITTED, NOT_APPROVED, TROUBLE, DATA = "not-admitted", "not-approved", "problem", "data"
 OTHER_SESSION, BAD_REQUEST, REFUSED = "other-session", "bad-request", "job-refused"
 UNSIGNED = "unsigned"
-# What an aggregator says of a run.
+# What an aggregator states of a run.
 GOING_ON, OVER, UNKNOWN = "going-on", "over", "unknown"
 # What may be different a moment later, when a job begins.
 PASSING = (NO_ANSWER, UNREACHABLE, NOT_ADMITTED)
@@ -77,7 +77,7 @@ class Wire(Protocol):
 
 
 class Stop:
-    """Ends the waiting for one answer; FLARE looks at ``triggered`` (and at ``value``)."""
+    """Ends the waiting for one answer; FLARE reads ``triggered`` (and at ``value``)."""
 
     def __init__(self) -> None:
         self.triggered = False

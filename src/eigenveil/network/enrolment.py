@@ -1,4 +1,4 @@
-"""The two public files by which a party comes by its certificate: a request, and an approval."""
+"""Enrolment: how a party gets its certificate, by a request and an approval in two files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _MOST_BYTES = 100_000
 
 @dataclass(frozen=True)
 class Request:
-    """What a party asks the registrar for."""
+    """What a party requests from the registrar."""
 
     project: str
     role: Role
@@ -83,7 +83,7 @@ def read_request(path: str | Path) -> Request:
         or found.public_key.key_size < certificates.PARTY_BITS
     ):
         raise DataError(
-            f"{path} is not a whole request.",
+            f"{path} is not a complete request.",
             hint="Let the party send it again, as 'eigenveil flare request' wrote it.",
             code="bad-request",
         )
@@ -136,7 +136,7 @@ def write_public(path: Path, fields: Mapping[str, Any]) -> None:
         scratch.chmod(0o644)  # made to be sent
 
 
-# -- How a party comes by its certificate: it asks, the registrar approves, it packages its kit.
+# -- How a party gets its certificate: it requests one, the registrar approves, it packages its kit.
 #
 # The party's key is made by the party and never leaves its kit. What travels are two public files:
 # the request, and the approval with the certificate.
@@ -245,7 +245,7 @@ def package(folder: str | Path, approval: str | Path, *, fingerprint: str) -> Ki
     try:
         texts = [fields[name].encode("ascii") for name in ("certificate", "root")]
         host, port = check_host(fields["host"]), check_port(fields["port"])
-        said = {name: str(fields[name]) for name in ("project", "role", "name", "org")}
+        named = {name: str(fields[name]) for name in ("project", "role", "name", "org")}
     except (KeyError, AttributeError, TypeError, UnicodeError):
         raise _broken_approval(approval) from None
     certificate, root = (certificates.parse_certificate(text, str(approval)) for text in texts)
@@ -256,7 +256,7 @@ def package(folder: str | Path, approval: str | Path, *, fingerprint: str) -> Ki
             hint="Ask the registrar, by telephone, which it is; do not use this approval before.",
             code="other-fingerprint",
         )
-    for name, value in said.items():
+    for name, value in named.items():
         if value != getattr(kit, name):
             raise DataError(
                 f"{approval} is for {name} {value!r}, and the kit for {getattr(kit, name)!r}.",
@@ -285,10 +285,10 @@ def package(folder: str | Path, approval: str | Path, *, fingerprint: str) -> Ki
 
 
 def _name_of(study: Study, role: Role, name: str | None) -> str:
-    """The name under which a party asks."""
+    """The name in a party's request."""
     if role == "registrar":
         raise DataError(
-            "A registrar asks nobody.",
+            "A registrar does not request a certificate.",
             hint="'eigenveil flare provision --registrar-only' makes its kit.",
             code="other-role",
         )
@@ -298,14 +298,15 @@ def _name_of(study: Study, role: Role, name: str | None) -> str:
         if study.masks != "helper":
             raise DataError(
                 f"Study {study.name} has no noise helper (masks = {study.masks!r}).",
-                hint="Only studies with masks = 'helper' have one.",
+                hint="Only studies with masks = 'helper' have a helper.",
                 code="no-helper",
             )
         return HELPER_NAME
     if not name:
         what = "its host" if role == "aggregator" else "its name in the study"
         raise DataError(
-            f"{described(role).capitalize()} asks under {what}: no name is given.",
+            f"{described(role).capitalize()} requests a certificate under {what}: no name is "
+            "given.",
             hint="Give --name.",
             code="no-name",
         )
@@ -323,7 +324,7 @@ def _name_of(study: Study, role: Role, name: str | None) -> str:
 
 def _broken_approval(path: str | Path) -> DataError:
     return DataError(
-        f"{path} is not a whole approval.",
+        f"{path} is not a complete approval.",
         hint="Let the registrar send it again.",
         code="bad-approval",
     )

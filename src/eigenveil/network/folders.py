@@ -65,14 +65,14 @@ def _put(scratch: Path, out: Path) -> None:
 def _check_free(out: Path, *, overwrite: bool) -> None:
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         raise OutputError(
-            f"{out} is there and is no folder.", hint="Choose another name.", code="output-exists"
+            f"{out} exists and is not a folder.", hint="Choose another name.", code="output-exists"
         )
     if not out.is_dir() or not any(out.iterdir()):
         return
     if not overwrite:
         raise OutputError(
             f"{out} exists.",
-            hint="Choose another folder, or say --overwrite: the keys in it are then lost.",
+            hint="Choose another folder, or use --overwrite: the keys in it are then lost.",
             code="output-exists",
         )
     if (out / FILE).is_file():

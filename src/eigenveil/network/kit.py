@@ -99,7 +99,7 @@ class Kit:
 
     @property
     def waiting(self) -> Path:
-        """Of a site: studies asked for and not approved yet, ``<study hash>.json``."""
+        """Of a site: studies requested and not approved yet, ``<study hash>.json``."""
         return self.local / "waiting"
 
     @property
@@ -187,7 +187,7 @@ def open_kit(folder: str | Path, *, role: Role | None = None) -> Kit:
                 hint="Its request was not packaged yet: 'eigenveil flare package' does it with "
                 "what the registrar approved."
                 if request
-                else "Take a whole copy of the kit, or make it again.",
+                else "Get a complete copy of the kit, or make it again.",
                 code="kit-incomplete",
             )
     return kit
@@ -301,7 +301,7 @@ def request_pending(kit: Kit) -> bool:
 
 
 def read_kit_file(folder: Path) -> Kit:
-    """The kit that a folder says it is, complete or not."""
+    """The kit that a folder states it is, complete or not."""
     return _read(folder.absolute())
 
 
@@ -358,7 +358,7 @@ def _read(place: Path) -> Kit:
 def _broken(file: Path) -> DataError:
     return DataError(
         f"{file} is not the description of a kit.",
-        hint="Take a whole copy of the kit, or make it again.",
+        hint="Get a complete copy of the kit, or make it again.",
         code="bad-kit",
     )
 

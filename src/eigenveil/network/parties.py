@@ -1,4 +1,4 @@
-"""What answers in a site's or a noise helper's own process, and whom.
+"""The parties in their own processes: what a site or noise helper admits and answers.
 
 A party answers about studies that its owner approved, from its own copy of them, in runs that a
 lead signed, and only questions that the aggregator signed for it and that run. What carries them is
@@ -91,14 +91,15 @@ class Party(ABC):
     approve : "manual" or "all"
         Whether a study waits for the owner, or is approved as it comes.
     say : callable, optional
-        Told, in sentences, what the owner should know.
+        Called with sentences: what the owner should know.
 
     Attributes
     ----------
     connected : threading.Event
         Set when the party is part of its federation's network.
     doubted : threading.Event
-        Set when something unsigned says that the answered run is over: the aggregator is asked.
+        Set when something unsigned states that the answered run is over: the aggregator is
+        consulted.
     """
 
     def __init__(self, kit: Kit, *, approve: Approve = "manual", say: Say = print) -> None:
@@ -130,12 +131,12 @@ class Party(ABC):
         known = [*self._admitted, *([self._admission] if self._admission else [])]
         return MOST_BESIDE + max((each.limit for each in known), default=0)
 
-    # -- what FLARE's side tells
+    # -- what FLARE's side reports
 
     def propose(self, study: Study) -> str:
-        """Why a study cannot be run here yet; empty where it can. The owner is asked if need be.
+        """Why a study cannot be run here yet; empty where it can. The owner decides if need be.
 
-        What is said here only helps FLARE to wait: the decision that counts is made in
+        This only helps FLARE to wait: the decision that counts is made in
         :meth:`admit` and before every answer.
         """
         if self.kit.name not in parties_of(study):
@@ -167,7 +168,7 @@ class Party(ABC):
         """
         study = signed_job.study
         if not is_job(job):
-            raise ProtocolError("The job has a name that none can have.", code="job-refused")
+            raise ProtocolError("The job has a name that is not valid.", code="job-refused")
         if self.approve == "all" and self.kit.name in parties_of(study):
             approve_study(self.kit, study)
         if why := self.propose(study):
@@ -227,7 +228,7 @@ class Party(ABC):
         return self._work.submit(lambda: self._sealed(query, self._checked_step(admission, query)))
 
     def doubt(self) -> None:
-        """Something unsigned says that the run is over: find out from the aggregator itself."""
+        """Something unsigned states that the run is over: find out from the aggregator itself."""
         if self._admission is not None:
             self.doubted.set()
 
@@ -286,11 +287,11 @@ class Party(ABC):
     # -- one message
 
     def _checked_step(self, admission: Admission, query: Envelope) -> Answer:
-        """The answer, if what is inside is what the envelope says."""
+        """The answer, if what is inside is what the envelope states."""
         try:
             inside = decode(query.payload, sender=AGGREGATOR, limit=len(query.payload))
         except ProtocolError:
-            return self._step(admission, query.payload)  # the role says what is wrong with it
+            return self._step(admission, query.payload)  # the role states what is wrong with it
         if inside.session != query.session:
             return self._reply(channel.OTHER_SESSION)
         if inside.step != query.step:
@@ -360,7 +361,7 @@ class Party(ABC):
 
 
 class SiteParty(Party):
-    """A site: its owner's rows, ledger and say.
+    """A site: its rows, ledger and approvals.
 
     Parameters
     ----------
@@ -408,7 +409,7 @@ class SiteParty(Party):
             self.say(f"A message was refused: {role.last_error}")
         if role.invalid is not None and role.invalid != self._reported_invalid:
             self._reported_invalid = role.invalid
-            self.say(f"Study {role.study.name!r}: {role.invalid}. Nobody else is told.")
+            self.say(f"Study {role.study.name!r}: {role.invalid}. Only you see this.")
 
     def _ended(self, admission: Admission, outcome: str) -> None:
         """Free what the session still reserves: nobody can go on with it."""

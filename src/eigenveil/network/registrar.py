@@ -120,7 +120,7 @@ def approve(
     out : path
         The approval to write: a public file, to be sent to the party.
     days : int
-        For how long the certificate is good.
+        Number of days that the certificate is valid.
     renew : bool
         Whether a party that has a certificate may get another; else nobody can come second under
         a name.
@@ -139,7 +139,7 @@ def approve(
     if target.exists() and not overwrite:
         raise OutputError(
             f"{target} exists.",
-            hint="Choose another name, or say --overwrite.",
+            hint="Choose another name, or use --overwrite.",
             code="output-exists",
         )
     found = read_request(path)
@@ -152,14 +152,14 @@ def approve(
     if not certificates.same_key(root.public_key(), root_key.public_key()):
         raise DataError(
             f"{kit.folder}: the root key is not the root certificate's.",
-            hint="Take a whole copy of the registrar's kit.",
+            hint="Get a complete copy of the registrar's kit.",
             code="other-key",
         )
     issued = kit.folder / _ISSUED / f"{found.name}.crt"
     if issued.exists() and not renew:
         raise DataError(
             f"{found.name!r} already has a certificate.",
-            hint="If the party itself asks for another one, say --renew.",
+            hint="If the party itself requests another one, use --renew.",
             code="already-issued",
         )
     certificate = sign(
@@ -202,7 +202,7 @@ def _check_known(found: Request, kit: Kit, path: str) -> None:
     except (OSError, ValueError, KeyError):
         raise OutputError(
             f"{kit.folder} is an incomplete kit: {_PARTIES} is missing.",
-            hint="Take a whole copy of the registrar's kit.",
+            hint="Get a complete copy of the registrar's kit.",
             code="kit-incomplete",
         ) from None
     if found.role == "lead":

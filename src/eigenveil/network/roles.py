@@ -75,7 +75,7 @@ def check_site(name: str) -> str:
     if name.casefold() in RESERVED:
         raise DataError(
             f"Site {name!r} is called like another party's kit.",
-            hint=f"Call it something else than {', '.join(RESERVED)}.",
+            hint=f"Choose another name than {', '.join(RESERVED)}.",
             code="reserved-name",
         )
     if not _SITE.fullmatch(name):
@@ -98,7 +98,7 @@ def check_user(name: str) -> str:
     if len(name) > _LONGEST or not _USER.fullmatch(name):
         raise DataError(
             f"The lead's name {name!r} does not look like an e-mail address.",
-            hint=f"FLARE asks for one; no mail is sent. For example {LEAD_NAME}.",
+            hint=f"FLARE requires one; no mail is sent. For example {LEAD_NAME}.",
             code="bad-lead-name",
         )
     return name

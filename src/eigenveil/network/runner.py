@@ -43,7 +43,7 @@ class StudyRunner:
     identity : Identity
         Signs the certificate.
     patience : float
-        Seconds until all must have said that they are ready.
+        Seconds until all must be ready.
     """
 
     signed_job: SignedJob
@@ -55,7 +55,7 @@ class StudyRunner:
     patience: float = 60.0
 
     def run(self) -> EigenveilError | None:
-        """Write the result, or return why there is none; all parties are told that it is over."""
+        """Write the result, or return why there is none; inform all parties of the end."""
         study = self.signed_job.study
         progress = Progress(self.folder / STATUS, study.name, study.hash, self.signed_job.session)
         progress.write()
@@ -131,11 +131,11 @@ class StudyRunner:
                 time.sleep(_BETWEEN_HELLOS)
         ready = len(names) - len(progress.missing)
         if ready < fewest_parties(self.signed_job.study):
-            said = "; ".join(f"{name}: {why}" for name, why in sorted(progress.missing.items()))
+            reasons = "; ".join(f"{name}: {why}" for name, why in sorted(progress.missing.items()))
             raise ProtocolError(
                 f"{ready} of the {fewest_parties(self.signed_job.study)} parties are ready that "
                 "the "
-                f"study needs ({len(active_sites(self.signed_job.study))} sites). {said}.",
+                f"study needs ({len(active_sites(self.signed_job.study))} sites). {reasons}.",
                 hint="Start these parties, have their owners approve, and run the study again.",
                 code="too-few-sites",
             )

@@ -1,7 +1,7 @@
 """Questions and answers that are signed: the aggregator's side of the channel.
 
-Whatever carries bytes (:class:`Carrier`) is not believed: a question says for whom it is and in
-which run, and an answer counts only if the party that was asked signed it, for this question.
+Whatever carries bytes (:class:`Carrier`) is not believed: a question states for whom it is and in
+which run, and an answer counts only if the queried party signed it, for this question.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Carrier(Protocol):
     """Carries bytes to a party, and bytes back."""
 
     def carry(self, name: str, data: bytes, timeout: float, stop: Stop) -> bytes | str:
-        """What came back, or a code that says why nothing did; never raises."""
+        """What came back, or a code that gives the reason nothing did; never raises."""
         ...
 
 
@@ -88,8 +88,8 @@ class SignedWire:
         except ProtocolError as error:
             _log.warning("refused in step %s: %s", step, error.message)
             return Answer(UNSIGNED)
-        said = (found.study, found.session, found.step, found.request_digest)
-        if said != (self._study, self._session, step, mark):
+        stated = (found.study, found.session, found.step, found.request_digest)
+        if stated != (self._study, self._session, step, mark):
             _log.warning("refused in step %s: %s answered another question", step, name)
             return Answer(UNSIGNED)
         return Answer(found.code, found.payload, found.process)
@@ -127,7 +127,7 @@ def check_abort(data: bytes, identity: Identity, lead: str, *, study: str, sessi
     found = open_sealed(data, identity, sender=lead_called(lead), recipient=AGGREGATOR, limit=0)
     if (found.study, found.session, found.step) != (study, session, ABORT):
         raise ProtocolError(
-            "It is about another run, or says something else.",
+            "It is about another run, or states something else.",
             hint="It is refused; the study goes on.",
             code="other-session",
         )
@@ -135,7 +135,7 @@ def check_abort(data: bytes, identity: Identity, lead: str, *, study: str, sessi
 
 @dataclass
 class Word:
-    """What a study's lead may have said about its end.
+    """What a study's lead may have signed about its end.
 
     Attributes
     ----------
@@ -169,8 +169,8 @@ class Word:
         with replacing(self.folder / _FILE) as scratch:
             scratch.write_bytes(data)
 
-    def is_said(self) -> bool:
-        """Whether the lead has said that the study is to end; each word is looked at once."""
+    def is_signed(self) -> bool:
+        """Whether the lead has signed that the study is to end; each word is looked at once."""
         try:
             data = (self.folder / _FILE).read_bytes()
         except OSError:

@@ -1,8 +1,8 @@
 """The transport of a study between organisations: two verbs, whatever the network does.
 
-A party that does not answer costs a call's whole time once. From then on it is asked a short
+A party that does not answer costs a call's whole time once. From then on it gets a short
 question first, so that it costs next to nothing while it stays silent and takes part again when
-it is back. A party that was started again while it worked on a question is asked the question
+it is back. A party that was started again while it worked on a question is sent the question
 again at once: its ledger sends the stored answer, or makes it now. An answer that comes after its
 time is dropped.
 """
@@ -31,7 +31,7 @@ from eigenveil.network.channel import (
 )
 
 # Seconds: for a sign of life; between two of them while an answer is awaited; between two tries
-# to reach somebody; and for what is said when all is over.
+# to reach somebody; and for the end of all.
 PROBE = 1.0
 WATCH = 2.0
 AGAIN = 0.3
@@ -120,7 +120,7 @@ class FlareTransport:
         return {name: found.get(name, Answer(NO_ANSWER)).code for name in names}
 
     def bye(self) -> None:
-        """Tell everybody that the job is over; who does not hear it is told by FLARE."""
+        """Tell everybody that the job is over; who misses it hears it from FLARE."""
         self.hurry()
         self._all(
             self._names, lambda name, stop, end: self._quick(name, BYE, stop, end), LAST_WORDS
@@ -167,7 +167,7 @@ class FlareTransport:
             )
 
     def _errand(self, name: str, step: str, body: bytes, deadline: float, stop: Stop) -> Answer:
-        """The answer to a step, asked again for as long as that may help."""
+        """The answer to a step, repeated for as long as that may help."""
         if name in self._silent:
             probe = self._quick(name, HELLO, stop, deadline)
             if probe.code:

@@ -112,7 +112,7 @@ def expected_tries_bound(q: int) -> float:
     The rate is worst when every direction but one is concentrated: there the target is a Gaussian
     in q - 1 dimensions under a multivariate Cauchy, and about ``sqrt(e q / 2)`` tries are needed
     (measured in the tests; this is some 80% above). It depends on q alone, so that how long to
-    try says nothing about rows.
+    try shows nothing about rows.
     """
     return 1.5 * float(np.sqrt(2.0 * q)) + 2.0
 

@@ -22,7 +22,7 @@ class GaussianSampler(NoiseSampler):
     ) -> NDArray[np.int64]:
         """Independent in isometric coordinates, of a deviation smaller by the root of shares."""
         assert noise.grid is not None
-        sigma = noise.scale / math.sqrt(noise.shares)
+        sigma = noise.scale / math.sqrt(noise.noise_parts)
         return draws.isometric_entries(layout, shape, sigma=sigma, grid=noise.grid, source=source)
 
 

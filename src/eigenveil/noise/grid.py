@@ -35,7 +35,7 @@ def grid_exponent(statistic_grid: int, noise_spread: float) -> int:
     if noise_spread > _LARGEST_SPREAD:
         raise PrivacyError(
             f"The noise of one release would be {noise_spread:.3g} times a row's largest "
-            "contribution; nothing could be seen in it.",
+            "contribution; nothing would be visible in it.",
             hint="Give a larger epsilon or delta, or a larger share of the budget to this step.",
             code="hopeless-noise",
         )

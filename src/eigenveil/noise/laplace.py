@@ -26,26 +26,26 @@ class LaplaceSampler(NoiseSampler):
         assert noise.grid is not None
         assert layout in ("vector", "matrix")
         whole = laplace(
-            shape, scale=noise.scale, grid=noise.grid, source=source, shares=noise.shares
+            shape, scale=noise.scale, grid=noise.grid, source=source, noise_parts=noise.noise_parts
         )
         return whole.ravel()
 
 
 def laplace(
-    shape: tuple[int, ...], *, scale: float, grid: int, source: RandomSource, shares: int = 1
+    shape: tuple[int, ...], *, scale: float, grid: int, source: RandomSource, noise_parts: int = 1
 ) -> NDArray[np.int64]:
     """Independent Laplace entries, density exp(-|z|/scale).
 
-    A share is the difference of two Gamma variables of shape ``1 / shares``, and Gaussian noise of
-    a 32nd of ``scale`` in all shares together, which hides the arithmetic.
+    A part is the difference of two Gamma variables of shape ``1 / noise_parts``, and Gaussian
+    noise of a 32nd of ``scale`` in all parts together, which hides the arithmetic.
     """
     b = math.ldexp(scale, -grid)
     size = math.prod(shape)
-    if shares == 1:
+    if noise_parts == 1:
         return lattice_noise(size, scale=b, power=1, source=source).reshape(shape)
-    up, down = gamma(2 * size, shape=1.0 / shares, source=source).reshape(2, size)
+    up, down = gamma(2 * size, shape=1.0 / noise_parts, source=source).reshape(2, size)
     total = _rounded_at_random(b * (up - down), source)
-    smoothing = b * math.sqrt(2.0 / (SHARE_SMOOTHING * shares))
+    smoothing = b * math.sqrt(2.0 / (SHARE_SMOOTHING * noise_parts))
     total += lattice_noise(size, scale=smoothing, power=2, source=source)
     return total.reshape(shape)
 

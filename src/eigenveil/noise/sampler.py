@@ -22,11 +22,11 @@ class NoiseSampler(ABC):
     def noise(
         self, layout: Layout, shape: tuple[int, ...], noise: Noise, source: RandomSource
     ) -> NDArray[np.int64]:
-        """One share of the recorded noise of an array of this layout, in units of its grid.
+        """One part of the recorded noise of an array of this layout, in units of its grid.
 
         Of its independent entries only, shape (size,), as
         :func:`eigenveil.noise.entries.coordinates` orders them.
-        The sum of any ``noise.shares`` of them is the noise; where that is 1, it is all of it.
+        The sum of any ``noise.noise_parts`` of them is the noise; where that is 1, it is all of it.
         """
 
 

@@ -37,7 +37,7 @@ class VectorSampler(NoiseSampler):
             scale=noise.scale,
             grid=noise.grid,
             source=source,
-            shares=noise.shares,
+            noise_parts=noise.noise_parts,
         )
         return coordinates(layout, whole)
 
@@ -49,17 +49,17 @@ def vector(
     scale: float,
     grid: int,
     source: RandomSource,
-    shares: int = 1,
+    noise_parts: int = 1,
 ) -> NDArray[np.int64]:
     """An array of density exp(-||z||_2 / scale) over its isometric coordinates z.
 
     It is a Gaussian vector whose standard deviation is itself random: ``scale`` times the root of a
     chi-square variable with ``size + 1`` degrees of freedom. So its coordinates come from the
-    lattice sampler, and no common factor is left in them to be found. A share has a variance with
+    lattice sampler, and no common factor is left in them to be found. A part has a variance with
     so many times fewer degrees, and a 2048th of the expected variance on top.
     """
     size, coarsest = _size(layout, shape)
-    sigma = _mixed_sigma(size, scale, grid, shares, source, coarsest=coarsest)
+    sigma = _mixed_sigma(size, scale, grid, noise_parts, source, coarsest=coarsest)
     return draws.isometric(layout, shape, sigma=sigma, grid=grid, source=source)
 
 
@@ -78,21 +78,21 @@ def _mixed_sigma(
     size: int,
     scale: float,
     grid: int,
-    shares: int,
+    noise_parts: int,
     source: RandomSource,
     *,
     coarsest: float,
 ) -> float:
-    """Standard deviation of a share of a vector of density exp(-||z||_2 / scale), drawn.
+    """Standard deviation of a part of a vector of density exp(-||z||_2 / scale), drawn.
 
     For the whole, ``scale`` times the root of a chi-square variable with ``size + 1`` degrees of
     freedom; drawn again in the rare case (2**-30 for one coordinate, less for more) that the
     lattice is too coarse for it, which keeps the guarantee exactly (docs/proofs/vector.md). For a
     share, a chi-square variable is twice a Gamma variable, and smoothing keeps it large enough.
     """
-    if shares > 1:
-        mixed = float(gamma(1, shape=(size + 1) / (2.0 * shares), source=source)[0])
-        return scale * math.sqrt(2.0 * mixed + (size + 1) / (SHARE_SMOOTHING * shares))
+    if noise_parts > 1:
+        mixed = float(gamma(1, shape=(size + 1) / (2.0 * noise_parts), source=source)[0])
+        return scale * math.sqrt(2.0 * mixed + (size + 1) / (SHARE_SMOOTHING * noise_parts))
     for _ in range(100):
         z = draws.standard_normal(size + 1, source)
         sigma = scale * math.sqrt(float(z @ z))

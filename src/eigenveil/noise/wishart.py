@@ -30,31 +30,35 @@ class WishartSampler(NoiseSampler):
         assert noise.grid is not None
         assert layout == "symmetric"
         whole = wishart_difference(
-            shape[0], scale=noise.scale, grid=noise.grid, source=source, shares=noise.shares
+            shape[0],
+            scale=noise.scale,
+            grid=noise.grid,
+            source=source,
+            noise_parts=noise.noise_parts,
         )
         return coordinates(layout, whole)
 
 
 def wishart_difference(
-    size: int, *, scale: float, grid: int, source: RandomSource, shares: int = 1
+    size: int, *, scale: float, grid: int, source: RandomSource, noise_parts: int = 1
 ) -> NDArray[np.int64]:
     """``scale (G G' - H H')`` with G, H standard Gaussian, size x (size + 1) (privacy.md 9).
 
     In integers throughout: G and H are drawn on a lattice of some 2**50 steps a deviation and
     multiplied exactly, the difference is rounded to the grid at random without bias, and isometric
     Gaussian noise of a 64th of an entry's deviation hides what lattice and rounding could show
-    (docs/proofs/wishart-difference.md). The grid must not be finer than
-    the mechanism's ``finest_grid``. A share has as many columns as it takes for ``shares`` of them
-    to bring size + 1 together.
+    (docs/proofs/wishart-difference.md). The grid must not be finer than the mechanism's
+    ``finest_grid``. A part has as many columns as it takes for ``noise_parts`` of them to bring
+    size + 1 together.
     """
     unit = _MECHANISM.finest_grid(scale)  # products are kept to multiples of 2**unit
     if grid < unit:
         raise ValueError(f"a grid of 2**{grid} is finer than the noise's own, 2**{unit}")
-    columns = -(-(size + 1) // shares)
+    columns = -(-(size + 1) // noise_parts)
     # in lattice steps: 2**50 or a little more; a product of two entries is 2**54 times finer than
     # the unit
     deviation = math.sqrt(math.ldexp(scale, 3 * _LIMB_BITS - unit))
-    smoothing = scale * math.sqrt(2.0 * (size + 1) / shares) / SMOOTHING
+    smoothing = scale * math.sqrt(2.0 * (size + 1) / noise_parts) / SMOOTHING
     noise = draws.isometric_symmetric(size, sigma=smoothing, grid=grid, source=source)
     total = _exact_gram((size, columns), deviation, source)
     total -= _exact_gram((size, columns), deviation, source)

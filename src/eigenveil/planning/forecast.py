@@ -1,4 +1,4 @@
-"""What each protocol would give, before any site touches a row: simulated, and counted.
+"""The forecast of each protocol of a study: simulated and counted, before any row is read.
 
 The simulation is that of ``eigenveil plan`` (:mod:`eigenveil.planning.predict`) with the noise
 that the sites draw together, all of them taking part and with as many rows each.
@@ -174,7 +174,7 @@ def noise_factors(study: Study, plan: BasePlan) -> dict[Step, float]:
     sites = len(study.sites)
     factors: dict[Step, float] = {
         step: math.sqrt(MECHANISMS[plan.kind(step)].parts_drawn(sites, study.honest, plan.features))
-        for step in plan.shares
+        for step in plan.fractions
     }
     if study.protocol == "full":
         factors["moment"] = math.sqrt(sites)
@@ -211,11 +211,11 @@ def _small_values(plan: BasePlan) -> int:
     elif isinstance(plan, TopicPlan):
         values += histogram * (2 if plan.clip_documents else 0)
     elif isinstance(plan, Plan) and plan.row_bound is None:
-        centered_scale = plan.row_norm == "auto" or "variance" in plan.shares
+        centered_scale = plan.row_norm == "auto" or "variance" in plan.fractions
         values += histogram * ((plan.centered == "private") + centered_scale)
-    if "center" in plan.shares:
+    if "center" in plan.fractions:
         values += plan.features + 1
-    if "variance" in plan.shares:
+    if "variance" in plan.fractions:
         values += plan.n_components + 2
     return values
 

@@ -1,9 +1,9 @@
-"""What a fit would give, before any data is touched: the fit itself, run on synthetic rows.
+"""The prediction of a fit of PCA: the fit itself, run on synthetic rows.
 
 Rows are Gaussian with the spectrum the user expects. Where there are more rows or features than
 are worth simulating, fewer are drawn and every budget is scaled so that the noise keeps its size
 against them: noise of a sum shrinks relative to it as rows are added, and its largest eigenvalue
-grows with the features as random-matrix theory says.
+grows with the features as random-matrix theory states.
 """
 
 from __future__ import annotations

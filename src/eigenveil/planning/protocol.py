@@ -1,4 +1,4 @@
-"""Which protocol a study with ``protocol = "auto"`` runs, and why, in one sentence."""
+"""The choice of a protocol where a study has ``protocol = "auto"``, with its reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SAME_ENERGY = 0.01
 
 @dataclass(frozen=True)
 class Choice:
-    """A protocol, and one sentence that says why."""
+    """A protocol, and one sentence that gives the reason."""
 
     protocol: Literal["cape", "sketch"]
     reason: str
@@ -47,7 +47,7 @@ def choose_protocol(study: Study, features: int, spectrum: str = DEFAULT_SPECTRU
     if study.delta == 0:
         return Choice("cape", "delta = 0 is proved for cape only.")
     if study.given_columns is not None:
-        return Choice("sketch", "The study says how many columns a sketch has.")
+        return Choice("sketch", "The study states how many columns a sketch has.")
     choice: Choice = part(TASKS[study.task].auto_protocol)(study, features, spectrum)
     return choice
 

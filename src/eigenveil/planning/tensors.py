@@ -1,7 +1,7 @@
-"""What a fit of a mixture or of topics would release, and what stands above the noise.
+"""The prediction of a fit of mixtures or topics: its releases, and what stands above the noise.
 
-The plan's own rounds are asked, and answered with the moments that data of a certain kind would
-have, without noise: so everything that is said of a fit is said by what a fit runs.
+The plan's own rounds run, answered with the moments that data of a certain kind would
+have, without noise: so a prediction comes from the code that a fit runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, Docum
 from eigenveil.moments.release import Release
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
 
-# A row's energy in that of the longest that is not shortened: these are told apart by bins, and
+# A row's energy in that of the longest that is not shortened: these are distinguished by bins, and
 # rows are taken from beside their centre.
 _FILLED = 0.7
 # Documents that are drawn to see how much each contributes.
@@ -117,7 +117,7 @@ def expect(
     words = most = max(1, fixed.features // fixed.n_components)
     for _ in range(_SETTLING):
         data = _Topics(fixed, rows, words, document_words)
-        asked, found = _drive(fixed, data, parties)
+        released, found = _drive(fixed, data, parties)
         strength = float(np.mean(found.strengths[: fixed.n_components]))
         unit = strength * fixed.n_components * words / rows  # of a document in a topic of one word
         needed = float(found.noise_floor) / unit
@@ -125,17 +125,17 @@ def expect(
         if wanted == words:
             break
         words = wanted
-    return Expected(plan, asked, needed, document_words)
+    return Expected(plan, released, needed, document_words)
 
 
 def _expect_mixture(plan: TensorPlan, fixed: MixturePlan, rows: int, parties: Parties) -> Expected:
     share = 0.5
     for _ in range(_SETTLING):
-        asked, found = _drive(fixed, _Components(fixed, rows, share), parties)
+        released, found = _drive(fixed, _Components(fixed, rows, share), parties)
         strength = float(np.min(found.strengths[: fixed.n_components]))
         needed = share * float(found.noise_floor) / (strength * fixed.n_components)
         share = min(_LARGEST_SHARE, max(_LEAST_SHARE, needed * fixed.n_components))
-    return Expected(plan, asked, needed)
+    return Expected(plan, released, needed)
 
 
 class _Data(ABC):
@@ -165,7 +165,7 @@ class _Data(ABC):
                 values[:] = self.norms_of_documents(sums)
             case DocumentSketch():
                 return self.pairs(sums.signs) / sums.clip
-            case _:  # the triple moment: any will do, for nothing is asked after it
+            case _:  # the triple moment: any will do, for no query follows it
                 places = np.arange(sums.shape[0])
                 values[places, places, places] = self.rows / sums.shape[0]
         return values
@@ -178,7 +178,7 @@ class _Data(ABC):
     def norms_of_documents(self, sums: DocumentNorms) -> NDArray[np.float64]:
         """How many documents contribute how much."""
         raise AssertionError(
-            f"documents were asked for {sums.kind()}, and there are rows: a defect"
+            f"documents were requested {sums.merge_key()}, and there are rows: a defect"
         )
 
     @abstractmethod
@@ -242,10 +242,10 @@ def _drive(
     rounds = rounds_of(
         plan, stored_single=False, public_center=center, sharing=parties.sharing, keep_all=True
     )
-    asked: list[tuple[ReleaseRecord, ...]] = []
+    released: list[tuple[ReleaseRecord, ...]] = []
 
     def answer(queries: Round) -> Answers:
-        asked.append(tuple(query.record for query in queries))
+        released.append(tuple(query.record for query in queries))
         return {
             query.name: Release(_as_drawn(query.record, plan, parties), data.values(query))
             for query in queries
@@ -259,7 +259,7 @@ def _drive(
             hint=found.advice,
             code="too-few-rows",
         )
-    return tuple(asked), found
+    return tuple(released), found
 
 
 def _as_drawn(record: ReleaseRecord, plan: TensorPlan, parties: Parties) -> ReleaseRecord:

@@ -76,7 +76,7 @@ class Loss:
         )
 
     def within(self, caps: Loss) -> bool:
-        """Whether no part is larger than that of ``caps``: what an account asks."""
+        """Whether no part is larger than that of ``caps``: what an account needs."""
         return (
             self.mu_squared <= caps.mu_squared
             and self.pure <= caps.pure

@@ -40,16 +40,16 @@ class StepBudget:
         """Whether the step must use a pure mechanism."""
         return self.epsilon is not None
 
-    def scaled(self, share: float) -> StepBudget:
+    def scaled(self, fraction: float) -> StepBudget:
         """A part of this budget: ``share`` of mu squared, or of epsilon."""
         if self.mu is not None:
-            return StepBudget(mu=self.mu * math.sqrt(share))
+            return StepBudget(mu=self.mu * math.sqrt(fraction))
         assert self.epsilon is not None
-        return StepBudget(epsilon=self.epsilon * share)
+        return StepBudget(epsilon=self.epsilon * fraction)
 
 
 def split_budget(
-    shares: Mapping[str, float],
+    fractions: Mapping[str, float],
     *,
     epsilon: float,
     delta: float,
@@ -60,7 +60,7 @@ def split_budget(
 
     Parameters
     ----------
-    shares : mapping of step to share
+    fractions : mapping of step to share
         Non-negative; normalised to add up to 1. Of mu squared for Gaussian steps; of epsilon when
         ``delta = 0``. With ``delta > 0`` and pure steps, Gaussian steps take their share of mu
         squared, and the pure steps divide what the exact composition leaves.
@@ -70,8 +70,8 @@ def split_budget(
     check_epsilon(epsilon)
     check_delta(delta)
     epsilon = min(epsilon, LARGEST_EPSILON)
-    total = math.fsum(shares.values())
-    parts = {step: share / total for step, share in shares.items() if share > 0}
+    total = math.fsum(fractions.values())
+    parts = {step: fraction / total for step, fraction in fractions.items() if fraction > 0}
     if delta == 0:
         return {step: StepBudget(epsilon=epsilon * part * _MARGIN) for step, part in parts.items()}
     usable = (delta - error.cost(epsilon)) * math.exp(-2 * error.log_ratio)
@@ -113,7 +113,7 @@ def split_budget(
 
 # Below the caps that the budget allows, more than all rounding: 1e-10 is kept back by a study.
 _CAP_MARGIN = 1.0 - 1e-11
-# Of epsilon and of delta, for the samplers' errors, where nothing says how much is needed.
+# Of epsilon and of delta, for the samplers' errors, where nothing states how much is needed.
 _LOG_RATIO_ROOM, _DISTANCE_ROOM = 2.0**-14, 2.0**-20
 NOTHING = Loss()
 

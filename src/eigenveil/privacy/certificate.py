@@ -63,7 +63,7 @@ class Signature(BaseModel):
 
 
 class Signatures(BaseModel):
-    """All that signed it, in one session of its study (``federation/signatures.py``)."""
+    """All that signed it, in one session of its study (``federation/protocol/certificates.py``)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -75,11 +75,11 @@ class Certificate(BaseModel):
     """Everything from which the guarantee of a run can be computed again; no value of any row.
 
     ``model`` is a SHA-256 digest of what was made of the releases (``model_digest`` in
-    ``estimators/result.py``): the certificate is that model's and no other's. ``target`` is what
-    was asked for; ``stopped`` says why a run ended before it had released all that its plan lists.
-    Where the noise came from is said by the certificate, the plan and every release. ``dependent``:
-    on some party's processor a row's rounding depended on its neighbours. ``signatures`` are there
-    between organisations.
+    ``models/result.py``): the certificate is that model's and no other's. ``target`` is what
+    was requested; ``stopped`` gives the reason a run ended before it had released all that its plan
+    lists. Where the noise came from is stated by the certificate, the plan and every release.
+    ``dependent``: on some party's processor a row's rounding depended on its neighbours.
+    ``signatures`` are there between organisations.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -122,16 +122,16 @@ class Certificate(BaseModel):
     @property
     def reasons_not_certified(self) -> list[str]:
         """Why the run makes no certified claim: what follows from its plan and its noise."""
-        said = {self.noise_source, self.plan.get("noise_source")}
-        said |= {record.noise_source for record in self.releases}
-        plan = self.plan | ({"noise_source": "seeded"} if "seeded" in said else {})
+        sources = {self.noise_source, self.plan.get("noise_source")}
+        sources |= {record.noise_source for record in self.releases}
+        plan = self.plan | ({"noise_source": "seeded"} if "seeded" in sources else {})
         return reasons_of(plan) + ([DEPENDENT] if self.dependent else [])
 
     def guarantees(self) -> dict[str, Guarantee]:
         """The guarantee against each adversary, by its view."""
         reasons = self.reasons_not_certified
-        said = (caveat for record in self.releases for caveat in record.mechanism.caveats)
-        caveats = list(dict.fromkeys(said))
+        stated = (caveat for record in self.releases for caveat in record.mechanism.caveats)
+        caveats = list(dict.fromkeys(stated))
         if self.target.delta == 0:
             caveats.append(PURE_SAMPLING)
         if any(record.stream is not None for record in self.releases):

@@ -64,7 +64,7 @@ def mu_of_epsilon(epsilon: float, delta: float) -> float:
     check_delta(delta)
     if delta == 0:
         raise PrivacyError(
-            "delta = 0 asks for pure epsilon, which no Gaussian noise can give.",
+            "delta = 0 means pure epsilon, which no Gaussian noise can give.",
             hint="Use mechanism='auto', which then takes pure epsilon, or a delta above 0.",
             code="pure-needs-pure-mechanism",
         )

@@ -1,4 +1,4 @@
-"""What is recorded of a release: exactly the parameters that its privacy loss follows from.
+"""The record of a release: exactly the parameters that its privacy loss follows from.
 
 A record never holds a value computed from rows. ``certify`` recomputes every guarantee from
 records alone, so a record's meaning never changes.
@@ -26,7 +26,7 @@ STREAM_UNIT = -36
 class Noise(BaseModel):
     """The noise of one release.
 
-    What ``scale`` is, its kind says (:mod:`eigenveil.privacy.mechanisms`). Released values are
+    What ``scale`` is, its kind states (:mod:`eigenveil.privacy.mechanisms`). Released values are
     integer multiples of ``2**grid``.
     """
 
@@ -36,7 +36,7 @@ class Noise(BaseModel):
     scale: float = Field(gt=0, allow_inf_nan=False)
     size: int = Field(gt=0, le=2**60, description="number of independent coordinates")
     grid: int | None = Field(default=None, description="exponent of the release grid")
-    shares: int = Field(
+    noise_parts: int = Field(
         default=1,
         gt=0,
         description="independent equal parts, drawn by as many parties, that make the noise",
@@ -52,7 +52,7 @@ class Sharing:
 
     Attributes
     ----------
-    shares : int
+    noise_parts : int
         The noise is the sum of this many equal parts, one a party; any further party that draws a
         part too makes the noise larger than recorded.
     masks : int
@@ -65,7 +65,7 @@ class Sharing:
         How the noise is spread over the blocks of a stream.
     """
 
-    shares: int = 1
+    noise_parts: int = 1
     masks: int = 0
     exposure: float = 1.0
     weight_bits: int = 0

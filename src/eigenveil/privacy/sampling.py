@@ -31,7 +31,7 @@ class SamplingError(NamedTuple):
 FEWEST_STEPS = 1024.0
 # Steps in the spread of noise on a grid that is fine for it: those of ``noise.grid``.
 STEPS_A_SPREAD = 2.0**26
-# The variance of Laplace and vector noise over that of the noise added to all shares together.
+# The variance of Laplace and vector noise over that of the noise added to all parts together.
 SHARE_SMOOTHING = 2048.0
 UNPROVED = SamplingError(math.inf, math.inf)
 
@@ -59,12 +59,14 @@ def _longest(size: int) -> float:
     return size + 2.0 * math.sqrt(91.0 * size) + 182.0
 
 
-def hidden_error(size: int, *, off: float, smoothing: float, shares: int) -> float:
+def hidden_error(size: int, *, off: float, smoothing: float, noise_parts: int) -> float:
     """Log-ratio of misplaced noise beside lattice Gaussian noise (docs/proofs/shares.md, claim 2).
 
-    Each of ``shares`` parts was rounded to the grid at random without bias, and ``off`` is how far
-    the sum is misplaced beyond that: the length over ``size`` coordinates, in deviations of the
-    Gaussian noise, which has ``smoothing`` grid steps or more.
+    Each of ``noise_parts`` parts was rounded to the grid at random without bias, and ``off`` is
+    how far the sum is misplaced beyond that: the length over ``size`` coordinates, in deviations of
+    the Gaussian noise, which has ``smoothing`` grid steps or more.
     """
     far = _longest(size)
-    return off * math.sqrt(far) + 0.5 * off * off + shares * far / (8.0 * smoothing * smoothing)
+    return (
+        off * math.sqrt(far) + 0.5 * off * off + noise_parts * far / (8.0 * smoothing * smoothing)
+    )

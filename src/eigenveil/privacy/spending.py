@@ -1,4 +1,4 @@
-"""What had been released when something stopped: told by the error that passes, whatever it is."""
+"""What had been released when something stopped: reported by any exception that passes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eigenveil.privacy.releases import ReleaseRecord
 
 @dataclass
 class Spending:
-    """What a run has released so far; as a context it is told by any exception that passes.
+    """What a run has released so far; as a context it is reported by any exception that passes.
 
     Attributes
     ----------
@@ -44,9 +44,9 @@ class Spending:
             self.notify(error)
 
     def notify(self, error: BaseException) -> None:
-        """Attach ``released`` and ``spent`` to any exception, and a note that says it in words.
+        """Attach ``released`` and ``spent`` to any exception, and a note that states it in words.
 
-        Nothing happens where nothing was released, or where the error says so already.
+        Nothing happens where nothing was released, or where the error reports it already.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Sensitivities of sum-form statistics of rows with norm at most 1: one function a statistic.
+"""The statistics of rows with norm at most 1: their sensitivities, and their registry.
 
 Each takes the adjacency and returns how far the statistic can move between neighbours, in the
 isometric (Frobenius) L2 norm; the ``_l1`` functions in the L1 norm (privacy.md, section 3).
@@ -136,7 +136,7 @@ def document_triples(adjacency: Adjacency, *, gain: float) -> float:
 
 # -- The registry of statistics: what is released of rows, how far it moves, which noise may hide
 # it. A statistic is a sum over rows; its accumulator has the same name in ``eigenveil.moments``.
-# The sensitivities are functions of :mod:`eigenveil.privacy.sensitivity`, one a statistic and
+# The sensitivities are functions of this file, one for each statistic and
 # norm.
 
 
@@ -219,7 +219,7 @@ class Statistic:
         return (*mixed, *pure)
 
     def usual(self, *, pure: bool) -> Mechanism:
-        """The mechanism that is taken where none is asked for."""
+        """The mechanism that is taken where none is requested."""
         return next(m for m in self.mechanisms if m.pure or not pure)
 
     def replacing_ratio(self, norm: Norm) -> float:

@@ -1,4 +1,4 @@
-"""What each adversary of a tree of merges sees, and what that costs (docs/proofs/tree.md).
+"""The adversaries of a tree of merges: what each sees, and its guarantee (docs/proofs/tree.md).
 
 A leaf sends its exact sum plus its part of the noise, once; nodes add up what they are sent. There
 are no masks: who sees a message sees a sum with the noise of the leaves in it, and no more.
@@ -15,7 +15,7 @@ from eigenveil.errors import PrivacyError
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.guarantee import Adjacency, Guarantee
 from eigenveil.privacy.releases import ReleaseRecord
-from eigenveil.privacy.views import with_shares
+from eigenveil.privacy.views import with_noise_parts
 
 ROUTES = "which leaves are in which message, and when it is sent, is taken not to depend on rows"
 NO_MASKS = (
@@ -62,12 +62,12 @@ def tree_guarantees(
     level j" sees every message that parties of this level take, and the result. Where leaves are
     missing from the result, nobody knows how far their messages came: "aggregators, of a leaf that
     did not arrive" is about their rows. A view whose noise gives no finite epsilon at this delta is
-    left out, and a caveat of the others says so.
+    left out, and a caveat of the others states it.
 
     Parameters
     ----------
     records : sequence of ReleaseRecord
-        As every leaf has them: ``noise.shares`` parts make the noise, each leaf draws one.
+        As every leaf has them: ``noise.noise_parts`` parts make the noise, each leaf draws one.
     run : TreeRun
         ``leaves`` in the tree, and ``arrived`` in the result; ``least``, for each level from 1 to
         the root's, the fewest leaves in any message that a party of this level took on the way to
@@ -95,7 +95,7 @@ def tree_guarantees(
     for view, (parts, further) in seen.items():
         try:
             found[view] = compose(
-                [with_shares(record, parts) for record in records],
+                [with_noise_parts(record, parts) for record in records],
                 delta=delta,
                 adjacency=adjacency,
                 view=view,
@@ -111,24 +111,24 @@ def tree_guarantees(
 
 def _with_caveats(guarantee: Guarantee, silent: Sequence[str]) -> Guarantee:
     """The guarantee, with whom nothing is claimed against."""
-    said = tuple(NOTHING_CLAIMED.format(view) for view in silent)
-    return replace(guarantee, caveats=(*guarantee.caveats, *said))
+    caveats = tuple(NOTHING_CLAIMED.format(view) for view in silent)
+    return replace(guarantee, caveats=(*guarantee.caveats, *caveats))
 
 
 def check_arrived(record: ReleaseRecord, arrived: int) -> None:
     """Raise where so many leaves' noise is not what was promised to those who see the result."""
     noise = record.noise
-    if record.pure and noise.shares > 1:
+    if record.pure and noise.noise_parts > 1:
         raise PrivacyError(
-            f"Release {record.name!r} has {noise.kind} noise in {noise.shares} parts: nothing is "
-            "proved of what the aggregators of a tree see of it.",
+            f"Release {record.name!r} has {noise.kind} noise in {noise.noise_parts} parts: "
+            "nothing is proved of what the aggregators of a tree see of it.",
             hint="Give a delta above 0, or protect='aggregators'.",
             code="tree-needs-gaussian",
         )
-    if arrived < noise.shares:
+    if arrived < noise.noise_parts:
         raise PrivacyError(
             f"{arrived} leaves arrived, and the noise of release {record.name!r} is made by "
-            f"{noise.shares}: the result would show more than was promised.",
+            f"{noise.noise_parts}: the result would show more than was promised.",
             hint="Nothing is released. Wait for more leaves, or plan for more that may be lost.",
             code="too-many-lost",
         )

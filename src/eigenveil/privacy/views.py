@@ -1,4 +1,4 @@
-"""What each adversary of a study sees, and what that costs (docs/proofs/views.md; privacy.md 5).
+"""The adversaries of a study: what each sees, and its guarantee (docs/proofs/views.md).
 
 A site sends ``weight * statistic + its share of the noise + mask``; masks vanish from the sum. With
 Gaussian noise and masks a changed row moves what an adversary sees by a Gaussian shift, whose exact
@@ -57,7 +57,7 @@ def mu_of_view(covariance: ArrayLike, shift: ArrayLike, *, own_variance: float =
     -------
     float
         ``inf`` when the shift leaves the range of a singular covariance: neighbours can then be
-        told apart for certain.
+        distinguished for certain.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def zero_sum_covariance(sites: int, variance: float) -> NDArray[np.object_]:
 def pairwise_covariance(adjacency: ArrayLike, variance: float) -> NDArray[np.object_]:
     """Of pairwise masks: the graph's Laplacian times ``variance``, exact fractions (S, S).
 
-    ``adjacency[i, j]`` says whether sites i and j share a mask; the diagonal does not matter.
+    ``adjacency[i, j]`` states whether sites i and j share a mask; the diagonal does not matter.
     Conditioned on the masks of any sites, it is that of the graph without them (claim 2).
     """
     return _scaled_laplacian(np.asarray(adjacency).astype(bool).astype(int), Fraction(variance))
@@ -201,7 +201,7 @@ def exposure(
     taking_part : int
         At most this many sites agreed on masks with each other.
     neighbours : int or None
-        Sites that each site shares masks with, on a ring (``federation.graph``); ``None``: all.
+        Sites that each site shares masks with, on a ring XX; ``None``: all.
 
     Returns
     -------
@@ -324,7 +324,7 @@ class Federation(BaseModel):
         if self.masks == "none":
             return Sharing(weight_bits=weight_bits)
         return Sharing(
-            shares=self.honest,
+            noise_parts=self.honest,
             masks=_mask_draws_in(self, self.honest),
             exposure=_exposure_in(self, self.honest),
             weight_bits=weight_bits,
@@ -335,7 +335,7 @@ class _View(NamedTuple):
     """An adversary: its name, the honest sites' shares in what it sees, and whether it sees all."""
 
     name: str
-    shares: int
+    noise_parts: int
     messages: bool
 
 
@@ -353,12 +353,12 @@ def guarantees(
     "outsider" sees the result; "site" too and knows its own share of the noise; "aggregator" sees
     every message; "aggregator with t sites" knows also what those know; "helper with t sites" knows
     every mask but sees only the result. Where pure noise is shared among all sites nothing is
-    proved against "site": it is left out, and a caveat says so.
+    proved against "site": it is left out, and a caveat states it.
 
     Raises
     ------
     PrivacyError
-        When a record's noise is not shared as the study says, or protects too little of a view.
+        When a record's noise is not shared as the study states, or protects too little of a view.
     """
     views = list(_views(federation))
     claimed = [view for view in views if view.name != "site" or _holds_pure_noise(records, view)]
@@ -395,34 +395,34 @@ def _views(federation: Federation) -> Iterable[_View]:
 
 def _holds_pure_noise(records: Sequence[ReleaseRecord], view: _View) -> bool:
     pure = (record.noise for record in records if record.pure)
-    return all(noise.shares <= view.shares for noise in pure)
+    return all(noise.noise_parts <= view.noise_parts for noise in pure)
 
 
 def _seen(record: ReleaseRecord, view: _View, federation: Federation) -> ReleaseRecord:
     """The record of a single release that costs what this view of it costs."""
     if federation.open_moment() and record.statistic in _MOMENTS:
-        _check_shares(record, 1)
+        _check_noise_parts(record, 1)
         summed = federation.protocol == "full" and view.name == "outsider"
-        return with_shares(record, federation.taking_part) if summed else record
+        return with_noise_parts(record, federation.taking_part) if summed else record
     if record.pure:
         _check_pure(record, view, federation)
         return record  # shares beyond those that are proved only add noise
     if federation.masks == "none":
-        _check_shares(record, 1)
+        _check_noise_parts(record, 1)
         return record
-    _check_shares(record, federation.honest)
+    _check_noise_parts(record, federation.honest)
     if not view.messages:
-        return with_shares(record, view.shares)
-    return with_shares(
+        return with_noise_parts(record, view.noise_parts)
+    return with_noise_parts(
         record,
-        view.shares,
-        masks=_mask_draws_in(federation, view.shares),
-        exposed=_exposure_in(federation, view.shares),
+        view.noise_parts,
+        masks=_mask_draws_in(federation, view.noise_parts),
+        exposed=_exposure_in(federation, view.noise_parts),
     )
 
 
-def with_shares(
-    record: ReleaseRecord, shares: int, *, masks: int = 0, exposed: float = 1.0
+def with_noise_parts(
+    record: ReleaseRecord, noise_parts: int, *, masks: int = 0, exposed: float = 1.0
 ) -> ReleaseRecord:
     """The record of a sum with so many parts of the recorded Gaussian noise.
 
@@ -431,7 +431,10 @@ def with_shares(
     noise = record.noise
     if record.pure:
         return record
-    parts = {"scale": noise.scale * math.sqrt(shares / noise.shares), "shares": shares}
+    parts = {
+        "scale": noise.scale * math.sqrt(noise_parts / noise.noise_parts),
+        "noise_parts": noise_parts,
+    }
     return record.model_copy(
         update={
             "noise": noise.model_copy(update={**parts, "masks": masks}),
@@ -458,20 +461,20 @@ def _mask_draws_in(federation: Federation, honest: int) -> int:
     )
 
 
-def _check_shares(record: ReleaseRecord, shares: int) -> None:
-    if record.noise.shares != shares:
+def _check_noise_parts(record: ReleaseRecord, noise_parts: int) -> None:
+    if record.noise.noise_parts != noise_parts:
         raise PrivacyError(
-            f"The noise of release {record.name!r} is recorded in {record.noise.shares} shares, "
-            f"where the study has it drawn in {shares}.",
+            f"Release {record.name!r} has its noise recorded in {record.noise.noise_parts} parts, "
+            f"and the study has it drawn in {noise_parts}.",
             hint="The records and the study must be of one run.",
-            code="shares-do-not-fit",
+            code="noise-parts-do-not-fit",
         )
 
 
 def _check_pure(record: ReleaseRecord, view: _View, federation: Federation) -> None:
     """Shared pure noise protects whoever sees the sum of enough shares, and nobody else."""
-    shares = record.noise.shares
-    if shares == 1:  # every site draws all of it: each message is protected by itself
+    noise_parts = record.noise.noise_parts
+    if noise_parts == 1:  # every site draws all of it: each message is protected by itself
         return
     if federation.masks != "modular" or not record.mechanism.adds_up:
         raise PrivacyError(
@@ -480,12 +483,12 @@ def _check_pure(record: ReleaseRecord, view: _View, federation: Federation) -> N
             hint="Share pure noise under modular masks, or share Gaussian noise.",
             code="pure-noise-not-shared",
         )
-    whole = _exposure_in(federation, view.shares) == 1.0 or not view.messages
-    if view.shares < shares or not whole:
+    whole = _exposure_in(federation, view.noise_parts) == 1.0 or not view.messages
+    if view.noise_parts < noise_parts or not whole:
         raise PrivacyError(
-            f"Release {record.name!r} has {record.noise.kind} noise in {shares} shares, more than "
-            f"the {view.shares if whole else 1} that hide a row from this view: {view.name}.",
+            f"Release {record.name!r} has {record.noise.kind} noise in {noise_parts} parts, more "
+            f"than the {view.noise_parts if whole else 1} that hide a row from {view.name}.",
             hint="The records and the study must be of one run, each site with more neighbours "
             "than sites may be missing or collude.",
-            code="too-few-shares",
+            code="too-few-noise-parts",
         )

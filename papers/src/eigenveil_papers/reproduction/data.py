@@ -446,10 +446,10 @@ def unit_rows(X: FloatArray) -> FloatArray:
 
 def shared_folder(part: str) -> Path | None:
     """A folder of reference data: of ``EIGENVEIL_SHARED``, or beside a development checkout."""
-    said = os.environ.get(_SHARED)
+    folder = os.environ.get(_SHARED)
     checkout = Path(__file__).resolve().parents[4]
-    if said:
-        root = Path(said)
+    if folder:
+        root = Path(folder)
     elif (checkout / "pyproject.toml").is_file():
         root = checkout.parent / "shared"
     else:

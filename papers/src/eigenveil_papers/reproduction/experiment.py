@@ -90,8 +90,8 @@ class Task:
     def key(self) -> str:
         """A digest that names the task: what is done, not when."""
         name = f"{self.work.__module__}.{self.work.__qualname__}"
-        said = json.dumps([name, _without_paths(dict(self.arguments)), self.run], sort_keys=True)
-        return hashlib.sha256(said.encode()).hexdigest()[:32]
+        text = json.dumps([name, _without_paths(dict(self.arguments)), self.run], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _without_paths(value: Any) -> Any:

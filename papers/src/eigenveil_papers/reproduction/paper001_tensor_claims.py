@@ -159,10 +159,8 @@ def noise_claims(numbers: Numbers, model: Model, *, size: int) -> list[Claim]:
     centered = _noise_ratio(numbers, over, 1.0, "eigenveil-uncentred")
     measured = f"root mean square over runs, D={size}: {', '.join(reported)}"
     if not math.isnan(centered):
-        measured += (
-            "; rows not centred, so that both whitenings are the same matrix: "
-            f"{centered:.3g} at ε=1"
-        )
+        measured += "; rows not centred, so that both whitenings are the same matrix: "
+        measured += f"{centered:.3g} at ε=1"
     vector = _noise_ratio(numbers, over, 1.0, against="avn")
     if not math.isnan(vector):
         measured += f"; AVN's noise is {vector:.3g} times ours at ε=1"

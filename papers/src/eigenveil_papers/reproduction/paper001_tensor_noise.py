@@ -150,7 +150,7 @@ def own_noise(
     The noise is isometric in the K directions, so that of the plane that was found counts as noise
     of the true plane. nan where the fit stops because the target cannot be met.
     """
-    asked: dict[str, Any] = {
+    targets: dict[str, Any] = {
         "n_components": len(true.weights),
         "epsilon": epsilon,
         "delta": delta,
@@ -160,11 +160,11 @@ def own_noise(
     }
     rounds: Generator[Round, Answers, Any]
     if isinstance(true, data.Mixture):
-        mixture = Options("gaussian-mixture", "table", asked | {"center": center})
+        mixture = Options("gaussian-mixture", "table", targets | {"center": center})
         made = make_mixture_plan(mixture, features=source.features, rows=rows)
         rounds = private_mixture(made, stored_single=False, keep_all=True)
     else:
-        topics = Options("topic-model", "table", asked)
+        topics = Options("topic-model", "table", targets)
         plan = make_topic_plan(topics, features=source.features, rows=rows)
         rounds = private_topics(plan, keep_all=True)
     seen: dict[str, tuple[Accumulator, Release]] = {}

@@ -30,7 +30,7 @@ from eigenveil_papers.reproduction.paper001_tensor_panels import (
 # claims. They are measured and not drawn.
 _NOT_DRAWN = {"agn", "capeagn-repeated", "exact-repeated"}
 _NOISE = "-noise"
-_LOOKS = SERIES_STYLES | {
+_STYLES = SERIES_STYLES | {
     "local": SeriesStyle("one site alone (AGN)", "baseline-4"),
     "capeagn": SeriesStyle("capeAGN (AGN: the same noise)", "paper"),
     "agn": SeriesStyle("capeAGN (AGN: the same noise)", "paper"),
@@ -104,7 +104,7 @@ def _draw_errors(model: Model, numbers: Numbers, settings: Settings) -> Figure:
     what = {"mixture": "Mixtures of Gaussians", "topics": "Single-topic documents"}[model]
     number = {"mixture": 3, "topics": 4}[model]
     title = f"{what}: error of the components (paper 001, figure {number}; δ = {DELTA:g}, 5 sites)"
-    return panel_grid(_drawn(numbers), panels, _LOOKS, columns=4, title=title)
+    return panel_grid(_drawn(numbers), panels, _STYLES, columns=4, title=title)
 
 
 def _at(model: Model, settings: Settings) -> str:
@@ -143,7 +143,7 @@ def _draw_topics(numbers: Numbers, settings: Settings) -> Figure:
 def _draw_delta(numbers: Numbers, settings: Settings) -> Figure:
     panels = [_panel(sweep) for sweep in delta_sweeps(settings)]
     title = "Error of the components against δ (paper 001, figure 5; 5 sites)"
-    return panel_grid(_drawn(numbers), panels, _LOOKS, columns=len(panels) // 2, title=title)
+    return panel_grid(_drawn(numbers), panels, _STYLES, columns=len(panels) // 2, title=title)
 
 
 def _mixture_claims(numbers: Numbers, settings: Settings) -> Sequence[Claim]:

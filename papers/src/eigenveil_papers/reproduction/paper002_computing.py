@@ -42,7 +42,7 @@ TRACKERS = ("eigenveil", "fpca-open", *RIVALS)
 _PAPERS_RIVALS = ("frequent-directions", "spirit", "grouse", "block-power")
 _ROUNDING = 1e-8  # an error below it is that of an exact method
 
-_SAYS = {
+_QUOTES = {
     "errors": (
         "FPCA has state-of-the-art errors across all data sets.",
         "section 4.2, figure 4 a, b",
@@ -134,7 +134,7 @@ def _best_of(errors: dict[str, float], series: str, rivals: Sequence[str]) -> bo
 def _error_claims(numbers: Numbers) -> list[Claim]:
     cases = _cases(numbers)
     if not cases:
-        return [stated(_SAYS[key]) for key in ("errors", "our-errors")]
+        return [stated(_QUOTES[key]) for key in ("errors", "our-errors")]
 
     def table(*series: str) -> str:
         return "; ".join(
@@ -153,7 +153,7 @@ def _error_claims(numbers: Numbers) -> list[Claim]:
     ratio = [errors["fpca-open"] / max(errors["eigenveil"], _ROUNDING) for _, errors in cases]
     return [
         stated(
-            _SAYS["errors"],
+            _QUOTES["errors"],
             (
                 f"Least RMSE of the paper's trackers on {len(best)} of {len(cases)} streams; "
                 "frequent directions with the same memory are nearer to offline PCA on the "
@@ -163,7 +163,7 @@ def _error_claims(numbers: Numbers) -> list[Claim]:
             (_of(len(best), len(cases), partly=len(beside_fd))),
         ),
         stated(
-            _SAYS["our-errors"],
+            _QUOTES["our-errors"],
             (
                 f"At the end of {len(ours)} of {len(cases)} streams"
                 + (f" (not of {', '.join(lost)})" if lost else "")
@@ -186,7 +186,7 @@ def _cost_claims(numbers: Numbers) -> list[Claim]:
     found = []
     fpca, spirit = numbers.curve("speed", "fpca-open"), numbers.curve("speed", "spirit")
     if not measured_all(numbers, {"speed": TRACKERS}):
-        found += [stated(_SAYS[key]) for key in ("time", "our-time")]
+        found += [stated(_QUOTES[key]) for key in ("time", "our-time")]
     else:
         growth = _slope(fpca.x, fpca.mean)
         ours = numbers.curve("speed", "eigenveil")
@@ -197,7 +197,7 @@ def _cost_claims(numbers: Numbers) -> list[Claim]:
         ]
         found += [
             stated(
-                _SAYS["time"],
+                _QUOTES["time"],
                 (
                     f"From D = {fpca.x[0]:g} to {fpca.x[-1]:g} its time of a row grows as "
                     f"D^{growth:.2g}; SPIRIT takes {faster.min():.3g} to {faster.max():.3g} times "
@@ -208,7 +208,7 @@ def _cost_claims(numbers: Numbers) -> list[Claim]:
                 "holds" if growth < 1.2 and faster.min() > 1.0 else "in part",
             ),
             stated(
-                _SAYS["our-time"],
+                _QUOTES["our-time"],
                 (
                     f"{(ours.mean / fpca.mean).min():.2g} to "
                     f"{(ours.mean / fpca.mean).max():.2g} times FPCA's time of a row; the block "
@@ -220,14 +220,14 @@ def _cost_claims(numbers: Numbers) -> list[Claim]:
     held = numbers.curve("memory", "fpca-open")
     longer = numbers.curve("memory-rows", "fpca-open")
     if not measured_all(numbers, {"memory": TRACKERS, "memory-rows": TRACKERS}):
-        found.append(stated(_SAYS["memory"]))
+        found.append(stated(_QUOTES["memory"]))
     else:
         growth = _slope(held.x, held.mean)
         constant = float(longer.mean[-1] / longer.mean[0])
         ours = numbers.curve("memory", "eigenveil")
         found.append(
             stated(
-                _SAYS["memory"],
+                _QUOTES["memory"],
                 (
                     f"Peak of its arrays grows as D^{growth:.2g}, and is {constant:.3g} times as "
                     f"large after {longer.x[-1] / longer.x[0]:g} times the rows; ours has "
@@ -249,7 +249,7 @@ def _tree_claims(numbers: Numbers) -> list[Claim]:
     sizes = [s for s in numbers.series("tree-merging") if s.startswith("rows=")]
     wanted = {"tree-total": sizes, "tree-error": ("fpca-open", "eigenveil", "eigenveil-private")}
     if not sizes or not measured_all(numbers, wanted):
-        return [stated(_SAYS[key]) for key in ("scaling", "merging", "our-trees")]
+        return [stated(_QUOTES[key]) for key in ("scaling", "merging", "our-trees")]
     largest = max(sizes, key=lambda series: int(series.removeprefix("rows=")))
     total, merging = numbers.curve("tree-total", largest), numbers.curve("tree-merging", largest)
     gains = total.mean[0] / total.mean
@@ -267,7 +267,7 @@ def _tree_claims(numbers: Numbers) -> list[Claim]:
     middle = len(gains) // 2
     return [
         stated(
-            _SAYS["scaling"],
+            _QUOTES["scaling"],
             (
                 f"{largest}: the slowest path with {total.x[middle]:g} nodes is "
                 f"{gains[middle]:.3g} times as fast as with one, with {most:g} nodes "
@@ -278,12 +278,12 @@ def _tree_claims(numbers: Numbers) -> list[Claim]:
             "holds" if float(gains[-1]) > 0.4 * most else "in part",
         ),
         stated(
-            _SAYS["merging"],
+            _QUOTES["merging"],
             f"Distance of the root's ten directions from offline PCA's: {reported}.",
             "holds" if float(fpca.mean.max()) < 0.2 else "in part",
         ),
         stated(
-            _SAYS["our-trees"],
+            _QUOTES["our-trees"],
             (
                 f"FPCA's error over ours: {(fpca.mean / ours.mean).min():.3g} to "
                 f"{(fpca.mean / ours.mean).max():.3g}; the private release at epsilon 1, delta "
@@ -300,13 +300,13 @@ def _lemma_claims(numbers: Numbers) -> list[Claim]:
     exact, order = numbers.curve("lemma-1", "exact"), numbers.curve("lemma-1", "order")
     strengths = numbers.curve("lemma-1", "strengths")
     if not measured_all(numbers, {"lemma-1": ("exact", "order", "strengths", "truncated")}):
-        return [stated(_SAYS[key]) for key in ("lemma-1", "order")]
+        return [stated(_QUOTES[key]) for key in ("lemma-1", "order")]
     short = numbers.curve("lemma-1", "truncated")
     worst = max(float(curve.mean.max()) for curve in (exact, strengths))
     turned = float(order.mean.max())
     return [
         stated(
-            _SAYS["lemma-1"],
+            _QUOTES["lemma-1"],
             (
                 f"Up to {exact.x[-1]:g} nodes, rows of rank 8 and r = 8: subspaces and singular "
                 f"values differ by {worst:.1e} at the most. With r = 4 they do by up to "
@@ -315,7 +315,7 @@ def _lemma_claims(numbers: Numbers) -> list[Claim]:
             "holds" if worst < _ROUNDING else "does not hold",
         ),
         stated(
-            _SAYS["order"],
+            _QUOTES["order"],
             f"Between two orders of the same nodes, r = rank = 8: {turned:.1e}.",
             "holds" if turned < _ROUNDING else "does not hold",
         ),

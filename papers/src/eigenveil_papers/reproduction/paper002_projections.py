@@ -260,7 +260,7 @@ METHODS = {
 }
 """What is drawn, by series; "eigenveil-all" is measured besides."""
 
-_SAYS = {
+_QUOTES = {
     "open": (
         "Without a mask FPCA learnt the principal subspace of offline PCA.",
         "section 4.1, figure 2 b, f",
@@ -303,9 +303,9 @@ def claims(numbers: Numbers, names: Sequence[str]) -> Sequence[Claim]:
     """The paper's claims about figure 2 for these data sets, and ours."""
     names = [name for name in names if measured_all(numbers, _wanted(name))]
     if not names:
-        return [stated(claim) for claim in _SAYS.values()]
+        return [stated(claim) for claim in _QUOTES.values()]
 
-    def said(kind: str, *methods: str) -> str:
+    def found(kind: str, *methods: str) -> str:
         return "; ".join(
             f"{name}: "
             + ", ".join(f"{m} {numbers.at(f'{name}-{kind}', m, 2.0):.3g}" for m in methods)
@@ -334,37 +334,37 @@ def claims(numbers: Numbers, names: Sequence[str]) -> Sequence[Claim]:
     dominates = all(a > max(b, c) for a, b, c in zip(ours, masked, sulq, strict=True))
     return [
         stated(
-            _SAYS["open"],
-            f"Captured energy of two components, best = 1: {said('energy', 'fpca-open')}.",
+            _QUOTES["open"],
+            f"Captured energy of two components, best = 1: {found('energy', 'fpca-open')}.",
             "holds" if learnt else "does not hold",
         ),
         stated(
-            _SAYS["mask"],
+            _QUOTES["mask"],
             (
-                f"Captured energy {said('energy', 'fpca')}; overlap {said('overlap', 'fpca')}. "
+                f"Captured energy {found('energy', 'fpca')}; overlap {found('overlap', 'fpca')}. "
                 "The mask's spectral norm (about) over the first eigenvalue of the rows: "
                 f"{norm}. What is drawn is a random plane."
             ),
             "holds" if learnt_masked else "does not hold",
         ),
         stated(
-            _SAYS["beside"],
+            _QUOTES["beside"],
             (
-                f"{said('energy', 'fpca', 'mod-sulq')}; counted where the difference exceeds three "
-                "standard errors."
+                f"{found('energy', 'fpca', 'mod-sulq')}; counted where the difference exceeds "
+                "three standard errors."
             ),
             "holds" if more > len(names) / 2 else "does not hold",
         ),
         stated(
-            _SAYS["coded"],
+            _QUOTES["coded"],
             (
-                f"Captured energy {said('energy', 'fpca-as-coded')}; but the epsilon that this "
+                f"Captured energy {found('energy', 'fpca-as-coded')}; but the epsilon that this "
                 f"mask gives at delta {DELTA:g}, claimed to be {EPSILON:g}, is {really}."
             ),
             (_of(min(coded) > 0.8, max(coded) > 0.8)),
         ),
         stated(
-            _SAYS["need"],
+            _QUOTES["need"],
             (
                 "Deviation of the mask of a block (lemma 2, n = b) over what the exact Gaussian "
                 f"mechanism needs on the whole stream's second moment: {ratio}."
@@ -372,11 +372,11 @@ def claims(numbers: Numbers, names: Sequence[str]) -> Sequence[Claim]:
             "holds" if far else "does not hold",
         ),
         stated(
-            _SAYS["ours"],
+            _QUOTES["ours"],
             (
-                f"Captured energy {said('energy', 'eigenveil', 'eigenveil-all')} (the second with "
+                f"Captured energy {found('energy', 'eigenveil', 'eigenveil-all')} (the second with "
                 "centre and scale private too); overlap "
-                f"{said('overlap', 'eigenveil', 'eigenveil-all')}. It falls short of no mask. The "
+                f"{found('overlap', 'eigenveil', 'eigenveil-all')}. It falls short of no mask. The "
                 f"paper's delta of {DELTA:g} promises little to anyone: it lets a mechanism show "
                 "one row in ten."
             ),

@@ -33,7 +33,7 @@ METHODS = {
     "eigenveil-unit": "Eigenveil, unit rows",
 }
 
-_SAYS = {
+_QUOTES = {
     "finds": ("FPCA with a mask finds the first direction at epsilon of 0.1 to 4.", "figure 3 a"),
     "epsilon": ("A larger epsilon increases the utility.", "section 4.1"),
     "uniform": (
@@ -81,7 +81,7 @@ def claims(numbers: Numbers, settings: Settings) -> Sequence[Claim]:
 
 def _published_claims(numbers: Numbers, alphas: Sequence[str]) -> list[Claim]:
     if not alphas:
-        return [stated(_SAYS[key]) for key in ("finds", "epsilon", "uniform", "beside", "coded")]
+        return [stated(_QUOTES[key]) for key in ("finds", "epsilon", "uniform", "beside", "coded")]
     level = random_alignment(FEATURES)
 
     def ends(method: str) -> str:
@@ -115,7 +115,7 @@ def _published_claims(numbers: Numbers, alphas: Sequence[str]) -> list[Claim]:
     )
     return [
         stated(
-            _SAYS["finds"],
+            _QUOTES["finds"],
             (
                 f"As in the text (mask of lemma 2 for n = b = {BLOCK}), q_A from epsilon 0.1 to 4: "
                 f"{ends('fpca')}; a random direction has {level:.2f}."
@@ -123,17 +123,17 @@ def _published_claims(numbers: Numbers, alphas: Sequence[str]) -> list[Claim]:
             "holds" if text > 0.9 else "in part" if text > level + 0.2 else "does not hold",
         ),
         stated(
-            _SAYS["epsilon"],
+            _QUOTES["epsilon"],
             "; ".join(f"{METHODS[m]}: {ends(m)}" for m in published),
             verdict_of([rises(method) for method in published]),
         ),
         stated(
-            _SAYS["uniform"],
+            _QUOTES["uniform"],
             "; ".join(f"{METHODS[m]}: {ends(m)}" for m in (*published, "eigenveil")),
             verdict_of([steeper(method) for method in (*published, "eigenveil")]),
         ),
         stated(
-            _SAYS["beside"],
+            _QUOTES["beside"],
             (
                 f"At epsilon 4 FPCA of the text is better than symmetric MOD-SuLQ for {better} of "
                 f"{len(alphas)} spectra; as coded for {coded}."
@@ -141,7 +141,7 @@ def _published_claims(numbers: Numbers, alphas: Sequence[str]) -> list[Claim]:
             "holds" if better > len(alphas) / 2 else "does not hold",
         ),
         stated(
-            _SAYS["coded"],
+            _QUOTES["coded"],
             (
                 f"q_A as coded: {ends('fpca-as-coded')}. Claimed epsilon: the one that the mask "
                 f"gives at delta {DELTA:g}: {really}. Their symmetric MOD-SuLQ has no noise below "
@@ -155,7 +155,7 @@ def _published_claims(numbers: Numbers, alphas: Sequence[str]) -> list[Claim]:
 def _noise_claims(numbers: Numbers) -> list[Claim]:
     every = ("needed", "fpca", "mod-sulq", "mod-sulq-asymmetric", "eigenveil")
     if not measured_all(numbers, {"noise": every}):
-        return [stated(_SAYS[key]) for key in ("need", "lemma-2")]
+        return [stated(_QUOTES[key]) for key in ("need", "lemma-2")]
     needed = numbers.curve("noise", "needed")
 
     def over(method: str, epsilon: float) -> float:
@@ -173,7 +173,7 @@ def _noise_claims(numbers: Numbers) -> list[Claim]:
     symmetric = symmetric_omega(1.0, DELTA, FEATURES, ROWS)
     return [
         stated(
-            _SAYS["need"],
+            _QUOTES["need"],
             (
                 "Deviation over that of the exact Gaussian mechanism on the same second moment of "
                 f"all rows, at epsilon {low:g} to {high:g}, delta {DELTA:g}, D = {FEATURES}: "
@@ -182,7 +182,7 @@ def _noise_claims(numbers: Numbers) -> list[Claim]:
             "holds" if least > 2.0 * FEATURES else "does not hold",
         ),
         stated(
-            _SAYS["lemma-2"],
+            _QUOTES["lemma-2"],
             (
                 f"omega of lemma 2 is {rate:.3g} of SuLQ's at epsilon 1, and "
                 f"{omega(1.0, DELTA, FEATURES, ROWS) / symmetric:.3g} times the symmetric mask's."
@@ -194,7 +194,7 @@ def _noise_claims(numbers: Numbers) -> list[Claim]:
 
 def _our_claims(numbers: Numbers, alphas: Sequence[str]) -> list[Claim]:
     if not alphas:
-        return [stated(_SAYS[key]) for key in ("ours", "dominates", "unit")]
+        return [stated(_QUOTES[key]) for key in ("ours", "dominates", "unit")]
     level = random_alignment(FEATURES)
 
     def ratio(panel: str, worse: str) -> MatchedUtility | None:
@@ -205,12 +205,12 @@ def _our_claims(numbers: Numbers, alphas: Sequence[str]) -> list[Claim]:
         return matched_utility(numbers.curve(panel, "eigenveil"), theirs)
 
     def against(panel: str, *rivals: str) -> str:
-        said = [
+        parts = [
             f"{found} ({METHODS[rival]})"
             for rival in rivals
             if (found := ratio(panel, rival)) is not None
         ]
-        return ", ".join(said) or "they find nothing up to epsilon 4"
+        return ", ".join(parts) or "they find nothing up to epsilon 4"
 
     at_delta = "; ".join(
         f"{panel} {against(panel, 'mod-sulq', 'mod-sulq-asymmetric', 'fpca-as-coded')}"
@@ -248,7 +248,7 @@ def _our_claims(numbers: Numbers, alphas: Sequence[str]) -> list[Claim]:
     limit = numbers.at(flat, "eigenveil-unit", OPEN)
     return [
         stated(
-            _SAYS["ours"],
+            _QUOTES["ours"],
             (
                 f"Epsilon ratio at equal q_A, delta {SMALL_DELTA:g}: {at_small}. At the "
                 f"paper's delta, {DELTA:g}: {at_delta}. The latter are of little meaning: so large "
@@ -257,12 +257,12 @@ def _our_claims(numbers: Numbers, alphas: Sequence[str]) -> list[Claim]:
             ("not tested" if not known else "holds" if min(known) >= 10.0 else "does not hold"),
         ),
         stated(
-            _SAYS["dominates"],
+            _QUOTES["dominates"],
             f"{where.capitalize()}, over {len(alphas)} spectra and all epsilons.",
             "holds" if not dominated else "in part",
         ),
         stated(
-            _SAYS["unit"],
+            _QUOTES["unit"],
             (
                 f"q_A at epsilon 4: {unit}; of the clipped rows at {flat} "
                 f"{numbers.at(flat, 'eigenveil', 4.0):.2f} "

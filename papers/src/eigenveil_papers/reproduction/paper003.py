@@ -119,7 +119,7 @@ def energy_shares(
 ) -> Iterator[Point]:
     """Per cent of all energy in the leading k directions, of rows centred and not; no privacy."""
     del rng
-    for series, rows in (("centered", prepared_rows(data)), ("as they are", raw_rows(data))):
+    for series, rows in (("centred", prepared_rows(data)), ("as they are", raw_rows(data))):
         values = np.linalg.eigvalsh(rows.T @ rows)[::-1]
         held = 100.0 * np.cumsum(values) / np.sum(values)
         for count in counts:
@@ -191,7 +191,7 @@ def _tasks2(settings: Settings) -> list[Task]:
 
 # Drawing
 
-LOOKS_003 = {
+STYLES_003 = {
     "eigenveil": SERIES_STYLES["eigenveil"]._replace(label="Eigenveil"),
     "eigenveil-strict": SeriesStyle("Eigenveil, delta = 1e-6", "ours-sketch"),
     **{key: series_style for key, series_style in SERIES_STYLES.items() if key != "eigenveil"},
@@ -257,7 +257,7 @@ def _draw1(numbers: Numbers, settings: Settings) -> Figure:
     return panel_grid(
         _split(numbers, "epsilon"),
         panels,
-        LOOKS_003,
+        STYLES_003,
         columns=len(names) + 1,
         title="Captured energy against epsilon (paper 003, figure 1)",
     )
@@ -280,7 +280,7 @@ def _draw2(numbers: Numbers, settings: Settings) -> Figure:
     return panel_grid(
         _split(numbers, "rows"),
         panels,
-        LOOKS_003,
+        STYLES_003,
         columns=2,
         title="Captured energy against the number of rows (paper 003, figure 2)",
     )

@@ -162,10 +162,10 @@ def _rises(numbers: Numbers, panels: Sequence[str], axis: str, where: str) -> Cl
                 flat.append(series)
         if not count:
             continue
-        said = [f"{count - len({*falls, *flat})} of {count} published series rise throughout"]
-        said += [f"falling somewhere: {', '.join(falls)}"] if falls else []
-        said += [f"flat: {', '.join(flat)}"] if flat else []
-        found.append(f"{name_of(panel)}: {', '.join(said)}")
+        parts = [f"{count - len({*falls, *flat})} of {count} published series rise throughout"]
+        parts += [f"falling somewhere: {', '.join(falls)}"] if falls else []
+        parts += [f"flat: {', '.join(flat)}"] if flat else []
+        found.append(f"{name_of(panel)}: {', '.join(parts)}")
         bad = len({*falls, *flat})
         good += [False] * bad + [True] * (count - bad)
     return claim_of(statement, where, found, good)
@@ -212,7 +212,7 @@ def _nine_tenths(numbers: Numbers) -> Claim:
     found, good = [], []
     for name in DATA:
         panel = f"{name}-share"
-        for series in ("centered", "as they are"):
+        for series in ("centred", "as they are"):
             fewest = numbers.at(panel, f"fewest, {series}", 90.0)
             if math.isnan(fewest):
                 continue
@@ -220,7 +220,7 @@ def _nine_tenths(numbers: Numbers) -> Claim:
             shares = ", ".join(
                 f"k = {x:.0f}: {y:.1f} %" for x, y in zip(curve.x, curve.mean, strict=True)
             )
-            rows = "centred rows" if series == "centered" else "rows as they are"
+            rows = "centred rows" if series == "centred" else "rows as they are"
             found.append(f"{name}, {rows}: 90 % from k = {fewest:.0f} on ({shares})")
             wanted = 50.0 if name == "mnist" else 10.0
             good.append(numbers.at(panel, series, wanted) >= LEVEL)

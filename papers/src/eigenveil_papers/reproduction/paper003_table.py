@@ -297,22 +297,22 @@ def classification_errors(
         tested = (X[held] - center) / unit
         for of in series:
             found = subspace(of, problem, epsilon=here, delta=DELTA[name], rng=rng).T
-            known, asked = problem.X @ found, tested @ found
-            wrong = _error(known, y[train], asked, y[held])
+            known, unseen = problem.X @ found, tested @ found
+            wrong = _error(known, y[train], unseen, y[held])
             yield Point(name, of, float(nominal), wrong)
             scaler = StandardScaler().fit(known)
-            known, asked = scaler.transform(known), scaler.transform(asked)
-            wrong = _error(known, y[train], asked, y[held])
+            known, unseen = scaler.transform(known), scaler.transform(unseen)
+            wrong = _error(known, y[train], unseen, y[held])
             yield Point(f"{name}-standardised", of, float(nominal), wrong)
         yield Point(f"{name}-setting", "training rows", float(nominal), float(size))
         yield Point(f"{name}-setting", "test rows", float(nominal), float(test))
         yield Point(f"{name}-setting", "epsilon", float(nominal), here)
 
 
-def _error(known: FloatArray, y: Labels, asked: FloatArray, answers: Labels) -> float:
+def _error(known: FloatArray, y: Labels, unseen: FloatArray, answers: Labels) -> float:
     """Per cent of wrong answers of a linear support vector machine with C = 1."""
     machine = SVC(kernel="linear", C=1.0).fit(known, y)
-    return 100.0 * float(np.mean(machine.predict(asked) != answers))
+    return 100.0 * float(np.mean(machine.predict(unseen) != answers))
 
 
 # Tasks
@@ -391,11 +391,11 @@ def _title(name: str, settings: Settings) -> str:
 def _cell(numbers: Numbers, name: str, series: str, size: int) -> str:
     curve = numbers.curve(name, series)
     printed = PAPER[name].get(series)
-    said = f"\n({printed[SIZES.index(size)]:g})" if printed else ""
+    suffix = f"\n({printed[SIZES.index(size)]:g})" if printed else ""
     at = np.flatnonzero(curve.x == size)
     if not at.size:
-        return f"-{said}"
-    return f"{curve.mean[at[0]]:.2f} ± {curve.error[at[0]]:.2f}{said}"
+        return f"-{suffix}"
+    return f"{curve.mean[at[0]]:.2f} ± {curve.error[at[0]]:.2f}{suffix}"
 
 
 def _least(numbers: Numbers, name: str, size: int, series: Sequence[str]) -> float:

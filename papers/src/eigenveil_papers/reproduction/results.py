@@ -68,8 +68,8 @@ def redraw(experiment: Experiment, settings: Settings, *, out: Path) -> Outcome:
     """
     numbers = read_runs(out / f"{experiment.name}{RUNS}")
     try:
-        said = json.loads((out / f"{experiment.name}{CLAIMS}").read_text(encoding="utf-8"))
-        settings = replace(settings, scale=said["scale"], data=said["data"])
+        stored = json.loads((out / f"{experiment.name}{CLAIMS}").read_text(encoding="utf-8"))
+        settings = replace(settings, scale=stored["scale"], data=stored["data"])
     except (OSError, ValueError, KeyError):
         pass  # the numbers are what counts
     return write(experiment, settings, numbers, out)

@@ -102,7 +102,7 @@ def run(
             code="cannot-write",
         ) from None
     with Journal(path, header(experiment, settings, tasks)) as journal:
-        reported = _Told(tasks, keys, journal.found, progress)
+        reported = _Progress(tasks, keys, journal.found, progress)
         reported.notify(journal.note)
         found = {key: journal.found[key] for key in keys if key in journal.found}
         left = [(key, task) for key, task in zip(keys, tasks, strict=True) if key not in found]
@@ -151,7 +151,7 @@ def do_task(task: Task) -> list[Point]:
         ]
 
 
-class _Told:
+class _Progress:
     """Counts tasks and their expected time, and tells."""
 
     def __init__(

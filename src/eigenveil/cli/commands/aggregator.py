@@ -14,7 +14,7 @@ from eigenveil.cli import options
 from eigenveil.errors import OutputError
 
 aggregator_app = typer.Typer(
-    help="The aggregator between organisations: it has no rows, and no key but its own.",
+    help="The aggregator between organisations: it has no rows, and only its own key.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -33,8 +33,8 @@ def start(
     listen: Annotated[
         str,
         typer.Option(
-            help="Address of this machine to listen on; 0.0.0.0 for all of them. Only this "
-            "machine's own processes reach the default."
+            help="Address of this machine to listen on; 0.0.0.0 for all of them. The "
+            "default is reachable from this machine only."
         ),
     ] = "127.0.0.1",
     quiet: options.Quiet = False,
@@ -50,7 +50,7 @@ def start(
 
     say = lines(quiet=quiet)
     _check_address(listen, opened.port)
-    only = " (only from this machine: --listen says otherwise)" if _is_loopback(listen) else ""
+    only = " (only from this machine: change it with --listen)" if _is_loopback(listen) else ""
     say(f"Aggregator {opened.name} listens on {listen}:{opened.port}{only}; Ctrl-C stops it.")
     end_at_once(say)
     return reported(run_aggregator(opened, listen=listen, say=say), opened.folder, say)

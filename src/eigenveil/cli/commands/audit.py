@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LIST = "list"
 _BROKEN = 8
-# Of no more audits than this all is said about each.
+# Up to so many audits are shown in full.
 _EXPLAINED = 8
 
 
@@ -32,17 +32,17 @@ def audit(
         ),
     ] = None,
     trials: Annotated[
-        int, typer.Option(help="Outputs on each data set; slow mechanisms draw a part of them.")
+        int, typer.Option(help="Number of outputs on each data set; slow mechanisms draw fewer.")
     ] = 100_000,
     confidence: Annotated[
-        float, typer.Option(help="With which all bounds of the table hold together.")
+        float, typer.Option(help="Probability with which all bounds of the table hold together.")
     ] = 0.999,
     jobs: Annotated[
-        int | None, typer.Option(help="Processes; by default one for each core.")
+        int | None, typer.Option(help="Number of processes; by default one for each core.")
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="The same outputs again; without it noise is that of a real run."),
+        typer.Option(help="Reproducible outputs; without it the noise is that of a real run."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for table and figure; it must not exist.")

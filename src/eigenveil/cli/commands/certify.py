@@ -1,4 +1,4 @@
-"""``eigenveil proofs``: the proofs that certificates cite, readable wherever it is installed."""
+"""``eigenveil certify`` and ``eigenveil proofs``: a result's guarantee and its proofs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def proofs(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="A proof, as 'eigenveil certify' names it; without it, all are listed."
+            help="Name of a proof, as 'eigenveil certify' shows it; without it, all are listed."
         ),
     ] = None,
     json: options.Json = False,
@@ -58,17 +58,17 @@ def certify(
     root: Annotated[
         Path | None,
         typer.Option(
-            help="The authority that signatures must be under: a federation's root certificate "
-            "(rootCA.pem), or a kit. There must then be signatures."
+            help="Check signatures against this root certificate (rootCA.pem), or that of a "
+            "kit. Signatures are then required."
         ),
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> int:
-    """Recompute the guarantee of a result and say whether it holds (status 8 if not).
+    """Recompute the guarantee of a result and report whether it holds (status 8 if not).
 
     It holds for the model that the certificate was made for: the model beside it must be that.
-    Between organisations the aggregator and the sites have signed it: who has is said.
+    Between organisations the aggregator and the sites have signed it: who has is shown.
     """
     if result.suffix == ".npz":
         raise DataError(

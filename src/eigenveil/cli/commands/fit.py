@@ -1,4 +1,4 @@
-"""``eigenveil fit --site NAME=FILES``: the whole protocol among sites in one process."""
+"""``eigenveil fit``: a private model of one data set, or of several sites in one process."""
 
 from __future__ import annotations
 
@@ -212,15 +212,20 @@ def fit(
     ] = None,
     site: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=FILE of a site that keeps its rows; repeat, also with one name."),
+        typer.Option(help="NAME=FILE of a site that keeps its rows; repeat for each file."),
     ] = None,
     study: Annotated[
-        Path | None, typer.Option(help=_OF_SITES + "what they agreed on; then no other targets.")
+        Path | None,
+        typer.Option(
+            help=_OF_SITES + "the study file; no other options of the fit are then given."
+        ),
     ] = None,
     task: options.TaskName = "pca",
     ledgers: Annotated[
         Path | None,
-        typer.Option(help=_OF_SITES + "folder of their ledgers, NAME.ledger; kept between runs."),
+        typer.Option(
+            help=_OF_SITES + "folder of the sites' ledgers, NAME.ledger; kept between runs."
+        ),
     ] = None,
     vocabulary: options.Vocabulary = None,
     columns: options.Columns = None,
@@ -238,7 +243,7 @@ def fit(
     json: options.Json = False,
     quiet: options.Quiet = False,
     *,
-    said: dict[str, Any],
+    option_values: dict[str, Any],
 ) -> None:
     """Fit private PCA, a mixture or topics to the rows of FILES, or of several sites."""
     check_free(out, overwrite=overwrite)
@@ -250,7 +255,7 @@ def fit(
         )
     agreed = None if study is None else _read_agreed(study, task, context)
     fitted = options.read_task(task) if agreed is None else TASKS[agreed.task]
-    targets = estimator_options(fitted, said, context, sites=bool(site))
+    targets = estimator_options(fitted, option_values, context, sites=bool(site))
     wanted = read_columns(columns, exclude, vocabulary, header=header)
     show = _Show(out, figures=plots, json=json, quiet=quiet)
     if site:
@@ -261,7 +266,7 @@ def fit(
 
 @dataclass(frozen=True)
 class _Show:
-    """Where a result goes, and how it is told."""
+    """Where a result goes, and how it is presented."""
 
     out: Path
     figures: bool
@@ -340,22 +345,22 @@ def _picture(place: Path, out: Path, *, overwrite: bool) -> Path:
 
 
 def _read_agreed(file: Path, task: str, context: typer.Context) -> Study:
-    """The study of all sites, which says everything that it can say."""
+    """The study of all sites, which states all of its options."""
     from eigenveil.federation.study.file import read_study
 
     agreed = read_study(file)
-    said = options.given(context)
-    if "task" in said and options.read_task(task) is not TASKS[agreed.task]:
+    given_names = options.given(context)
+    if "task" in given_names and options.read_task(task) is not TASKS[agreed.task]:
         raise _for_the_study("task")
-    if "vocabulary" in said:
+    if "vocabulary" in given_names:
         raise _for_the_study("vocabulary")
     return agreed
 
 
 def _for_the_study(name: str) -> DataError:
     return DataError(
-        f"{name} is for the study to say, and --study is given.",
-        hint="Change the study file (every site's), or leave --study out.",
+        f"{name} is set by the study file (--study).",
+        hint="Change the study file at every site, or leave --study out.",
     )
 
 
@@ -383,19 +388,19 @@ def _fit_sites(
         if agreed.columns is not None:
             wanted = WantedColumns(columns=list(agreed.columns), header=wanted.header)
     rows = open_sites(paths, wanted)
-    asked = model.study_of(rows) if agreed is None else agreed
+    agreed_study = model.study_of(rows) if agreed is None else agreed
     screen = Screen(quiet=show.quiet)
     with new_folder(show.out) as folder:  # made before anything is spent
         books = None
         if ledgers is not None:
             say = _unsaid if show.json else screen.print
-            books = open_ledgers(ledgers, asked, say)
+            books = open_ledgers(ledgers, agreed_study, say)
         steps = protocol_progress(len(rows), quiet=show.quiet or show.json)
         with steps as progress:
-            model.fit_study(asked, rows, ledgers=books, progress=progress)
+            model.fit_study(agreed_study, rows, ledgers=books, progress=progress)
         written = write_result(model, folder, figures=show.figures)
         write_toml(model.study_, folder / "study.toml")
-        written.append(("study.toml", "what was run, for 'eigenveil study check'"))
+        written.append(("study.toml", "the study that was run, for 'eigenveil study check'"))
     if show.json:
         found = as_json(model) | federation_as_json(model)
         options.print_json({**found, "out": str(show.out)})

@@ -16,16 +16,16 @@ if TYPE_CHECKING:  # loaded by the commands: cryptography takes a while
     from eigenveil.network.roles import Role
 
 flare_app = typer.Typer(
-    help="Kits for studies between organisations: each party's key, certificate and policy.",
+    help="Kits for studies between organisations: key, certificate and policy of each party.",
     no_args_is_help=True,
     add_completion=False,
 )
 
 StudyFile = Annotated[Path, typer.Argument(help="The study, as 'eigenveil study new' writes it.")]
 Host = Annotated[str, typer.Option(help="The name by which the sites reach the aggregator.")]
-Port = Annotated[int, typer.Option(help="The one port on which the aggregator listens.")]
+Port = Annotated[int, typer.Option(help="The port on which the aggregator listens.")]
 Replace = Annotated[
-    bool, typer.Option("--overwrite", help="Replace what is there; keys in it are lost.")
+    bool, typer.Option("--overwrite", help="Replace existing kits; their keys are lost.")
 ]
 
 _ROLES = ("site", "aggregator", "lead", "helper")
@@ -41,7 +41,7 @@ def provision(
         bool,
         typer.Option(
             "--registrar-only",
-            help="Make the registrar's kit alone; each party makes its own key (request).",
+            help="Make only the registrar's kit; each party makes its own key (request).",
         ),
     ] = False,
     overwrite: Replace = False,
@@ -106,9 +106,9 @@ def request(
     from eigenveil.network.enrolment import read_request
     from eigenveil.network.enrolment import request as request_certificate
 
-    asked = _role(role)
+    wanted_role = _role(role)
     file = request_certificate(
-        read_study(study), out, role=asked, name=name, renew=renew, overwrite=overwrite
+        read_study(study), out, role=wanted_role, name=name, renew=renew, overwrite=overwrite
     )
     key = fingerprint(read_request(file).public_key)
     if json:
@@ -128,9 +128,9 @@ def approve(
     out: Annotated[
         Path | None, typer.Option(help="File to write; NAME.approval.json by default.")
     ] = None,
-    days: Annotated[int, typer.Option(help="For how long the certificate is good.")] = 365,
+    days: Annotated[int, typer.Option(help="Number of days that the certificate is valid.")] = 365,
     renew: Annotated[
-        bool, typer.Option("--renew", help="The party has a certificate, and gets another.")
+        bool, typer.Option("--renew", help="Issue another certificate to a party that has one.")
     ] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
     json: options.Json = False,
@@ -169,7 +169,7 @@ def approve(
     screen.print(f"public key:       {key}", soft_wrap=True)
     screen.print(f"root certificate: {root}", soft_wrap=True)
     screen.print(
-        "If the party says another public key, do not send it. Tell the party the root "
+        "If the party reads out another public key, do not send it. Tell the party the root "
         "certificate's line, by another way than the file.",
         soft_wrap=True,
     )
@@ -181,7 +181,9 @@ def package(
     approval: Annotated[Path, typer.Argument(help="What the registrar sent.")],
     fingerprint: Annotated[
         str,
-        typer.Option(help="Of the root certificate, as the registrar told it (by telephone, say)."),
+        typer.Option(
+            help="Of the root certificate, as given by the registrar (by telephone, say)."
+        ),
     ],
     quiet: options.Quiet = False,
 ) -> None:
@@ -200,7 +202,7 @@ def show(
     kit: Annotated[Path, typer.Argument(help="A party's kit.")],
     json: options.Json = False,
 ) -> None:
-    """Say whose a kit is, how long it is good, and what may be asked of it."""
+    """Say whose a kit is, how long it is good, and which queries it may get."""
     from eigenveil.network.flare.provision import inspect
     from eigenveil.network.kit import open_kit
 
@@ -229,7 +231,7 @@ def show(
 
 
 def _role(text: str) -> Role:
-    """A role that asks for a certificate."""
+    """A role that can request a certificate."""
     for role in _ROLES:
         if text == role:
             return role  # type: ignore[return-value]

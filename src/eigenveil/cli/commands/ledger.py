@@ -1,4 +1,4 @@
-"""The second place of a ledger's heads, as the command line names it."""
+"""``eigenveil ledger``: a site's budgets, what was spent, and whether the ledger is intact."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 HEADS_HELP = (
-    "The second place of the ledger's heads: a file elsewhere, or a PostgreSQL URL that ends with "
+    "Where the ledger's heads are also kept: a file elsewhere, or a PostgreSQL URL that ends with "
     "?ledger=NAME."
 )
 AUTHORITY_HELP = "The root certificate of the timestamp authority (PEM)."
@@ -83,7 +83,7 @@ def heads_of(
 
 
 ledger_app = typer.Typer(
-    help="A site's ledger: what may be lost about its rows, and what was.",
+    help="A site's ledger: the privacy budget of its rows, and what was spent.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -119,7 +119,8 @@ def show(place: Place, json: options.Json = False) -> None:
 def verify(
     place: Place,
     against: Annotated[
-        str | None, typer.Option(help="A last hash that was noted elsewhere; must be in the chain.")
+        str | None,
+        typer.Option(help="A last hash that was kept elsewhere; it must be in the chain."),
     ] = None,
     heads: Annotated[
         str | None,
@@ -134,7 +135,7 @@ def verify(
     """Recompute the chain of entries and say whether it holds (status 8 if not)."""
     if against is not None and not re.fullmatch("[0-9a-f]{64}", against := against.lower()):
         raise options.WrongOption(
-            "--against is no hash of an entry.",
+            "--against is not the hash of an entry.",
             hint="Give the 64 hexadecimal digits that 'ledger verify' printed as the last hash.",
         )
     found = _open(place, heads_of(heads, authority, notes=False)).verify(against=against)
@@ -181,12 +182,15 @@ def export(
 def budget(
     place: Place,
     data_set: Annotated[str, typer.Option(help="The rows' name in this ledger.")],
-    epsilon: Annotated[
-        float, typer.Option(help="What may be lost over everything; 0 closes the data set.")
+    epsilon: Annotated[float, typer.Option(help="Epsilon of the budget; 0 closes the data set.")],
+    delta: Annotated[
+        float,
+        typer.Option(
+            help="Delta of the budget, in [0, 1), well below one over the number of rows."
+        ),
     ],
-    delta: Annotated[float, typer.Option(help="In [0, 1), well below one over the rows.")],
     pure_epsilon: Annotated[
-        float, typer.Option(help="Set aside for pure studies; the rest is for Gaussian ones.")
+        float, typer.Option(help="Part of epsilon for pure studies; the rest is for Gaussian ones.")
     ] = 0.0,
     adjacency: Annotated[str, options.option_help("adjacency")] = "add-remove",
     quiet: options.Quiet = False,

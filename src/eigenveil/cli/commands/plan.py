@@ -1,4 +1,4 @@
-"""What ``eigenveil plan`` was asked, for whoever answers it: the task's predictor."""
+"""``eigenveil plan``: what a fit would give, predicted before any data is read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from eigenveil.privacy.guarantee import Guarantee
 
 @dataclass(frozen=True)
 class EstimatorSpec:
-    """A task, what was said of its options, and the data that are expected.
+    """A task, the values of its options, and the data that are expected.
 
     ``spectrum``, ``mean_norm`` and ``document_words`` describe the expected rows or documents.
     """
@@ -89,12 +89,12 @@ def needs_json(found: Expected, rows: int) -> dict[str, Any]:
     }
 
 
-def plan_tensors(asked: EstimatorSpec) -> None:
+def plan_tensors(spec: EstimatorSpec) -> None:
     """Say what a plan would release of so many rows."""
-    plan, task, rows = asked.plan(), asked.task.name, asked.rows
-    found = expect(plan, rows, document_words=asked.document_words)
+    plan, task, rows = spec.plan(), spec.task.name, spec.rows
+    found = expect(plan, rows, document_words=spec.document_words)
     guarantee = guarantee_of(found)
-    if asked.json:
+    if spec.json:
         options.print_json(
             {
                 "task": task,
@@ -105,7 +105,7 @@ def plan_tensors(asked: EstimatorSpec) -> None:
                 "plan": plan.model_dump(mode="json"),
             }
         )
-    elif not asked.quiet:
+    elif not spec.quiet:
         _print_tensors(found, guarantee, task, rows)
 
 
@@ -183,25 +183,25 @@ def plan(
     ] = "power:1.0",
     mean_norm: Annotated[
         float,
-        typer.Option(help="Norm of the mean against the root mean square of centred rows."),
+        typer.Option(help="Norm of the mean, divided by the root mean square of centred rows."),
     ] = 0.0,
     mechanism: Annotated[
-        str, typer.Option(help="One mechanism, or 'all' that can give this delta.")
+        str, typer.Option(help="One mechanism, or 'all' mechanisms that support this delta.")
     ] = _ALL,
     center: Annotated[str, typer.Option(help="private, none or public.")] = "private",
     document_words: options.DocumentWords = 20,
     json: options.Json = False,
     quiet: options.Quiet = False,
     *,
-    said: dict[str, Any],
+    option_values: dict[str, Any],
 ) -> None:
     """Predict what a fit would give, before any data is touched."""
     chosen = options.read_task(task)
     if mechanism != _ALL:
-        said["mechanism"] = mechanism
+        option_values["mechanism"] = mechanism
     if "center" in options.given(context):
-        said["center"] = center
-    targets = estimator_options(chosen, _centered(said, features), context, sites=False)
+        option_values["center"] = center
+    targets = estimator_options(chosen, _centered(option_values, features), context, sites=False)
     components = targets.get("n_components", chosen.usual_components)
     fewest = 1 if isinstance(components, str) else components
     if rows < fewest:
@@ -213,7 +213,7 @@ def plan(
     check_whole("rows", rows, most=2**53)
     if not (np.isfinite(mean_norm) and mean_norm >= 0):
         raise DataError(f"mean-norm = {mean_norm} is negative.", hint="Give 0 or more.")
-    asked = EstimatorSpec(
+    spec = EstimatorSpec(
         chosen,
         targets,
         features=features,
@@ -224,43 +224,43 @@ def plan(
         json=json,
         quiet=quiet,
     )
-    part(chosen.predictor)(asked)
+    part(chosen.predictor)(spec)
 
 
-def _centered(said: dict[str, Any], features: int) -> dict[str, Any]:
-    """What was said, with the centre as an estimator has it."""
-    text = said.get("center")
+def _centered(option_values: dict[str, Any], features: int) -> dict[str, Any]:
+    """The given values, with the centre as an estimator has it."""
+    text = option_values.get("center")
     if text is None:
-        return said
+        return option_values
     if text not in ("private", "none", "public"):
         raise DataError(
             f"center = {text!r} is not private, none or public.", hint="Choose one of these."
         )
-    return said | {"center": np.zeros(features) if text == "public" else text == "private"}
+    return option_values | {"center": np.zeros(features) if text == "public" else text == "private"}
 
 
-def plan_pca(asked: EstimatorSpec) -> None:
+def plan_pca(spec: EstimatorSpec) -> None:
     """Say what each mechanism would give."""
-    results = _predictions(asked, parse_spectrum(asked.spectrum, asked.features))
-    if asked.json:
+    results = _predictions(spec, parse_spectrum(spec.spectrum, spec.features))
+    if spec.json:
         options.print_json([_as_json(*result) for result in results])
-    elif not asked.quiet:
-        _print(results, asked)
+    elif not spec.quiet:
+        _print(results, spec)
 
 
 _Result = tuple[str, Plan | None, Prediction | str]
 
 
-def _predictions(asked: EstimatorSpec, eigenvalues: FloatVector) -> list[_Result]:
+def _predictions(spec: EstimatorSpec, eigenvalues: FloatVector) -> list[_Result]:
     """What each mechanism would give, or why it cannot be."""
     results: list[_Result] = []
-    one = asked.targets.get("mechanism")
-    every = list(options_of(asked.task.name, "table")["mechanism"].choices)
+    one = spec.targets.get("mechanism")
+    every = list(options_of(spec.task.name, "table")["mechanism"].choices)
     every.remove("auto")
     for name in every if one is None else [one]:
         try:
-            made = asked.plan(mechanism=name)
-            found = predict(made, eigenvalues, rows=asked.rows, mean_norm=asked.mean_norm)
+            made = spec.plan(mechanism=name)
+            found = predict(made, eigenvalues, rows=spec.rows, mean_norm=spec.mean_norm)
             results.append((made.mechanism, made, found))
         except PrivacyError as error:
             if one is not None:
@@ -287,13 +287,13 @@ def _as_json(name: str, made: Plan | None, found: Prediction | str) -> dict[str,
 
 def _print(
     results: list[_Result],
-    asked: EstimatorSpec,
+    spec: EstimatorSpec,
 ) -> None:
     screen = Screen()
-    components = asked.targets.get("n_components", asked.task.usual_components)
+    components = spec.targets.get("n_components", spec.task.usual_components)
     table = Table(
-        title=f"{asked.rows:,} rows x {asked.features:,} features, {components} components, "
-        f"{asked.spectrum}"
+        title=f"{spec.rows:,} rows x {spec.features:,} features, {components} components, "
+        f"{spec.spectrum}"
     )
     table.add_column("mechanism")
     table.add_column("captured energy", justify="right")

@@ -1,4 +1,4 @@
-"""``eigenveil show``: a result folder, for people."""
+"""``eigenveil show`` and ``eigenveil transform``: a result, and its scores of new rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def show(result: options.ResultFolder, json: options.Json = False) -> None:
     print_model(model, Screen())
 
 
-# -- ``eigenveil transform``: what a released model says of new rows.
+# -- ``eigenveil transform``: a released model applied to new rows.
 
 
 def transform(
@@ -97,7 +97,7 @@ def _check(block: Block, names: Sequence[str] | None, *, counts: bool) -> None:
     problem = "is negative" if np.isfinite(value) else "is not a finite number"
     raise DataError(
         f"{block.origin}: row {block.first_row + row}, column {str(name)!r} {problem}.",
-        hint="Remove or mend such entries first."
+        hint="Remove or correct such entries first."
         if counts
         else "Remove or fill such entries first.",
         code="not-a-count" if np.isfinite(value) else "not-finite",

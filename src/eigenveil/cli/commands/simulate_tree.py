@@ -1,4 +1,4 @@
-"""The figure of a simulated tree: error, bytes and time of every level."""
+"""``eigenveil simulate-tree``: a simulated tree of sites, its table and its figure."""
 
 from __future__ import annotations
 
@@ -169,7 +169,8 @@ def simulate_tree(
     protect: Annotated[
         str,
         typer.Option(
-            help="Whom the target is about: outsider (the leaves share the noise) or aggregators "
+            help="Which adversary the target is for: outsider (the leaves share the noise) or "
+            "aggregators "
             "(each leaf draws all of it)."
         ),
     ] = "outsider",
@@ -182,7 +183,7 @@ def simulate_tree(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Play a tree of sites on made-up rows: time, bytes and error of every level.
+    """Simulate a tree of sites on made-up rows: time, bytes and error of every level.
 
     The parties are those of a real tree: leaves add their part of the noise, inner nodes merge, the
     root publishes. Some leaves are lost, some are late.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from eigenveil.network.kit import Kit
 
 site_app = typer.Typer(
-    help="A site between organisations: its owner's rows, ledger and say.",
+    help="A site between organisations: its rows, ledger and approvals.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -52,13 +52,13 @@ def start(
     data_set: DataSet = "default",
     budget_epsilon: Annotated[
         float | None,
-        typer.Option(help="Set the ledger's budget, where it has none: what may be lost in all."),
+        typer.Option(help="Set the epsilon of the ledger's budget, if it has none yet."),
     ] = None,
     budget_delta: Annotated[
-        float | None, typer.Option(help="Of this budget, in [0, 1); 1e-6 by default.")
+        float | None, typer.Option(help="Delta of this budget, in [0, 1); 1e-6 by default.")
     ] = None,
     budget_pure_epsilon: Annotated[
-        float, typer.Option(help="Of this budget, set aside for pure studies.")
+        float, typer.Option(help="Part of this epsilon that is set aside for pure studies.")
     ] = 0.0,
     heads: Annotated[
         str | None,
@@ -173,7 +173,7 @@ class _Rows:
     wanted: WantedColumns
 
     def check(self) -> None:
-        """Refuse files that cannot be read, before any study asks for them."""
+        """Refuse files that cannot be read, before any study needs them."""
         self.wanted.open_like(self.files)
 
     def __call__(self, study: Study) -> RowSource:

@@ -1,4 +1,4 @@
-"""``eigenveil site approve``: what is asked of a site, what it would cost, and its owner's word."""
+"""``eigenveil site approve``: queries to a site, their cost, and approval by its owner."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ def approve(
     kit: Annotated[Path, typer.Option(help="The site's kit.")],
     study: Annotated[
         str | None,
-        typer.Argument(help="Hash of a study that waits (its first letters do), or a study file."),
+        typer.Argument(help="Hash of a waiting study (or its first characters), or a study file."),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Approve all that wait, without a further look.")
+        bool, typer.Option("--all", help="Approve all waiting studies without showing them.")
     ] = False,
     listed: Annotated[
-        bool, typer.Option("--list", help="Show what waits, what it would do and what it costs.")
+        bool,
+        typer.Option("--list", help="Show the waiting studies, what each does and what it costs."),
     ] = False,
     revoke: Annotated[
         str | None, typer.Option(help="Take back the approval of the study with this hash.")
@@ -43,12 +44,15 @@ def approve(
         str | None, typer.Option(help=f"{LEDGER_HELP} By default that of 'eigenveil site start'.")
     ] = None,
     data_set: Annotated[
-        str | None, typer.Option(help="The rows' name in the ledger; likewise by default.")
+        str | None,
+        typer.Option(
+            help="The data set's name in the ledger; by default that of 'eigenveil site start'."
+        ),
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Say which studies may ask this site; with neither a study nor --all, list them."""
+    """Approve studies for this site; with neither a study nor --all, list those that wait."""
     if sum((study is not None, everything, listed, revoke is not None)) > 1:
         raise options.WrongOption(
             "A study, --all, --list and --revoke exclude each other.", hint="Give one of them."
@@ -65,7 +69,7 @@ def approve(
             options.print_json({"revoked": [found.hash]})
             return
         screen.print(f"revoked: study {found.name}, {found.hash}")
-        screen.print("It may ask nothing more; what it was answered stays spent in the ledger.")
+        screen.print("It may send no more queries; what it was answered stays spent in the ledger.")
         return
     owner = owner_of(opened.local)
     books = _ledger_if_there(ledger if ledger is not None else owner.ledger)
@@ -74,13 +78,13 @@ def approve(
         _print_list(opened, costs, kit, json=json, quiet=quiet)
         return
     chosen = waiting_of(opened, screen) if everything else [_find(opened, str(study))]
-    said = [(each, costs.sentence(each)) for each in chosen]  # before anything is approved
+    sentences = [(each, costs.sentence(each)) for each in chosen]  # before anything is approved
     for each in chosen:
         approvals.approve(opened, each)
     if json:
         options.print_json({"approved": [each.hash for each in chosen]})
         return
-    for each, cost in said:
+    for each, cost in sentences:
         screen.print(f"approved: study {each.name}, {each.hash}", soft_wrap=True)
         screen.print(f"  {cost}")
     if not chosen:
@@ -146,16 +150,16 @@ class _Costs:
         """What a study can cost, and whether the budget covers it."""
         cost = self.of(study)
         if cost is None:
-            return "It asks nothing of this site: its protocol is local, and another site is first."
-        said = f"It can cost at most epsilon = {cost.epsilon:.4g} at delta = {cost.delta:g}"
+            return "It sends no query to this site: with protocol local only the first site counts."
+        most = f"It can cost at most epsilon = {cost.epsilon:.4g} at delta = {cost.delta:g}"
         if self.ledger is None:
-            return f"{said}; with --ledger, what is left is shown beside it."
+            return f"{most}; with --ledger, what is left is shown beside it."
         place = f"{self.ledger.name}, data set {self.data_set}"
         if cost.budget is None:
-            return f"{said}, and there is NO BUDGET for it in {place}."
+            return f"{most}, and there is NO BUDGET for it in {place}."
         verdict = "covers it" if cost.covered else "does NOT cover it: the site would refuse"
         return (
-            f"{said}. The budget, epsilon = {cost.budget.epsilon:g} at delta = "
+            f"{most}. The budget, epsilon = {cost.budget.epsilon:g} at delta = "
             f"{cost.budget.delta:g} ({cost.budget.adjacency}), {verdict}; {cost.left} ({place})."
         )
 

@@ -35,7 +35,7 @@ from eigenveil.planning.forecast import DEFAULT_SPECTRUM, Forecast, forecast, po
 from eigenveil.planning.protocol import Choice, choose_protocol
 
 study_app = typer.Typer(
-    help="What several sites agree on: one file, checked before any row is touched.",
+    help="A study: one file that several sites agree on, checked before any row is read.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -70,14 +70,14 @@ def new(
     json: options.Json = False,
     quiet: options.Quiet = False,
     *,
-    said: dict[str, Any],
+    option_values: dict[str, Any],
 ) -> None:
     """Write a commented study file that every site can read, check and agree to."""
     chosen = options.read_task(task)
-    targets = estimator_options(chosen, said, context, sites=True)
+    targets = estimator_options(chosen, option_values, context, sites=True)
     if isinstance(targets.get("center"), np.ndarray):
         targets["center"] = targets["center"].ravel()
-    asked = make_study(
+    written = make_study(
         name=_name_of(out) if name is None else name,
         task=chosen.name,
         **_columns(options.read_names(columns), features, from_file, vocabulary, header=header),
@@ -86,8 +86,8 @@ def new(
         **targets,
     )
     # settled in the file: all sites must run the same, and see what they agree to
-    choice = _choice(asked)
-    made = asked if choice is None else asked.with_protocol(choice.protocol)
+    choice = _choice(written)
+    made = written if choice is None else written.with_protocol(choice.protocol)
     write_toml(made, out, overwrite=overwrite)
     if json:
         options.print_json({**summary(made, choice), "out": str(out)})
@@ -148,12 +148,12 @@ def plan(
     check_options(task, context)
     words = options.check_document_words(document_words)
     expected = found.expected_rows if rows is None else rows
-    choice = _choice(found)  # what a run would choose, whatever spectrum is asked about here
+    choice = _choice(found)  # what a run would choose, whatever spectrum is given here
     chosen = found.protocol if choice is None else choice.protocol
     outlook = part(task.of_study)(found.with_protocol(chosen), expected, words, spectrum)
     forecasts = _forecasts(found, expected, spectrum, simulated=outlook is None)
     if json:
-        said: dict[str, Any] = {
+        found_json: dict[str, Any] = {
             "task": found.task,
             "protocol": chosen,
             "reason": None if choice is None else choice.reason,
@@ -165,7 +165,7 @@ def plan(
             ],
             "adversaries": adversaries_json(found),
         }
-        options.print_json(said | ({} if outlook is None else outlook.as_json()))
+        options.print_json(found_json | ({} if outlook is None else outlook.as_json()))
     elif not quiet:
         print_plan(found, forecasts, chosen, choice, expected, spectrum, outlook)
 
@@ -223,12 +223,12 @@ def _columns(
     *,
     header: bool,
 ) -> dict[str, Any]:
-    """The field that says which columns."""
+    """The field that names the columns."""
     given = [each for each in (names, features, from_file, vocabulary) if each is not None]
     if len(given) != 1:
         raise DataError(
             f"{len(given)} of --columns, --features and --from (or --vocabulary) were given.",
-            hint="Say which columns with one of them.",
+            hint="Give only one of them.",
             code="columns-or-features",
         )
     if vocabulary is not None:
@@ -266,7 +266,7 @@ def _site_files(study: Study, given: Sequence[str]) -> dict[str, str]:
 
 
 def _check_files(study: Study, files: dict[str, str], *, header: bool) -> dict[str, str]:
-    """What was found of each site's file; everything that is wrong is said at once."""
+    """What was found of each site's file; all errors are reported at once."""
     found, wrong = {}, []
     for name, file in files.items():
         try:
@@ -288,7 +288,7 @@ def _fits(study: Study, rows: RowSource) -> str:
     if rows.features != study.width:
         raise DataError(
             f"its file has {rows.features} columns and the study {study.width}",
-            hint="Name the wanted columns in the study (columns), or mend the file.",
+            hint="Name the wanted columns in the study (columns), or correct the file.",
             code="other-features",
         )
     precision = "single" if rows.single else "double"

@@ -40,7 +40,7 @@ LeadKit = Annotated[Path, typer.Option("--kit", help="The kit of the study's lea
 _LEAD = Path("kits/lead")
 _EVERY = 0.5
 _STOPPED = 130
-# Seconds after which a study that is said to be lost is.
+# Seconds after which a study that is reported lost is.
 _BELIEVED = 5.0
 # Seconds without any answer of the aggregator, which may be stopped, or away for a moment.
 _SILENT = 120.0
@@ -62,7 +62,7 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")],
     kit: LeadKit = _LEAD,
     timeout: Annotated[
-        float, typer.Option(help="Seconds that a site has for one answer, above 0.")
+        float, typer.Option(help="Seconds that a site may take for one answer, above 0.")
     ] = 600.0,
     wait_for_sites: Annotated[
         float,
@@ -73,9 +73,9 @@ def run(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Run a study among its sites, each at its own place, and write the result.
+    """Run a study over its sites and write the result.
 
-    Ctrl-C aborts the study; once more leaves it running.
+    Ctrl-C aborts the study; a second Ctrl-C leaves it running.
     """
     # imported here: the ledger's database library takes a moment to load
     from eigenveil.cli.commands.fit import federation_as_json, print_federation
@@ -103,7 +103,7 @@ def run(
         model, signed = _fetched(session, job, kit, agreed, choice)
         written = write_result(model, folder, figures=plots)
         write_toml(model.study_, folder / "study.toml")
-        written.append(("study.toml", "what was run, for 'eigenveil study check'"))
+        written.append(("study.toml", "the study that was run, for 'eigenveil study check'"))
     if json:
         found = as_json(model) | federation_as_json(model)
         options.print_json({**found, "signed": asdict(signed), "job": job, "out": str(out)})
@@ -282,7 +282,7 @@ def _open_session(kit: Path) -> StudySession:
     from eigenveil.network.flare.session import StudySession
 
     logging.getLogger().addHandler(logging.NullHandler())  # what matters is an error of ours
-    with redirect_stdout(io.StringIO()):  # FLARE says that it connects
+    with redirect_stdout(io.StringIO()):  # FLARE states that it connects
         return StudySession(opened)
 
 
@@ -342,14 +342,16 @@ def _why_over(found: StudyStatus) -> EigenveilError:
     """Why a study ended without a result."""
     if found.error is not None:
         return found.error
-    said = {
+    sentences = {
         "aborted": ("was aborted.", "What its sites have answered stays spent."),
         "lost": (
             "was lost: the aggregator stopped in the middle of it.",
             "Run it again: the new run takes its place in every ledger.",
         ),
     }
-    what, hint = said.get(found.state, ("failed.", "The aggregator's log may say why."))
+    what, hint = sentences.get(
+        found.state, ("failed.", "The aggregator's log may give the reason.")
+    )
     return ProtocolError(f"The study {what}", hint=hint, code=f"study-{found.state}")
 
 

@@ -1,4 +1,4 @@
-"""Where ``eigenveil watch`` writes at its end."""
+"""``eigenveil watch``: track the leading directions of rows as they come."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ def watch(
         typer.Argument(help="A .csv or .tsv file; - is standard input."),
     ],
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="At the end of the file, wait for more lines.")
+        bool, typer.Option("--follow", "-f", help="Wait for more lines at the end of the file.")
     ] = False,
     components: Annotated[
         int, typer.Option("--components", "-k", min=1, help="Number of components.")
     ] = 2,
     block_size: Annotated[
-        int, typer.Option("--block-size", "-b", min=1, help="Rows taken at a time.")
+        int, typer.Option("--block-size", "-b", min=1, help="Number of rows in a block.")
     ] = 100,
     adaptive_rank: Annotated[
         tuple[float, float] | None,
@@ -97,7 +97,8 @@ def watch(
         ),
     ] = None,
     forgetting: Annotated[
-        float, typer.Option(help="Factor on what was seen before, at each block; 1 keeps all.")
+        float,
+        typer.Option(help="Factor for the old singular values at each block; 1 keeps everything."),
     ] = 1.0,
     center: Annotated[
         bool, typer.Option("--center", help="Subtract the running mean of the rows.")
@@ -105,10 +106,14 @@ def watch(
     columns: options.Columns = None,
     exclude: options.Exclude = None,
     header: options.Header = True,
-    every: Annotated[int, typer.Option(min=1, help="Blocks between two lines.")] = 1,
-    limit: Annotated[int | None, typer.Option(min=1, help="Rows after which to end.")] = None,
+    every: Annotated[
+        int, typer.Option(min=1, help="Number of blocks between two printed lines.")
+    ] = 1,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Stop after this number of rows.")
+    ] = None,
     poll: Annotated[
-        float, typer.Option(min=0.001, help="Seconds between looks at a file with nothing new.")
+        float, typer.Option(min=0.001, help="Seconds between checks of a file with nothing new.")
     ] = 0.5,
     out: Annotated[
         Path | None,
@@ -122,7 +127,7 @@ def watch(
         float | None, typer.Option(help="Track privately: a privacy target, above 0.")
     ] = None,
     delta: Annotated[
-        float, typer.Option(help=_PRIVATE + "in [0, 1); 0 asks for pure epsilon.")
+        float, typer.Option(help=_PRIVATE + "in [0, 1); 0 means pure epsilon.")
     ] = 1e-6,
     publish: Annotated[
         str | None,
@@ -207,9 +212,9 @@ def watch(
 
 def _check_together(context: typer.Context, *, private: bool) -> None:
     """Raise where an option has no meaning beside another one."""
-    said = options.given(context)
+    given_names = options.given(context)
     for name in _OF_PLAIN if private else _OF_PRIVATE:
-        if name in said:
+        if name in given_names:
             raise WrongOption(
                 f"{options.option_text(name)} is for tracking {'without' if private else 'with'} "
                 "--epsilon.",
@@ -225,7 +230,7 @@ def _private(publish: str, adjacency: str | None, **targets: Any) -> Tracking:
         raise WrongOption(
             "--adjacency add-remove cannot be kept by a continual stream whose blocks have a fixed "
             "number of rows: one row more shifts all later ones.",
-            hint="Say --adjacency replace-one, or --publish end.",
+            hint="Use --adjacency replace-one, or --publish end.",
         )
     else:
         usual = "replace-one"

@@ -58,7 +58,7 @@ class Presenter(ABC):
 
     @abstractmethod
     def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
-        """What the model says of new rows, shape (n, columns)."""
+        """The model's result for new rows, shape (n, columns)."""
 
 
 def names_of(model: Any) -> list[str] | None:

@@ -1,4 +1,4 @@
-"""PCA as the commands meet it."""
+"""The presenter of PCA."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class PCAPresenter(Presenter):
 
 
 def draw_rows(model: FittedPCA, rows: RowSource, file: Path) -> None:
-    """Draw rows along two components; the picture says that it shows rows. Not private."""
+    """Draw rows along two components; the picture states that it shows rows. Not private."""
     axes = plots.projection(model, _some_scores(model, rows))
     with replacing(file) as scratch:
         plots.save_figure(axes, scratch)

@@ -1,4 +1,4 @@
-"""The tasks that commands know, which options each has, and results of any of them."""
+"""The presenters by task, the options that each task has, and results of any of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 import eigenveil
 from eigenveil.cli.options import (
     WrongOption,
-    check_said,
+    check_value,
     given,
     option_name,
     option_text,
@@ -25,10 +25,10 @@ from eigenveil.models.task import TASKS, Task
 
 def presenter_of(model: StoredModel) -> Presenter:
     """The presenter of a fitted model."""
-    return next(presenter for presenter in families() if isinstance(model, presenter.stored))
+    return next(presenter for presenter in presenters() if isinstance(model, presenter.stored))
 
 
-def families() -> Iterator[Presenter]:
+def presenters() -> Iterator[Presenter]:
     """Those of all tasks."""
     return (task.get_presenter() for task in TASKS.values())
 
@@ -42,7 +42,7 @@ def load_model(path: Path) -> StoredModel:
         When the file is absent, or no model.
     """
     name = estimator_of(path)
-    if any(name in presenter.stored._FAMILY for presenter in families()):
+    if any(name in presenter.stored._FAMILY for presenter in presenters()):
         kind: type[StoredModel] = getattr(eigenveil, name)
         return kind.load(path)
     raise DataError(
@@ -52,9 +52,9 @@ def load_model(path: Path) -> StoredModel:
 
 
 def estimator_options(
-    task: Task, said: Mapping[str, Any], context: typer.Context, *, sites: bool
+    task: Task, option_values: Mapping[str, Any], context: typer.Context, *, sites: bool
 ) -> dict[str, Any]:
-    """What was said of a task's options, checked.
+    """What was given for a task's options, checked.
 
     Raises
     ------
@@ -64,9 +64,9 @@ def estimator_options(
     """
     check_options(task, context)
     declared = options_of(task.name, "sites" if sites else "table")
-    for name, value in said.items():
+    for name, value in option_values.items():
         if name in declared:
-            check_said(declared[name], value)
+            check_value(declared[name], value)
             continue
         option = option_name(name)
         if not sites and task.has(name, "sites"):
@@ -81,7 +81,7 @@ def estimator_options(
                 hint="With --site choose a --protocol.",
             )
         raise _not_for(option, task, tasks_with(name, "table", "sites"))
-    return dict(said)
+    return dict(option_values)
 
 
 def check_options(task: Task, context: typer.Context) -> None:

@@ -1,4 +1,4 @@
-"""What a fit did, for people and for programs."""
+"""Showing a fit to people and programs, and writing its result folder."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def print_views(views: Mapping[str, Guarantee], out: Screen) -> None:
 
 
 MODEL, CERTIFICATE = "model.npz", "certificate.json"
-# A scratch folder, and the file in it that says whose it is, locked while its process lives.
+# A scratch folder, and the file in it that names its owner, locked while its process lives.
 _SCRATCH, _OWNER = ".eigenveil-", "being-written.json"
 
 
@@ -134,7 +134,7 @@ def check_place(path: Path, *, overwrite: bool) -> bool:
     if there and not overwrite:
         raise OutputError(
             f"{path} exists.",
-            hint="Choose another --out, or say --overwrite.",
+            hint="Choose another --out, or use --overwrite.",
             code="output-exists",
         )
     if not housed:

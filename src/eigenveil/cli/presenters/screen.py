@@ -2,7 +2,7 @@
 
 Names and sentences may come from files and from other parties.  Rich would read ``[red]`` in them
 as markup and ``:AB:`` as an emoji, and a terminal obeys escape sequences: here neither happens.
-What is bold or coloured is said by :func:`bold` and :func:`coloured`, never within a text.
+What is bold or coloured is marked by :func:`bold` and :func:`coloured`, never within a text.
 """
 
 from __future__ import annotations

@@ -60,19 +60,19 @@ def end_at_once(say: Say) -> None:
 def reported(status: int, kit: Path, say: Say) -> int:
     """The exit status of FLARE's program, which ends by itself only where something is wrong."""
     if status:
-        say(f"It ended, with status {status}: {kit / 'log.txt'} says why.")
+        say(f"It ended, with status {status}: {kit / 'log.txt'} gives the reason.")
     return status
 
 
 class ReportingLedger(Ledger):
-    """A ledger that says what was answered, as soon as that is durable.
+    """A ledger that reports what was answered, as soon as that is durable.
 
     Parameters
     ----------
     place, heads
         As of :class:`Ledger`.
     data_set : str
-        At the delta of its budget costs are told.
+        At the delta of its budget costs are shown.
     say : callable
     """
 
@@ -96,7 +96,7 @@ class ReportingLedger(Ledger):
         request: bytes,
         draft: Callable[[Session, bytes], Draft],
     ) -> bytes:
-        """The answer, as of :meth:`Ledger.commit`; charges are told."""
+        """The answer, as of :meth:`Ledger.commit`; charges are reported."""
         charges: list[ReleaseRecord] = []
 
         def charged(session: Session, state: bytes) -> Draft:
@@ -109,7 +109,7 @@ class ReportingLedger(Ledger):
         return reply
 
     def end(self, key: SessionKey, outcome: str) -> None:
-        """End a session, as of :meth:`Ledger.end`; the first time is told."""
+        """End a session, as of :meth:`Ledger.end`; the first time is reported."""
         super().end(key, outcome)
         if key not in self._ended:
             self._ended.add(key)
@@ -127,7 +127,7 @@ class ReportingLedger(Ledger):
         return f"{names}, which costs epsilon = {epsilon:.4g} at delta = {budget.delta:g}"
 
 
-# -- A site's budget, as its owner says it when the site starts.
+# -- A site's budget, as its owner gives it when the site starts.
 
 
 _USUAL_DELTA = 1e-6
@@ -135,7 +135,7 @@ _USUAL_DELTA = 1e-6
 
 @dataclass(frozen=True)
 class BudgetTarget:
-    """A budget as it is said on the command line."""
+    """A budget as it is given on the command line."""
 
     data_set: str
     adjacency: str
@@ -180,7 +180,7 @@ def check_budget(
         if before is None:
             raise DataError(
                 f"{ledger.name} has no budget for data set {name!r}.",
-                hint="Say what may be lost about these rows in all: --budget-epsilon 2 "
+                hint="Set what may be lost about these rows in all: --budget-epsilon 2 "
                 "--budget-delta 1e-6 (or 'eigenveil ledger budget').",
                 code="no-budget",
             )
@@ -190,16 +190,16 @@ def check_budget(
     requested = Budget(name, kind, target.epsilon, delta, target.pure_epsilon)
     if before is None:
         ledger.set_budget(requested)
-        screen.print(f"{ledger.name}: {_said(requested)}, for data set {name}")
+        screen.print(f"{ledger.name}: {_budget_text(requested)}, for data set {name}")
     elif before != requested:
         raise DataError(
-            f"{ledger.name} has a budget for data set {name!r} already: {_said(before)}.",
+            f"{ledger.name} has a budget for data set {name!r} already: {_budget_text(before)}.",
             hint="Leave --budget-epsilon out, or change it with 'eigenveil ledger budget'.",
             code="budget-exists",
         )
 
 
-def _said(budget: Budget) -> str:
+def _budget_text(budget: Budget) -> str:
     aside = f", {budget.pure_epsilon:g} of it for pure studies" if budget.pure_epsilon else ""
     return (
         f"a budget of epsilon = {budget.epsilon:g} at delta = {budget.delta:g}{aside}, "

@@ -1,4 +1,4 @@
-"""What a study means, for people and for programs."""
+"""Showing a study to people and programs: its meaning, its promises, its forecasts."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def adversaries(study: Study) -> tuple[Adversary, ...]:
 
 
 def summary(study: Study, choice: Choice | None) -> dict[str, Any]:
-    """What the study says, as plain values."""
+    """The study's fields, as plain values."""
     weights = study.weights()
     return {
         "name": study.name,
@@ -123,9 +123,9 @@ def _noise(study: Study, step: Step = "moment") -> str:
     budget = made.budgets()[step]
     if budget.mu is None:
         assert budget.epsilon is not None
-        shares = 1 if study.protocol == "local" else study.honest
+        noise_parts = 1 if study.protocol == "local" else study.honest
         noise = MECHANISMS[made.kind(step)]
-        return noise.part(1.0 / budget.epsilon, made.features, shares)
+        return noise.part(1.0 / budget.epsilon, made.features, noise_parts)
     whole = 1.0 / budget.mu
     total = f"deviation {whole:.4g} of a row's largest contribution"
     if study.protocol in _ALONE or study.honest == 1:
@@ -142,7 +142,7 @@ def no_outlook(study: Study, rows: int | None, words: int, spectrum: str) -> Non
 
 def _has_tensor(study: Study) -> bool:
     """Whether a third moment is released too."""
-    return "tensor" in study.plan(study.width, None).shares
+    return "tensor" in study.plan(study.width, None).fractions
 
 
 def _what_is_sent(study: Study) -> str:
@@ -150,8 +150,8 @@ def _what_is_sent(study: Study) -> str:
     moment = TASKS[study.task].moment
     triples = " and triple moments" if _has_tensor(study) else ""
     return {
-        "cape": f"the sites send {moment}s{triples} that only their sum shows",
-        "sketch": f"the sites send sketches{triples} that only their sum shows",
+        "cape": f"the sites send {moment}s{triples} under masks: only their sum is visible",
+        "sketch": f"the sites send sketches{triples} under masks: only their sum is visible",
         "dpdispca": f"each site sends the leading directions of its own noisy {moment}",
         "full": f"each site sends its own noisy {moment}",
         "local": f"the first site sends its noisy {moment}{triples[:-1]}, the others nothing",
@@ -161,7 +161,7 @@ def _what_is_sent(study: Study) -> str:
 def print_summary(study: Study, choice: Choice | None, checked: dict[str, str]) -> None:
     """The study in sentences; ``checked`` has what was found in sites' files."""
     screen = Screen()
-    said = summary(study, choice)
+    values = summary(study, choice)
     screen.print(
         f"study {study.name}: {study.task}, {_components_text(study)} of {_columns_text(study)}"
     )
@@ -177,11 +177,11 @@ def print_summary(study: Study, choice: Choice | None, checked: dict[str, str]) 
     table.add_column("weight", justify="right")
     if checked:
         table.add_column("file")
-    for site in said["sites"]:
+    for site in values["sites"]:
         file = [checked.get(site["name"], "not looked at")] if checked else []
         table.add_row(site["name"], f"{site['epsilon']:g}", f"{site['weight']:.4g}", *file)
     screen.print(table)
-    screen.print(f"noise of the {TASKS[study.task].moment}, each site: {said['noise']}.")
+    screen.print(f"noise of the {TASKS[study.task].moment}, each site: {values['noise']}.")
     if _has_tensor(settled):
         screen.print(f"noise of the triple moment, each site: {_noise(settled, 'tensor')}.")
     if len(study.sites) > 1 and study.protocol != "local":
@@ -311,14 +311,14 @@ def print_plan(
     _print_adversaries(study)
 
 
-# What a forecast says of every protocol of mixtures and topics.
+# The forecast of every protocol of mixtures and topics.
 _ONLY_SIZES = "only the sizes are forecast for this task"
 
 
 # -- What a study of mixtures or topics would send and release.
 
 
-# Where nobody says how many rows there are: what is sent does not depend on it.
+# Where the number of rows is unknown: what is sent does not depend on it.
 _SOME_ROWS = 1_000_000
 
 
@@ -335,13 +335,13 @@ class ExpectedStudy:
 
     def as_json(self) -> dict[str, Any]:
         """Rounds, releases and what stands above their noise, as plain values."""
-        said = needs_json(self.found, self.rows or _SOME_ROWS)
+        values = needs_json(self.found, self.rows or _SOME_ROWS)
         if self.rows is None:
-            said["needs"] = None
-        said["round_bytes"] = [
+            values["needs"] = None
+        values["round_bytes"] = [
             8 * sum(record.noise.size for record in together) for together in self.found.rounds
         ]
-        return said
+        return values
 
     def show(self, out: Screen) -> None:
         """Tables of what every site sends in each round, and of what is seen of the sum."""
@@ -361,7 +361,7 @@ class ExpectedStudy:
                 )
         out.print(table)
         if self.rows is None:
-            out.print("note: give --rows to have said what components need to be seen.")
+            out.print("note: give --rows to predict what components need to be seen.")
         else:
             print_needs(self.found, self.rows, out)
 

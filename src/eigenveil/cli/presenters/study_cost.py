@@ -1,4 +1,4 @@
-"""Studies that ask the owner of a site: which is meant, what it can cost, where the ledger is."""
+"""The studies that wait at a site: which one is meant, its cost, and the site's ledger."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def cost_of(study: Study, site: str, ledger: Ledger | None, data_set: str) -> Co
     return Cost(own, study.delta)
 
 
-# -- what the owner said at 'site start', for the commands that come later
+# -- what the owner gave at 'site start', for the commands that come later
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What results of mixtures and of topics have in common."""
+"""The presenters of mixtures and topic models."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def print_strengths(model: Any, out: Screen, *, things: str) -> None:
             bold("  not usable:"),
             f"{count - above} of them show noise, and mix with the others.",
         )
-    asked = None if model.plan_.auto_components else model.plan_.n_components
-    if asked is not None and count < asked:
-        out.print(f"  only {count} of the {asked} {things} asked for stand above the noise.")
+    wanted = None if model.plan_.auto_components else model.plan_.n_components
+    if wanted is not None and count < wanted:
+        out.print(f"  only {count} of the {wanted} {things} requested stand above the noise.")
     if not model.converged_:
         out.print("  note: a power iteration did not converge; those with little weight are vague.")
 

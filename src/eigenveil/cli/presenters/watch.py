@@ -84,7 +84,7 @@ class Tracking:
 
     @property
     def known_rows(self) -> int:
-        """Number of rows that may be told with the result: released, where it is not public."""
+        """Rows that may be published with the result: released, where the number is not public."""
         return (
             max(0, round(self.model.n_samples_)) if self._at_end and self.publishes else self.rows
         )
@@ -114,7 +114,7 @@ class Tracking:
             self.model.feature_names_in_ = np.array(names, dtype=object)
 
     def moment(self) -> Moment:
-        """Where the subspace is, and how far it moved since this was asked before."""
+        """Where the subspace is, and how far it moved since the last call."""
         now = time.monotonic()
         rate = (self.rows - self._reported_rows) / max(now - self._reported, 1e-9)
         self._reported, self._reported_rows = now, self.rows
@@ -146,7 +146,7 @@ def _distance(
     return None if first is None or second is None else subspace_distance(first, second)
 
 
-# -- What ``eigenveil watch`` says, to people and to programs.
+# -- What ``eigenveil watch`` prints, to people and to programs.
 
 
 ENDS = {
@@ -156,11 +156,11 @@ ENDS = {
     "stopped": "stopped",
     "error": "an error in the rows",
 }
-NOT_PRIVATE = "Nothing here is private: it is for those who may see the rows."
+NOT_PRIVATE = "This output is not private: show it only to those who may see the rows."
 
 
 class Report:
-    """Where a watch is told: lines, JSON, a live line on a terminal, or nothing.
+    """Where a watch is shown: lines, JSON, a live line on a terminal, or nothing.
 
     Parameters
     ----------

@@ -83,7 +83,7 @@ class Standing:
 class Session:
     """One session as its entries tell it.
 
-    ``charges`` are (entry's number, what it says), ``answers`` likewise of all answers, charging
+    ``charges`` are (entry's number, its body), ``answers`` likewise of all answers, charging
     or not; ``state`` is the hash of its state; ``outcome`` is ``None`` while it is open.
     """
 
@@ -225,7 +225,7 @@ def _check_losses(number: int, *losses: Loss) -> None:
 
 
 def _no_loss(number: int) -> BrokenChain:
-    return BrokenChain(number, "tells of a loss that there cannot be")
+    return BrokenChain(number, "records a loss that is impossible")
 
 
 def epsilon_or_infinity(loss: Loss, delta: float) -> float:

@@ -47,7 +47,8 @@ class BrokenChain(DataError):
     def __init__(self, entry: int, why: str) -> None:
         super().__init__(
             f"The ledger's chain does not hold: entry {entry} {why}.",
-            hint="It was changed by something else than eigenveil; go back to a copy that holds.",
+            hint="Something other than eigenveil changed it; restore a copy that "
+            "passes 'ledger verify'.",
             code="chain-broken",
         )
         self.entry, self.why = entry, why
@@ -122,7 +123,7 @@ def _hash(number: int, time: str, kind: Kind, body: Mapping[str, Any], previous:
 
 
 UNIT = "row"
-"""Whose rows neighbours differ in, where nothing else is said."""
+"""Whose rows neighbours differ in, by default."""
 
 
 LARGEST_LOSS = Loss(1e100, 1e100, 1e100, 1e100)
@@ -165,7 +166,7 @@ class SessionKey:
 
 
 class Body(BaseModel):
-    """What an entry says."""
+    """The body of an entry."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     kind: ClassVar[Kind]
@@ -249,12 +250,12 @@ _BODIES: Mapping[str, type[Body]] = {
 
 
 def read_body(entry: Entry) -> Body:
-    """What an entry says.
+    """The body of an entry.
 
     Raises
     ------
     BrokenChain
-        When it is nothing that can be said.
+        When it is nothing that is known.
     """
     try:
         return _BODIES[entry.kind].model_validate(entry.body)

@@ -1,6 +1,6 @@
 """A second place for a ledger's heads: whoever cuts the ledger would have to cut this one, too.
 
-It belongs where those who can write the ledger cannot change it. All it tells is how many entries
+It belongs where those who can write the ledger cannot change it. All it shows is how many entries
 there are, and when. Here: what such a place is, and a file; ``ledger_heads_table`` is a database,
 ``ledger_heads_stamped`` a file with timestamps of an authority.
 """
@@ -29,7 +29,7 @@ _LINE = 2**16  # bytes that the last line is within
 
 @dataclass(frozen=True)
 class Noted(Head):
-    """A head that was noted; ``time`` (UTC) where the place, not the ledger's owner, says when."""
+    """A noted head; ``time`` (UTC) where the place, not the ledger's owner, sets it."""
 
     time: datetime | None = None
 
@@ -80,8 +80,8 @@ def is_there(head: Head, noted: Sequence[Head], *, last: bool, place: str) -> bo
             its = "is another" if other.count == head.count else "is missing"
             raise DataError(
                 f"{place}: entry {other.count} was noted there, and this ledger's {its}.",
-                hint="The ledger was cut, put back from an old copy, or is another one; nothing "
-                "more is charged. Go back to the copy that was used last, or give the heads of "
+                hint="The ledger was cut, replaced by an old copy, or is another one; nothing "
+                "more is charged. Restore the copy that was used last, or give the heads of "
                 "another ledger a place of their own.",
                 code="heads-differ",
             )
@@ -128,7 +128,7 @@ class HeadsFile:
         return [self._noted(self._parsed(line)) for line in lines]
 
     def _fields(self, head: Head) -> dict[str, Any]:
-        """What a line says."""
+        """The head in a line."""
         return {"number": head.count, "hash": head.hash}
 
     def _noted(self, found: Mapping[str, Any]) -> Noted:
@@ -151,7 +151,7 @@ class HeadsFile:
                 raise
         raise DataError(
             f"{self._path}: a line holds no head of a ledger.",
-            hint="It was changed by something else than eigenveil; go back to a copy of it.",
+            hint="Something other than eigenveil changed it; restore a copy of it.",
             code="heads-damaged",
         )
 

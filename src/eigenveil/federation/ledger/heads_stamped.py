@@ -40,7 +40,7 @@ class NotItsTimestamp(ValueError):
 
 
 class Authority:
-    """A timestamp authority: its certificates, and where it is asked.
+    """A timestamp authority: its certificates, and its address.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class Authority:
         except ValueError as error:
             if isinstance(error, NotItsTimestamp):
                 raise
-            raise NotItsTimestamp("what is there is none") from None
+            raise NotItsTimestamp("it cannot be read") from None
         if imprint != hashlib.sha256(head.hash.encode()).digest():
             raise NotItsTimestamp("it is about something else than this head")
         verifier = self._tsp.VerifierBuilder(
@@ -131,7 +131,7 @@ class Authority:
                     found: bytes = answer.read(_MOST + 1)
             except (OSError, ValueError, http.client.HTTPException) as error:
                 if not left:
-                    raise self._failed(f"cannot be asked: {_why(error)}") from None
+                    raise self._failed(f"cannot be reached: {_why(error)}") from None
                 time.sleep(_PAUSE)
                 continue
             if len(found) > _MOST:
@@ -143,7 +143,7 @@ class Authority:
         return OutputError(
             f"The timestamp authority {self.name} {why}.",
             hint="Check --timestamps, --authority and the network. What was charged stays; its "
-            "answer waits until it is asked for again and its head is stamped.",
+            "answer waits until it is requested again and its head is stamped.",
             code="no-timestamp",
         )
 
@@ -179,7 +179,7 @@ def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
-        raise NotItsTimestamp("what is there is none") from None
+        raise NotItsTimestamp("it cannot be read") from None
 
 
 def _certificates(path: Path) -> tuple[list[x509.Certificate], list[x509.Certificate]]:
@@ -213,7 +213,7 @@ def _checked_name(url: str) -> str:
         host = None
     if not host or parts.scheme not in ("http", "https") or parts.username is not None:
         raise OutputError(
-            "The timestamp authority's place is no URL of one.",
+            "The timestamp authority's address is not a URL.",
             hint="Give its URL, such as https://host/path, without user and password.",
             code="bad-url",
         )
@@ -221,7 +221,7 @@ def _checked_name(url: str) -> str:
 
 
 def _why(error: Exception) -> str:
-    """What the network says, as a clause."""
+    """The network's error, as a clause."""
     if isinstance(error, urllib.error.HTTPError):
         return f"it answers with status {error.code}"
     reason = getattr(error, "reason", error)

@@ -128,7 +128,7 @@ class HeadsTable:
         if not isinstance(time, datetime):
             raise DataError(
                 f"{self._name}: a head has no time.",
-                hint="It was changed by something else than eigenveil.",
+                hint="Something other than eigenveil changed it.",
                 code="heads-damaged",
             )
         return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)

@@ -1,7 +1,7 @@
-"""The ledger that every site of a study owns: what may be lost about its rows, and what was.
+"""The ledger of a site: the privacy budget of its rows, and what was spent.
 
 A session begins by reserving what it may cost. Every release of it is charged, and the charge and
-the answer are durable before the answer leaves; asked again, the same bytes are returned, so no
+the answer are durable before the answer leaves; a repeated request gets the same bytes, so no
 noise is drawn twice for one answer. When the session ends, what it did not charge is free again.
 """
 
@@ -85,7 +85,7 @@ class Draft:
     charges : sequence of ReleaseRecord
         What the answer releases.
     settles : sequence of str
-        Steps that will not be asked again: their answers' bytes are dropped.
+        Steps that will not be requested again: their answers' bytes are dropped.
     """
 
     make: Callable[[], tuple[bytes, bytes | None]]
@@ -114,7 +114,7 @@ class Ledger:
         entry) has been noted there before, so that ``verify`` finds entries that were taken away.
         Before anything is written the head so far is noted, if it is missing: where that fails,
         or the ledger was cut since, nothing is charged. When the place fails after that, what was
-        charged stays, and its answer waits until it is asked for again and the head is noted.
+        charged stays, and its answer waits until it is requested again and the head is noted.
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class Ledger:
             ``bad-reservation`` when the reservation is not finite or negative; ``other-adjacency``
             or ``other-unit`` when the account cannot count the session.
         ProtocolError
-            ``session-ended``; ``session-asked-differently`` when it is open for another data set.
+            ``session-ended``; ``session-differs`` when it is open for another data set.
         """
         check_names(key.study, key.session)
         wanted = Wanted(data_set, adjacency, reserve, replacing, unit)
@@ -291,7 +291,7 @@ class Ledger:
         Parameters
         ----------
         request : bytes
-            What was asked; a step is answered again only to the same bytes.
+            The request; a step is answered again only to the same bytes.
         draft : callable
             Given the open session and its state, returns the :class:`Draft` of the answer. Called
             only when the step has no answer yet; when it raises, nothing changed. It may read this
@@ -304,7 +304,7 @@ class Ledger:
         PrivacyError
             ``other-adjacency``, when a charge is not under the session's adjacency.
         ProtocolError
-            ``unknown-session``, ``session-ended``, ``step-asked-differently``, ``already-settled``.
+            ``unknown-session``, ``session-ended``, ``step-differs``, ``already-settled``.
         """
         check_names(step)
         digest = sha256(request)
@@ -371,7 +371,7 @@ class Ledger:
     # -- the chain
 
     def entries(self) -> Iterator[Entry]:
-        """All entries in order, as they are stored (``verify`` says whether they hold)."""
+        """All entries in order, as they are stored (``verify`` checks whether they hold)."""
         last = 0
         while page := self._page_after(last):
             yield from page

@@ -73,7 +73,7 @@ def opened(budget: Budget, books: Books) -> BudgetBody:
         raise PrivacyError(
             f"The account of data set {budget.data_set!r} is for {_neighbours(before.budget)}; "
             "losses were counted so, and cannot be counted otherwise.",
-            hint="Keep both; what was never charged can be opened anew.",
+            hint="Keep both; only an account without charges can be opened again.",
             code="account-fixed",
         )
     usual, held = usual_room(budget.epsilon, budget.delta), books.held(budget.data_set)
@@ -115,7 +115,7 @@ def place(name: str, books: Books, wanted: Wanted) -> Placed:
     pure = "pure " if loss.mu_squared == 0 else ""
     under = "" if wanted.adjacency == budget.adjacency else " (counted for one row changed)"
     raise BudgetExceeded(
-        f"{name}: a session asks for {pure}epsilon = {asked:.6g}{under} of data set "
+        f"{name}: a session requests {pure}epsilon = {asked:.6g}{under} of data set "
         f"{wanted.data_set!r}, of whose budget, epsilon = {budget.epsilon:.6g} at delta = "
         f"{budget.delta:.3g} ({budget.adjacency}), {budget_left_text(standing)}.",
         hint=f"Ask for less, end studies that will not go on (eigenveil ledger end), or raise "
@@ -190,9 +190,9 @@ def _neighbours(budget: Budget) -> str:
     return how.format(budget.unit)
 
 
-# -- What a ledger refuses, and what it says then.
+# -- What a ledger refuses, and its errors.
 #
-# A ProtocolError's sentence may reach the other party: it never tells of budgets or places.
+# A ProtocolError's sentence may reach the other party: it never mentions budgets or places.
 
 
 def check_open(session: Session) -> None:
@@ -216,7 +216,7 @@ def check_same(session: Session, wanted: Wanted) -> None:
         raise ProtocolError(
             f"Session {session.key.session!r} is open for another data set, unit or adjacency.",
             hint="Begin another session.",
-            code="session-asked-differently",
+            code="session-differs",
         )
 
 
@@ -261,7 +261,7 @@ def check_reservation(wanted: Wanted) -> None:
             )
     if not is_name(wanted.unit):
         raise DataError(
-            f"{wanted.unit!r} is no name for a unit.",
+            f"{wanted.unit!r} is not a valid name of a unit.",
             hint=f"Give 1 to {LONGEST_NAME} printable characters.",
             code="bad-name",
         )
@@ -281,7 +281,7 @@ def check_budget(budget: Budget) -> None:
     for what, name in (("data set", budget.data_set), ("unit", budget.unit)):
         if not is_name(name):
             raise DataError(
-                f"{name!r} is no name for a {what}.",
+                f"{name!r} is not a valid name of a {what}.",
                 hint=f"Give 1 to {LONGEST_NAME} printable characters.",
                 code="bad-name",
             )
@@ -292,7 +292,8 @@ def check_names(*names: str) -> None:
     for name in names:
         if not is_name(name):
             raise ProtocolError(
-                f"{name[:LONGEST_NAME]!r} is no name for a study, session, step or outcome.",
+                f"{name[:LONGEST_NAME]!r} is not a valid name of a study, session, step or "
+                "outcome.",
                 hint=f"Give 1 to {LONGEST_NAME} printable characters.",
                 code="bad-name",
             )

@@ -111,7 +111,7 @@ def stored_state(connection: Connection, key: SessionKey) -> bytes:
     if state is None:
         raise DataError(
             f"The ledger has lost the state of session {key.session!r}.",
-            hint="Go back to a copy of the ledger that holds.",
+            hint="Restore a copy of the ledger that passes 'ledger verify'.",
             code="ledger-damaged",
         )
     return state
@@ -125,7 +125,7 @@ def stored_reply(
     Raises
     ------
     ProtocolError
-        ``step-asked-differently`` or ``already-settled``.
+        ``step-differs`` or ``already-settled``.
     """
     row = _REPLY.run(connection, **named(key), its_step=step).one_or_none()
     if row is None:
@@ -134,11 +134,11 @@ def stored_reply(
         raise ProtocolError(
             f"Step {step!r} of session {key.session!r} was answered to another question.",
             hint="A step is answered once; begin another session to ask something else.",
-            code="step-asked-differently",
+            code="step-differs",
         )
     if (reply := only_bytes(row.reply)) is None:
         raise ProtocolError(
-            f"Step {step!r} of session {key.session!r} is settled: its answer is not kept.",
+            f"Step {step!r} of session {key.session!r} is complete: its answer is not kept.",
             hint="Go on with the step after it, or begin another session.",
             code="already-settled",
         )

@@ -1,4 +1,4 @@
-"""What a database says when something is wrong, in the package's words."""
+"""Where a ledger is kept: an SQLite file or another database, and the errors of either."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from sqlalchemy.pool import NullPool
 from eigenveil.errors import DataError, EigenveilError, OutputError
 from eigenveil.federation.ledger.tables import HEAD, Writer, make_tables, read_head
 
-RESTORE = "Go back to a copy of the ledger that holds."
+RESTORE = "Restore a copy of the ledger that passes 'ledger verify'."
 _WAIT = "Try again; if it lasts, look for a process that hangs."
 _RIGHTS = "Give a file that you may write, in a folder that you may write."
-_DISK = "Make room on the disk or mend it, and try again; nothing was charged."
+_DISK = "Make room on the disk or repair it, and try again; nothing was charged."
 
 # by the first two words of SQLite's name for the error
 _SQLITE: dict[str, tuple[type[EigenveilError], str, str, str]] = {
@@ -57,7 +57,7 @@ def said(name: str, error: SQLAlchemyError) -> EigenveilError:
         )
     lines = str(origin).splitlines() or [type(origin).__name__]
     return OutputError(
-        f"{name}: the database refuses ({lines[0]}).",
+        f"{name}: the database refused ({lines[0]}).",
         hint="Check that its server runs and that you may write there.",
         code="cannot-write",
     )
@@ -151,7 +151,7 @@ class Store:
             raise said(self.name, error) from None
         except UnicodeError:  # of sqlite3: the damage is in what its message quotes
             raise DataError(
-                f"{self.name}: the ledger is damaged (it holds text that is none).",
+                f"{self.name}: the ledger is damaged (it holds text that cannot be decoded).",
                 hint=RESTORE,
                 code="ledger-damaged",
             ) from None
@@ -210,7 +210,7 @@ class Store:
                 raise _unusable(self.name, error) from None
 
     def _first_step(self, step: Callable[[Connection], _T], connection: Connection) -> _T:
-        """A first step in a ledger; where it fails, whether this is one is what is said."""
+        """A first step in a ledger; where it fails, whether this is one is reported."""
         if self.path is None:  # a server's transaction is over once a step fails
             self._check_is_ledger(connection)
             return step(connection)

@@ -2,7 +2,7 @@
 
 The head is one row with the number and the hash of the last entry. Locking it makes writers take
 turns. Beside the entries there is only what they need not hold: the states of open sessions and the
-answers that may be asked for again.
+answers that may be requested again.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def only_bytes(value: object) -> bytes | None:
         return bytes(value)
     raise DataError(
         "The ledger is damaged: it holds something else where bytes were written.",
-        hint="Go back to a copy of the ledger that holds.",
+        hint="Restore a copy of the ledger that passes 'ledger verify'.",
         code="ledger-damaged",
     )
 
@@ -211,7 +211,8 @@ def read_head(connection: Connection, *, lock: bool = False) -> Head:
     if row is None or not (isinstance(row.count, int) and 0 <= row.count < _MOST_ENTRIES):
         raise DataError(
             "The ledger has lost its head.",
-            hint="It was changed by something else than eigenveil; go back to a copy that holds.",
+            hint="Something other than eigenveil changed it; restore a copy that "
+            "passes 'ledger verify'.",
             code="ledger-damaged",
         )
     if row.format != FORMAT:
@@ -244,7 +245,7 @@ class Writer:
         self.head = read_head(connection, lock=True)
 
     def append(self, body: Body) -> Entry:
-        """Add an entry that says ``body``."""
+        """Add an entry with ``body``."""
         plain = body.plain()
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         entry = seal(self.head.count + 1, now, body.kind, plain, self.head.hash)

@@ -48,7 +48,7 @@ class Verification:
 def check(
     connection: Connection, *, against: str | None = None, noted: Sequence[Noted] | None = None
 ) -> Verification:
-    """Recompute the chain and compare what it says with what is stored beside it.
+    """Recompute the chain and compare it with what is stored beside it.
 
     ``against`` is the hash of an entry that was noted elsewhere, ``noted`` are the heads in a
     second place.
@@ -120,7 +120,7 @@ def _problem_with_notes(
 
 
 def _said_of_times(times: list[str], noted: Sequence[Noted]) -> str:
-    """How late heads were noted: a chain that is written anew is noted late, whatever it says."""
+    """How late heads were noted: a chain that is written anew is noted late."""
     by_time = [(each.time, each.count) for each in noted if each.time is not None]
     if not by_time:
         return ""
@@ -129,7 +129,7 @@ def _said_of_times(times: list[str], noted: Sequence[Noted]) -> str:
         try:
             written = datetime.fromisoformat(times[count])
         except ValueError:
-            return f" The time of entry {count} is none."
+            return f" The time of entry {count} is not valid."
         latest = max(latest, time - (written if written.tzinfo else written.replace(tzinfo=UTC)))
     return (
         f" They were noted until {until:%Y-%m-%d %H:%M:%S} UTC, none later than "
@@ -163,7 +163,7 @@ def _check_answers(connection: Connection, books: Books) -> None:
 
 
 def _problem_with_states(connection: Connection, books: Books) -> str:
-    """Every open session has the state that its last entry tells of, and no other has one."""
+    """Every open session has the state that its last entry records, and no other has one."""
     stored = {
         SessionKey(row.study, row.session): hashlib.sha256(row.state or b"").hexdigest()
         for row in connection.execute(select(STATES))
@@ -171,12 +171,12 @@ def _problem_with_states(connection: Connection, books: Books) -> str:
     expected = {key: each.state for key, each in books.sessions.items() if each.is_open}
     for key in sorted(stored.keys() | expected.keys(), key=str):
         if stored.get(key) != expected.get(key):
-            return f"Session {key.session!r} does not have the state that its entries tell of."
+            return f"Session {key.session!r} does not have the state that its entries record."
     return ""
 
 
 def _problem_with_bytes(connection: Connection, books: Books) -> str:
-    """Every answer on record has an entry, and is what that entry tells of."""
+    """Every answer on record has an entry, and is what that entry records."""
     few = {"yield_per": 4}  # answers are large
     for row in connection.execute(select(REPLIES), execution_options=few):
         session = books.sessions.get(SessionKey(row.study, row.session))

@@ -69,9 +69,9 @@ class Outcome:
     missing : dict
         Sites that fell out, and why.
     secure : bool
-        Whether every site says that its noise comes from the operating system.
+        Whether every site states that its noise comes from the operating system.
     dependent : bool
-        Whether some site says that on its processor a row's rounding depends on its neighbours.
+        Whether some site states that on its processor a row's rounding depends on its neighbours.
     certificate : Certificate
         With signatures where the aggregator has an identity.
     """
@@ -107,13 +107,13 @@ class _Session:
     fewest: int = 0
     records: list[ReleaseRecord] = field(default_factory=list)
     asked: list[tuple[bytes, int]] = field(default_factory=list)
-    """What was asked in each round, and the most bytes of an answer."""
+    """The query of each round, and the most bytes of an answer."""
     answered: dict[str, int] = field(default_factory=dict)
     """The last round that each site has answered."""
 
 
 class Aggregator:
-    """The role that asks, adds up and factorises.
+    """The role that sends queries, adds up and factorises.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class Aggregator:
     timeout : float
         Seconds that a site has for one answer.
     progress : callable, optional
-        Told ``(what, sites)`` after every answer.
+        Called with ``(what, sites)`` after every answer.
     identity : Identity, optional
         Signs the certificate, and has sites sign it that agree with it.
     """
@@ -151,11 +151,12 @@ class Aggregator:
         Raises
         ------
         ProtocolError
-            Naming the sites that failed, where fewer are left than the study asks for.
+            Naming the sites that failed, where fewer are left than the study needs.
         PrivacyError
             When the data are too few for the budget.
         BaseException
-            Whatever stops it after something was released says so, as ``spent`` and ``released``.
+            Whatever stops it after something was released reports it, as ``spent`` and
+            ``released``.
         """
         try:
             return (yield from self._run())
@@ -176,7 +177,7 @@ class Aggregator:
 
     @property
     def _secure(self) -> bool:
-        """Whether every site says that its noise comes from the operating system."""
+        """Whether every site states that its noise comes from the operating system."""
         return not any(site.seeded for site in self._know.joined.values())
 
     def _run(self) -> Generator[Call, Replies, Outcome]:
@@ -312,7 +313,9 @@ class Aggregator:
         def take(name: str, reply: Message) -> None:
             found = reply.read(payloads.KeysReply).sealed
             if know.mending is not None and set(found) != set(know.near[name]):
-                raise ProtocolError(f"{name}: it did not share with all.", code="malformed")
+                raise ProtocolError(
+                    f"{name}: it did not send shares to all of its neighbours.", code="malformed"
+                )
             sealed[name] = found
 
         yield from self._calls.query("keys", know.members, request, take, SMALL)

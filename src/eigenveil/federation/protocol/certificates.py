@@ -1,4 +1,4 @@
-"""Who signed a certificate between organisations: in which role, in which session, under whom.
+"""Certificates of studies: who signed one, and whether it holds.
 
 A signature is of a text that begins with its purpose, so that nothing else a party signs (keys,
 envelopes) is one, and names study, session, role and party, so that it serves for no others.
@@ -29,10 +29,10 @@ from eigenveil.privacy.certificate import Certificate, Claim, Signature, Signatu
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
 from eigenveil.privacy.tree_views import TreeRun
-from eigenveil.privacy.views import Federation, with_shares
+from eigenveil.privacy.views import Federation, with_noise_parts
 
 WHAT_SITES_SIGN = (
-    "a site signs that in this session it was asked for these releases and no others, and added "
+    "a site signs that in this session it was queried for these releases and no others, and added "
     "its part of their noise; that the model was made of their sums is the aggregator's word"
 )
 
@@ -116,7 +116,7 @@ def who_signed(certificate: Certificate, root: x509.Certificate | None) -> Signe
     signed = [each.name for each in signatures.by if each.role == "site"]
     aggregators = [each.name for each in signatures.by if each.role == "aggregator"]
     if strangers := set(signed) - set(expected):
-        raise _bad(f"It is signed by {min(strangers)}, which is no site of its study")
+        raise _bad(f"It is signed by {min(strangers)}, which is not a site of its study")
     if len(set(signed)) < len(signed) or len(aggregators) > 1:
         raise _bad("A party has signed it twice")
     if not aggregators:
@@ -225,7 +225,7 @@ def _check_run(certificate: Certificate, plan: BasePlan, terms: Terms | None) ->
 def _check_study(
     certificate: Certificate, plan: BasePlan, federation: Federation, known: Terms | None
 ) -> None:
-    """The plan is the study's, and the noise was shared as the study says."""
+    """The plan is the study's, and the noise was shared as in the study."""
     try:
         terms = known or settle(parse_study(certificate.study or {}))
         terms = terms.counting(plan.rows)
@@ -242,35 +242,35 @@ def _check_study(
         for name in type(held).model_fields:
             found, value = getattr(held, name), getattr(agreed, name)
             if found != value:
-                raise PrivacyError(f"{name} = {found!r} is not {value!r}, what the study says.")
+                raise PrivacyError(f"{name} = {found!r} is not {value!r}, as in the study.")
     check_against_plan(certificate, plan, view=wanted.requested_view, sharing=terms.sharing)
 
 
 def _check_tree(certificate: Certificate, plan: BasePlan, tree: TreeRun) -> None:
     """The releases have the noise of the leaves that arrived, of which the plan's make enough."""
-    shares = plan.noise_draws
+    noise_parts = plan.noise_draws
     if not isinstance(plan, StreamPlan) or plan.horizon is not None:
-        raise PrivacyError("The plan is none that a tree of merges can have.")
-    if not shares <= tree.arrived:
+        raise PrivacyError("The plan is not one of a tree of merges.")
+    if not noise_parts <= tree.arrived:
         raise PrivacyError(
-            f"{tree.arrived} leaves arrived, and {shares} make the noise that was promised."
+            f"{tree.arrived} leaves arrived, and {noise_parts} make the noise that was promised."
         )
     for record in certificate.releases:
-        wanted = shares if record.pure else tree.arrived
-        if record.noise.shares != wanted:
+        wanted = noise_parts if record.pure else tree.arrived
+        if record.noise.noise_parts != wanted:
             raise PrivacyError(
-                f"Release {record.name!r} has noise in {record.noise.shares} shares, where "
+                f"Release {record.name!r} has noise in {record.noise.noise_parts} shares, where "
                 f"{wanted} leaves drew it."
             )
-    views = ("outsider",) if shares > 1 else ("outsider", "aggregator at level 1")
+    views = ("outsider",) if noise_parts > 1 else ("outsider", "aggregator at level 1")
     if (view := certificate.target.view) not in views:
         raise PrivacyError(f"The plan makes no promise against {view!r}.")
     check_against_plan(
         certificate,
         plan,
         view=view,
-        sharing=lambda _: Sharing(shares=shares),
-        records=[with_shares(record, shares) for record in certificate.releases],
+        sharing=lambda _: Sharing(noise_parts=noise_parts),
+        records=[with_noise_parts(record, noise_parts) for record in certificate.releases],
     )
 
 
@@ -291,7 +291,7 @@ def _compared(guarantee: Guarantee, target: Claim) -> tuple[str, str]:
     return "HOLDS", f"The guarantee holds: {numbers}."
 
 
-# -- The end of a study: its certificate, who signs it, and what a site looks at before it does.
+# -- The end of a study: its certificate, who signs it, and what a site checks before it signs.
 
 
 def signed_by_all(
@@ -335,7 +335,7 @@ class Part:
     releases : sequence of ReleaseRecord
         What its ledger was charged for, in order.
     most : int
-        The most sites that can be in each of these sums, as far as it was told.
+        The most sites that can be in each of these sums, as far as it was informed.
     secure, dependent : bool
         Of its noise, and of its processor.
     """
@@ -368,9 +368,9 @@ def check_part(certificate: Certificate, part: Part) -> None:
     if certificate.plan != plan.model_dump(mode="json"):
         raise _other("its plan is not the study's")
     if charged != wanted:
-        raise _other("its releases are not those that this site was asked for")
+        raise _other("its releases are not those that this site was queried for")
     if federation is None or federation.taking_part > part.most:
-        raise _other("more sites take part in it than this site was told of")
+        raise _other("more sites take part in it than this site was informed of")
     if not part.secure and certificate.noise_source != "seeded":
         raise _other("it does not say that noise was seeded")
     if part.dependent and not certificate.dependent:

@@ -1,10 +1,10 @@
 """What a network carries between parties: messages in envelopes that their senders signed.
 
-A network only carries; nothing that it says about who sent what is believed. An envelope says whose
-it is, for whom, about which study, session and step, and, of a reply, which question it answers.
-The signature of its sender's certificate covers all of that and the SHA-256 of what is inside
-(:class:`eigenveil.federation.identity.Identity` says whose certificate is good for what). Whoever
-receives one opens it first: before anything is computed, charged, ended or deleted.
+A network only carries; nothing that it reports about who sent what is believed. An envelope states
+whose it is, for whom, about which study, session and step, and, of a reply, which question it
+answers. The signature of its sender's certificate covers all of that and the SHA-256 of what is
+inside (:class:`eigenveil.federation.identity.Identity` knows whose certificate is good for what).
+Whoever receives one opens it first: before anything is computed, charged, ended or deleted.
 
 ``EVE1``, the lengths of header and signature (4 and 2 bytes, little-endian), the header as JSON,
 the signature of ``_DOMAIN`` and the header, and then the payload, whose digest is in the header.
@@ -73,7 +73,7 @@ class Envelope:
     process : str
         Of a reply: names the process that made it.
     mark : str
-        SHA-256 of what was signed: a reply says it, so that no reply serves for two questions.
+        SHA-256 of what was signed: a reply repeats it, so that no reply serves for two questions.
     """
 
     study: str

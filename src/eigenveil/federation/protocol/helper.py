@@ -34,7 +34,7 @@ _LARGEST_REQUEST = 1 << 24
 
 @dataclass
 class _Session:
-    """What was fixed by the first who asked: nothing is drawn or sealed in two ways."""
+    """What was fixed by the first request: nothing is drawn or sealed in two ways."""
 
     master: bytes
     channels: dict[str, str] = field(default_factory=dict)
@@ -44,7 +44,8 @@ class _Session:
 class Helper:
     """Answers requests for masks, each sealed for its site alone.
 
-    A round's masks are fixed by the helper's secret of the session: asked again, it sends the same.
+    A round's masks are fixed by the helper's secret of the session: a repeated request gets the
+    same.
     """
 
     def __init__(self, terms: Terms, *, identity: Identity | None = None) -> None:
@@ -107,7 +108,7 @@ class Helper:
             and all(self._fits(part) for part in body.parts)
         )
         if not right:
-            raise ProtocolError("A request for masks that fits no round.", code="bad-ask")
+            raise ProtocolError("A request for masks that fits no round.", code="bad-query")
 
     def _check_identities(self, message: Message, body: payloads.MasksRequest) -> None:
         """Masks are sealed for the sites themselves, not for whoever passes keys on."""
@@ -133,7 +134,7 @@ class Helper:
                 return part.size <= width**2 + 1024
 
     def _fix(self, session: _Session, body: payloads.MasksRequest) -> None:
-        """Refuse what is not as it was told before."""
+        """Refuse what is not as it was before."""
         reported = {name: session.channels.get(name, body.channels[name]) for name in body.channels}
         whole = body.model_copy(update={"channels": {}, "proved": {}})
         if (
@@ -161,7 +162,7 @@ class Helper:
             try:
                 self._last = (which, masks.ZeroSum(made, parts))
             except ValueError:  # outside what the sampler can draw
-                raise ProtocolError("These masks cannot be drawn.", code="bad-ask") from None
+                raise ProtocolError("These masks cannot be drawn.", code="bad-query") from None
         return self._last[1]
 
     def _session(self, message: Message) -> _Session:

@@ -2,8 +2,8 @@
 
 ``EVM1``, the header's length (4 bytes, little-endian), the header, then the arrays one after the
 other. A header names study, session, sender and step, so that a message of another study, session
-or round, or one that was seen before, is recognised; a decoder says no more about what arrived than
-which rule it broke.
+or round, or one that was seen before, is recognised; a decoder reports no more about what arrived
+than which rule it broke.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Header(BaseModel):
 
 @dataclass(frozen=True)
 class Message:
-    """What one role tells another.
+    """What one role sends another.
 
     ``step`` names what it is about (for example ``round 2``), ``sender`` the role that made it.
     """
@@ -159,7 +159,7 @@ def decode(data: bytes, *, sender: str, limit: int) -> Message:
         raise _malformed(sender, "header") from None
     if header.sender != sender:
         raise ProtocolError(
-            f"{sender}: its message says that another party sent it.",
+            f"{sender}: its message names another party as its sender.",
             hint="The message is refused.",
             code="wrong-sender",
         )
@@ -196,7 +196,7 @@ def expect(message: Message, *, step: str, study: str, session: str) -> Message:
 
 
 def fingerprint(message: Message) -> str:
-    """SHA-256, in hex, of what a message says to all its receivers alike."""
+    """SHA-256, in hex, of what a message sends to all its receivers alike."""
     arrays = {name: array for name, array in message.arrays.items() if name != MASK}
     return hashlib.sha256(encode(replace(message, arrays=arrays))).hexdigest()
 

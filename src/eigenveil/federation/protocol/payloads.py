@@ -1,4 +1,4 @@
-"""What the messages of each step say: one pair of models a step, request and reply.
+"""The contents of the messages: one pair of models for each step, request and reply.
 
 Numbers that are large travel as arrays beside the body. Keys and sealed texts are hexadecimal.
 """
@@ -79,9 +79,9 @@ class JoinRequest(_Body):
 
 
 class JoinReply(_Body):
-    """What a site's table looks like, and its keys; ``rows`` only where row counts are public.
+    """The columns of a site's table, and its keys; ``rows`` only where row counts are public.
 
-    ``seeded`` says that its noise is for a rehearsal, ``dependent`` that on its processor a row's
+    ``seeded`` means that its noise is for a rehearsal, ``dependent`` that on its processor a row's
     rounding depends on its neighbours: the result cannot be certified.
     """
 
@@ -152,7 +152,7 @@ class SurvivorsRequest(_Body):
 
 
 class SurvivorsReply(_Body):
-    """The site's signature of what it was told: :mod:`eigenveil.federation.secagg.consistency`."""
+    """The site's signature of what it received: :mod:`eigenveil.federation.secagg.consistency`."""
 
     signature: Signature
 

@@ -1,4 +1,4 @@
-"""What carries messages: two verbs, and nothing of mathematics."""
+"""The aggregator's requests to parties, repeated until there is an answer, and the transport."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Transport(Protocol):
     def call(self, method: str, payloads: Mapping[str, bytes], timeout: float) -> Replies:
         """Give each named party its message: answers, and failures, by name.
 
-        A party that does not answer within ``timeout`` seconds is a failure; asked again with the
-        same bytes it gives the same answer.
+        A party that does not answer within ``timeout`` seconds is a failure; a repeated request
+        with the same bytes it gives the same answer.
         """
         ...
 
@@ -49,7 +49,8 @@ class Call:
     timeout: float
 
 
-# -- How the aggregator asks: the same question again until there is an answer, or none to expect.
+# -- How the aggregator sends a query: the same one again until there is an answer, or none to
+# expect.
 
 
 Calls = Generator[Call, Replies, None]
@@ -140,7 +141,7 @@ class Requests:
         gone = "; ".join(f"site {name}: {why}" for name, why in sorted(self.missing.items()))
         return ProtocolError(
             f"{what}. {gone}.",
-            hint="Mend these sites and run the study again; nothing more was asked of anyone.",
+            hint="Repair these sites and run the study again; nothing more was sent to any site.",
             code="too-few-sites",
         )
 
@@ -171,7 +172,7 @@ class Requests:
 
 
 class _Refused(ProtocolError):
-    """A party says no, and why."""
+    """A party refuses, and gives the reason."""
 
 
 def _silent(what: str, sites: int) -> None:

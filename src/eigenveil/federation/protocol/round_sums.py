@@ -25,7 +25,7 @@ _LARGEST_FACTOR = 2.0**31
 
 
 def marked_where_wrapped(factors: Any, records: Sequence[ReleaseRecord]) -> Any:
-    """The factors, of nothing usable where the released number of rows says that a sum wrapped.
+    """The factors, of nothing usable where the released number of rows shows that a sum wrapped.
 
     A topic model releases no number of documents: nothing is known there.
     """
@@ -47,7 +47,7 @@ class RoundTotals:
     Attributes
     ----------
     parts : list of Part
-        The sums that are masked, in the order of the asks.
+        The sums that are masked, in the order of the queries.
     message_bytes : int
         Bytes of numbers in one site's answer.
     """
@@ -131,6 +131,6 @@ class RoundTotals:
     def _as_drawn(self, record: ReleaseRecord, arrived: int) -> ReleaseRecord:
         """The record with the noise that the sum really carries: everybody's share."""
         noise = record.noise
-        parts = record.mechanism.parts_drawn(arrived, noise.shares, self._terms.plan.features)
+        parts = record.mechanism.parts_drawn(arrived, noise.noise_parts, self._terms.plan.features)
         drawn = noise.model_copy(update={"scale": noise.scale * math.sqrt(parts)})
         return record.model_copy(update={"noise": drawn})

@@ -1,14 +1,15 @@
-"""The role of a site: it answers messages about its own rows, and its ledger remembers everything.
+"""The role of a site: it answers messages about its own rows and records every answer.
 
 Between two messages nothing is held in memory that matters: keys, state and answers are in the
 ledger, so a site that is killed and started again goes on where it was. An answer is one
 transaction: the state that it follows from is read in it, and answer and charge are stored before
-the answer is returned; asked again, the same bytes are sent. Only rows are read before it, for the
-state that this process saw last, and if another one has gone on since, again. What is
+the answer is returned; a repeated request gets the same bytes. Only rows are read before it, for
+the state that this process saw last, and if another one has gone on since, again. What is
 asked is checked against the study: a site runs its own software only, works out sensitivities
-itself, and never spends more than the study's target, whoever asks. Nothing about its rows decides
-whether it answers, unless the study says ``invalid="error"``: then a row that is not valid keeps it
-from joining, before anything is charged. (Files that cannot be read do so at any time.)
+itself, and never spends more than the study's target, whoever sends the query. Nothing about its
+rows decides whether it answers, unless the study states ``invalid="error"``: then a row that is not
+valid keeps it from joining, before anything is charged. (Files that cannot be read do so at any
+time.)
 """
 
 from __future__ import annotations
@@ -125,8 +126,8 @@ class Site:
     def handle(self, request: bytes) -> bytes:
         """The answer to a message from the aggregator.
 
-        Never raises a package error: the aggregator is told a code and a sentence that says nothing
-        about rows, the owner finds the whole in ``last_error``.
+        Never raises a package error: the aggregator receives a code and a sentence that shows
+        nothing about rows, the owner finds the whole in ``last_error``.
         """
         step, session = REFUSED, ""
         try:
@@ -264,7 +265,7 @@ class Site:
             if self._seen != request_digest:  # what was just read in the ledger
                 if (
                     now.state.round_number >= body.round_number
-                ):  # answered, and not what is asked now: refused
+                ):  # answered, and not what is requested now: refused
                     validation.check_turn(now.terms, message.step, body, now.state)
                 raise _GoneOn
             if last_error is not None:
@@ -296,7 +297,7 @@ class Site:
         """What a round asks for, if the plan has it; no rows are read yet."""
         if now.state.signed:
             raise ProtocolError(
-                "A round came after the certificate, which would not tell of it, was signed.",
+                "A round came after the certificate, which would not list it, was signed.",
                 code="out-of-order",
             )
         planned = validation.check_turn(now.terms, now.message.step, body, now.state)
@@ -336,7 +337,7 @@ class Site:
         return self._answer(message, request, draft)
 
     def _unmask(self, message: Message, request: bytes) -> bytes:
-        """Help to take masks off as the set that this site has signed, and enough others, says."""
+        """Help to unmask, for the set of sites that this site and enough others have signed."""
         body = message.read(payloads.UnmaskRequest)
 
         def draft(now: _Now) -> Draft:
@@ -355,11 +356,11 @@ class Site:
         return self._answer(message, request, draft)
 
     def _sign(self, message: Message, request: bytes) -> bytes:
-        """Sign one certificate a session, if it says what this site knows; no round follows."""
+        """Sign one certificate a session, if it fits what this site knows; no round follows."""
         certificate = message.read(payloads.SignRequest).certificate
         identity = self._identity
         if identity is None:
-            raise ProtocolError("It has nothing to sign with.", code="no-identity")
+            raise ProtocolError("It has no key to sign with.", code="no-identity")
 
         def draft(now: _Now) -> Draft:
             assert now.session is not None

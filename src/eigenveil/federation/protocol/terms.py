@@ -1,4 +1,4 @@
-"""A settled study: what all parties of a study work with, found once from what it says.
+"""A settled study: what all parties of a study work with, found once from its fields.
 
 Who takes part, the plan, the weights, who draws what noise, which masks. A party settles its study
 when it starts (:func:`settle`), and hands the terms on; nothing works them out again.
@@ -147,7 +147,7 @@ class Terms:
     @cached_property
     def sharings(self) -> Mapping[Step, Sharing]:
         """How the noise of each step of the plan is shared."""
-        return {step: self.sharing(step) for step in self.plan.shares}
+        return {step: self.sharing(step) for step in self.plan.fractions}
 
     @cached_property
     def _sharing(self) -> Sharing:
@@ -175,7 +175,7 @@ class Terms:
         step = self._steps.get(statistic)
         if step is None:
             raise ProtocolError(
-                f"A {statistic} was asked for, which the study's plan does not release.",
+                f"A {statistic} was requested, which the study's plan does not release.",
                 hint="It is refused; check that all parties have the same study file.",
                 code="not-in-plan",
             )
@@ -195,7 +195,7 @@ class Terms:
             raise ProtocolError(
                 f"{name}: a grid of 2**{grid} does not fit the sum and its noise.",
                 hint="It is refused; check that all parties run the same version.",
-                code="bad-ask",
+                code="bad-query",
             )
         try:
             return record_of(
@@ -212,7 +212,7 @@ class Terms:
             raise ProtocolError(
                 f"{name}: this sum cannot be released with {kind} noise.",
                 hint="It is refused; check that all parties run the same version.",
-                code="bad-ask",
+                code="bad-query",
             ) from None
 
     def part(self, accumulator: Accumulator, record: ReleaseRecord) -> masks.Part:
@@ -220,7 +220,7 @@ class Terms:
         deviation = 0.0
         if self.mask_kind in ("pairwise", "helper"):
             assert record.noise.grid is not None
-            share = record.noise.scale / math.sqrt(record.noise.shares)
+            share = record.noise.scale / math.sqrt(record.noise.noise_parts)
             deviation = MASK_RATIO * math.ldexp(share, -record.noise.grid)
         return masks.Part(accumulator.size, deviation, layout=accumulator.layout)
 

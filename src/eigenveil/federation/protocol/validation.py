@@ -1,4 +1,4 @@
-"""What a site allows, whoever asks: no privacy rests on the word of the aggregator.
+"""What a site checks before it answers: it does not rely on the aggregator's honesty.
 
 Every function raises the package's error when something is not allowed, and returns nothing.
 """
@@ -45,7 +45,9 @@ def check_neighbours(
     """
     lost = set(body.lost)
     if len(lost) < len(body.lost) or not lost <= {*terms.names} - {name}:
-        raise ProtocolError("A site is lost twice, or is none.", code="unknown-site")
+        raise ProtocolError(
+            "A list of lost sites names one twice, or one that does not exist.", code="unknown-site"
+        )
     members = [other for other in terms.names if other not in lost]
     terms.check_count(len(members))
     near: tuple[str, ...] = ()
@@ -93,7 +95,7 @@ def signing_keys(
     found = {name: row.tobytes() for name, row in zip(members, table, strict=True)}
     for name, known in keys.items():
         if found[name].hex() != known.signing:
-            raise ProtocolError(f"{name}: two keys were said to sign for it.", code="bad-key")
+            raise ProtocolError(f"{name}: two signing keys were given.", code="bad-key")
     return found
 
 
@@ -116,9 +118,9 @@ def check_query(plan: BasePlan, asked: Description) -> None:
     if not fits:
         raise ProtocolError(
             f"A {asked.kind}{f' of {asked.of}' if asked.of else ''} with {asked.columns} columns "
-            "was asked for, which the study does not have.",
+            "was requested, which the study does not have.",
             hint="It is refused; check that all parties have the same study file.",
-            code="bad-ask",
+            code="bad-query",
         )
 
 
@@ -136,7 +138,7 @@ def check_turn(
         raise ProtocolError("A round came before the keys were agreed.", code="out-of-order")
     if step != f"round {body.round_number}" or body.round_number != state.round_number + 1:
         raise ProtocolError(
-            f"Round {body.round_number} was asked for after round {state.round_number}.",
+            f"Round {body.round_number} was requested after round {state.round_number}.",
             hint="Rounds come in order: none is left out, and none is answered twice.",
             code="other-round",
         )
@@ -145,7 +147,7 @@ def check_turn(
         wanted = " and ".join(repr(each.name) for each in planned) or "nothing"
         raise ProtocolError(
             f"Round {body.round_number} is for {wanted} by the study's plan, "
-            "and something else was asked.",
+            "and something else was requested.",
             hint="It is refused; check that all parties have the same study file.",
             code="not-in-plan",
         )
@@ -166,7 +168,7 @@ def check_planned(terms: Terms, planned: Planned, asked: Accumulator, scale: flo
             name=planned.name,
             adjacency=plan.adjacency,
             kind=plan.kind(step),
-            budget=plan.budgets()[step].scaled(planned.share),
+            budget=plan.budgets()[step].scaled(planned.fraction),
             draws_count=planned.draws,
             sharing=sharing,
         )
@@ -176,14 +178,14 @@ def check_planned(terms: Terms, planned: Planned, asked: Accumulator, scale: flo
     if not math.isclose(scale, wanted.noise.scale, rel_tol=_AGREE):
         raise _not_planned(
             planned,
-            f"noise of scale {scale:.9g} was asked for, and the plan has {wanted.noise.scale:.9g}.",
+            f"noise of scale {scale:.9g} was requested, and the plan has {wanted.noise.scale:.9g}.",
         )
 
 
 def check_public(
     terms: Terms, planned: Planned, asked: Description, message: Message, index: int
 ) -> None:
-    """Where rows are taken from, and where they are shortened, as far as the study itself says it.
+    """Check where rows are taken from and shortened, as far as the study itself states it.
 
     Elsewhere both were chosen by what earlier rounds released, which a site does not see.
     """
@@ -222,14 +224,15 @@ def _not_planned(planned: Planned, why: str) -> ProtocolError:
 
 
 def check_shared(terms: Terms, name: str, body: payloads.SharesRequest, state: State) -> None:
-    """Of the neighbours just those that are said to have shared have, and enough sites have."""
+    """Of the neighbours just those that are listed as having shared have, and enough sites have."""
     if not state.held:
         raise ProtocolError("Shares came before the keys.", code="out-of-order")
     members = members_of(terms.names, body.members)
     _check_part(terms, name, members, of=state.joined)
     if set(body.sealed) != set(state.neighbours) & set(members):
         raise ProtocolError(
-            "Shares came of other neighbours than those that have shared.", code="other-neighbours"
+            "Shares came from other neighbours than those that have shared.",
+            code="other-neighbours",
         )
 
 
@@ -253,10 +256,15 @@ def check_unmask(
     """
     _check_last(step, f"unmask {body.round_number}", body.round_number, state)
     if not state.survivors:
-        raise ProtocolError("Unmasking came before who took part was signed.", code="out-of-order")
+        raise ProtocolError(
+            "An unmask request came before the list of sites was signed.", code="out-of-order"
+        )
     signers = members_of(terms.names, body.signed)
     if not set(signers) <= set(members_of(terms.names, state.survivors)):
-        raise ProtocolError("Who did not take part has signed who did.", code="bad-unmask")
+        raise ProtocolError(
+            "A site that did not take part has signed the list of those that did.",
+            code="bad-unmask",
+        )
     joined = members_of(terms.names, state.joined)
     keys = signing_keys(message, joined, {})
     if signers_digest(keys) != state.signers:

@@ -1,4 +1,4 @@
-"""How a site hides its message among those of the others, and what it may reveal afterwards."""
+"""A site's side of secure aggregation: its masks, and the shares that it may reveal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class State(BaseModel):
     signers : str
         SHA-256, in hex, of all signing keys, where signatures will be checked.
     fewest : int
-        The fewest sites that can be in the sum of each round so far, as this site was told.
+        The fewest sites that can be in the sum of each round so far, that this site received.
     round_number : int
         The last round that was answered, and ``request_digest``, its request's fingerprint.
     survivors : str
@@ -59,7 +59,7 @@ class State(BaseModel):
     signed: bool = False
 
     def facts(self, round_number: int, request_digest: str) -> RoundFacts:
-        """What the site was told about a round."""
+        """What the site received about a round."""
         return RoundFacts(round_number, request_digest, self.joined, self.members)
 
     def stored(self) -> bytes:
@@ -153,7 +153,7 @@ class SecaggClient:
         return total
 
     def said(self, survivors: str) -> bytes:
-        """The statement of who took part in the last round, as this site was told."""
+        """The statement of who took part in the last round, that this site received."""
         return statement(
             self.context,
             self.state.facts(self.state.round_number, self.state.request_digest),

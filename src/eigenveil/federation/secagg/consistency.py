@@ -1,4 +1,4 @@
-"""One story for all sites: who took part in a round, signed before anything is unmasked.
+"""Consistency check: all sites sign who took part in a round before anything is unmasked.
 
 The consistency check of secure aggregation against an aggregator that lies (Bonawitz et al. 2017,
 figure 4, round 3; Bell et al. 2020): every site whose message is in a round's sum signs the set of
@@ -107,7 +107,7 @@ def check_signature(said: bytes, name: str, signature: bytes, key: bytes) -> Non
     if not is_signed(text_of(said, name), key, signature):
         raise ProtocolError(
             f"{name}: its signature of who took part in the round does not hold.",
-            hint="Nothing is unmasked; either it was told something else, or somebody changed it.",
+            hint="Nothing is unmasked; either it received something else, or somebody changed it.",
             code="bad-signature",
         )
 

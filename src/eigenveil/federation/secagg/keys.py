@@ -1,7 +1,7 @@
 """A site's secrets for one session, and the keys that pairs of sites make of them.
 
 Everything is derived (HKDF-SHA256) from one 32-byte master secret that never leaves the site, with
-one label a use. A round has keys of its own, so that what is revealed to mend one round says
+one label a use. A round has keys of its own, so that what is revealed to repair one round shows
 nothing about another. X25519 keys (RFC 7748) agree on pairwise keys; shares travel encrypted and
 authenticated (ChaCha20-Poly1305) between the two sites they concern; an Ed25519 key signs.
 
@@ -47,17 +47,17 @@ class Context:
 
 @dataclass(frozen=True)
 class RoundFacts:
-    """What a site was told about a round: part of the keys of its masks.
+    """What a site received about a round: part of the keys of its masks.
 
-    Masks of two sites that were told different things do not cancel, so nobody can have one site's
-    sum under other sites' lesser noise, or the sum of a few sites.
+    Masks of two sites that received different statements do not cancel, so nobody can have one
+    site's sum under other sites' lesser noise, or the sum of a few sites.
 
     Attributes
     ----------
     round_number : int
         The round.
     request_digest : str
-        Fingerprint of what was asked.
+        Fingerprint of what was requested.
     joined, members : str
         Bitmaps (:func:`eigenveil.federation.secagg.consistency.bitmap`) of the sites among which
         neighbours were chosen, and of those of them whose shares were passed on.
@@ -70,14 +70,14 @@ class RoundFacts:
 
 
 def derive(secret: bytes, context: Context, *use: str | int, size: int = 32) -> bytes:
-    """A key for one use, which is said in as many parts as it has: no two run together."""
+    """A key for one use, which is stated in as many parts as it has: no two run together."""
     info = json.dumps(["eigenveil 1", context.study, context.session, *use]).encode()
     return HKDF(algorithm=SHA256(), length=size, salt=None, info=info).derive(secret)
 
 
 @lru_cache(_REMEMBERED)
 def point_of(key: bytes) -> bytes:
-    """What tells public keys apart: the same for two that any secret derives the same from.
+    """What distinguishes public keys: the same for two that any secret derives the same from.
 
     And for no others: clamped secrets are multiples of 8, so a point of small order, added to
     another, changes nothing; points that differ otherwise derive different secrets (RFC 7748).
@@ -193,7 +193,7 @@ def pair_key(
     Parameters
     ----------
     facts : RoundFacts
-        As the owner was told.
+        As the owner received it.
     names : tuple of str
         The two sites', in any order: whatever keys another site presents, under its own name it
         has no key of this pair.

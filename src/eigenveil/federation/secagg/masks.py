@@ -1,4 +1,4 @@
-"""Which sites share masks: a circulant graph, as connected as its degree allows.
+"""Masks that vanish from the sum, and the circulant graph of sites that share them.
 
 Site i is a neighbour of the next and the previous ``degree / 2`` on a ring. Of all graphs with this
 degree it is among the best connected (Harary 1962): whatever ``degree - 1`` sites are taken away,
@@ -108,7 +108,7 @@ def gaussian(source: KeyedSource, parts: Sequence[Part]) -> Integers:
 
 
 def pairwise_mask(pairs: Pairs, parts: Sequence[Part], stream: Stream) -> Integers:
-    """Sum of the streams of shared keys; ``(key, adds)`` says on which side the site stands."""
+    """Sum of the streams of shared keys; ``(key, adds)`` gives on which side the site stands."""
     total = np.zeros(total_size(parts), dtype=np.uint64)
     stream(pairs, parts, total)
     return total

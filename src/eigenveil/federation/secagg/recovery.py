@@ -36,7 +36,7 @@ class MaskRecovery:
     Parameters
     ----------
     facts : RoundFacts
-        What all sites were told.
+        What all sites received.
     holders : mapping
         Who holds shares of each site's secrets, beside itself.
     near : mapping
@@ -75,11 +75,11 @@ class MaskRecovery:
         Raises
         ------
         ProtocolError
-            When they are not those that were asked for.
+            When they are not those that were requested.
         """
         own, lost = self.question(holder)
         if set(reply.own) != set(own) or set(reply.pair) != set(lost):
-            raise ProtocolError(f"{holder}: it gave other shares than asked for.", code="malformed")
+            raise ProtocolError(f"{holder}: it gave other shares than requested.", code="malformed")
         for name, share in (reply.own | reply.pair).items():
             place = self._holders[name].index(holder)
             self._shares[name][place] = bytes.fromhex(share)
@@ -179,7 +179,7 @@ class Mending:
         Parameters
         ----------
         holders, near : mapping
-            As :class:`eigenveil.federation.secagg.recovery.Unmasking` has them.
+            As :class:`eigenveil.federation.secagg.recovery.MaskRecovery` has them.
 
         Raises
         ------

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def urgency(error: Any) -> int:
-    """A misspelt field also looks like a missing one: say the spelling first."""
+    """A misspelt field also looks like a missing one: report the spelling first."""
     return {"extra_forbidden": 0, "missing": 1}.get(error["type"], 2)
 
 
@@ -129,7 +129,7 @@ def _check_shape(study: Study) -> None:
         raise DataError(
             f"center has {len(study.center)} numbers and the study {study.width} columns.",
             hint="Give one number a column, in the same order, or true or false.",
-            code="bad-centre",
+            code="bad-center",
         )
     if study.expected_rows is not None and study.expected_rows < least:
         raise DataError(

@@ -36,7 +36,7 @@ def read_study(path: str | Path) -> Study:
     except (ValueError, RecursionError) as problem:  # TOMLDecodeError, and text that is not UTF-8
         raise DataError(
             f"{path} is not TOML: {str(problem).rstrip('.')}.",
-            hint="Mend that line; 'eigenveil study new' writes a study to start from.",
+            hint="Correct that line; 'eigenveil study new' writes a study to start from.",
             code="bad-toml",
         ) from None
     return parse_study(fields, origin=str(path))
@@ -46,7 +46,7 @@ def template(study: Study) -> str:
     """The study as a commented TOML file; :func:`read_study` makes the same study of it."""
     lines = [
         "# A study for eigenveil: what its sites agree on before anything is computed.",
-        "# Every site holds the same file. 'eigenveil study check FILE' says what it means.",
+        "# Every site holds the same file. 'eigenveil study check FILE' explains it.",
         "",
     ]
     for field, help_text, examples in _fields(study):
@@ -79,7 +79,7 @@ def write_toml(study: Study, path: Path, *, overwrite: bool = False) -> None:
     """
     if path.exists() and not overwrite:
         raise OutputError(
-            f"{path} exists.", hint="Choose another name, or say --overwrite.", code="output-exists"
+            f"{path} exists.", hint="Choose another name, or use --overwrite.", code="output-exists"
         )
     with replacing(path) as scratch:
         scratch.write_text(template(study), encoding="utf-8")

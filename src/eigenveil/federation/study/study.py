@@ -82,9 +82,9 @@ def _field_of(name: str, *, required: bool = False) -> Any:
     )
 
 
-def found_task(said: Mapping[str, Any]) -> str:
+def found_task(values: Mapping[str, Any]) -> str:
     """The task that a study's fields say."""
-    return str(said.get("task", PCA))
+    return str(values.get("task", PCA))
 
 
 if TYPE_CHECKING:
@@ -175,17 +175,17 @@ class Study(StudyOptions):
 
     @model_validator(mode="before")
     @classmethod
-    def _declared(cls, said: Any) -> Any:
+    def _declared(cls, values: Any) -> Any:
         """The fields that are options: those of the task, checked and plain."""
-        if not isinstance(said, Mapping):
-            return said  # to be refused by its type
-        if said.get("task", PCA) not in tuple(TASKS):
+        if not isinstance(values, Mapping):
+            return values  # to be refused by its type
+        if values.get("task", PCA) not in tuple(TASKS):
             raise DataError(
-                f"task = {said['task']!r:.60} is not one of {', '.join(map(repr, TASKS))}.",
+                f"task = {values['task']!r:.60} is not one of {', '.join(map(repr, TASKS))}.",
                 hint=str(cls.model_fields["task"].description),
                 code="bad-field",
             )
-        found, task = dict(said), found_task(said)
+        found, task = dict(values), found_task(values)
         options = study_options(task)
         if "components" in found:
             count = replace(options_of(task, "sites")["n_components"], name="components")
@@ -252,8 +252,8 @@ class Study(StudyOptions):
     def threshold(self) -> int:
         """Shares that give a secret back, of those that a site and its neighbours hold.
 
-        So many that an aggregator that tells two stories, and the colluding sites, which answer
-        both, cannot have both of a site's secrets.
+        So many that an aggregator that makes two different statements, and the colluding sites,
+        which answer both, cannot have both of a site's secrets.
         """
         return threshold(self.degree + 1, self.collusion)
 
@@ -283,7 +283,7 @@ class Study(StudyOptions):
 
     @property
     def given_columns(self) -> int | None:
-        """R, where the study says it."""
+        """R, where the study gives it."""
         columns: int | None = getattr(self, OF_SKETCH)
         return columns
 
@@ -316,7 +316,9 @@ class Study(StudyOptions):
                 "'sketch' adds the noise of one."
             )
         if self.masks == "helper" and count > 1:
-            found.append("An aggregator that sees the helper's masks is not held off.")
+            found.append(
+                "There is no protection against an aggregator that sees the helper's masks."
+            )
         return tuple(found)
 
     def weights(self) -> dict[str, int]:
@@ -387,8 +389,8 @@ class Study(StudyOptions):
     def _made_plan(self, features: int, rows: int | None) -> BasePlan:
         task = TASKS[self.task]
         values, context = part(task.of_sites)(self)
-        said = {name: getattr(self, name) for name in study_options(self.task)}
-        sites = Options(self.task, "sites", said | {"n_components": self.components})
+        declared = {name: getattr(self, name) for name in study_options(self.task)}
+        sites = Options(self.task, "sites", declared | {"n_components": self.components})
         plan: BasePlan = task.make_plan(
             sites.on("table", **values),
             features=features,

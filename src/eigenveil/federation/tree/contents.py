@@ -164,7 +164,7 @@ def _description(query: Query) -> list[Any]:
         sums.layout,
         list(sums.shape),
         sums.grid,
-        [_plain(part) for part in sums.kind()],
+        [_plain(part) for part in sums.merge_key()],
         query.record.model_dump_json(),
     ]
 

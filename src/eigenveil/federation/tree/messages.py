@@ -1,6 +1,6 @@
 """Who may speak for which place of a tree: every party signs its messages to its parent.
 
-A node takes a message only with a signature by the key of the place that it says it comes from,
+A node takes a message only with a signature by the key of the place that it names as its sender,
 made for this very node in this run: so nobody's sums pass as another's, or as an earlier run's.
 """
 
@@ -75,7 +75,7 @@ class TreeKeys:
         """
         if not is_signed(_text(message, receiver), self._public(sender), signature):
             raise ProtocolError(
-                f"{receiver.name}: a message that says it is of {sender.name} is not signed by it.",
+                f"{receiver.name}: a message in the name of {sender.name} is not signed by it.",
                 hint="It is refused; somebody else made it, or it was changed on the way.",
                 code="bad-signature",
             )
@@ -118,7 +118,7 @@ class _TreeBody(BaseModel):
 
 @dataclass(frozen=True)
 class TreeMessage(Generic[Value]):
-    """What a party tells its parent.
+    """What a party sends its parent.
 
     Attributes
     ----------
@@ -183,7 +183,7 @@ class TreeCodec(Generic[Value]):
         """
         receiver = self.tree.parent(content_message.sender)
         if receiver is None:
-            raise ProtocolError("The root sends to nobody: ask for its result.", code="the-root")
+            raise ProtocolError("The root has no parent: take its result.", code="the-root")
         body = _TreeBody(
             serial=content_message.serial,
             kind=self.content.kind,
@@ -201,7 +201,7 @@ class TreeCodec(Generic[Value]):
         return data + self.keys.sign(data, content_message.sender, receiver)
 
     def read(self, data: bytes, *, receiver: Place) -> TreeMessage[Value]:
-        """What a message for ``receiver`` says.
+        """The content of a message for ``receiver``.
 
         Raises
         ------
@@ -213,20 +213,20 @@ class TreeCodec(Generic[Value]):
         sender = _sender_of(data[: _LARGEST_HEADER + 8])
         if sender is None:
             raise ProtocolError(
-                f"{receiver.name}: a message that is none of a tree arrived.",
+                f"{receiver.name}: a message arrived that does not belong to a tree.",
                 hint="It is refused; check that all parties run the same version.",
                 code="malformed",
             )
         if not (self.tree.holds(sender) and self.tree.parent(sender) == receiver):
             raise ProtocolError(
-                f"{receiver.name}: a message of {sender.name} arrived, which is no child of it.",
+                f"{receiver.name}: a message of {sender.name} arrived, which is not a child of it.",
                 hint="It is refused; check that all parties have the same tree.",
                 code="not-a-child",
             )
-        said, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
-        if len(said) <= limit:  # a larger one is refused as such
-            self.keys.check(said, signature, sender, receiver)
-        message = decode(said, sender=sender.name, limit=limit)
+        signed_part, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
+        if len(signed_part) <= limit:  # a larger one is refused as such
+            self.keys.check(signed_part, signature, sender, receiver)
+        message = decode(signed_part, sender=sender.name, limit=limit)
         expect(message, step=STEP, study=self.study, session=self.session)
         body = message.read(_TreeBody)
         self._check_content(sender, body)
@@ -274,7 +274,7 @@ def _malformed(sender: Place, what: str) -> ProtocolError:
 
 
 def _sender_of(start: bytes) -> Place | None:
-    """Who says that it sent the message that starts so."""
+    """The sender in the message that starts so."""
     size = int.from_bytes(start[4:8], "little")
     if start[:4] != MAGIC or size > len(start) - 8:
         return None

@@ -1,6 +1,6 @@
 """Roles that merge states up a tree: message in, message out; no clock, no thread, no network.
 
-A node sends when its driver says so, with what it has: a child that is late goes up in a
+A node sends when its driver requires it, with what it has: a child that is late goes up in a
 supplement, a child that is lost is missing from the leaves that the root names.
 """
 
@@ -25,7 +25,7 @@ from eigenveil.noise.entries import from_coordinates
 from eigenveil.privacy.certificate import Certificate
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.tree_views import TreeRun, check_arrived
-from eigenveil.privacy.views import with_shares
+from eigenveil.privacy.views import with_noise_parts
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Node(Generic[Value]):
 
     Parameters
     ----------
-    codec : Talk
+    codec : TreeCodec
         Tree, kind of state, study and session.
     place : Place
         On level 1 or above.
@@ -103,9 +103,10 @@ class Node(Generic[Value]):
         Raises
         ------
         ProtocolError
-            The message is refused and nothing has changed: as :meth:`Talk.read` says; ``too-late``
-            after the root has closed; ``leaf-twice`` where a leaf in it was taken before;
-            ``said-otherwise`` where its sender has sent another message under the same number.
+            The message is refused and nothing has changed: as in :meth:`TreeCodec.read`;
+            ``too-late`` after the root has closed; ``leaf-twice`` where a leaf in it was taken
+            before; ``message-differs`` where its sender has sent another message under the same
+            number.
         """
         message = self.codec.read(data, receiver=self.place)
         key, digest = (message.sender, message.serial), hashlib.sha256(data).digest()
@@ -115,7 +116,7 @@ class Node(Generic[Value]):
             raise self._refuse(
                 message,
                 f"two different messages with the number {message.serial} arrived.",
-                "said-otherwise",
+                "message-differs",
                 hint="The second is refused; a retry sends the same bytes again.",
             )
         if self._closed is not None:
@@ -140,7 +141,7 @@ class Node(Generic[Value]):
     def send(self) -> bytes | None:
         """A message with everything since the last one; ``None`` where nothing is new.
 
-        The driver keeps the bytes until they have arrived: asked again, a node has nothing new.
+        The driver keeps the bytes until they have arrived: a repeated call returns nothing new.
 
         Raises
         ------
@@ -148,7 +149,7 @@ class Node(Generic[Value]):
             When it is the root, which sends to nobody.
         """
         if self.is_root:
-            raise ProtocolError("The root sends to nobody: ask for its result.", code="the-root")
+            raise ProtocolError("The root has no parent: take its result.", code="the-root")
         if self._value is None:
             return None
         message = TreeMessage(self.place, self._serial, self._new, self._least, self._value)
@@ -158,7 +159,7 @@ class Node(Generic[Value]):
         return data
 
     def result(self) -> Merged[Value]:
-        """What has arrived at the root, which closes; asked again, the same.
+        """What has arrived at the root, which closes; a repeated call returns the same.
 
         Raises
         ------
@@ -233,7 +234,7 @@ def release_sums(study: TreeStudy, totals: Totals, leaves: int) -> dict[str, Rel
         whole = from_coordinates(
             query.accumulator.layout, query.accumulator.shape, total.view(np.int64)
         )
-        answers[query.name] = release_of(with_shares(query.record, leaves), whole)
+        answers[query.name] = release_of(with_noise_parts(query.record, leaves), whole)
     return answers
 
 
@@ -271,7 +272,7 @@ def publish(
     certificate = certificate_of(
         plan,
         factors,
-        [with_shares(record, arrived) for record in records],
+        [with_noise_parts(record, arrived) for record in records],
         features=plan.features,
         names=None,
         secure=secure,

@@ -39,7 +39,7 @@ class TreeStudy:
     plan : StreamPlan
     protect : {"outsider", "aggregators"}
         Whom the target is about.
-    shares : int
+    noise_parts : int
         Leaves that make the noise together: so many must arrive.
     center : array of shape (D,) or None
         Public.
@@ -48,13 +48,13 @@ class TreeStudy:
     tree: MergeTree
     plan: StreamPlan
     protect: Protect
-    shares: int
+    noise_parts: int
     center: NDArray[np.float64] | None = None
 
     @cached_property
     def queries(self) -> Round:
         """What is summed, and with which noise."""
-        return stream_queries(self.plan, public_center=self.center, shares=self.shares)
+        return stream_queries(self.plan, public_center=self.center, noise_parts=self.noise_parts)
 
     @cached_property
     def content(self) -> Sums:
@@ -64,16 +64,16 @@ class TreeStudy:
     @cached_property
     def hash(self) -> str:
         """SHA-256 of everything agreed on."""
-        said = {
+        values = {
             "fan_out": self.tree.fan_out,
             "depth": self.tree.depth,
             "leaves": self.tree.leaf_count,
             "protect": self.protect,
-            "shares": self.shares,
+            "noise_parts": self.noise_parts,
             "plan": self.plan.hash,
             "sums": self.content.request_digest,
         }
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def codec(self, session: str, keys: TreeKeys) -> TreeCodec[Totals]:
         """The messages of one run."""
@@ -124,16 +124,16 @@ def make_tree_study(
             hint="Give the number of leaves that may be missing.",
             code="bad-lost",
         )
-    shares = 1 if protect == "aggregators" else tree.leaf_count - lost
+    noise_parts = 1 if protect == "aggregators" else tree.leaf_count - lost
     wanted = {"n_components": n_components, "epsilon": epsilon, "delta": delta, "center": center}
     plan = make_stream_plan(
-        Options("pca", "stream", wanted | options), features=features, noise_draws=shares
+        Options("pca", "stream", wanted | options), features=features, noise_draws=noise_parts
     )
     study = TreeStudy(
         tree=tree,
         plan=plan,
         protect="aggregators" if protect == "aggregators" else "outsider",
-        shares=shares,
+        noise_parts=noise_parts,
         center=center if isinstance(center, np.ndarray) else None,
     )
     for query in study.queries:
@@ -198,7 +198,7 @@ class Leaf:
         return self
 
     def send(self) -> bytes:
-        """Its message. The noise is drawn once: asked again, these are the same bytes."""
+        """Its message. The noise is drawn once: a repeated call returns the same bytes."""
         if self._sent is None:
             totals = tuple(
                 noisy_integers(sums, query.record, self._source).view(np.uint64)

@@ -88,7 +88,7 @@ class MergeTree:
             raise DataError(
                 f"A tree of {self.depth} levels with {self.fan_out} children a node has more than "
                 f"{MOST_LEAVES} leaves.",
-                hint="Say how many there are, or give a smaller fan_out or depth.",
+                hint="Give the number of leaves, or a smaller fan_out or depth.",
                 code="no-tree",
             )
         if self.leaves is not None and not 1 <= self.leaves <= room:

@@ -52,7 +52,7 @@ class ArrayFile(ABC):
             self._stored = self._header()
         if not self._stored.is_matrix or self._stored.shape[1] == 0:
             raise DataError(
-                f"{path} holds {self._stored}, not rows of numbers.",
+                f"{path} contains {self._stored}, not rows of numbers.",
                 hint="Save a two-dimensional numeric array.",
                 code="not-numeric",
             )
@@ -229,7 +229,7 @@ class _Member:
         wanted = max(entries, 0) * self.header.dtype.itemsize
         stored = self.file.read(wanted)
         if len(stored) != wanted:
-            raise EOFError("an array is shorter than its header tells")
+            raise EOFError("an array is shorter than its header states")
         return np.frombuffer(stored, self.header.dtype)
 
 

@@ -1,4 +1,4 @@
-"""A vocabulary: words, one a line."""
+"""Word counts: vocabularies, Matrix Market files and bags of words."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class BagOfWordsFile(SparseArrayFile):
                 waiting = [joined]
         if seen != self._entries:
             raise DataError(
-                f"{self.path} has {seen:,} entries, and its third line says {self._entries:,}.",
+                f"{self.path} has {seen:,} entries, and its third line states {self._entries:,}.",
                 hint="Check that the file is complete.",
                 code="unreadable",
             )
@@ -131,7 +131,9 @@ class BagOfWordsFile(SparseArrayFile):
         with self._open() as file:
             numbers = [int(file.readline().strip()) for _ in range(_HEADER_LINES)]
         if min(numbers) < 0:
-            raise ValueError("its first three lines are no numbers of documents, words and entries")
+            raise ValueError(
+                "its first three lines are not the numbers of documents, words and entries"
+            )
         documents, words, self._entries = numbers
         return Header((documents, words), fortran=False, dtype=np.dtype(np.int64))
 

@@ -22,7 +22,7 @@ from eigenveil.models.inputs import check_names, check_width
 from eigenveil.moments.rows import FloatArray
 from eigenveil.moments.source import block_rows
 
-# Row labels that pandas (and R, in text) write beside the data without being asked.
+# Row labels that pandas (and R, in text) write beside the data unrequested.
 _ROW_LABELS = re.compile(r"|__index_level_\d+__")
 
 
@@ -50,7 +50,7 @@ class Table(ABC):
                 code="duplicate-column",
             )
         self.columns: Sequence[str] = tuple(names)
-        """The columns, less row labels that nobody asked to be written."""
+        """The columns, less row labels that nobody requested."""
         self.malformed: list[int] = []
         """Numbers of the rows that were no rows when all were read last: too many cells, or few."""
         self.types: dict[str, Any] = dict(fields)

@@ -26,7 +26,7 @@ _READ_BYTES, _MOST_READ_BYTES = 1 << 20, 1 << 24
 # Columns read cell by cell; where there are more, all are, for each means to start again.
 _FEW = 2
 _LONG_LINE = re.compile("straddling object|CSV parse error: Empty CSV file or block")
-# What pyarrow says about a cell or a line, up to where it quotes it: the owner's data has no
+# pyarrow's message about a cell or a line, up to where it quotes it: the owner's data has no
 # business in a message. Its rows count from 1, with the line of names.
 BAD_CELL = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+)")
 BAD_LINE = re.compile(r"CSV parse error: (?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
@@ -152,7 +152,8 @@ class TextTable(Table):
             with _nothing_undecoded_printed():
                 reader = pa.csv.open_csv(
                     self._stream(),
-                    # reading in steps has one thread anyway, and without more pyarrow tells the row
+                    # reading in steps has one thread anyway, and without more pyarrow reports the
+                    # row
                     read_options=pa.csv.ReadOptions(
                         block_size=self._read_bytes,
                         use_threads=False,
@@ -180,13 +181,13 @@ class TextTable(Table):
             raise self._located(str(error)) or error from None
 
     def _located(self, complaint: str) -> DataError | None:
-        """Make the error that says what is wrong, if pyarrow tells it."""
+        """Make the error that names the place, if pyarrow reports it."""
         if not complaint.startswith("straddling object"):
             return None
         return DataError(
             f"{self.path} cannot be read: a line is longer than {_MOST_READ_BYTES >> 20} MiB, or a "
             "quote never ends.",
-            hint="Mend or remove that line.",
+            hint="Correct or remove that line.",
             code="unreadable",
         )
 
@@ -236,5 +237,5 @@ def cells_of_first_line(text: Any, delimiter: str) -> int:
     lines = csv.reader(io.StringIO(start.decode("latin-1"), newline=""), delimiter=delimiter)
     try:
         return next((len(cells) for cells in lines if cells), 0)
-    except csv.Error:  # pyarrow says what is wrong, if it is
+    except csv.Error:  # pyarrow reports what is wrong, if it is
         return start.count(delimiter.encode()) + 1

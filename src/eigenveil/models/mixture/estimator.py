@@ -1,4 +1,4 @@
-"""What every fitted mixture can do, whoever held the rows: assign, score and draw rows."""
+"""``PrivateGaussianMixture``, and what every fitted mixture can do: assign, score, draw rows."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
     epsilon : float, default=1.0
         Privacy target, > 0.
     delta : float, default=1e-6
-        Privacy target, 0 <= delta < 1; 0 asks for pure epsilon.
+        Privacy target, 0 <= delta < 1; 0 means pure epsilon.
     noise_variance : float, default=None
         Public variance of every feature within a component, in the data's units squared; by default
         it is found from the released second moment.
@@ -168,9 +168,9 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         Columns of the sketch; by default 4 times ``n_components``. Not with ``pair="full"``.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
-        a zero row, which is counted and adds nothing to any other sum; a warning tells their
+        a zero row, which is counted and adds nothing to any other sum; a warning gives their
         number and the first to whoever fits. "error": a DataError names it before anything is
-        released; that all rows are valid then shows, which the certificate says.
+        released; it then shows that all rows are valid, as the certificate states.
     noise : {"secure"}, default="secure"
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None
@@ -194,8 +194,9 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
     noise_floor_ : float
         What of the last component noise alone would show, about once in a hundred times.
     usable_ : ndarray of bool, shape (n_components,)
-        Which components can be told from the others in spite of the noise. Where none stood above
-        it, one stands in, the fit ended early, and ``certificate_.stopped`` says why.
+        Which components can be distinguished from the others in spite of the noise. Where none
+        stood above it, one stands in, the fit ended early, and ``certificate_.stopped`` gives the
+        reason.
     converged_ : bool
         Whether every power iteration converged.
     guarantee_ : Guarantee

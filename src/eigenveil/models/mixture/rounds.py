@@ -67,7 +67,7 @@ class MixtureFactors:
     noise_floor : float
         What of these noise alone would show.
     usable : array of bool, shape (K,)
-        Which components can be told from the others in spite of the noise.
+        Which components can be distinguished from the others in spite of the noise.
     row_bound : float
         Length to which centred rows were shortened.
     converged : bool
@@ -108,7 +108,7 @@ def private_mixture(
     stored_single : bool
         Whether all rows are stored in single precision.
     public_center : array of shape (D,), optional
-        The public centre when ``plan.centred == "public"``.
+        The public centre when ``plan.centered == "public"``.
     budgets : mapping, optional
         In place of the plan's own.
     sharing : mapping, optional
@@ -218,7 +218,7 @@ def _without_components(state: _State, place: _Place, scale: NormScale | None) -
 def _stand_in(
     state: _State, *, noise_variance: float, bound: float, stopped: str, advice: str
 ) -> MixtureFactors:
-    """One component at the centre, which says nothing of the rows beyond what was released."""
+    """One component at the centre, which shows nothing of the rows beyond what was released."""
     center = np.zeros(state.plan.features) if state.center is None else state.center
     return MixtureFactors(
         means=np.asarray(center, dtype=np.float64)[None].copy(),

@@ -1,4 +1,4 @@
-"""What every fitted PCA can do, whoever held the rows: transform, save, load."""
+"""``PrivatePCA``, and what every fitted PCA can do: transform, save, load."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
     """Released components and what belongs to them.
 
     ``FittedPCA.load`` reads a model that any of the estimators saved; ``PrivatePCA.load`` and
-    ``FederatedPCA.load`` also give back how it was asked for.
+    ``FederatedPCA.load`` also give back the options of the fit.
     """
 
     _FAMILY = ("PrivatePCA", "FederatedPCA", "PrivateStreamingPCA")
@@ -105,7 +105,7 @@ class PrivatePCA(TableFit, FittedPCA):
     epsilon : float, default=1.0
         Privacy target, > 0.
     delta : float, default=1e-6
-        Privacy target, 0 <= delta < 1; 0 asks for pure epsilon.
+        Privacy target, 0 <= delta < 1; 0 means pure epsilon.
     mechanism : {"auto", "gaussian", "wishart", "vector", "bingham", "power", "sketch"}
         "auto": "gaussian", or "wishart" when ``delta=0``. "gaussian": isometric Gaussian noise on
         the second moment. "wishart": the difference of two Wishart matrices, pure epsilon.
@@ -132,9 +132,9 @@ class PrivatePCA(TableFit, FittedPCA):
         norms are released) must have none.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
-        a zero row, which is counted and adds nothing to any other sum; a warning tells their
+        a zero row, which is counted and adds nothing to any other sum; a warning gives their
         number and the first to whoever fits. "error": a DataError names it before anything is
-        released; that all rows are valid then shows, which the certificate says.
+        released; it then shows that all rows are valid, as the certificate states.
     noise : {"secure"}, default="secure"
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None

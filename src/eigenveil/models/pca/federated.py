@@ -26,12 +26,12 @@ class FederatedPCA(FederatedFit, FittedPCA):
     n_components : int, default=2
     epsilon, delta : float
         Privacy target against the aggregator together with ``collusion`` sites; 0 < epsilon,
-        0 <= delta < 1. ``delta=0`` asks for pure epsilon (protocols "cape" and "local").
+        0 <= delta < 1. ``delta=0`` means pure epsilon (protocols "cape" and "local").
     protocol : {"auto", "cape", "sketch", "dpdispca", "full", "local"}, default="auto"
         "cape": masked sums of D x D, noise of one curator in all. "sketch": the same with D x R
         messages. "dpdispca": each site releases its own second moment and sends the D x R factor of
         its leading part (paper 000). "full": each sends its own noisy D x D. "local": the first
-        site alone. "auto" chooses, and ``choice_`` says why.
+        site alone. "auto" chooses, and ``choice_`` gives the reason.
     collusion : int, default=0
         Sites that may tell the aggregator everything they know, and the others stay protected.
     dropouts : int, default=0

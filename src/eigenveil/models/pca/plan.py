@@ -1,4 +1,4 @@
-"""What a fit of PCA is asked to do: checked, frozen, and made before any data is touched."""
+"""What a fit of PCA does: checked, frozen, and made before any data is touched."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eigenveil.models.plan import (
     check_components,
     check_pure,
     columns_of_sketch,
-    shares_of,
+    fractions_of,
 )
 from eigenveil.privacy.mechanisms import NoiseKind
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
@@ -27,8 +27,13 @@ MECHANISMS = CHOICES
 
 # Shares of mu squared (privacy.md, section 8; tables.md, section 2a), and of epsilon where all is
 # pure: epsilons add up where mus add in squares, so a small step must be paid more.
-_SHARES: dict[Step, float] = {"scale": 0.04, "center": 0.14, "moment": 0.78, "variance": 0.04}
-_PURE_SHARES: dict[Step, float] = {"scale": 0.08, "center": 0.20, "moment": 0.69, "variance": 0.03}
+_FRACTIONS: dict[Step, float] = {"scale": 0.04, "center": 0.14, "moment": 0.78, "variance": 0.04}
+_PURE_FRACTIONS: dict[Step, float] = {
+    "scale": 0.08,
+    "center": 0.20,
+    "moment": 0.69,
+    "variance": 0.03,
+}
 # Parts of the scale's share: of the norms of the rows, about the first centre, and about the second
 # where they are needed before the second moment.
 _SCALES = (0.75, 0.25)
@@ -70,7 +75,7 @@ class Plan(BasePlan):
 
     @property
     def sketched(self) -> bool:
-        """Whether the second moment is released as a sketch that says so."""
+        """Whether the second moment is released as a sketch that records it."""
         return self.way is SKETCH
 
     def options_otherwise(self) -> dict[str, Any]:
@@ -101,24 +106,27 @@ class Plan(BasePlan):
                 center=(stages[0], stages[1]),
             )
             if left:
-                beside = [Planned(MEAN_LEFT, "center", "row-sum", share=left, beside=True), *beside]
+                beside = [
+                    Planned(MEAN_LEFT, "center", "row-sum", fraction=left, beside=True),
+                    *beside,
+                ]
         found += [*before, first, *beside, *later]
-        if "variance" in self.shares:
-            rest = 1.0 - sum(one.share for one in (*before, *beside) if one.step == "variance")
-            found.append(Planned(ENERGIES, "variance", "component-energy", share=rest))
+        if "variance" in self.fractions:
+            rest = 1.0 - sum(one.fraction for one in (*before, *beside) if one.step == "variance")
+            found.append(Planned(ENERGIES, "variance", "component-energy", fraction=rest))
         return tuple(found)
 
     def _centered_scale(self) -> tuple[list[Planned], list[Planned]]:
         """The norms of centred rows, before the moment or read beside it: one pass for both."""
-        wanted = self.one_pass or self.row_norm == "auto" or "variance" in self.shares
+        wanted = self.one_pass or self.row_norm == "auto" or "variance" in self.fractions
         if not wanted or self.row_bound is not None:
             return [], []
         private, auto = self.centered == "private", self.row_norm == "auto"
         beside = self.one_pass or (private and not auto)
         # under a private centre the scale's budget was spent before it
-        share = (_SCALES_AUTO[2] if auto else 0.5) if private else 1.0
+        fraction = (_SCALES_AUTO[2] if auto else 0.5) if private else 1.0
         step: Step = "variance" if private and not auto else "scale"
-        planned = Planned(CENTERED_SCALE, step, "norm-histogram", share=share, beside=beside)
+        planned = Planned(CENTERED_SCALE, step, "norm-histogram", fraction=fraction, beside=beside)
         return ([], [planned]) if beside else ([planned], [])
 
     def kind(self, step: Step) -> NoiseKind:
@@ -173,7 +181,7 @@ def make_plan(
             "power_rounds",
             f"is of mechanism 'power', and this fit's is {mechanism!r}. Got "
             f"{options.power_rounds} instead of None.",
-            hint="Leave it out, or say mechanism='power'.",
+            hint="Leave it out, or use mechanism='power'.",
             code="unused-parameter",
         )
     if options.row_bound is not None and options.row_norm == "auto":
@@ -192,17 +200,17 @@ def make_plan(
         row_norm=options.row_norm if isinstance(options.row_norm, str) else float(options.row_norm),
         row_bound=None if options.row_bound is None else float(options.row_bound),
         centered=center_kind(options.center),
-        shares={"moment": 1.0},
+        fractions={"moment": 1.0},
         sketch_columns=columns if sketch_columns is None else sketch_columns,
         power_rounds=int(options.power_rounds or POWER_ROUNDS),
         rows=rows if options.adjacency == "replace-one" else None,
         noise_draws=noise_draws,
         invalid=options.invalid,
     )
-    return plan.model_copy(update={"shares": _shares(plan, options)})
+    return plan.model_copy(update={"fractions": _fractions(plan, options)})
 
 
-def _shares(plan: Plan, options: Options) -> dict[Step, float]:
+def _fractions(plan: Plan, options: Options) -> dict[Step, float]:
     """Shares of the steps that this fit takes, adding up to 1."""
     split = options.budget_split
     variance = split is None or split.get("variance", 0) > 0 or plan.way is DIRECTIONS
@@ -210,10 +218,10 @@ def _shares(plan: Plan, options: Options) -> dict[Step, float]:
     scale = plan.row_bound is None and (private or plan.row_norm == "auto" or variance)
     taken = {"scale": scale, "center": private, "moment": True, "variance": variance}
     usual = {
-        step: share
-        for step, share in (_PURE_SHARES if plan.pure else _SHARES).items()
+        step: fraction
+        for step, fraction in (_PURE_FRACTIONS if plan.pure else _FRACTIONS).items()
         if taken[step]
     }
     if not private and "scale" in usual:
         usual["scale"] /= 2  # there is one histogram then
-    return shares_of(options, usual)
+    return fractions_of(options, usual)

@@ -41,7 +41,7 @@ from eigenveil.privacy.releases import Sharing
 # Explained variances are of rows shortened at the highest of these quantiles at which the noise of
 # their sum is below this part of it; lower ones understate the variance of few rows a little.
 _ENERGY_QUANTILES, _ENERGY_NOISE = (0.99, 0.95, 0.9, 0.8), 0.15
-# Where the centre's error may be this part of the rows' energy, nothing can be told from it.
+# Where the centre's error may be this part of the rows' energy, nothing can be concluded from it.
 _ALL = 0.9
 # Rows this much shorter than the point they are taken about are its rounding.
 _ROUNDING = {"single": 2.0**-20, "double": 2.0**-48}
@@ -94,7 +94,7 @@ def private_pca(
     sharing: Mapping[Step, Sharing] | None = None,
     keep_all: bool = False,
 ) -> Generator[Round, Answers, Factors]:
-    """The rounds of a fit; all components are kept, whatever ``keep_all`` says.
+    """The rounds of a fit; all components are kept, whatever ``keep_all`` is.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def private_pca(
     stored_single : bool
         Whether all rows are stored in single precision.
     public_center : array of shape (D,), optional
-        The public centre when ``plan.centred == "public"``.
+        The public centre when ``plan.centered == "public"``.
     max_norm : float, optional
         The exact largest norm, for ``row_norm="max"`` (reproductions only).
     budgets : mapping, optional
@@ -140,7 +140,7 @@ def private_pca(
 
 @dataclass(frozen=True)
 class _Found:
-    """Components and what their release says of their strength, in units of prepared rows.
+    """Components and the strength that their release shows, in units of prepared rows.
 
     ``edge`` is what noise alone shows of it; ``left`` is the mean that was left in the rows, where
     it was released.
@@ -280,13 +280,14 @@ def _power(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     basis = orthonormal_basis(gaussian)
     answers: dict[str, Release] = {}
     left: MeanLeft | None = None
-    for turn in range(plan.power_rounds):
+    for power_round in range(plan.power_rounds):
         # a start that knows nothing catches sqrt(K/D) of a row: clip there, and at 1 once it does
-        clip = min(1.0, 1.3 * math.sqrt(plan.n_components / plan.features)) if turn == 0 else 1.0
-        name = f"power round {turn + 1}"
+        least = 1.3 * math.sqrt(plan.n_components / plan.features)
+        clip = min(1.0, least) if power_round == 0 else 1.0
+        name = f"power round {power_round + 1}"
         answers |= yield (
             state.query(name, Sketch(rule, basis, clip=clip)),
-            *(beside if turn == 0 else ()),
+            *(beside if power_round == 0 else ()),
         )
         left = left or _mean_left(state, answers)
         matrix = answers[name].values
@@ -390,7 +391,7 @@ def _energy_bound(state: _State, scale: NormScale) -> float:
     bound = scale.quantile(_ENERGY_QUANTILES[0])
     if budget is None:
         return bound
-    part = state.plan.planned(ENERGIES).share
+    part = state.plan.planned(ENERGIES).fraction
     loss = budget.scaled(part)
     coordinates = state.plan.n_components + 1
     # of the sum of all coordinates; the L1 sensitivity of all of them together is 1
@@ -445,6 +446,7 @@ def _advice(floor: float, variance: NDArray[np.float64]) -> str:
     more = f"at least {max(1.5, times):.2g} times" if times < 100 else "far more than 100 times"
     return (
         f"No component stands above the noise: it takes {more} the rows or the epsilon. Fewer "
-        "features, a public centre or a public row_bound help too; 'eigenveil plan' says what to "
+        "features, a public centre or a public row_bound help too; 'eigenveil plan' predicts "
+        "what to "
         "expect."
     )

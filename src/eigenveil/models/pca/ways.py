@@ -116,10 +116,10 @@ class Power(Way):
 
     def schedule(self, plan: Sized) -> list[Planned]:
         """A release a round, each with the same part of the budget."""
-        share = 1.0 / plan.power_rounds
+        fraction = 1.0 / plan.power_rounds
         return [
-            Planned(f"power round {turn + 1}", "moment", self.statistic, share=share)
-            for turn in range(plan.power_rounds)
+            Planned(f"power round {power_round + 1}", "moment", self.statistic, fraction=fraction)
+            for power_round in range(plan.power_rounds)
         ]
 
 

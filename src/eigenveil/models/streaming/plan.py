@@ -1,4 +1,4 @@
-"""What a private fit of a stream is asked to do: one pass, one round, decided before any row."""
+"""What a private fit of a stream does: one pass, one round, decided before any row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Publish = Literal["end", "continual"]
 
 # Of mu squared, or of epsilon. The scale gives the number of rows and the data's units; the moment
 # is what the components are made of.
-_SHARES: dict[Step, float] = {"scale": 0.02, "moment": 0.98}
+_FRACTIONS: dict[Step, float] = {"scale": 0.02, "moment": 0.98}
 # Up to so many values the second moment itself is summed up (8 MiB); beyond, a sketch.
 _MOST_VALUES = 1 << 20
 
@@ -47,9 +47,11 @@ class StreamPlan(Plan):
         """Number of coordinates of all releases together, rounded up."""
         return super().released_values() * (self.horizon or 1)
 
-    def sharing(self, *, shares: int = 1) -> dict[Step, Sharing]:
+    def sharing(self, *, noise_parts: int = 1) -> dict[Step, Sharing]:
         """How the noise of every step is shared by parties and spread over blocks."""
-        return {step: Sharing(shares=shares, stream=self.factor) for step in self.shares}
+        return {
+            step: Sharing(noise_parts=noise_parts, stream=self.factor) for step in self.fractions
+        }
 
 
 def make_stream_plan(options: Options, *, features: int, noise_draws: int = 1) -> StreamPlan:
@@ -77,7 +79,7 @@ def make_stream_plan(options: Options, *, features: int, noise_draws: int = 1) -
     sketched = whole > _MOST_VALUES or options.given_columns is not None
     table = options.on("table", mechanism="sketch" if sketched else "auto")
     plan = make_plan(table, features=features, noise_draws=noise_draws)
-    settled = plan.model_dump() | {"shares": dict(_SHARES)}
+    settled = plan.model_dump() | {"fractions": dict(_FRACTIONS)}
     horizon = None if options.horizon is None else int(options.horizon)
     return StreamPlan(**settled, publish=options.publish, horizon=horizon, factor=factor)
 
@@ -89,7 +91,7 @@ def _factor(options: Options) -> StreamFactor | None:
                 "horizon",
                 f"is of publish='continual', and this stream's is 'end'. Got {options.horizon} "
                 "instead of None.",
-                hint="Say publish='continual', or leave horizon out.",
+                hint="Use publish='continual', or leave horizon out.",
                 code="unused-parameter",
             )
         return None
@@ -112,14 +114,14 @@ def _factor(options: Options) -> StreamFactor | None:
 
 
 def stream_queries(
-    plan: StreamPlan, *, public_center: NDArray[np.float64] | None = None, shares: int = 1
+    plan: StreamPlan, *, public_center: NDArray[np.float64] | None = None, noise_parts: int = 1
 ) -> Round:
-    """The sums of a stream and their records; ``shares`` parties draw the noise together."""
+    """The sums of a stream and their records; ``noise_parts`` parties draw the noise together."""
     rounds = private_pca(
         plan,
         stored_single=False,
         public_center=public_center,
-        sharing=plan.sharing(shares=shares),
+        sharing=plan.sharing(noise_parts=noise_parts),
     )
     return next(rounds)
 
@@ -131,7 +133,7 @@ def stream_factors(
     public_center: NDArray[np.float64] | None = None,
     public_rows: int | None = None,
 ) -> Factors:
-    """Components and variances from releases of :func:`stream_queries`, by the names of the asks.
+    """Components and variances from releases of :func:`stream_queries`, by their names.
 
     ``public_rows`` is the number of rows where it is public: under replace-one.
     """

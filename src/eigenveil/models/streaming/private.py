@@ -37,7 +37,7 @@ class PrivateStreamingPCA(Configured, FittedPCA):
     epsilon : float, default=1.0
         Privacy target, > 0, for the whole stream.
     delta : float, default=1e-6
-        Privacy target, 0 <= delta < 1; 0 asks for pure epsilon, which only "end" can give.
+        Privacy target, 0 <= delta < 1; 0 means pure epsilon, which only "end" can give.
     sketch_size : int, default=None
         Columns of the D x R sketch that stands for the second moment. ``None``: the whole second
         moment up to 1447 features, beyond a sketch with 4 times ``n_components``.
@@ -54,9 +54,9 @@ class PrivateStreamingPCA(Configured, FittedPCA):
         not known yet.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
-        a zero row, which is counted and adds nothing to any other sum; a warning tells their
+        a zero row, which is counted and adds nothing to any other sum; a warning gives their
         number and the first to whoever fits. "error": a DataError names it before anything is
-        released; that all rows are valid then shows, which the certificate says.
+        released; it then shows that all rows are valid, as the certificate states.
     noise : {"secure"}, default="secure"
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None
@@ -243,7 +243,7 @@ n_samples_, guarantee_, certificate_
         return self
 
     def release(self) -> Self:
-        """Release the sums with their noise, once, and forget them: asked again, nothing changes.
+        """Release the sums with their noise and forget them; a repeated call changes nothing.
 
         Under continual release every block has been released already.
 

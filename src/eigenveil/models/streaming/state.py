@@ -112,7 +112,7 @@ class StreamState:
         Raises
         ------
         PrivacyError, DataError
-            When the stream is not open, or a row is not valid and the plan says
+            When the stream is not open, or a row is not valid and the plan states
             ``invalid="error"``. Nothing was added.
         """
         self.check_open()

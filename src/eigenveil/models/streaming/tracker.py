@@ -1,4 +1,4 @@
-"""Blocks that a tracker of streams can use, or one clear error."""
+"""``StreamingPCA``: the leading directions of a stream in bounded memory, not private."""
 
 from __future__ import annotations
 
@@ -114,9 +114,9 @@ class StreamingPCA(
     forgetting : float, default=1.0
         What the old singular values are multiplied by at every block, above 0 and at most 1.
     n_oversamples : int, default=10
-        Directions tracked beyond those told. Each fold loses what lies outside the directions it
-        keeps, so a few more bring the result 2 to 200 times nearer to the exact subspace (measured
-        on the paper's data), for O(D) memory each. 0 is the paper's SSVD_r with rank r.
+        Directions tracked beyond those reported. Each fold loses what lies outside the directions
+        it keeps, so a few more bring the result 2 to 200 times nearer to the exact subspace
+        (measured on the paper's data), for O(D) memory each. 0 is the paper's SSVD_r with rank r.
     center : bool, default=False
         Whether the mean is tracked as well, exactly. The paper's tracking is not centred.
 

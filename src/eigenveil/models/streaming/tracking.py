@@ -48,7 +48,7 @@ class Tracked:
     subspace : Subspace
         Their leading directions, about the mean where a mean is tracked.
     rank : int
-        How many of the directions are told, at most; more may be kept.
+        How many of the directions are reported, at most; more may be kept.
     mean : array of shape (D,)
         Their weighted mean; zero where no mean is tracked.
     weight, weight_of_pairs : float
@@ -108,7 +108,7 @@ def fold(tracked: Tracked, rows: NDArray[np.floating], rule: Rule) -> Tracked:
 
 
 def adjusted(tracked: Tracked, shares: tuple[float, float]) -> Tracked:
-    """AdjustRank of the directions that are told; those kept beyond them come up in its place."""
+    """AdjustRank of the reported directions; those kept beyond them take their place."""
     alpha, beta = shares
     released = adjust_rank(tracked.released, alpha=alpha, beta=beta)
     kept = tracked.subspace.rank - tracked.released.rank
@@ -218,7 +218,7 @@ class Tracker:
     def read(self) -> Tracked:
         """What is tracked, with the rows that wait folded in; the tracking goes on without that.
 
-        So results do not depend on when they were asked for. The rank is adjusted by complete
+        So results do not depend on when they were requested. The rank is adjusted by complete
         blocks only.
         """
         if not self._filled:

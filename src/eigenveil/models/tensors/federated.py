@@ -26,11 +26,12 @@ class FederatedGaussianMixture(FederatedFit, FittedMixture):
         most 32.
     epsilon, delta : float
         Privacy target against the aggregator together with ``collusion`` sites; 0 < epsilon,
-        0 <= delta < 1. ``delta=0`` asks for pure epsilon (protocols "cape" and "local").
+        0 <= delta < 1. ``delta=0`` means pure epsilon (protocols "cape" and "local").
     protocol : {"auto", "cape", "sketch", "local"}, default="auto"
         How the second moment is released. "cape": masked sums of D x D. "sketch": of D x
         ``sketch_size``. "local": the first site alone. "auto": "cape" up to 1000 features, else
-        "sketch"; ``choice_`` says why. The third moment takes K (K + 1) (K + 2) / 6 numbers a site.
+        "sketch"; ``choice_`` gives the reason. The third moment takes K (K + 1) (K + 2) / 6 numbers
+        a site.
     noise_variance, mechanism, row_bound, center
         As of :class:`eigenveil.PrivateGaussianMixture`. Vector noise, and so ``delta=0``, needs
         ``masks="modular"``.
@@ -134,11 +135,11 @@ class FederatedTopicModel(FederatedFit, FittedTopics):
         Topics, at most the number of words; "auto": as many as stand above the noise, at most 32.
     epsilon, delta : float
         Privacy target against the aggregator together with ``collusion`` sites; 0 < epsilon,
-        0 <= delta < 1. ``delta=0`` asks for pure epsilon (protocols "cape" and "local").
+        0 <= delta < 1. ``delta=0`` means pure epsilon (protocols "cape" and "local").
     protocol : {"auto", "cape", "sketch", "local"}, default="auto"
         How the pairs are released. "cape": masked sums of D x D. "sketch": of D x ``sketch_size``.
         "local": the first site alone. "auto": "cape" up to 1000 words, else "sketch"; ``choice_``
-        says why. The triples take K (K + 1) (K + 2) / 6 numbers a site.
+        gives the reason. The triples take K (K + 1) (K + 2) / 6 numbers a site.
     mechanism, clip_documents
         As of :class:`eigenveil.PrivateTopicModel`. Vector noise, and so ``delta=0``, needs
         ``masks="modular"``.

@@ -1,4 +1,4 @@
-"""What a fit of a mixture or of topics is asked to do: frozen before any data is touched."""
+"""What a fit of a mixture or of topics does: frozen before any data is touched."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from eigenveil.models.plan import (
     check_components,
     check_pure,
     columns_of_sketch,
-    shares_of,
+    fractions_of,
 )
 from eigenveil.noise.cube import tensor_size
 from eigenveil.privacy.mechanisms import MECHANISMS, NoiseKind
@@ -34,7 +34,7 @@ PairForm = Literal["full", "sketch"]
 
 # Up to so many features the pair moment is a matrix, beyond it is sketched.
 FULL_UP_TO = 1000
-# "auto" looks for at most so many components.
+# "auto" takes at most so many components.
 _MOST_COMPONENTS = 32
 # Norm histograms hold 322 values each, of which a fit releases at most four.
 _HISTOGRAMS = 4 * 330
@@ -65,7 +65,7 @@ class TensorPlan(BasePlan):
     """What the plans of mixtures and topics have in common.
 
     ``n_components`` is the largest number there can be where ``auto_components`` is set. ``pair``
-    says in which form the pair moment is released; ``mechanism`` is the noise of the tensor.
+    states in which form the pair moment is released; ``mechanism`` is the noise of the tensor.
     """
 
     mechanism: Annotated[str, *one_of(TENSOR_MECHANISMS)]
@@ -126,11 +126,11 @@ class MixturePlan(TensorPlan):
         if private:
             found += center_schedule(bounded=bounded, scale=(part, part), center=_CENTERS)
         if self.needs_centered_scale:
-            found.append(Planned(CENTERED_SCALE, "scale", "norm-histogram", share=part))
+            found.append(Planned(CENTERED_SCALE, "scale", "norm-histogram", fraction=part))
         return (
             *found,
             Planned("pair moment", "moment", pair),
-            Planned("scale of projected rows", "scale", "norm-histogram", share=part),
+            Planned("scale of projected rows", "scale", "norm-histogram", fraction=part),
             Planned("triple moment", "tensor", "third-moment"),
         )
 
@@ -146,7 +146,7 @@ class TopicPlan(TensorPlan):
 
     @model_validator(mode="after")
     def _needs_no_center(self) -> Self:
-        if self.centered != "no" or ("scale" in self.shares) != self.clip_documents:
+        if self.centered != "no" or ("scale" in self.fractions) != self.clip_documents:
             raise ValueError("documents have no centre, and a scale only to be clipped at")
         return self
 
@@ -155,9 +155,9 @@ class TopicPlan(TensorPlan):
         """Pair moment and triple moment, each after the norms that it is clipped at."""
         pair: StatisticName = "document-sketch" if self.pair == "sketch" else "document-pairs"
         parts = (
-            Planned("norms of pairs", "scale", "norm-histogram", share=0.5),
+            Planned("norms of pairs", "scale", "norm-histogram", fraction=0.5),
             Planned("pair moment", "moment", pair),
-            Planned("norms of triples", "scale", "norm-histogram", share=0.5),
+            Planned("norms of triples", "scale", "norm-histogram", fraction=0.5),
             Planned("triple moment", "tensor", "document-triples"),
         )
         return tuple(part for part in parts if self.clip_documents or part.step != "scale")
@@ -198,7 +198,7 @@ def make_mixture_plan(
         row_bound=None if options.row_bound is None else float(options.row_bound),
         centered=centered,
         noise_variance=None if variance is None else float(variance),
-        shares=shares_of(options, _usual_shares(common, steps)),
+        fractions=fractions_of(options, _usual_fractions(common, steps)),
     )
 
 
@@ -227,7 +227,7 @@ def make_topic_plan(
         row_bound=None,
         centered="no",
         clip_documents=clipped,
-        shares=shares_of(options, _usual_shares(common, steps)),
+        fractions=fractions_of(options, _usual_fractions(common, steps)),
     )
 
 
@@ -269,7 +269,7 @@ def _common(
     }
 
 
-def _usual_shares(common: Mapping[str, Any], steps: Mapping[Step, float]) -> dict[Step, float]:
+def _usual_fractions(common: Mapping[str, Any], steps: Mapping[Step, float]) -> dict[Step, float]:
     """Shares of mu squared, of epsilon where all is pure; they add up to 1."""
     pair = _VECTOR_PAIR if MECHANISMS[common["mechanism"]].pure else _PAIR
     rest = 1.0 - math.fsum(steps.values())

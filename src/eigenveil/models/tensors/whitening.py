@@ -305,7 +305,7 @@ def _positive(core: NDArray[np.float64], error: float) -> NDArray[np.float64]:
 
 
 def standing(pair: PairMoment) -> int:
-    """How many of the components that were asked for show more than noise alone does on average."""
+    """How many of the components that were requested show more than noise alone does on average."""
     count = int(pair.core.shape[0])
     return min(count, _leading(pair.strengths > pair.typical))
 
@@ -313,7 +313,7 @@ def standing(pair: PairMoment) -> int:
 def usable(
     pair: PairMoment, found: Recovered, *, triple_noise: float, repeats: int = REPEATS
 ) -> NDArray[np.bool_]:
-    """Which components can be told from the others in spite of the noise, shape (K,).
+    """Which components can be distinguished from the others in spite of the noise, shape (K,).
 
     A component's part of the pair moment off the plane of all others is between the smallest and
     the largest of the moment's eigenvalues. It must be larger than those that noise could have
@@ -426,7 +426,7 @@ def recover(
     )
 
 
-# -- Fewer components above the noise than were asked for: what is left, and what would do.
+# -- Fewer components above the noise than were requested: what is left, and what would do.
 
 
 NO_COMPONENT = (
@@ -445,8 +445,8 @@ def leading_part(
     Parameters
     ----------
     taken : callable
-        Makes the leading part; told how many ``components`` there are, or ``None``, and how many
-        at ``most``.
+        Makes the leading part; called with how many ``components`` there are, or ``None``, and how
+        many at ``most``.
     keep_all : bool
         Take as many as the plan has, whatever stands above the noise.
     """

@@ -1,4 +1,4 @@
-"""What every fitted topic model can do, whoever held the documents."""
+"""``PrivateTopicModel``, and what every fitted topic model can do."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class PrivateTopicModel(TableFit, FittedTopics):
     epsilon : float, default=1.0
         Privacy target, > 0.
     delta : float, default=1e-6
-        Privacy target, 0 <= delta < 1; 0 asks for pure epsilon.
+        Privacy target, 0 <= delta < 1; 0 means pure epsilon.
     mechanism : {"auto", "gaussian", "vector"}, default="auto"
         Noise of the triples. "gaussian": isometric Gaussian noise (AGN of paper 001). "vector":
         density exp(-epsilon |E|_F) (AVN), pure epsilon; with ``delta=0`` that of the pairs is pure
@@ -181,9 +181,9 @@ class PrivateTopicModel(TableFit, FittedTopics):
     invalid : {"zero", "error"}, default="zero"
         What becomes of a document that is not valid: with counts that are not whole numbers from 0,
         fewer than 3 words or more than 2**24. "zero": one that is counted and adds nothing to any
-        other sum; a warning tells their number and the first to whoever fits. "error": a DataError
+        other sum; a warning gives their number and the first to whoever fits. "error": a DataError
         names it before anything is released; that all are valid then shows, which the certificate
-        says.
+        states.
     noise : {"secure"}, default="secure"
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None
@@ -203,8 +203,8 @@ class PrivateTopicModel(TableFit, FittedTopics):
     noise_floor_ : float
         What of the last component noise alone would show, about once in a hundred times.
     usable_ : ndarray of bool, shape (n_components,)
-        Which topics can be told from the others in spite of the noise. Where none stood above it,
-        one stands in, the fit ended early, and ``certificate_.stopped`` says why.
+        Which topics can be distinguished from the others in spite of the noise. Where none stood
+        above it, one stands in, the fit ended early, and ``certificate_.stopped`` gives the reason.
     converged_ : bool
         Whether every power iteration converged.
     guarantee_ : Guarantee

@@ -71,7 +71,7 @@ class TopicFactors:
     noise_floor : float
         What of these noise alone would show.
     usable : array of bool, shape (K,)
-        Which topics can be told from the others in spite of the noise.
+        Which topics can be distinguished from the others in spite of the noise.
     converged : bool
     stopped : str or None
         Why the fit ended before it had spent everything: nothing was found, and the one topic, the

@@ -2,8 +2,8 @@
 
 A document of L words, c_i times word i, is a row of counts. It is valid if the counts are whole
 numbers from 0 and L is from 3 to 2**24. An invalid one becomes a document without words: it is
-counted, and adds nothing to any other sum. What is added up of documents is in ``document_sums.py``
-and ``document_triples.py``.
+counted, and adds nothing to any other sum. What is added up of documents is in ``sums.py``
+and ``triples.py``.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class DocumentBlock(Block):
         except ValueError as error:
             raise DataError(
                 f"{where}the counts are not a valid sparse matrix: {error}.",
-                hint="Make the matrix anew.",
+                hint="Build the matrix again.",
                 code="damaged-matrix",
             ) from None
         with np.errstate(over="ignore", invalid="ignore"):  # such documents are not valid

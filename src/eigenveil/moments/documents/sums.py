@@ -201,7 +201,7 @@ class DocumentPairs(ClippedSum):
         """D x D."""
         return (self.features, self.features)
 
-    def kind(self) -> tuple[Any, ...]:
+    def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
         return (self.features, self.clip, self.nuclear, self.extra_bits)
 
@@ -350,7 +350,7 @@ class DocumentSketch(ClippedSum):
         """D x R."""
         return (self.features, self.columns)
 
-    def kind(self) -> tuple[Any, ...]:
+    def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
         return (self.features, self.columns, self.clip)
 
@@ -523,9 +523,9 @@ class DocumentNorms(DocumentSum):
         """Bins, and the count."""
         return self._counts.shape
 
-    def kind(self) -> tuple[Any, ...]:
+    def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        return (self.of.statistic, self.with_count, *self.of.kind())
+        return (self.of.statistic, self.with_count, *self.of.merge_key())
 
     def empty(self) -> Self:
         """An empty histogram of the same kind."""
@@ -534,8 +534,8 @@ class DocumentNorms(DocumentSum):
     def spec(self) -> Spec:
         """What another process needs to add up the same."""
         inner = self.of.spec()
-        said = {**inner.said, "of": self.of.statistic, "with_count": self.with_count}
-        return replace(inner, said=said)
+        fields = {**inner.fields, "of": self.of.statistic, "with_count": self.with_count}
+        return replace(inner, fields=fields)
 
     def integers(self) -> Integers:
         """The counts."""

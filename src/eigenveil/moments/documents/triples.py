@@ -162,7 +162,7 @@ class DocumentTriples(ClippedSum):
         """Entries that differ."""
         return tensor_size(self.shape[0])
 
-    def kind(self) -> tuple[Any, ...]:
+    def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
         return (self.basis, self.clip)
 

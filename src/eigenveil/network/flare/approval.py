@@ -15,7 +15,7 @@ from eigenveil.errors import EigenveilError
 from eigenveil.network.flare.job import read_proposal
 from eigenveil.network.parties import current_party
 
-# When FLARE asks whether a job can be run here, and when it brings one.
+# When FLARE checks whether a job can be run here, and when it brings one.
 _COMMANDS = ("check_resources", "submit_job")
 
 
@@ -23,7 +23,7 @@ class Approval(FLComponent):  # type: ignore[misc]
     """Says no to jobs about studies that are not approved."""
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """When FLARE asks whether a command is allowed."""
+        """When FLARE checks whether a command is allowed."""
         if event_type != EventType.AUTHORIZE_COMMAND_CHECK:
             return
         if fl_ctx.get_prop(FLContextKey.COMMAND_NAME) not in _COMMANDS:

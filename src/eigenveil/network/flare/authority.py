@@ -1,4 +1,4 @@
-"""Whether NVIDIA FLARE is there, in a version that was tested."""
+"""The installed version of NVIDIA FLARE, and certificates made with its function."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eigenveil.network.certificates import common_name
 from eigenveil.network.roles import Role
 
 TESTED = ("2.9.0",)
-"""The versions with which all tests of `make test-flare` passed; ``pyproject.toml`` asks for them.
+"""The versions with which all tests of `make test-flare` passed; ``pyproject.toml`` requires them.
 
 Others are refused, later patches too: what is replaced in FLARE so that a site is safe from it
 (:mod:`eigenveil.network.flare.hardening`) has private names, and docs/identity.md lists what would
@@ -99,7 +99,7 @@ def sign(
 ) -> x509.Certificate:
     """A party's certificate.
 
-    It says in which role it is good, in an extension and in its usage: nobody but the aggregator
+    It states in which role it is good, in an extension and in its usage: nobody but the aggregator
     can ask or pass for a server with it, nobody but a lead start or stop studies, and nobody but
     a site answer as one. It ends with the root's at the latest.
 

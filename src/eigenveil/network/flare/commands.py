@@ -1,6 +1,6 @@
-"""What the aggregator's own process says of a run, when a site asks: that it goes on, or is over.
+"""Commands of the aggregator's own process: whether a run goes on, for sites and for its lead.
 
-FLARE tells sites the ends of jobs in messages that anybody could have made, so a site asks here
+FLARE sends sites the ends of jobs in messages that anybody could have made, so a site checks here
 before it ends anything, and believes only what is signed.
 """
 
@@ -58,7 +58,7 @@ class Whereabouts(FLComponent):  # type: ignore[misc]
                 )
             except (EigenveilError, TypeError):
                 return new_cell_message({MessageHeaderKey.RETURN_CODE: ReturnCode.OK}, b"")
-            said = Envelope(
+            reply = Envelope(
                 request.study,
                 request.session,
                 WHEREABOUTS,
@@ -67,7 +67,7 @@ class Whereabouts(FLComponent):  # type: ignore[misc]
                 request_digest=request.mark,
                 code=_state(kit, engine, request.session),
             )
-            data, _ = seal(said, identity)
+            data, _ = seal(reply, identity)
             return new_cell_message({MessageHeaderKey.RETURN_CODE: ReturnCode.OK}, data)
 
         engine.cell.register_request_cb(channel=CHANNEL, topic=WHEREABOUTS, cb=answer)
@@ -83,7 +83,8 @@ def _state(kit: Kit, engine: Any, session: str) -> str:
     return UNKNOWN
 
 
-# -- What a lead asks the aggregator beyond FLARE's own commands: a study's state, result and end.
+# -- What a lead requests of the aggregator beyond FLARE's own commands: a study's state, result and
+# end.
 #
 # FLARE gives a job's result away only once it calls the job finished, which is late, or never
 # after a crash. Two of these commands read the aggregator's own files at any time, for the lead
@@ -131,7 +132,7 @@ class StudyCommands(CommandModule):  # type: ignore[misc]
         return CommandModuleSpec(name="eigenveil", cmd_specs=specs)
 
     def _check(self, conn: Connection, args: list[str]) -> PreAuthzReturnCode:
-        """Only the lead who submitted a job is told about it."""
+        """Only the lead who submitted a job is informed of it."""
         job = args[1] if len(args) > 1 else ""
         engine = conn.app_ctx
         found = None
@@ -185,7 +186,7 @@ class StudyCommands(CommandModule):  # type: ignore[misc]
 
 
 def word_about(kit: Kit, engine: Any, job: str) -> Word | None:
-    """What the lead of a job may have said about its end; none where there is no such job."""
+    """What the lead of a job may have signed about its end; none where there is no such job."""
     with engine.new_context() as fl_ctx:
         found = engine.job_def_manager.get_job(job, fl_ctx) if is_job(job) else None
     study = None if found is None else read_proposal(found.meta)

@@ -1,7 +1,7 @@
-"""Bytes to and from parties over FLARE's own network of cells.
+"""The aggregator's job in FLARE: it carries bytes and runs the study.
 
-Verified on FLARE 2.9: its multicast of different payloads fails silently, so every party is asked
-in a call of its own; ``timeout`` of a call is one of each of its three stages, so whoever calls
+Verified on FLARE 2.9: its multicast of different payloads fails silently, so every party is
+called by itself; ``timeout`` of a call is one of each of its three stages, so whoever calls
 keeps a deadline besides. What is carried is bytes: FLARE's own serialisation is never used for it.
 """
 
@@ -73,7 +73,7 @@ class CellCarrier:
 _limit = 0
 
 
-def order_limit() -> int:
+def signed_job_limit() -> int:
     """Most bytes of an answer in the study of this process; 0 before it is known."""
     return _limit
 
@@ -102,7 +102,7 @@ class StudyController(Controller):  # type: ignore[misc]
         """Nothing."""
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        """The study; that FLARE says it is to stop ends nothing, only what its lead has signed."""
+        """The study. Only what its lead has signed ends it, not a stop that FLARE reports."""
         global _limit
         del abort_signal
         engine = fl_ctx.get_engine()
@@ -127,7 +127,7 @@ class StudyController(Controller):  # type: ignore[misc]
                 present=[client.name for client in engine.get_clients()],
                 aborted=Word(
                     folder, identity, signed_job.lead, signed_job.study.hash, signed_job.session
-                ).is_said,
+                ).is_signed,
                 folder=folder,
                 identity=identity,
             ).run()
@@ -139,7 +139,7 @@ class StudyController(Controller):  # type: ignore[misc]
 
 
 def _signed_job(kit: Kit, job: str) -> SignedJob:
-    """What the lead has signed; that there is nothing of the kind is said where it is looked for.
+    """What the lead has signed; that there is nothing of the kind is reported where it is read.
 
     Raises
     ------

@@ -21,9 +21,9 @@ from eigenveil.network.kit import Kit, lock, prepare
 from eigenveil.network.parties import Party, Say, set_party
 from eigenveil.network.status import mark_lost
 
-# Seconds after which it is said that there is no connection.
+# Seconds after which it is reported that there is no connection.
 PATIENCE = 20.0
-# Where an aggregator listens unless its owner says otherwise.
+# Where an aggregator listens unless its owner changes it.
 LOOPBACK = "127.0.0.1"
 # Loaded before the first study comes, which would otherwise wait for it.
 _NEEDED = (
@@ -45,7 +45,7 @@ def run_site(kit: Kit, party: Party, *, say: Say = print) -> int:
     Parameters
     ----------
     say : callable
-        Told whether there is a connection.
+        Called with whether there is a connection.
 
     Raises
     ------

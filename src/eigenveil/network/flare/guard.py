@@ -1,11 +1,11 @@
-"""What may come to a process over FLARE's network: looked at before FLARE reads it.
+"""The guard of a process on FLARE's network: it checks every message before FLARE reads it.
 
 FLARE 2.9 lets every message that shows the server's token say of itself where it comes from, and
 the token is in the reply to a question that anybody may ask. Here a message must come from whom the
 certificate of its connection names, speak on the few channels that a study needs, and not be larger
 than a message of a study can be. Nothing in eigenveil relies on it: what parties say to each other
 is signed (:mod:`eigenveil.federation.protocol.envelope`). It keeps FLARE's own
-services from being asked in another's name, and large messages from being read.
+services from requests in another's name, and large messages from being read.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ Limit = Callable[[], int]
 _log = logging.getLogger(__name__)
 _NET = CellChannel.CELLNET
 _ANSWERS = (MessageType.REPLY, MessageType.RETURN)
-# What a site says to the aggregator's own process.
+# What a site states to the aggregator's own process.
 _OF_SITES = (
     CellChannelTopic.Challenge,
     CellChannelTopic.Register,
     CellChannelTopic.Quit,
     CellChannelTopic.HEART_BEAT,
-    CellChannelTopic.REPORT_JOB_FAILURE,  # also how it says that a job is over for it
+    CellChannelTopic.REPORT_JOB_FAILURE,  # also how it states that a job is over for it
 )
 
 
 @dataclass(frozen=True)
 class Sender:
-    """Who a message is said to be of.
+    """Whom a message claims to be from.
 
     Attributes
     ----------
     peer, certified : str
         The other end of the connection: what it calls itself, and the name in its certificate.
     origin : str
-        Who made the message, as the message says.
+        Who made the message, as the message states.
     """
 
     peer: str
@@ -105,7 +105,7 @@ class Guard:
         )
         if not self._is_known(who):
             return f"a message of {who}"
-        if not self._may_say(who, message):
+        if not self._may_send(who, message):
             to = str(message.get_header(MessageHeaderKey.DESTINATION))[:80]
             return f"channel {_channel(message)[:80]!r} to {to!r} by {who}"
         return self._too_large(message)
@@ -114,7 +114,7 @@ class Guard:
         """Whether a connection's peer is whom its certificate names, and speaks for itself."""
         raise NotImplementedError
 
-    def _may_say(self, who: Sender, message: Any) -> bool:
+    def _may_send(self, who: Sender, message: Any) -> bool:
         raise NotImplementedError
 
     def _too_large(self, message: Any) -> str:
@@ -148,7 +148,7 @@ class SiteGuard(Guard):
             who.peer == FQCN.ROOT_SERVER and who.certified == self._host and _is_server(who.origin)
         )
 
-    def _may_say(self, who: Sender, message: Any) -> bool:
+    def _may_send(self, who: Sender, message: Any) -> bool:
         channel = _channel(message)
         if _is_answer(message) or channel in (_NET, STREAM_CHANNEL):
             return True
@@ -167,7 +167,7 @@ class AggregatorGuard(Guard):
             return who.certified == self._host
         return who.certified == who.peer != self._host
 
-    def _may_say(self, who: Sender, message: Any) -> bool:
+    def _may_send(self, who: Sender, message: Any) -> bool:
         if _is_server(who.peer):
             return True
         to = str(message.get_header(MessageHeaderKey.DESTINATION) or "")
@@ -193,7 +193,7 @@ class JobGuard(Guard):
     def _is_known(self, who: Sender) -> bool:
         return _is_server(who.peer) and who.certified == self._host
 
-    def _may_say(self, who: Sender, message: Any) -> bool:
+    def _may_send(self, who: Sender, message: Any) -> bool:
         own = who.origin == FQCN.ROOT_SERVER
         return bool(own or _is_answer(message) or _channel(message) == STREAM_CHANNEL)
 

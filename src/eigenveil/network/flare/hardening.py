@@ -1,7 +1,7 @@
 """FLARE's programs, made narrower before they start: in whichever process they run.
 
 FLARE 2.9 as it comes lets the aggregator, and through it any other site, read any file of a site
-(its shell commands are checked only if the sender asks for it), and cleans a folder of the kit that
+(its shell commands are checked only if the sender requests it), and cleans a folder of the kit that
 a message names. Here only the few requests that a study needs are known, jobs have one folder of
 their own, agents that answer anybody are gone, and every cell has a guard
 (:mod:`eigenveil.network.flare.guard`).
@@ -125,7 +125,7 @@ def harden_aggregator(kit: Kit, listen: str) -> None:
     hear = fed_server.FederatedServer.process_job_failure
 
     def without_failing(server: Any, request: Any) -> Any:
-        """A site says that it is done with a job; none ends a study by saying that it failed."""
+        """A site states that it is done with a job; none ends a study by saying that it failed."""
         if isinstance(request.payload, dict):
             request.payload[JobFailureMsgKey.CODE] = JobReturnCode.SUCCESS
         return hear(server, request)
@@ -134,9 +134,9 @@ def harden_aggregator(kit: Kit, listen: str) -> None:
     stop = ServerEngine.abort_app_on_server
 
     def if_signed(engine: Any, job_id: str, *rest: Any, **named: Any) -> Any:
-        """Whatever in FLARE wants a job to stop: it stops if its lead has said so."""
+        """Whatever in FLARE wants a job to stop: it stops if its lead has signed so."""
         word = word_about(kit, engine, job_id)
-        if word is None or not word.is_said():
+        if word is None or not word.is_signed():
             _log.warning("job %s goes on: its lead has not signed that it is to end", job_id)
             return ""
         return stop(engine, job_id, *rest, **named)
@@ -167,7 +167,7 @@ def _everywhere() -> None:
 def _run_folder(workspace: Any, job_id: Any) -> str:
     """Where FLARE puts a job, and what it deletes: never a folder of the kit's own."""
     if not is_job(str(job_id)):
-        raise ValueError("a job has a name that none can have")
+        raise ValueError("a job has a name that is not valid")
     return str(Path(workspace.root_dir) / RUNS / str(job_id))
 
 

@@ -77,8 +77,8 @@ def sign_job(study: Study, session: str, timeout: float) -> SignedJob:
     """
     if study.protocol == "auto":
         raise DataError(
-            f"Study {study.name!r} leaves its protocol open.",
-            hint="Settle it first: what the sites approve must say what is run.",
+            f"Study {study.name!r} does not fix its protocol.",
+            hint="Fix it first: sites approve exactly the study that is run.",
             code="unsettled",
         )
     for name in active_sites(study):
@@ -90,7 +90,7 @@ def sign_job(study: Study, session: str, timeout: float) -> SignedJob:
             code="bad-timeout",
         )
     if not _SESSION.fullmatch(session):
-        raise DataError("The name of the run is not one.", code="bad-session")
+        raise DataError("The name of the run is not valid.", code="bad-session")
     return SignedJob(study, session, float(timeout))
 
 
@@ -176,18 +176,18 @@ def read_signed_job(app: Path, root_certificate: Path) -> SignedJob:
             raise _refused(problem.message.rstrip(".")) from None
         leads.add(common_name(shown))
     if len(leads) != 1:
-        raise _refused("it has more signers than one")
+        raise _refused("it has more than one signer")
     config = app / "config"
     marks = {NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE}
     found = {file.relative_to(app).as_posix() for file in app.rglob("*") if not file.is_dir()}
     found = {name for name in found if Path(name).name not in marks}
     if found != {f"config/{SERVER_CONFIG}", f"config/{CLIENT_CONFIG}"}:
-        raise _refused("it has other files than an eigenveil job")
+        raise _refused("it does not have the files of an eigenveil job")
     if _read(config / CLIENT_CONFIG) != client_config():
-        raise _refused("it asks for something that is not eigenveil's")
-    said = _read(config / SERVER_CONFIG)
+        raise _refused("it requests something that is not eigenveil's")
+    config_found = _read(config / SERVER_CONFIG)
     try:
-        arguments = said["workflows"][0]["args"]
+        arguments = config_found["workflows"][0]["args"]
         signed_job = sign_job(
             parse_study(arguments["study"]),
             str(arguments["session"]),
@@ -196,8 +196,8 @@ def read_signed_job(app: Path, root_certificate: Path) -> SignedJob:
     except (KeyError, IndexError, TypeError, ValueError) as problem:
         why = problem.message if isinstance(problem, EigenveilError) else "it names no study"
         raise _refused(why.rstrip(".")) from None
-    if said != server_config(signed_job):
-        raise _refused("it asks for something that is not eigenveil's")
+    if config_found != server_config(signed_job):
+        raise _refused("it requests something that is not eigenveil's")
     return replace(signed_job, lead=leads.pop())
 
 

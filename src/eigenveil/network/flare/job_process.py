@@ -30,13 +30,13 @@ def main() -> int:
     from nvflare.private.fed.app.server import runner_process
 
     from eigenveil.network.channel import MOST_OF_FLARE
-    from eigenveil.network.flare.controller import order_limit
+    from eigenveil.network.flare.controller import signed_job_limit
     from eigenveil.network.flare.hardening import harden_job
     from eigenveil.network.kit import open_kit
 
     arguments = runner_process.parse_arguments()
     kit = open_kit(Path(arguments.workspace), role="aggregator")
-    harden_job(kit, lambda: max(MOST_OF_FLARE, order_limit()))
+    harden_job(kit, lambda: max(MOST_OF_FLARE, signed_job_limit()))
     status = MainProcessMonitor.run(
         main_func=runner_process.main, run_dir=str(kit.runs / arguments.job_id), args=arguments
     )

@@ -51,7 +51,7 @@ class _Handle(JobHandleSpec):  # type: ignore[misc]
         self._over.set()
 
     def terminate(self, **how: object) -> None:
-        """FLARE says that the job was stopped: anybody could, so the aggregator is asked."""
+        """FLARE states that the job was stopped: anybody could, so the aggregator is consulted."""
         del how
         self._party.doubt()
 
@@ -68,4 +68,4 @@ def _deployed(party: Party, job: str) -> Path:
     """Where FLARE put the job's application."""
     if is_job(job):
         return party.kit.runs / job / f"app_{party.kit.name}"
-    raise ProtocolError("A job has a name that none can have.", code="job-refused")
+    raise ProtocolError("A job has a name that is not valid.", code="job-refused")

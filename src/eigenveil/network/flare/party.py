@@ -35,9 +35,9 @@ from eigenveil.network.signed import aggregator_at, identity_of
 
 __all__ = ["HelperParty", "Party", "ResidentParty", "SiteParty", "set_party"]
 
-# Seconds between two looks, and how many in a row must find a run unknown: one that begins is
+# Seconds between two checks, and how many in a row must find a run unknown: one that begins is
 # unknown for a moment.
-_LOOK, _LOOKS = 2.0, 5
+_LOOK, _CHECKS = 2.0, 5
 
 
 class ResidentParty(FLComponent):  # type: ignore[misc]
@@ -53,7 +53,7 @@ class ResidentParty(FLComponent):  # type: ignore[misc]
             threading.Thread(target=_look_after, args=(cell, party), daemon=True).start()
 
     def _on_question(self, message: Any) -> Any:
-        """The reply, or the promise of one; who sent the question is what its signature says."""
+        """The reply, or the promise of one; who sent the question is what its signature states."""
         payload = message.payload
         if not isinstance(payload, bytes | bytearray | memoryview):
             return _message(b"")
@@ -68,8 +68,8 @@ class ResidentParty(FLComponent):  # type: ignore[misc]
 def _look_after(cell: Any, party: Party) -> None:
     """End a run that may be over, once the aggregator has signed that it is.
 
-    FLARE tells the ends of jobs to those alone that were there when they began, and what it tells
-    anybody could have told.
+    FLARE reports the ends of jobs only to those that were there when they began, and what it
+    reports anybody could have sent.
     """
     misses = 0
     while True:
@@ -78,9 +78,9 @@ def _look_after(cell: Any, party: Party) -> None:
         if admission is None:
             party.doubted.clear()
             continue
-        said = _whereabouts(cell, party, admission)
-        misses = misses + 1 if said == UNKNOWN else 0
-        if said == OVER or misses == _LOOKS:
+        state = _whereabouts(cell, party, admission)
+        misses = misses + 1 if state == UNKNOWN else 0
+        if state == OVER or misses == _CHECKS:
             party.end(admission.session, "no longer known to the aggregator")
             misses = 0
         time.sleep(_LOOK)

@@ -1,4 +1,4 @@
-"""FLARE's file of the start: where the aggregator is, and that everything is authenticated."""
+"""FLARE's settings in a kit: where the aggregator is, and what FLARE may do."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def _files(key: str, certificate: str, root: str, *, of: str) -> dict[str, str]:
 #
 # These files are written afresh whenever a party starts
 # (:func:`eigenveil.network.kit.prepare`) so that they are always those of the installed
-# software, and its folders those where the kit lies. Whatever is absent in them has FLARE's own,
-# far wider, default: so everything is said.
+# software, and its folders those where the kit lies. A setting that is absent gets FLARE's own,
+# far wider, default: so every setting is written.
 
 
 _PACKAGE = "eigenveil.network.flare"

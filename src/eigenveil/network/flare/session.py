@@ -248,7 +248,10 @@ class StudySession:
         from nvflare.fuel.flare_api.flare_api import new_secure_session
 
         before = set(CoreCell.ALL_CELLS)
-        with redirect_stdout(StringIO()), ExitStack() as undo:  # FLARE says there that it connects
+        with (
+            redirect_stdout(StringIO()),
+            ExitStack() as undo,
+        ):  # FLARE states there that it connects
             undo.callback(lambda: _stop(_since(before)))
             found = _translated(
                 lambda: new_secure_session(
@@ -313,16 +316,16 @@ def _end_without_word(
     flare: str, *, started: bool, meta: Mapping[str, Any]
 ) -> tuple[State, EigenveilError]:
     """What became of a study whose process ended without saying so."""
-    if started:  # FLARE may call it aborted; who was aborted has said so
+    if started:  # FLARE may call it aborted; an aborted study reports it
         return "lost", _killed()
     if flare == "FINISHED:ABORTED":
         return "aborted", ProtocolError("The study was stopped.", code="aborted")
     if not flare.startswith("FINISHED"):
         return "lost", _killed()
-    said = "; ".join(str(each) for each in meta.get("job_deploy_detail") or ())
+    details = "; ".join(str(each) for each in meta.get("job_deploy_detail") or ())
     return "failed", ProtocolError(
-        f"The study could not be started ({flare}): {said or 'FLARE does not say why'}.",
-        hint="The aggregator's log says more.",
+        f"The study could not be started ({flare}): {details or 'FLARE does not say why'}.",
+        hint="The aggregator's log has more details.",
         code="not-started",
     )
 
@@ -345,13 +348,13 @@ def _lost() -> EigenveilError:
 
 
 def _waits_for(meta: Mapping[str, Any], connected: object) -> dict[str, str]:
-    """Whom a study waits for: who is not connected, and what sites said when last asked."""
+    """Whom a study waits for: who is not connected, and what sites last reported."""
     study = read_proposal(meta)
     names = () if study is None else parties_of(study)
     history = [str(each) for each in meta.get("schedule_history") or ()]
-    said = history[-1].partition("Details: ")[2] if history else ""
+    details = history[-1].partition("Details: ")[2] if history else ""
     found = {}
-    for name, _, why in (each.partition(": ") for each in said.split("; ")):
+    for name, _, why in (each.partition(": ") for each in details.split("; ")):
         if name in names:
             found[name] = why
     if isinstance(connected, list):
@@ -433,7 +436,7 @@ def _translated(what: Callable[[], Any], kit: Kit, seconds: float = ANSWER) -> A
     except Exception as error:
         raise ProtocolError(
             f"The aggregator refused: {type(error).__name__}: {error}.",
-            hint="Its log says more.",
+            hint="Its log has more details.",
             code="refused",
         ) from None
 

@@ -2,7 +2,7 @@
 
 A mechanism is one class in one file of this folder, listed in the registry
 (:data:`eigenveil.privacy.mechanisms.MECHANISMS`); its sampler has the same name in
-``eigenveil.noise``. Nobody else looks at a mechanism's name.
+``eigenveil.noise``. Nothing else reads a mechanism's name.
 """
 
 from __future__ import annotations
@@ -130,14 +130,14 @@ class Mechanism(ABC):
 
     # -- parts that several parties draw
 
-    def parts_drawn(self, parties: int, shares: int, rows: int) -> float:
-        """Over the variance of the noise, that of what ``parties`` draw, each one of ``shares``."""
+    def parts_drawn(self, parties: int, noise_parts: int, rows: int) -> float:
+        """What ``parties`` draw, one of ``noise_parts`` each, over the whole noise: variances."""
         del rows
-        return parties / shares
+        return parties / noise_parts
 
-    def part(self, scale: float, rows: int, shares: int) -> str:
+    def part(self, scale: float, rows: int, noise_parts: int) -> str:
         """What each party draws, in a sentence's end."""
-        del rows, shares
+        del rows, noise_parts
         return f"a share of a vector, scale {scale:.4g} of a row's largest"
 
     # -- what an adversary makes of it

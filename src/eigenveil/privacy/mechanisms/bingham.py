@@ -32,7 +32,7 @@ class Bingham(Mechanism):
     test = "squared part of the released directions along the row that differs (likelihood ratio)"
 
     def sampling_error(self, noise: Noise, *, copies: int, blocks: int) -> SamplingError:
-        """None: ideal arithmetic is assumed, and said in a caveat."""
+        """None: ideal arithmetic is assumed, and stated in a caveat."""
         del noise, copies, blocks
         return SamplingError(0.0, 0.0)
 

@@ -33,7 +33,7 @@ class Gaussian(Mechanism):
         return lattice_error(
             noise.size * blocks,
             steps_a_scale=math.ldexp(noise.scale, -noise.grid),
-            draws=noise.shares + noise.masks,
+            draws=noise.noise_parts + noise.masks,
             copies=copies,
         )
 

@@ -32,11 +32,11 @@ class Laplace(Mechanism):
     test = "difference of the output's L1 distances from the two sums (likelihood ratio)"
 
     def sampling_error(self, noise: Noise, *, copies: int, blocks: int) -> SamplingError:
-        """That of the lattice; of parts, see :func:`_shares_error`."""
+        """That of the lattice; of parts, see :func:`_parts_error`."""
         assert noise.grid is not None
         steps = math.ldexp(noise.scale, -noise.grid)
-        if noise.shares > 1:
-            return _shares_error(noise.size, noise.shares, steps)
+        if noise.noise_parts > 1:
+            return _parts_error(noise.size, noise.noise_parts, steps)
         return lattice_error(
             noise.size * blocks, steps_a_scale=steps, draws=1 + noise.masks, copies=copies
         )
@@ -61,23 +61,23 @@ class Laplace(Mechanism):
         return np.asarray(np.abs(values - two).sum(axis=1) - np.abs(values - one).sum(axis=1))
 
 
-def _shares_error(size: int, shares: int, steps: float) -> SamplingError:
-    """Of Laplace noise made of Gamma variables of shape ``1 / shares`` (docs/proofs/shares.md).
+def _parts_error(size: int, noise_parts: int, steps: float) -> SamplingError:
+    """Of Laplace noise of Gamma variables of shape ``1 / noise_parts`` (docs/proofs/shares.md).
 
     A Gamma variable is computed to ``relative`` of itself and costs as much as 37 coordinates; the
     sum of all of them is Gamma(2 size).
     """
     smaller = math.sqrt(2.0 / SHARE_SMOOTHING)  # the smoothing noise's deviation over the scale
     # half as fine as noise.grid makes it will do
-    if steps < STEPS_A_SPREAD / 2 or steps * smaller < FEWEST_STEPS * math.sqrt(shares):
+    if steps < STEPS_A_SPREAD / 2 or steps * smaller < FEWEST_STEPS * math.sqrt(noise_parts):
         return UNPROVED
-    relative = 2.0**-43 + shares * 2.0**-56
+    relative = 2.0**-43 + noise_parts * 2.0**-56
     total = 2.0 * size + math.sqrt(364.0 * size) + 91.0
     hidden = hidden_error(
         size,
         off=relative * total / smaller,
         smoothing=STEPS_A_SPREAD / 2 * smaller,
-        shares=shares,
+        noise_parts=noise_parts,
     )
-    drawn = lattice_error(76 * shares * size, steps_a_scale=math.inf)
+    drawn = lattice_error(76 * noise_parts * size, steps_a_scale=math.inf)
     return SamplingError(hidden + drawn.log_ratio, drawn.distance)

@@ -33,9 +33,9 @@ class Vector(Mechanism):
         """That of the lattice, where the mixed-in normals count too; it is exact otherwise."""
         del blocks
         assert noise.grid is not None
-        if noise.shares > 1:
+        if noise.noise_parts > 1:
             steps = math.ldexp(noise.scale, -noise.grid)
-            return _shares_error(noise.size, noise.shares, steps, copies)
+            return _parts_error(noise.size, noise.noise_parts, steps, copies)
         return lattice_error(2 * noise.size + 1, steps_a_scale=math.inf)
 
     def spread(self, scale: float, size: int, rows: int) -> float:
@@ -69,13 +69,13 @@ class Vector(Mechanism):
         )
 
 
-def _shares_error(size: int, shares: int, steps: float, copies: int) -> SamplingError:
+def _parts_error(size: int, noise_parts: int, steps: float, copies: int) -> SamplingError:
     """Of vector noise whose variance is a sum of Gamma variables (docs/proofs/shares.md, claim 5).
 
     Every share draws ``size`` coordinates and a Gamma variable; what the variables' rounding costs
-    is less than four shares more. ``copies`` as in :func:`lattice_error`.
+    is less than four parts more. ``copies`` as in :func:`lattice_error`.
     """
     smoothing = steps * math.sqrt((size + 1) / SHARE_SMOOTHING)
-    if smoothing < FEWEST_STEPS * math.sqrt(copies * shares):
+    if smoothing < FEWEST_STEPS * math.sqrt(copies * noise_parts):
         return UNPROVED
-    return lattice_error((shares + 4) * (size + 64), steps_a_scale=math.inf)
+    return lattice_error((noise_parts + 4) * (size + 64), steps_a_scale=math.inf)

@@ -53,28 +53,28 @@ class Wishart(Mechanism):
         """
         del copies, blocks
         assert noise.grid is not None
-        size, shares = noise.size, noise.shares
+        size, noise_parts = noise.size, noise.noise_parts
         steps = math.ldexp(noise.scale, -noise.grid)
         rows = (math.isqrt(8 * size + 1) - 1) // 2
-        columns = shares * -(-(rows + 1) // shares)
+        columns = noise_parts * -(-(rows + 1) // noise_parts)
         spread = steps * math.sqrt(2.0 * (rows + 1))
         smaller = 1.0 / (SMOOTHING * math.sqrt(2.0))
-        if spread < STEPS_A_SPREAD or spread * smaller < FEWEST_STEPS * math.sqrt(shares):
+        if spread < STEPS_A_SPREAD or spread * smaller < FEWEST_STEPS * math.sqrt(noise_parts):
             return UNPROVED
         longest = math.sqrt(columns) + 14.0  # rows of G, in deviations, but for a chance of 2**-130
         # rounding half a step in each of two factors, twice (G and H); every party floors twice
         off = (
             2.0 * 2.0 * 0.5 * 2.0**0.5 * longest * math.sqrt(columns) * 2.0 ** (50 - 54)
-            + 2 * shares
+            + 2 * noise_parts
         )
         smoothing = 2.0**46 * math.sqrt(2.0 * (rows + 1)) * smaller
         hidden = hidden_error(
             size,
             off=math.sqrt(size) * off / smoothing,
             smoothing=STEPS_A_SPREAD * smaller,
-            shares=shares,
+            noise_parts=noise_parts,
         )
-        drawn = lattice_error(2 * rows * columns + shares * size, steps_a_scale=2.0**50)
+        drawn = lattice_error(2 * rows * columns + noise_parts * size, steps_a_scale=2.0**50)
         return SamplingError(hidden + drawn.log_ratio, drawn.distance)
 
     def spread(self, scale: float, size: int, rows: int) -> float:
@@ -100,16 +100,16 @@ class Wishart(Mechanism):
         del columns
         return rows / before
 
-    def parts_drawn(self, parties: int, shares: int, rows: int) -> float:
+    def parts_drawn(self, parties: int, noise_parts: int, rows: int) -> float:
         """Each party draws whole columns, as many as it takes."""
         needed = rows + 1
-        return parties * math.ceil(needed / shares) / needed
+        return parties * math.ceil(needed / noise_parts) / needed
 
-    def part(self, scale: float, rows: int, shares: int) -> str:
+    def part(self, scale: float, rows: int, noise_parts: int) -> str:
         """So many columns of each matrix."""
         del scale
         columns = rows + 1
-        each = math.ceil(columns / shares)
+        each = math.ceil(columns / noise_parts)
         return f"{each} of {columns} columns of either half of the Wishart difference"
 
     def test_of(self, one: FloatArray, two: FloatArray) -> str:
