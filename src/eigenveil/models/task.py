@@ -88,15 +88,16 @@ class Task:
         return option in options_of(self.name, path)
 
     @property
-    def usual_components(self) -> int | str:
-        """Where nobody says how many."""
-        usual: int | str = options_of(self.name, "table")["n_components"].default
+    def usual_components(self) -> int | str | None:
+        """Where nobody says how many; ``None`` of a model that has no components."""
+        usual: int | str | None
+        usual = options_of(self.name, "table")["n_components"].default if self.counted else None
         return usual
 
     @property
-    def counts_components(self) -> bool:
-        """Whether the number of components can be "auto"."""
-        return AUTO in options_of(self.name, "table")["n_components"].choices
+    def counted(self) -> bool:
+        """Whether the model has a number of components."""
+        return self.has("n_components", "table")
 
     # -- plans and rounds
 

@@ -87,6 +87,18 @@ def found_task(said: Mapping[str, Any]) -> str:
     return str(said.get("task", PCA))
 
 
+def _check_no_components(said: Mapping[str, Any], task: str) -> None:
+    """Refuse a number of components where the task has none."""
+    if said.get("components") is not None:
+        counted = " or ".join(repr(name) for name, each in TASKS.items() if each.counted)
+        raise DataError(
+            f"components = {said['components']!r:.40} is for task {counted}, and this study's is "
+            f"{task!r}.",
+            hint="Leave components out, or change the task.",
+            code="field-of-other-task",
+        )
+
+
 if TYPE_CHECKING:
 
     class StudyOptions(BaseModel):
@@ -161,7 +173,7 @@ class Study(StudyOptions):
     )
 
     if TYPE_CHECKING:  # declared: see StudyOptions
-        components: int | Literal["auto"]
+        components: int | Literal["auto"] | None
         epsilon: float
         delta: float
         adjacency: Adjacency
@@ -187,7 +199,10 @@ class Study(StudyOptions):
             )
         found, task = dict(said), found_task(said)
         options = study_options(task)
-        if "components" in found:
+        if not TASKS[task].counted:
+            _check_no_components(found, task)
+            found["components"] = None
+        elif "components" in found:
             count = replace(options_of(task, "sites")["n_components"], name="components")
             count.check(found["components"])
             found["components"] = count.plain(found["components"])
@@ -271,9 +286,9 @@ class Study(StudyOptions):
     @property
     def most_components(self) -> int:
         """How many components there can be: so many, or, where they are counted, the most."""
-        if self.components == "auto":
-            return self.plan(self.width, None).n_components
-        return self.components
+        if isinstance(self.components, int):
+            return self.components
+        return self.plan(self.width, None).n_components
 
     @property
     def sketch_columns(self) -> int:
@@ -388,7 +403,9 @@ class Study(StudyOptions):
         task = TASKS[self.task]
         values, context = part(task.of_sites)(self)
         said = {name: getattr(self, name) for name in study_options(self.task)}
-        sites = Options(self.task, "sites", said | {"n_components": self.components})
+        if task.counted:
+            said["n_components"] = self.components
+        sites = Options(self.task, "sites", said)
         plan: BasePlan = task.make_plan(
             sites.on("table", **values),
             features=features,

@@ -20,6 +20,7 @@ from eigenveil.models.plan import (
     columns_of_sketch,
     shares_of,
 )
+from eigenveil.models.scale import NormScale, choose_bound
 from eigenveil.privacy.mechanisms import NoiseKind
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
@@ -120,6 +121,13 @@ class Plan(BasePlan):
         step: Step = "variance" if private and not auto else "scale"
         planned = Planned(CENTERD_SCALE, step, "norm-histogram", share=share, beside=beside)
         return ([], [planned]) if beside else ([planned], [])
+
+    def choose_bound(self, scale: NormScale, *, edge: float) -> float:
+        """Norm at which rows are shortened for ``row_norm="auto"``; 0 where all get norm 1.
+
+        ``edge`` is the largest eigenvalue that the moment's noise alone shows.
+        """
+        return choose_bound(scale, edge=edge, components=self.n_components)
 
     def kind(self, step: Step) -> NoiseKind:
         """The noise of a step."""
