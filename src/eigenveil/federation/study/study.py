@@ -45,6 +45,7 @@ from eigenveil.models.task import TASKS, part
 from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency
+from eigenveil.privacy.statistics import STATISTICS
 
 FORMAT = "eigenveil-study-1"
 # Weights of sites with smaller targets are multiples of 2**-10.
@@ -433,10 +434,15 @@ def pca_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
             hint="Leave it out, or use protocol = 'sketch' or 'dpdispca'.",
             code="unused-parameter",
         )
-    mechanism = "wishart" if study.delta == 0 else "gaussian"
     if protocol == "sketch":
         return {"mechanism": "sketch"}, {}
-    return {"mechanism": mechanism, OF_SKETCH: None}, {"sketch_columns": study.sketch_columns}
+    values, _ = whole_of_study(study)
+    return values | {OF_SKETCH: None}, {"sketch_columns": study.sketch_columns}
+
+
+def whole_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The same of a model that needs the whole second moment: the noise that sites can share."""
+    return {"mechanism": STATISTICS["second-moment"].usual(pure=study.delta == 0).name}, {}
 
 
 def tensors_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -13,11 +13,11 @@ from eigenveil.models.plan import (
     BasePlan,
     Planned,
     Step,
-    center_kind,
     center_schedule,
     check_components,
     check_pure,
     columns_of_sketch,
+    fields_of,
     shares_of,
 )
 from eigenveil.models.scale import NormScale, choose_bound
@@ -191,21 +191,13 @@ def make_plan(
         )
     columns = columns_of_sketch(options, components, sketched=way is SKETCH, features=features)
     plan = Plan(
-        features=features,
         n_components=components,
-        epsilon=float(options.epsilon),
-        delta=float(options.delta),
         mechanism=mechanism,
-        adjacency=options.adjacency,
         row_norm=options.row_norm if isinstance(options.row_norm, str) else float(options.row_norm),
-        row_bound=None if options.row_bound is None else float(options.row_bound),
-        centerd=center_kind(options.center),
         shares={"moment": 1.0},
         sketch_columns=columns if sketch_columns is None else sketch_columns,
         power_rounds=int(options.power_rounds or POWER_ROUNDS),
-        rows=rows if options.adjacency == "replace-one" else None,
-        noise_draws=noise_draws,
-        invalid=options.invalid,
+        **fields_of(options, features=features, rows=rows, noise_draws=noise_draws),
     )
     return plan.model_copy(update={"shares": _shares(plan, options)})
 

@@ -157,6 +157,14 @@ class Moment:
     scale: NormScale | None = None
     row_bound: float = 0.0
 
+    @property
+    def clipped_energy(self) -> float | None:
+        """Share of the rows' energy that shortening them takes away, by the norms that are seen."""
+        if self.scale is None or not self.scale.found or self.row_bound == 0:
+            return None
+        left = self.scale.mean_energy(self.row_bound) * self.row_bound**2
+        return max(0.0, 1.0 - left / self.scale.mean_square())
+
 
 def release_moment(
     state: RoundState[Any],
