@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from eigenveil.errors import DataError
-from eigenveil.models.options import MIXTURE, PCA, TOPICS, Options, Path, options_of
+from eigenveil.models.options import COVARIANCE, MIXTURE, PCA, TOPICS, Options, Path, options_of
 
 AUTO = "auto"
 
@@ -236,6 +236,24 @@ TASKS = _Registry(
         documents="moments.documents.documents:as_documents",
         moment="pair moment",
         command_options=frozenset({"vocabulary", "document_words"}),
+    ),
+    Task(
+        name=COVARIANCE,
+        title="mean and covariance",
+        estimators={
+            "table": "models.covariance.estimator:PrivateCovariance",
+            "sites": "models.covariance.federated:FederatedCovariance",
+        },
+        plans={"table": "models.covariance.plan:make_covariance_plan"},
+        plan_types={"table": "models.covariance.plan:CovariancePlan"},
+        rounds_of="models.covariance.rounds:private_covariance",
+        presenter="models.covariance.presenter:CovariancePresenter",
+        predictor="cli.presenters.outlook:plan_releases",
+        of_study="cli.presenters.outlook:outlook_of_study",
+        auto_protocol="planning.protocol:whole_moment",
+        of_sites="federation.study.study:whole_of_study",
+        fine_weights=True,
+        command_options=frozenset({"spectrum"}),
     ),
 )
 
