@@ -231,10 +231,10 @@ def test_few_rows_give_a_result_that_says_so():
 def test_correlations_of_what_noise_hides_are_not_made_up():
     rng = np.random.default_rng(5)
     data = np.c_[100.0 * rng.standard_normal(2000), 1e-3 * rng.standard_normal((2000, 5))]
-    model = PrivateCovariance(epsilon=1.0, delta=1e-5, random_state=1).fit(data)
-    assert model.usable_.sum() == 1
-    off = model.correlation_ - np.eye(6)
-    assert np.abs(off).max() < 0.5
+    for seed in range(8):  # in about half of them all that noise hides becomes 0: rank one
+        model = PrivateCovariance(epsilon=1.0, delta=1e-5, random_state=seed).fit(data)
+        assert model.usable_.sum() == 1
+        assert np.abs(model.correlation_ - np.eye(6)).max() < 0.5
 
 
 @pytest.mark.parametrize(
