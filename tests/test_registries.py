@@ -154,7 +154,7 @@ def test_a_value_that_cannot_be_is_refused_before_anything_is_released(
             continue
         model = kind(**{option.name: value})
         with pytest.raises(InvalidParameterError) as caught:
-            model.fit({"a": rows, "b": rows} if path == "sites" else rows)
+            model.fit({"a": rows, "b": rows.copy()} if path == "sites" else rows)
         error = caught.value
         assert isinstance(error, EigenveilError)
         assert isinstance(error, ValueError)
@@ -210,7 +210,7 @@ def refused(kind, options, monkeypatch):
     rows = np.full((40, 4), 2.0)
     with pytest.raises(InvalidParameterError) as caught:
         getattr(eigenveil, kind)(**{"n_components": 2} | options).fit(
-            {"a": rows, "b": rows} if kind.startswith("Federated") else rows
+            {"a": rows, "b": rows.copy()} if kind.startswith("Federated") else rows
         )
     assert isinstance(caught.value, EigenveilError)
     assert caught.value.hint

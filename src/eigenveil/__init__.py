@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         PrivacyError,
         ProtocolError,
     )
+    from eigenveil.models.covariance.estimator import PrivateCovariance
+    from eigenveil.models.covariance.federated import FederatedCovariance
     from eigenveil.models.mixture.estimator import PrivateGaussianMixture
     from eigenveil.models.pca.estimator import PrivatePCA
     from eigenveil.models.pca.federated import FederatedPCA
@@ -30,10 +32,12 @@ if TYPE_CHECKING:
 
 # Each is imported when it is first used: the command line's help needs none of the libraries.
 _MODULES = {
+    "FederatedCovariance": "models.covariance.federated",
     "FederatedGaussianMixture": "models.tensors.federated",
     "FederatedPCA": "models.pca.federated",
     "FederatedTopicModel": "models.tensors.federated",
     "Guarantee": "privacy.guarantee",
+    "PrivateCovariance": "models.covariance.estimator",
     "PrivateGaussianMixture": "models.mixture.estimator",
     "PrivatePCA": "models.pca.estimator",
     "PrivateStreamingPCA": "models.streaming.private",
@@ -56,6 +60,7 @@ __all__ = [
     "BudgetExceeded",
     "DataError",
     "EigenveilError",
+    "FederatedCovariance",
     "FederatedGaussianMixture",
     "FederatedPCA",
     "FederatedTopicModel",
@@ -64,6 +69,7 @@ __all__ = [
     "NoisyResultWarning",
     "OutputError",
     "PrivacyError",
+    "PrivateCovariance",
     "PrivateGaussianMixture",
     "PrivatePCA",
     "PrivateStreamingPCA",

@@ -69,6 +69,16 @@ def _promise(model: StoredModel) -> str:
     )
 
 
+def correlations(model: Any, ax: Any = None) -> Any:
+    """The correlations of the features of a model, as a coloured square."""
+    axes = ax if ax is not None else Figure(figsize=(5.6, 4.8), layout="constrained").subplots()
+    image = axes.imshow(model.correlation_, cmap="RdBu_r", vmin=-1.0, vmax=1.0)
+    axes.figure.colorbar(image, label="correlation")
+    axes.set_xlabel("feature")
+    axes.set_title(_promise(model), fontsize=10)
+    return axes
+
+
 def projection(model: FittedPCA, scores: ArrayLike, ax: Any = None) -> Any:
     """Rows along the first two components. Shows rows: not private, not to be shared.
 

@@ -53,11 +53,11 @@ class Command:
 COMMANDS = {
     "fit": Command(
         "eigenveil.cli.commands.fit:fit",
-        "Fit private PCA, a mixture or topics to the rows of FILES, or of several sites.",
+        "Fit private PCA, or another --task, to the rows of FILES, or of several sites.",
     ),
     "transform": Command(
         "eigenveil.cli.commands.show:transform",
-        "Write the scores of the rows of FILES, or their components' probabilities.",
+        "Write what a result says of the rows of FILES, such as their scores.",
     ),
     "show": Command(
         "eigenveil.cli.commands.show:show",

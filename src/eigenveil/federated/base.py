@@ -108,7 +108,7 @@ class FederatedFit(Configured):
             task=self._TASK,
             features=first.features if first.names is None else None,
             columns=None if first.names is None else list(first.names),
-            components=options.n_components,
+            components=options.get("n_components"),
             sites=tuple({"name": name, "epsilon": plain_number(own.get(name))} for name in rows),
             **values,
         )
@@ -164,9 +164,9 @@ class FederatedFit(Configured):
         own = {site.name: site.epsilon for site in study.sites if site.epsilon is not None}
         given: Any = self
         values = {name: getattr(study, name) for name in given.get_params() if hasattr(study, name)}
-        return EstimatorSpec.by(
-            self, **values | {"n_components": study.components, "site_epsilon": own or None}
-        )
+        if TASKS[study.task].counted:
+            values["n_components"] = study.components
+        return EstimatorSpec.by(self, **values | {"site_epsilon": own or None})
 
 
 def result_of(run: StudyRun, spec: EstimatorSpec) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from sklearn.utils._param_validation import Interval, InvalidParameterError
@@ -76,6 +77,11 @@ class Configured:
             estimator.get_params(deep=False),
             owner=type(self).__name__,
         )
+
+    def _take(self, given: Mapping[str, Any]) -> None:
+        """Keep what a constructor was given, as it was given: an attribute for each option."""
+        for name in options_of(self._TASK, self._PATH):
+            setattr(self, name, given[name])
 
     def _validate_params(self) -> None:
         """Scikit-learn's name for the same."""

@@ -90,6 +90,21 @@ def strength_floor(edge: float, remaining: float, *, size: int) -> float:
     return shown + 0.5 * edge * _TRACY_WIDOM * math.pow(size, -2 / 3)
 
 
+def shrunk(strengths: Array, edge: float) -> Array:
+    """Eigenvalues of a symmetric matrix, given those of its sum with noise of this edge.
+
+    Noise of edge 2 s shows a direction of strength theta as ``theta + s^2/theta`` and turns its
+    eigenvector so far that ``theta - s^2/theta = sqrt(y^2 - edge^2)`` of an observed y is the best
+    to keep (Benaych-Georges & Nadakuditi 2011; Frobenius loss: Gavish & Donoho 2017). Those at or
+    below the edge cannot be told apart: all become their mean, at least 0, on top of which the
+    others are.
+    """
+    hidden = strengths <= edge
+    level = max(0.0, float(np.mean(strengths[hidden]))) if hidden.any() else 0.0
+    above = np.maximum(strengths - level, edge)
+    return np.asarray(level + np.sqrt(above**2 - edge**2))
+
+
 def energy_floor(along: Array, error: float | None) -> float:
     """The same for directions of which only energies were released, with this error each.
 

@@ -422,9 +422,9 @@ def refused(
 _LEFT_OUT = ("n_components", "site_epsilon", "random_state")
 OF_SKETCH = "sketch_size"
 """The option that gives the number of columns of a sketch, for those who only pass it on."""
-PCA, MIXTURE, TOPICS = "pca", "gaussian-mixture", "topic-model"
-_ALL = (PCA, MIXTURE, TOPICS)
-_IN_SPACE, _TENSORS = (PCA, MIXTURE), (MIXTURE, TOPICS)
+PCA, MIXTURE, TOPICS, COVARIANCE = "pca", "gaussian-mixture", "topic-model", "covariance"
+_ALL = (PCA, MIXTURE, TOPICS, COVARIANCE)
+_IN_SPACE, _TENSORS = (PCA, MIXTURE, COVARIANCE), (MIXTURE, TOPICS)
 _FITS: tuple[Path, ...] = ("table", "sites")
 _PRIVATE: tuple[Path, ...] = ("table", "sites", "stream")
 _ONE: tuple[Path, ...] = ("table", "stream")
@@ -478,6 +478,12 @@ OPTIONS: tuple[Option, ...] = (
         _TENSORS, _SITES,
     ),
     Option(
+        "protocol", (Choice(("auto", "cape", "local")),), "auto",
+        "What the sites send: 'cape' (hidden sums of D x D), 'local' (the first site alone), or "
+        "'auto': 'cape'.",
+        (COVARIANCE,), _SITES,
+    ),
+    Option(
         "masks", (Choice(("modular", "pairwise", "helper")),), "modular",
         "The masks of a site's sums: 'modular' (keys of pairs of sites, uniform; allows "
         "dropouts), 'pairwise' (the same, but Gaussian) or 'helper' (trusted).",
@@ -523,6 +529,12 @@ OPTIONS: tuple[Option, ...] = (
         "Noise of the third moment: 'gaussian', 'vector' (pure epsilon), or 'auto': 'vector' if "
         "delta = 0.",
         _TENSORS, _FITS,
+    ),
+    Option(
+        "mechanism", (Choice(("auto", "gaussian", "wishart", "vector")),), "auto",
+        "Noise of the second moment: 'gaussian', 'wishart', 'vector', or 'auto': 'wishart' if "
+        "delta = 0, else 'gaussian'.",
+        (COVARIANCE,), ("table",),
     ),
     Option(
         "row_norm", (Choice(("unit", "auto", "max")), _BOUND), "unit",
@@ -611,10 +623,18 @@ OPTIONS: tuple[Option, ...] = (
         privacy=True,
     ),
     Option(
+        "budget_split", (Shares(("scale", "center", "moment")), _NONE), None,
+        "Shares of the budget for the steps scale, center and moment: those that the fit takes, "
+        "and no others.",
+        (COVARIANCE,), _FITS,
+        examples=({"scale": 0.08, "center": 0.1, "moment": 0.82},),
+        privacy=True,
+    ),
+    Option(
         OF_SKETCH, (Whole(), _NONE), None,
         "Columns of the sketch, at least the components; left out, 4 times as many (2 times of "
         "'dpdispca').",
-        _ALL, _PRIVATE, examples=(20,),
+        (PCA, *_TENSORS), _PRIVATE, examples=(20,),
     ),
     Option(
         "power_rounds", (Whole(1, MOST_POWER_ROUNDS), _NONE), None,

@@ -320,6 +320,21 @@ def check_components(n_components: int, features: int) -> None:
         )
 
 
+def fields_of(options: Options, *, features: int, rows: int | None, noise_draws: int) -> Any:
+    """The fields that the plan of every task has of its options, but components and shares."""
+    return {
+        "features": features,
+        "epsilon": float(options.epsilon),
+        "delta": float(options.delta),
+        "adjacency": options.adjacency,
+        "row_bound": None if options.row_bound is None else float(options.row_bound),
+        "centered": center_kind(options.center),
+        "rows": rows if options.adjacency == "replace-one" else None,
+        "noise_draws": noise_draws,
+        "invalid": options.invalid,
+    }
+
+
 def center_kind(center: object) -> Literal["private", "public", "no"]:
     """What is subtracted, by the parameter ``center``."""
     if isinstance(center, bool) or not hasattr(center, "__len__"):

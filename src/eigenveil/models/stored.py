@@ -169,6 +169,8 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         # an estimator of which nothing is fitted, such as a loaded result, takes no rows to fit
         tags.input_tags.allow_nan = getattr(self, "invalid", "error") == "zero"
+        tags.input_tags.sparse = True
+        tags.non_deterministic = getattr(self, "random_state", None) is None
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from eigenveil.errors import DataError
-from eigenveil.models.options import MIXTURE, PCA, TOPICS, Options, Path, options_of
+from eigenveil.models.options import COVARIANCE, MIXTURE, PCA, TOPICS, Options, Path, options_of
 
 AUTO = "auto"
 
@@ -88,15 +88,16 @@ class Task:
         return option in options_of(self.name, path)
 
     @property
-    def usual_components(self) -> int | str:
-        """Where nobody states how many."""
-        usual: int | str = options_of(self.name, "table")["n_components"].default
+    def usual_components(self) -> int | str | None:
+        """Where nobody states how many; ``None`` of a model that has no components."""
+        usual: int | str | None
+        usual = options_of(self.name, "table")["n_components"].default if self.counted else None
         return usual
 
     @property
-    def counts_components(self) -> bool:
-        """Whether the number of components can be "auto"."""
-        return AUTO in options_of(self.name, "table")["n_components"].choices
+    def counted(self) -> bool:
+        """Whether the model has a number of components."""
+        return self.has("n_components", "table")
 
     # -- plans and rounds
 
@@ -235,6 +236,24 @@ TASKS = _Registry(
         documents="moments.documents.documents:as_documents",
         moment="pair moment",
         command_options=frozenset({"vocabulary", "document_words"}),
+    ),
+    Task(
+        name=COVARIANCE,
+        title="mean and covariance",
+        estimators={
+            "table": "models.covariance.estimator:PrivateCovariance",
+            "sites": "models.covariance.federated:FederatedCovariance",
+        },
+        plans={"table": "models.covariance.plan:make_covariance_plan"},
+        plan_types={"table": "models.covariance.plan:CovariancePlan"},
+        rounds_of="models.covariance.rounds:private_covariance",
+        presenter="models.covariance.presenter:CovariancePresenter",
+        predictor="cli.presenters.outlook:plan_releases",
+        of_study="cli.presenters.outlook:outlook_of_study",
+        auto_protocol="planning.protocol:whole_moment",
+        of_sites="federation.study.study:whole_of_study",
+        fine_weights=True,
+        command_options=frozenset({"spectrum"}),
     ),
 )
 

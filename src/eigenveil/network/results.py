@@ -14,6 +14,7 @@ from eigenveil.federated.running import StudyRun, Traffic
 from eigenveil.federation.study.study import parse_study
 from eigenveil.files import replacing
 from eigenveil.models.result import changed
+from eigenveil.models.task import TASKS
 from eigenveil.network.kit import write_json
 from eigenveil.privacy.certificate import Certificate, read_certificate
 
@@ -64,15 +65,6 @@ def read_result_files(folder: Path, *, choice: str = "") -> Any:
     PrivacyError
         ``model-changed`` where model, certificate and summary are not of one study.
     """
-    # they stand above this module
-    from eigenveil.models.pca.federated import FederatedPCA
-    from eigenveil.models.tensors.federated import FederatedGaussianMixture, FederatedTopicModel
-
-    kinds: dict[str, type[Any]] = {
-        "pca": FederatedPCA,
-        "gaussian-mixture": FederatedGaussianMixture,
-        "topic-model": FederatedTopicModel,
-    }
     summary = _summary(folder / SUMMARY)
     try:
         study = parse_study(summary["study"])
@@ -80,7 +72,7 @@ def read_result_files(folder: Path, *, choice: str = "") -> Any:
         missing = {str(name): str(why) for name, why in summary["missing"].items()}
     except (KeyError, TypeError, AttributeError):
         raise _broken(folder / SUMMARY) from None
-    model = kinds[study.task].load(folder / MODEL)
+    model = TASKS[study.task].estimator("sites").load(folder / MODEL)
     certificate: Certificate = model.certificate_
     if read_certificate(folder / CERTIFICATE) != certificate:
         raise changed(f"{folder / CERTIFICATE} is not the certificate of the model beside it.")

@@ -189,7 +189,7 @@ def _simulated(
     scene: _Scene,
 ) -> tuple[float | None, str]:
     """Captured energy at so many rows of full weight; and if there is none, why."""
-    if not isinstance(plan, Plan):
+    if type(plan) is not Plan:  # what a model built on PCA's plan makes of it is its own
         return None, "only the sizes are forecast for this task"
     eigenvalues = parse_spectrum(spectrum, plan.features) if isinstance(spectrum, str) else spectrum
     if rows is None:

@@ -69,6 +69,12 @@ def _size(study: Study, protocol: str, features: int) -> _Candidate:
     return _Candidate(8 * moment_values(plan), fit_memory(plan))
 
 
+def whole_moment(study: Study, features: int, spectrum: str) -> Choice:
+    """Always the same: a model that needs the whole second moment has no use for a sketch."""
+    del study, features, spectrum
+    return Choice("cape", "The model needs the whole second moment.")
+
+
 def by_columns(study: Study, features: int, spectrum: str) -> Choice:
     """By the number of columns, as in a fit of one data set."""
     del spectrum

@@ -245,7 +245,7 @@ def fit(
     *,
     option_values: dict[str, Any],
 ) -> None:
-    """Fit private PCA, a mixture or topics to the rows of FILES, or of several sites."""
+    """Fit private PCA, or another --task, to the rows of FILES, or of several sites."""
     check_free(out, overwrite=overwrite)
     _check_place(files, site, study, ledgers)
     picture = None if projection is None else _picture(projection, out, overwrite=overwrite)

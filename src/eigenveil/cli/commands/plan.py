@@ -203,7 +203,7 @@ def plan(
         option_values["center"] = center
     targets = estimator_options(chosen, _centered(option_values, features), context, sites=False)
     components = targets.get("n_components", chosen.usual_components)
-    fewest = 1 if isinstance(components, str) else components
+    fewest = components if isinstance(components, int) else 1
     if rows < fewest:
         raise DataError(
             f"rows = {rows} is fewer than components = {components}.", hint="Give more rows."

@@ -43,7 +43,7 @@ def transform(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write the scores of the rows of FILES, or their components' probabilities.
+    """Write what a result says of the rows of FILES, such as their scores.
 
     They are as private as the rows.
     """
@@ -70,7 +70,7 @@ def transform(
     if json:
         options.print_json({"out": str(out), "rows": count, "columns": width})
     else:
-        what = "scores" if presenter.label is None else "probabilities"
+        what = presenter.said
         Screen(quiet=quiet).print(
             f"{count:,} rows x {values.shape[1]} {what} written to {out}. "
             f"{what.capitalize()} are as private as the rows."

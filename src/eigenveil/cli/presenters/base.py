@@ -33,6 +33,8 @@ class Presenter(ABC):
     task: ClassVar[str]
     stored: ClassVar[type[StoredModel]]
     """What the models of all the task's estimators are."""
+    said: ClassVar[str] = "scores"
+    """What the values of new rows are."""
     label: ClassVar[str | None] = None
     """Heading of the column with the number of the largest new value, if there is one."""
 

@@ -197,6 +197,8 @@ def print_summary(study: Study, choice: Choice | None, checked: dict[str, str]) 
 
 
 def _components_text(study: Study) -> str:
+    if study.components is None:
+        return TASKS[study.task].title
     if isinstance(study.components, str):
         return f"as many components as stand above the noise (at most {study.most_components})"
     return _count(study.components, "component")

@@ -84,7 +84,7 @@ class MixturePresenter(Presenter):
 
     task = "gaussian-mixture"
     stored = FittedMixture
-    label = "likeliest"
+    label, said = "likeliest", "probabilities"
 
     def values(self, model: Any) -> dict[str, Any]:
         """Means and what belongs to them."""
@@ -183,7 +183,7 @@ class TopicPresenter(Presenter):
 
     task = "topic-model"
     stored = FittedTopics
-    label = "likeliest"
+    label, said = "likeliest", "probabilities"
 
     def values(self, model: Any) -> dict[str, Any]:
         """Topics and what belongs to them."""

@@ -62,10 +62,10 @@ def wanted_sum(
     index, asked = query
     if asked.description.features != rows.features:
         raise ProtocolError(
-            f"A sum over {asked.description.features} features was asked for.", code="bad-ask"
+            f"A sum over {asked.description.features} features was asked for.", code="bad-query"
         )
     if asked.description.precision == "single" and not rows.single:
-        raise ProtocolError("These rows are not stored in single precision.", code="bad-ask")
+        raise ProtocolError("These rows are not stored in single precision.", code="bad-query")
     arrays = {
         name: message.array(f"{name} {index}", dtype="f8", shape=shape)
         for name, shape in asked.description.shapes().items()
@@ -76,7 +76,7 @@ def wanted_sum(
         asked.name, accumulator, scale=asked.scale, grid=asked.grid, weight=weight
     )
     if not math.isfinite(record.sampling_error().log_ratio):
-        raise ProtocolError(f"{asked.name}: its grid is too coarse.", code="bad-ask")
+        raise ProtocolError(f"{asked.name}: its grid is too coarse.", code="bad-query")
     validation.check_planned(terms, planned, accumulator, asked.scale)
     validation.check_public(terms, planned, asked.description, message, index)
     return SiteSum(accumulator, record, terms.is_unmasked(terms.step_of(accumulator.statistic)))
@@ -100,7 +100,7 @@ def noisy_arrays(
             integers = noisy_integers(accumulator, record, source, weight_bits=terms.weight_bits)
         except ValueError:  # outside what the sampler can draw
             raise ProtocolError(
-                f"{record.name}: its noise cannot be drawn.", code="bad-ask"
+                f"{record.name}: its noise cannot be drawn.", code="bad-query"
             ) from None
         if each.is_unmasked and terms.study.protocol == "dpdispca":
             whole = from_coordinates(accumulator.layout, accumulator.shape, integers)

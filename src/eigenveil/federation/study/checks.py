@@ -118,7 +118,7 @@ def _check_shape(study: Study) -> None:
     _check_once("columns", study.columns or ())
     check_names("The study's columns", study.columns, of_words=TASKS[study.task].takes_documents)
     check_width("The study", study.width, sparse=True)
-    least = 1 if study.components == "auto" else study.components
+    least = study.components if isinstance(study.components, int) else 1
     if least > study.width:
         raise DataError(
             f"components = {study.components} is more than the study's {study.width} columns.",

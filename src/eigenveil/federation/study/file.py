@@ -14,6 +14,7 @@ from eigenveil.errors import DataError, OutputError
 from eigenveil.federation.study.study import Study, StudyOptions, StudySite, parse_study
 from eigenveil.files import replacing
 from eigenveil.models.options import options_of, study_options
+from eigenveil.models.task import TASKS
 
 
 def read_study(path: str | Path) -> Study:
@@ -88,9 +89,14 @@ def write_toml(study: Study, path: Path, *, overwrite: bool = False) -> None:
 
 def schema() -> dict[str, Any]:
     """The JSON schema of a study."""
+    found = Study.model_json_schema()
+    found["required"].remove("components")  # a model need not have any
+    counted = [name for name, task in TASKS.items() if task.counted]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **Study.model_json_schema(),
+        **found,
+        "if": {"properties": {"task": {"enum": counted}}},
+        "then": {"required": ["components"]},
     }
 
 
@@ -99,8 +105,9 @@ def _fields(study: Study) -> Iterator[tuple[str, str, Sequence[Any]]]:
     options = study_options(study.task)
     for field, info in Study.model_fields.items():
         if field == "components":
-            option = options_of(study.task, "sites")["n_components"]
-            yield field, option.help, option.examples
+            if TASKS[study.task].counted:
+                option = options_of(study.task, "sites")["n_components"]
+                yield field, option.help, option.examples
         elif field != "sites" and field not in StudyOptions.model_fields:
             yield field, info.description or "", info.examples or ()
     for field, option in options.items():

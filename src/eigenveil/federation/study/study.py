@@ -45,6 +45,7 @@ from eigenveil.models.task import TASKS, part
 from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency
+from eigenveil.privacy.statistics import STATISTICS
 
 FORMAT = "eigenveil-study-1"
 # Weights of sites with smaller targets are multiples of 2**-10.
@@ -85,6 +86,18 @@ def _field_of(name: str, *, required: bool = False) -> Any:
 def found_task(values: Mapping[str, Any]) -> str:
     """The task that a study's fields say."""
     return str(values.get("task", PCA))
+
+
+def _check_no_components(said: Mapping[str, Any], task: str) -> None:
+    """Refuse a number of components where the task has none."""
+    if said.get("components") is not None:
+        counted = " or ".join(repr(name) for name, each in TASKS.items() if each.counted)
+        raise DataError(
+            f"components = {said['components']!r:.40} is for task {counted}, and this study's is "
+            f"{task!r}.",
+            hint="Leave components out, or change the task.",
+            code="field-of-other-task",
+        )
 
 
 if TYPE_CHECKING:
@@ -161,7 +174,7 @@ class Study(StudyOptions):
     )
 
     if TYPE_CHECKING:  # declared: see StudyOptions
-        components: int | Literal["auto"]
+        components: int | Literal["auto"] | None
         epsilon: float
         delta: float
         adjacency: Adjacency
@@ -187,7 +200,10 @@ class Study(StudyOptions):
             )
         found, task = dict(values), found_task(values)
         options = study_options(task)
-        if "components" in found:
+        if not TASKS[task].counted:
+            _check_no_components(found, task)
+            found["components"] = None
+        elif "components" in found:
             count = replace(options_of(task, "sites")["n_components"], name="components")
             count.check(found["components"])
             found["components"] = count.plain(found["components"])
@@ -271,9 +287,9 @@ class Study(StudyOptions):
     @property
     def most_components(self) -> int:
         """How many components there can be: so many, or, where they are counted, the most."""
-        if self.components == "auto":
-            return self.plan(self.width, None).n_components
-        return self.components
+        if isinstance(self.components, int):
+            return self.components
+        return self.plan(self.width, None).n_components
 
     @property
     def sketch_columns(self) -> int:
@@ -390,7 +406,9 @@ class Study(StudyOptions):
         task = TASKS[self.task]
         values, context = part(task.of_sites)(self)
         declared = {name: getattr(self, name) for name in study_options(self.task)}
-        sites = Options(self.task, "sites", declared | {"n_components": self.components})
+        if task.counted:
+            declared["n_components"] = self.components
+        sites = Options(self.task, "sites", declared)
         plan: BasePlan = task.make_plan(
             sites.on("table", **values),
             features=features,
@@ -418,10 +436,15 @@ def pca_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
             hint="Leave it out, or use protocol = 'sketch' or 'dpdispca'.",
             code="unused-parameter",
         )
-    mechanism = "wishart" if study.delta == 0 else "gaussian"
     if protocol == "sketch":
         return {"mechanism": "sketch"}, {}
-    return {"mechanism": mechanism, OF_SKETCH: None}, {"sketch_columns": study.sketch_columns}
+    values, _ = whole_of_study(study)
+    return values | {OF_SKETCH: None}, {"sketch_columns": study.sketch_columns}
+
+
+def whole_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The same of a model that needs the whole second moment: the noise that sites can share."""
+    return {"mechanism": STATISTICS["second-moment"].usual(pure=study.delta == 0).name}, {}
 
 
 def tensors_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:

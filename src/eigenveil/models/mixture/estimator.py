@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -115,12 +114,6 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
         return np.asarray(
             np.log(self.weights_) + constant - np.maximum(distances, 0.0) / (2.0 * variance)
         )
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.non_deterministic = getattr(self, "random_state", None) is None
-        return tags
 
 
 # -- PrivateGaussianMixture: the scikit-learn estimator of one data set.

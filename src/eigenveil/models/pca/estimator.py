@@ -83,8 +83,6 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.input_tags.sparse = True
-        tags.non_deterministic = getattr(self, "random_state", None) is None
         return tags
 
 

@@ -13,13 +13,14 @@ from eigenveil.models.plan import (
     BasePlan,
     Planned,
     Step,
-    center_kind,
     center_schedule,
     check_components,
     check_pure,
     columns_of_sketch,
+    fields_of,
     fractions_of,
 )
+from eigenveil.models.scale import NormScale, choose_bound
 from eigenveil.privacy.mechanisms import NoiseKind
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
@@ -80,7 +81,7 @@ class Plan(BasePlan):
 
     def options_otherwise(self) -> dict[str, Any]:
         """Options of another name or value; see :class:`BasePlan`."""
-        rounds = self.power_rounds if self.mechanism == "power" else None
+        rounds = self.power_rounds if self.way is POWER else None
         return super().options_otherwise() | {"power_rounds": rounds}
 
     def context(self) -> dict[str, Any]:
@@ -128,6 +129,13 @@ class Plan(BasePlan):
         step: Step = "variance" if private and not auto else "scale"
         planned = Planned(CENTERED_SCALE, step, "norm-histogram", fraction=fraction, beside=beside)
         return ([], [planned]) if beside else ([planned], [])
+
+    def choose_bound(self, scale: NormScale, *, edge: float) -> float:
+        """Norm at which rows are shortened for ``row_norm="auto"``; 0 where all get norm 1.
+
+        ``edge`` is the largest eigenvalue that the moment's noise alone shows.
+        """
+        return choose_bound(scale, edge=edge, components=self.n_components)
 
     def kind(self, step: Step) -> NoiseKind:
         """The noise of a step."""
@@ -191,21 +199,13 @@ def make_plan(
         )
     columns = columns_of_sketch(options, components, sketched=way is SKETCH, features=features)
     plan = Plan(
-        features=features,
         n_components=components,
-        epsilon=float(options.epsilon),
-        delta=float(options.delta),
         mechanism=mechanism,
-        adjacency=options.adjacency,
         row_norm=options.row_norm if isinstance(options.row_norm, str) else float(options.row_norm),
-        row_bound=None if options.row_bound is None else float(options.row_bound),
-        centered=center_kind(options.center),
         fractions={"moment": 1.0},
         sketch_columns=columns if sketch_columns is None else sketch_columns,
         power_rounds=int(options.power_rounds or POWER_ROUNDS),
-        rows=rows if options.adjacency == "replace-one" else None,
-        noise_draws=noise_draws,
-        invalid=options.invalid,
+        **fields_of(options, features=features, rows=rows, noise_draws=noise_draws),
     )
     return plan.model_copy(update={"fractions": _fractions(plan, options)})
 

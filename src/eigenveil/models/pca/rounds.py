@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from eigenveil.models.pca.plan import ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.pca.ways import DIRECTIONS, POWER, SKETCH, WHOLE, Way
 from eigenveil.models.plan import CENTERED_SCALE, Step
 from eigenveil.models.rounds import Answers, Round, RoundState, find_center
-from eigenveil.models.scale import NormScale, choose_bound
+from eigenveil.models.scale import NormScale
 from eigenveil.models.shapes import COUNT_WEIGHT
 from eigenveil.moments.accumulators import (
     ComponentEnergy,
@@ -118,10 +119,69 @@ def private_pca(
     """
     del keep_all
     state = _State(plan, stored_single, dict(budgets or {}), dict(sharing or {}))
+    found = yield from release_moment(state, public_center, max_norm)
+    if found is None:
+        return _nothing(state)
+    return (yield from _variances(state, found))
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Components of a released second moment, and their strength in units of prepared rows.
+
+    Attributes
+    ----------
+    components : array of shape (K, D)
+    strengths : array of shape (K,) or None
+        Descending.
+    edge : float
+        What noise alone shows of the strengths.
+    answers : mapping
+        The releases of the moment's round.
+    total : float or None
+        Energy of all prepared rows, where it is known.
+    left : MeanLeft or None
+        The mean that was left in the rows, where it was released.
+    scale : NormScale or None
+        Norms of the rows about the centre, where they were released.
+    row_bound : float
+        Norm at which rows were shortened; 0 where all were divided by their norms.
+    """
+
+    components: NDArray[np.float64]
+    strengths: NDArray[np.float64] | None
+    edge: float
+    answers: Answers
+    total: float | None = None
+    left: MeanLeft | None = None
+    scale: NormScale | None = None
+    row_bound: float = 0.0
+
+    @property
+    def clipped_energy(self) -> float | None:
+        """Share of the rows' energy that shortening them takes away, by the norms that are seen."""
+        if self.scale is None or not self.scale.found or self.row_bound == 0:
+            return None
+        left = self.scale.mean_energy(self.row_bound) * self.row_bound**2
+        return max(0.0, 1.0 - left / self.scale.mean_square())
+
+
+def release_moment(
+    state: RoundState[Any],
+    public_center: NDArray[np.float64] | None,
+    max_norm: float | None = None,
+) -> Generator[Round, Answers, Moment | None]:
+    """The rounds up to the second moment, of any plan that is PCA's or built on it.
+
+    Returns
+    -------
+    Moment or None
+        ``None`` where the rows are too few for a scale: ``state.stopped`` says so.
+    """
+    plan: Plan = state.plan
     scale = yield from find_center(state, public_center)
     if state.stopped:
-        return _nothing(state)
-
+        return None
     beside: Round = ()
     if any(planned.name == CENTERED_SCALE for planned in plan.schedule):
         query = state.query(CENTERED_SCALE, state.histogram())
@@ -135,23 +195,7 @@ def private_pca(
     found = yield from _components(state, row_bound, beside)
     if beside:
         scale = _better(scale, found.answers[CENTERED_SCALE], state)
-    return (yield from _variances(state, scale, row_bound, found))
-
-
-@dataclass(frozen=True)
-class _Found:
-    """Components and the strength that their release shows, in units of prepared rows.
-
-    ``edge`` is what noise alone shows of it; ``left`` is the mean that was left in the rows, where
-    it was released.
-    """
-
-    components: NDArray[np.float64]
-    strengths: NDArray[np.float64] | None
-    edge: float
-    answers: Answers
-    total: float | None = None
-    left: MeanLeft | None = None
+    return replace(found, scale=scale, row_bound=row_bound)
 
 
 def _nothing(state: _State) -> Factors:
@@ -189,7 +233,7 @@ def _second_moment_bound(state: _State, scale: NormScale | None, max_norm: float
         case "auto":
             if scale is None:
                 return 0.0
-            return choose_bound(scale, edge=_moment_edge(state), components=state.plan.n_components)
+            return state.plan.choose_bound(scale, edge=_moment_edge(state))
         case bound:
             return float(bound)
 
@@ -207,7 +251,7 @@ def _moment_edge(state: _State) -> float:
     return spectral_edge(noise, plan.features, plan.features)
 
 
-def _components(state: _State, bound: float, beside: Round) -> Generator[Round, Answers, _Found]:
+def _components(state: _State, bound: float, beside: Round) -> Generator[Round, Answers, Moment]:
     """Ask for the second moment in the plan's form and factorise what comes back."""
     plan = state.plan
     precision = state.precision(_moment_edge(state)) if state.stored_single else "double"
@@ -223,15 +267,15 @@ def _components(state: _State, bound: float, beside: Round) -> Generator[Round, 
     return (yield from _FACTORISE[plan.way](state, rule, beside))
 
 
-def _directions(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, _Found]:
+def _directions(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Moment]:
     moment = SecondMoment(rule, features=state.plan.features)
     answers = yield (state.query("second moment", moment), *beside)
     rounded = answers["second moment"].values
     vectors = fix_signs(orthonormal_basis(rounded.T).T)
-    return _Found(vectors, None, 0.0, answers)
+    return Moment(vectors, None, 0.0, answers)
 
 
-def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, _Found]:
+def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Moment]:
     plan = state.plan
     moment = SecondMoment(rule, features=plan.features)
     answers = yield (state.query("second moment", moment), *beside)
@@ -239,10 +283,10 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     matrix = release.values if left is None else release.values - left.outer()
     values, components = leading_eigenpairs(matrix, plan.n_components)
     if release.edge is not None:  # cut-off eigenvalues: their sum is not the rows' energy
-        return _Found(components, values, release.edge, answers, left=left)
+        return Moment(components, values, release.edge, answers, left=left)
     total = float(np.trace(matrix))
     edge = spectral_edge(release.record.noise, plan.features, plan.features)
-    return _Found(components, values, edge, answers, total, left)
+    return Moment(components, values, edge, answers, total, left)
 
 
 def _mean_left(state: _State, answers: Answers) -> MeanLeft | None:
@@ -256,7 +300,7 @@ def _mean_left(state: _State, answers: Answers) -> MeanLeft | None:
     return MeanLeft(release.values, error, state.rows, release.record.mechanism)
 
 
-def _sketch(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, _Found]:
+def _sketch(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Moment]:
     plan = state.plan
     # public and independent of the data: the same for every study of this shape
     gaussian = np.random.default_rng(plan.features).standard_normal(
@@ -269,10 +313,10 @@ def _sketch(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Ans
     matrix = release.values if left is None else release.values - left.outer(basis) / clip
     strengths, components = left_singular(matrix, plan.n_components)
     edge = spectral_edge(release.record.noise, plan.features, plan.sketch_columns)
-    return _Found(components, strengths, edge, answers, left=left)
+    return Moment(components, strengths, edge, answers, left=left)
 
 
-def _power(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, _Found]:
+def _power(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Moment]:
     plan = state.plan
     gaussian = np.random.default_rng(plan.features).standard_normal(
         (plan.features, plan.n_components)
@@ -296,10 +340,10 @@ def _power(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
         basis = orthonormal_basis(matrix)
     strengths, components = left_singular(matrix, plan.n_components)
     edge = spectral_edge(answers[name].record.noise, plan.features, plan.n_components)
-    return _Found(components, strengths, edge, answers, left=left)
+    return Moment(components, strengths, edge, answers, left=left)
 
 
-_FACTORISE: dict[Way, Callable[[_State, RowRule, Round], Generator[Round, Answers, _Found]]] = {
+_FACTORISE: dict[Way, Callable[[_State, RowRule, Round], Generator[Round, Answers, Moment]]] = {
     WHOLE: _whole,
     DIRECTIONS: _directions,
     SKETCH: _sketch,
@@ -307,11 +351,10 @@ _FACTORISE: dict[Way, Callable[[_State, RowRule, Round], Generator[Round, Answer
 }
 
 
-def _variances(
-    state: _State, scale: NormScale | None, row_bound: float, found: _Found
-) -> Generator[Round, Answers, Factors]:
+def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factors]:
     """Explained variance in the data's units, from a release of its own where it has a share."""
     plan, k = state.plan, state.plan.n_components
+    scale, row_bound = found.scale, found.row_bound
     kept = scale.mean_energy(row_bound) if scale is not None else 1.0  # of a row, when prepared
     error: float | None = None
     bound = plan.row_bound if scale is None else _energy_bound(state, scale)
@@ -343,7 +386,7 @@ def _variances(
         total, total_error = weighted(total, error * math.sqrt(k + 1), other, apart)
         known = is_known(total, total_error)
     total = max(total, np.finfo(float).tiny)
-    offset = _offset_left(state, scale, row_bound, total, found.left)
+    offset = offset_left(state, found, total)
     if found.strengths is None:
         variance = descending(along)
         nominal = offset * total + energy_floor(along, error)
@@ -364,7 +407,7 @@ def _variances(
         variance = descending(along, energies)
         stands = found.strengths > floor
         nominal = min(1.0, floor / (state.rows * kept)) * total
-    if not known or offset > _ALL or _is_rounding(state, scale):
+    if not known or offset > _ALL or is_rounding(state, scale):
         stands = np.zeros(k, dtype=np.bool_)
     total = max(total, float(np.sum(variance)))
     noise_floor = consistent_floor(variance, stands, nominal)
@@ -380,7 +423,7 @@ def _variances(
         usable=usable,
         row_bound=row_bound,
         stopped=state.stopped,
-        advice=state.advice if usable.any() or state.advice else _advice(noise_floor, variance),
+        advice=state.advice if usable.any() or state.advice else advice_for(noise_floor, variance),
     )
 
 
@@ -412,26 +455,23 @@ def _stop_before_variances(state: _State) -> None:
     )
 
 
-def _offset_left(
-    state: _State,
-    scale: NormScale | None,
-    row_bound: float,
-    total: float,
-    left: MeanLeft | None,
-) -> float:
-    """Energy that the centre's error still gives to an average prepared row, at most."""
+def offset_left(state: RoundState[Any], found: Moment, total: float) -> float:
+    """Energy that the centre's error still gives to an average prepared row, at most.
+
+    ``total`` is the rows' whole variance, for where no norms are known.
+    """
     assert state.rows is not None
-    if left is not None:
-        return left.remaining() / state.rows
+    if found.left is not None:
+        return found.left.remaining() / state.rows
     if state.plan.centered != "private":
         return 0.0
     squared = state.longest_error(state.center_error)
-    if scale is not None:
-        return scale.share_of_offset(squared, row_bound, state.center)
+    if found.scale is not None:
+        return found.scale.share_of_offset(squared, found.row_bound, state.center)
     return 1.0 if squared >= total else squared / total
 
 
-def _is_rounding(state: _State, scale: NormScale | None) -> bool:
+def is_rounding(state: RoundState[Any], scale: NormScale | None) -> bool:
     """Whether rows differ from the point they are taken about by no more than its rounding."""
     if scale is None or state.center is None:
         return False
@@ -439,7 +479,7 @@ def _is_rounding(state: _State, scale: NormScale | None) -> bool:
     return scale.quantile(_ENERGY_QUANTILES[0]) <= far * _ROUNDING[state.storage]
 
 
-def _advice(floor: float, variance: NDArray[np.float64]) -> str:
+def advice_for(floor: float, variance: NDArray[np.float64]) -> str:
     """What would do where no component is usable."""
     first = float(variance[0])
     times = float(floor) / first if first > 0 else math.inf

@@ -133,10 +133,8 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         # a document with a negative count is not valid, which need be no error
         tags.input_tags.positive_only = not tags.input_tags.allow_nan
-        tags.non_deterministic = getattr(self, "random_state", None) is None
         return tags
 
 

@@ -1,0 +1,64 @@
+"""FederatedCovariance: mean and covariance of several sites that keep their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from eigenveil.federated.base import FederatedFit
+from eigenveil.models.covariance.estimator import FittedCovariance
+
+
+class FederatedCovariance(FederatedFit, FittedCovariance):
+    """Differentially private mean and covariance of several sites that keep their rows.
+
+    What one curator would release, the sites release together: norms, centre and second moment
+    are sums over all sites that only ever appear masked and noisy. The software of sites and
+    aggregator and their messages are those of a real study, run in one process.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Privacy target against the aggregator together with ``collusion`` sites.
+    protocol : {"auto", "cape", "local"}, default="auto"
+        "cape": masked sums of D x D, noise of one curator in all. "local": the first site alone.
+        "auto" is "cape".
+    collusion, dropouts, masks, adjacency, neighbours, site_epsilon, expected_rows
+        As of :class:`eigenveil.FederatedPCA`.
+    row_bound, center, budget_split, invalid, random_state
+        As of :class:`eigenveil.PrivateCovariance`.
+
+    Attributes
+    ----------
+    covariance_, correlation_, precision_, location_, usable_, noise_floor_, row_bound_, \
+clipped_energy_, n_samples_, guarantee_, certificate_
+        As of :class:`eigenveil.PrivateCovariance`.
+    views_, traffic_, study_, choice_, missing_
+        As of :class:`eigenveil.FederatedPCA`.
+    """
+
+    _TASK = "covariance"
+    _FOR_ONE = "PrivateCovariance"
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        protocol: str = "auto",
+        collusion: int = 0,
+        dropouts: int = 0,
+        masks: str = "modular",
+        adjacency: str = "add-remove",
+        row_bound: float | None = None,
+        center: bool | ArrayLike = True,
+        budget_split: dict[str, float] | None = None,
+        neighbours: int | None = None,
+        site_epsilon: Mapping[str, float] | None = None,
+        expected_rows: int | None = None,
+        invalid: str = "zero",
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
+    ) -> None:
+        self._take(locals())

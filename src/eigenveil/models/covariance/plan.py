@@ -1,0 +1,92 @@
+"""What a fit of a covariance is asked to do: PCA's plan of a whole second moment."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from eigenveil.models.options import Options
+from eigenveil.models.pca.plan import POWER_ROUNDS, Plan
+from eigenveil.models.plan import (
+    CENTERED_SCALE,
+    BasePlan,
+    Planned,
+    Step,
+    check_pure,
+    fields_of,
+    fractions_of,
+)
+from eigenveil.models.scale import NormScale
+from eigenveil.privacy.statistics import STATISTICS
+
+# More for the norms than PCA's, for rows that the bound cuts off are lost; none for variances:
+# the moment's eigenvalues are the variances here.
+_FRACTIONS: dict[Step, float] = {"scale": 0.08, "center": 0.10, "moment": 0.82}
+_PURE_FRACTIONS: dict[Step, float] = {"scale": 0.12, "center": 0.16, "moment": 0.72}
+
+
+class CovariancePlan(Plan):
+    """Everything about a fit of a covariance that is decided before data is touched.
+
+    ``n_components`` is the number of features; ``row_norm`` is the public ``row_bound``, or "auto".
+    """
+
+    task: Literal["covariance"] = "covariance"
+
+    def context(self) -> dict[str, Any]:
+        """What makes this plan beside its options."""
+        return BasePlan.context(self)
+
+    def _centered_scale(self) -> tuple[list[Planned], list[Planned]]:
+        """As PCA's; under a public bound the rows are counted where nothing else counts them."""
+        if self.row_bound is not None and "scale" in self.fractions:
+            return [], [Planned(CENTERED_SCALE, "scale", "norm-histogram", beside=True)]
+        return super()._centered_scale()
+
+    def choose_bound(self, scale: NormScale, *, edge: float) -> float:
+        """The bound with the smallest error: energy that is cut off against the noise.
+
+        Cutting rows at b takes no more than the lost mean square off the covariance (Frobenius);
+        noise of largest eigenvalue ``edge`` adds about ``edge b^2 / rows``. Never 0: rows divided
+        by their norms have no covariance.
+        """
+        square = scale.mean_square()
+        errors = [
+            np.hypot(square - scale.mean_energy(bound) * bound**2, edge * bound**2 / scale.rows)
+            for bound in map(float, scale.edges)
+        ]
+        return float(scale.edges[int(np.argmin(errors))])
+
+
+def make_covariance_plan(
+    options: Options, *, features: int, rows: int | None = None, noise_draws: int = 1
+) -> CovariancePlan:
+    """Settle every choice that the options of one table leave open; as of PCA's ``make_plan``.
+
+    Raises
+    ------
+    PrivacyError, DataError
+        Naming the parameter and what it may be.
+    """
+    pure, mechanism = options.delta == 0, options.mechanism
+    if mechanism == "auto":
+        mechanism = STATISTICS["second-moment"].usual(pure=pure).name
+    check_pure("second-moment", mechanism, options.delta)
+    fields = fields_of(options, features=features, rows=rows, noise_draws=noise_draws)
+    bound, center = fields["row_bound"], fields["centered"]
+    usual = dict(_PURE_FRACTIONS if pure else _FRACTIONS)
+    if center != "private":
+        del usual["center"]
+        usual["scale"] /= 2  # there is one histogram then
+    if bound is not None and (center == "private" or options.adjacency == "replace-one"):
+        del usual["scale"]
+    return CovariancePlan(
+        n_components=features,
+        mechanism=mechanism,
+        row_norm="auto" if bound is None else bound,
+        fractions=fractions_of(options, usual),
+        sketch_columns=features,
+        power_rounds=POWER_ROUNDS,
+        **fields,
+    )

@@ -1,0 +1,96 @@
+"""A covariance as the commands meet it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from eigenveil import plots
+from eigenveil.cli.presenters.base import Drawing, Presenter, name_of, names_of
+from eigenveil.cli.presenters.screen import Screen
+from eigenveil.cli.presenters.tensors import columns_matched, write_csv
+from eigenveil.errors import short_name
+from eigenveil.models.covariance.estimator import FittedCovariance
+
+_SHOWN = 20
+
+
+class CovariancePresenter(Presenter):
+    """Means, deviations, correlations."""
+
+    task = "covariance"
+    stored = FittedCovariance
+    said = "distances"
+
+    def values(self, model: Any) -> dict[str, Any]:
+        """Covariance and what belongs to it."""
+        return {
+            "features": names_of(model),
+            "covariance": model.covariance_.tolist(),
+            "location": model.location_.tolist(),
+            "usable": model.usable_.tolist(),
+            "noise_floor": model.noise_floor_,
+            "row_bound": model.row_bound_,
+            "clipped_energy": model.clipped_energy_,
+            "rows": model.n_samples_,
+        }
+
+    def show(self, model: Any, out: Screen) -> None:
+        """A line a feature, those of most variance first."""
+        names, count = names_of(model), model.n_features_in_
+        variance, correlation = np.diag(model.covariance_), model.correlation_
+        others = np.abs(correlation - np.eye(count))
+        table = Table(title=f"mean and covariance of {count} features")
+        for name in ("feature", "mean", "deviation", "strongest correlation", "above noise"):
+            table.add_column(name, justify="right" if name in ("mean", "deviation") else "left")
+        for index in np.argsort(-variance, kind="stable")[:_SHOWN]:
+            other = int(np.argmax(others[index]))
+            table.add_row(
+                short_name(name_of(names, index)),
+                f"{model.location_[index]:.5g}",
+                f"{np.sqrt(variance[index]):.4g}",
+                f"{short_name(name_of(names, other))} ({correlation[index, other]:+.2f})",
+                "yes" if variance[index] > model.noise_floor_ else "NO: not usable",
+            )
+        out.print(table)
+        if count > _SHOWN:
+            out.print(f"shown are the {_SHOWN} of most variance; covariance.csv has all.")
+        out.print(
+            f"{int(model.usable_.sum())} of {count} directions stand above the noise, which alone "
+            f"shows a variance of up to {model.noise_floor_:.4g}; the others share their mean."
+        )
+        if model.clipped_energy_ is not None:
+            out.print(
+                f"rows were shortened to {model.row_bound_:.4g} from the mean: that cuts "
+                f"off about {100 * model.clipped_energy_:.2g} % of the variance, not counting "
+                "norms that too few rows have to be seen."
+            )
+
+    def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
+        """Mean and covariance, a line a feature."""
+        names = names_of(model)
+        labels = [name_of(names, index) for index in range(model.n_features_in_)]
+        rows = zip(labels, model.location_.tolist(), model.covariance_.tolist(), strict=True)
+        lines = ([label, mean, *row] for label, mean, row in rows)
+        write_csv(folder / "covariance.csv", ["feature", "mean", *labels], lines)
+        return [("covariance.csv", "mean and covariance by feature")]
+
+    def drawings(self, model: Any) -> Iterator[Drawing]:
+        """The correlations."""
+        files = ("correlation.png", "correlation.svg")
+        yield Drawing(plots.correlations(model), files, "correlations of the features")
+
+    def new_names(self, model: Any) -> list[str]:
+        """One column."""
+        del model
+        return ["mahalanobis"]
+
+    def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
+        """Squared Mahalanobis distances from the mean."""
+        with columns_matched():
+            return np.asarray(model.mahalanobis(rows))[:, None]

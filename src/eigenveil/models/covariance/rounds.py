@@ -1,0 +1,105 @@
+"""Private mean and covariance as a generator of rounds: PCA's up to the second moment.
+
+Nothing else is released, so that nothing new is to be proved. What follows is post-processing:
+the eigenvalues are freed of noise and the matrix is put together again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.models.covariance.plan import CovariancePlan
+from eigenveil.models.explained import Array, shrunk, strength_floor
+from eigenveil.models.pca.rounds import Moment, advice_for, is_rounding, offset_left, release_moment
+from eigenveil.models.plan import Step
+from eigenveil.models.rounds import Answers, Round, RoundState
+from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.releases import Sharing
+
+
+@dataclass(frozen=True)
+class CovarianceFactors:
+    """The result: everything in it is computed from releases.
+
+    Attributes
+    ----------
+    covariance : array of shape (D, D)
+        Symmetric, positive semidefinite, in the data's units squared.
+    mean : array of shape (D,)
+    usable : array of bool, shape (D,)
+        Which eigenvectors, by descending eigenvalue, stand above the noise.
+    noise_floor : float
+        Variance that noise, and what is left of the centre's error, show in all but one of a
+        hundred fits.
+    rows : float
+    row_bound : float
+        Norm at which centred rows were shortened.
+    clipped_energy : float or None
+        Share of the rows' variance that this took away, by the released norms that stand out
+        from the noise: what is longer and rarer is not in it. ``None`` where none were released.
+    stopped, advice : str
+        Why the fit ended before its last release, and what would do; empty where it did not.
+    """
+
+    covariance: Array
+    mean: Array
+    usable: NDArray[np.bool_]
+    noise_floor: float
+    rows: float
+    row_bound: float
+    clipped_energy: float | None
+    stopped: str = ""
+    advice: str = ""
+
+
+def private_covariance(
+    plan: CovariancePlan,
+    *,
+    stored_single: bool,
+    public_center: Array | None = None,
+    budgets: Mapping[Step, StepBudget] | None = None,
+    sharing: Mapping[Step, Sharing] | None = None,
+    keep_all: bool = False,
+) -> Generator[Round, Answers, CovarianceFactors]:
+    """The rounds of a fit; parameters as of :func:`eigenveil.models.pca.rounds.private_pca`.
+
+    Returns
+    -------
+    CovarianceFactors
+        Zero and of no usable direction where the rows are too few for a scale to be found.
+    """
+    del keep_all
+    state = RoundState(plan, stored_single, dict(budgets or {}), dict(sharing or {}))
+    found = yield from release_moment(state, public_center)
+    # a bound of 0: the norms show nothing, and rows were divided by theirs
+    shown = found is not None and found.row_bound > 0
+    values, floor = _variances(state, found) if shown and found else (np.zeros(plan.features), 0.0)
+    vectors = found.components if found is not None else np.eye(plan.features)
+    usable = (values > floor) & (found is not None and not is_rounding(state, found.scale))
+    covariance = (vectors.T * values) @ vectors
+    return CovarianceFactors(
+        covariance=0.5 * (covariance + covariance.T),
+        mean=np.zeros(plan.features) if state.center is None else state.center,
+        usable=usable,
+        noise_floor=floor,
+        rows=state.rows or 1.0,
+        row_bound=found.row_bound if found is not None else 0.0,
+        clipped_energy=None if found is None else found.clipped_energy,
+        stopped=state.stopped,
+        advice=state.advice if usable.any() or state.advice else advice_for(floor, values),
+    )
+
+
+def _variances(state: RoundState[Any], found: Moment) -> tuple[Array, float]:
+    """Variances along the eigenvectors in the data's units, and the floor that noise shows."""
+    assert state.rows is not None
+    assert found.strengths is not None
+    unit = found.row_bound**2 / state.rows
+    offset = offset_left(state, found, (found.total or 0.0) * unit) * state.rows
+    floor = strength_floor(found.edge, offset, size=state.plan.features)
+    return shrunk(found.strengths, found.edge) * unit, floor * unit
