@@ -331,7 +331,7 @@ def smaller_weight(value):
         (none, "No release is recorded"),
         (ended_with_everything, "all its releases are recorded"),
         (ended_within_a_round, "made together with 'second moment'"),
-        (seeded_relabelled_in_the_plan, "where the noise came from"),
+        (seeded_relabelled_in_the_plan, "sources of the noise do not agree"),
         (smaller_wish, "epsilon = 1.0"),
         (smaller_weight, "weight = 0.5"),
     ],

@@ -96,7 +96,7 @@ def test_a_study_file_says_what_is_done(sites, tmp_path, run):
     words = ("--study", file, "--epsilon", 2, "--out", tmp_path / "r")
     status, _, error = run("fit", *sites, *words)
     assert status == 3
-    assert "epsilon is for the study to say" in error
+    assert "epsilon is set by the study file" in error
     pq.write_table(pa.table(list(ROWS[1200:].T), names=NAMES), tmp_path / "c.parquet")
     parquet = ["--site", f"west={tmp_path / 'c.parquet'}"]
     status, said, _ = run("fit", *sites[:4], *parquet, "--study", file, "--out", tmp_path / "r")

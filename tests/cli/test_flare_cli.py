@@ -71,7 +71,7 @@ def test_list_says_what_a_study_would_do_and_cost(approve, kit, ledger):
     flat = " ".join(out.split())
     for words in (
         "trial: pca, 2 components of 3 columns (age, [b]weight, bmi)",
-        "the sites send second moments that only their sum shows",
+        "the sites send second moments under",
         "against the aggregator: (1, 1e-06)-differential privacy or better",
         "It can cost at most epsilon = 1 at delta = 1e-06",
         "The budget, epsilon = 1.5 at delta = 1e-06 (add-remove), covers it; left: epsilon 1.5",

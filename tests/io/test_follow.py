@@ -176,7 +176,7 @@ def test_a_quote_that_never_ends(text, monkeypatch):
     path = text("t.csv", 'a,b\n1,2\n3,"4\n' + "5,6\n" * 300)
     found, problem = read(path)
     assert np.concatenate(found).tolist() == [[1, 2]]
-    assert "a quote never ends" in problem.message
+    assert "a quote is not closed" in problem.message
 
 
 class Growing:

@@ -15,6 +15,7 @@ import pytest
 from row_formats import NAMED, NAMELESS, NAMES, values
 
 from eigenveil.io import open_rows
+from eigenveil.io.formats.registry import format_of, formats
 from eigenveil.moments.accumulators import RowSum
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.rows import RowRule
@@ -296,3 +297,15 @@ def test_files_without_rows_beside_one_with_rows(matrix, tmp_path, text):
     rows = open_rows([empty, *paths])
     assert rows.names == ("beta", "alpha", "gamma")
     np.testing.assert_array_equal(values(rows), matrix[:, [1, 0, 2]])
+
+
+def test_every_format_of_the_registry_is_written_and_read_by_these_tests():
+    saved = [Path(name) for name in (*ALL, "docword.kos.txt")]  # test_word_counts writes that
+    for each in formats().values():
+        assert any(each.fits(path) for path in saved), each.name
+        for ending in each.endings:
+            assert format_of(Path("rows" + ending)) is each
+        assert set(each.written) <= set(each.endings)
+    assert format_of(Path("docword.nips.txt")).name == "bag-of-words"
+    assert format_of(Path(".csv")) is None
+    assert format_of(Path("rows.txt")) is None

@@ -335,7 +335,7 @@ def test_an_index_out_of_range_in_a_sparse_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arrays", "told"),
+    ("arrays", "reported"),
     [
         ({"a": np.eye(2), "b": np.eye(3)}, ["2 numeric", "'a'", "(3, 3)"]),
         ({"a": np.arange(3), "b": np.array([["x"]])}, ["0 numeric", "'a'", "'b'"]),

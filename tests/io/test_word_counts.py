@@ -115,7 +115,7 @@ def test_bags_of_words_are_cut_between_documents(step, counts, tmp_path, monkeyp
         ("2\n3\n2\n1 1 1\n3 1 1\n", "document 3, and its documents are 1 to 2"),
         ("2\n3\n2\n1 0 1\n2 1 1\n", "word 0"),
         ("2\n3\n2\n2 1 1\n1 1 1\n", "not in order"),
-        ("2\n3\n3\n1 1 1\n2 1 1\n", "has 2 entries, and its third line says 3"),
+        ("2\n3\n3\n1 1 1\n2 1 1\n", "has 2 entries, and its third line states 3"),
         ("2\n3\n2\n1 1 1\n2 1 secret\n", "at line 5: an entry is not three whole numbers"),
         ("2\n3\n2\n1 1 1\n2 1\n", "an entry is not three whole numbers"),
         ("2\n3\n1\n1 1 1.5\n", "an entry is not three whole numbers"),

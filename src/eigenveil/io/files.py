@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import re
 import tokenize
 import zipfile
 import zlib
@@ -17,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
+from eigenveil.io.formats.registry import format_of, readable
 
 _COMPLAINTS = (
     OSError,
@@ -88,32 +88,6 @@ def _joined(pieces: list[NDArray[Any]]) -> NDArray[Any]:
 # -- Which files are meant: folders and patterns made into a list.
 
 
-READABLE = (
-    ".csv",
-    ".csv.gz",
-    ".tsv",
-    ".tsv.gz",
-    ".parquet",
-    ".arrow",
-    ".feather",
-    ".ipc",
-    ".npy",
-    ".npz",
-    ".mtx",
-    ".mtx.gz",
-)
-# The bags of words of UCI are known by how their names begin.
-_BAG_OF_WORDS = re.compile(r"docword\.(.+\.)?txt(\.gz)?")
-
-
-def ending(path: Path) -> str | None:
-    """Return the ending that gives a file's format, in lower case; ``None`` if it is not read."""
-    name = path.name.lower()
-    if _BAG_OF_WORDS.fullmatch(name):
-        return "docword.txt"
-    return next((e for e in READABLE if name.endswith(e) and name != e), None)
-
-
 def expand(paths: Sequence[str | Path]) -> list[Path]:
     """List the files meant by paths, folders and patterns; the latter two in order of name.
 
@@ -131,10 +105,10 @@ def expand(paths: Sequence[str | Path]) -> list[Path]:
         raise DataError("No file was given.", hint="Give at least one file.", code="no-such-file")
     seen: dict[Path, Path] = {}
     for file in files:
-        if ending(file) is None:
+        if format_of(file) is None:
             raise DataError(
                 f"{file} is not of a format that can be read.",
-                hint=f"Its name must end in one of {', '.join(READABLE)}, or be docword.NAME.txt "
+                hint=f"Its name must end in one of {', '.join(readable())}, or be docword.NAME.txt "
                 "(also .gz).",
                 code="unknown-format",
             )
@@ -164,15 +138,15 @@ def _matches(path: Path) -> list[Path]:
 
 
 def _inside(folder: Path) -> list[Path]:
-    readable = [
+    found = [
         file
         for file in sorted(folder.iterdir())
-        if not file.name.startswith(".") and file.is_file() and ending(file) is not None
+        if not file.name.startswith(".") and file.is_file() and format_of(file) is not None
     ]
-    if not readable:
+    if not found:
         raise DataError(
             f"{folder} holds no file that can be read.",
-            hint=f"Files end in one of {', '.join(READABLE)}; sub-folders are not searched.",
+            hint=f"Files end in one of {', '.join(readable())}; sub-folders are not searched.",
             code="no-such-file",
         )
-    return readable
+    return found

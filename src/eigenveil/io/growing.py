@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eigenveil.errors import DataError
-from eigenveil.io.files import ending, reading
+from eigenveil.io.files import reading
 from eigenveil.io.stopping import Stop
 
 STANDARD_INPUT = Path("standard input")
@@ -154,7 +154,7 @@ def _delimiter_of(path: Path) -> str | None:
             raise DataError(
                 f"{path} does not exist.", hint="Check the path.", code="no-such-file"
             ) from None
-    kind = ending(path)
+    kind = path.suffix.lower()
     if kind in (".csv", ".tsv"):
         return "\t" if kind == ".tsv" else ","
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):

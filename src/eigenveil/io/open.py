@@ -12,10 +12,10 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.io.files import ending, expand, reading, rechunk
-from eigenveil.io.formats.arrays import ArrayFile, NpyFile, SparseArrayFile, open_archive
-from eigenveil.io.formats.counts import BagOfWordsFile, MatrixMarketFile
-from eigenveil.io.formats.tabular import ArrowTable, ParquetTable, Table
+from eigenveil.io.files import expand, reading, rechunk
+from eigenveil.io.formats.arrays import ArrayFile, SparseArrayFile
+from eigenveil.io.formats.registry import format_of
+from eigenveil.io.formats.tabular import Table
 from eigenveil.io.formats.text import TextTable
 from eigenveil.moments.rows import Block, FloatArray
 from eigenveil.moments.source import block_rows
@@ -269,18 +269,6 @@ class FileRows:
 
 
 def _open(path: Path, *, header: bool) -> Table | ArrayFile:
-    match ending(path):
-        case ".parquet":
-            return ParquetTable(path)
-        case ".arrow" | ".feather" | ".ipc":
-            return ArrowTable(path)
-        case ".npy":
-            return NpyFile(path)
-        case ".npz":
-            return open_archive(path)
-        case ".mtx" | ".mtx.gz":
-            return MatrixMarketFile(path)
-        case "docword.txt":
-            return BagOfWordsFile(path)
-        case _:
-            return TextTable(path, header=header)
+    found = format_of(path)
+    assert found is not None  # the list of files has those that are read only
+    return found.open(path, header=header)

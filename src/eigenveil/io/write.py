@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import OutputError
 from eigenveil.files import replacing
+from eigenveil.io.formats.registry import writers
 
 
 def write_table(path: str | Path, array: NDArray[np.floating[Any]], names: Sequence[str]) -> None:
@@ -36,15 +37,15 @@ def write_columns(path: str | Path, columns: Sequence[tuple[str, NDArray[Any]]])
         If the ending is unknown or the file cannot be written.
     """
     target = Path(path)
-    write = _WRITERS.get(target.suffix.lower())
+    write = writers().get(target.suffix.lower())
     if write is None:
         raise OutputError(
             f"{target} is not of a format that can be written.",
-            hint=f"Its name must end in one of {', '.join(_WRITERS)}.",
+            hint=f"Its name must end in one of {', '.join(writers())}.",
             code="unknown-format",
         )
     with replacing(target) as scratch, scratch.open("wb") as file:
-        write(file, columns)
+        write.write(file, columns)
 
 
 _Columns = Sequence[tuple[str, NDArray[Any]]]
@@ -55,16 +56,21 @@ def _table(columns: _Columns) -> Any:
     return pa.Table.from_arrays(arrays, [name for name, _ in columns])
 
 
-def _write_npy(file: IO[bytes], columns: _Columns) -> None:
+def write_npy(file: IO[bytes], columns: _Columns) -> None:
+    """As a NumPy array, without names."""
     np.save(file, np.column_stack([column for _, column in columns]), allow_pickle=False)
 
 
-_WRITERS: dict[str, Callable[[IO[bytes], _Columns], None]] = {
-    ".parquet": lambda file, columns: pa.parquet.write_table(_table(columns), file),
-    ".csv": lambda file, columns: pa.csv.write_csv(_table(columns), file),
-    ".arrow": lambda file, columns: pa.feather.write_feather(_table(columns), file),
-    ".feather": lambda file, columns: pa.feather.write_feather(_table(columns), file),
-    ".npy": _write_npy,
-}
-ENDINGS = tuple(_WRITERS)
-"""How names of tables end that can be written."""
+def write_parquet(file: IO[bytes], columns: _Columns) -> None:
+    """As Parquet."""
+    pa.parquet.write_table(_table(columns), file)
+
+
+def write_text(file: IO[bytes], columns: _Columns) -> None:
+    """As CSV."""
+    pa.csv.write_csv(_table(columns), file)
+
+
+def write_arrow(file: IO[bytes], columns: _Columns) -> None:
+    """As Arrow's own file format, Feather."""
+    pa.feather.write_feather(_table(columns), file)

@@ -17,8 +17,9 @@ from eigenveil.cli.presenters.results import check_free, check_place, new_folder
 from eigenveil.cli.presenters.watch import Moment, Report, Tracking
 from eigenveil.errors import DataError, OutputError
 from eigenveil.io.follow import FollowedRows
+from eigenveil.io.formats.registry import writers
 from eigenveil.io.stopping import Stop
-from eigenveil.io.write import ENDINGS, write_columns
+from eigenveil.io.write import write_columns
 from eigenveil.models.streaming.tracker import StreamingPCA
 
 _MODEL = ".npz"
@@ -40,7 +41,7 @@ class WatchOut:
         if self._folder:
             check_free(path, overwrite=overwrite)
             return
-        known = (*ENDINGS, _MODEL) if private else ENDINGS
+        known = (*writers(), _MODEL) if private else tuple(writers())
         if kind not in known:
             raise OutputError(
                 f"{path} is not of a format that can be written.",

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.csv
 
 from eigenveil.errors import DataError
-from eigenveil.io.files import ending
 from eigenveil.io.formats.tabular import Table, is_numeric, numbers_of
 from eigenveil.models.inputs import check_width, numbered_names
 
@@ -51,8 +50,8 @@ class TextTable(Table):
     def __init__(self, path: Path, *, header: bool = True) -> None:
         self._header = header
         self._given_names: list[str] | None = None
-        kind = ending(path) or ""
-        self._delimiter = "\t" if kind.startswith(".tsv") else ","
+        kind = path.name.lower()
+        self._delimiter = "\t" if kind.removesuffix(".gz").endswith(".tsv") else ","
         self._compression = "gzip" if kind.endswith(".gz") else None
         self._read_bytes = _READ_BYTES
         self._cell_by_cell: set[str] = set()

@@ -1,0 +1,138 @@
+"""The formats that rows come in, one object each, found by the name of a file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # a format's module is imported when a file of it is opened
+    from eigenveil.io.formats.arrays import ArrayFile
+    from eigenveil.io.formats.tabular import Table
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format.
+
+    Attributes
+    ----------
+    name : str
+    endings : tuple of str
+        How the names of its files end, in lower case.
+    reader : str
+        ``module:name`` of what opens a file: called with the path, it returns a
+        :class:`~eigenveil.io.formats.tabular.Table` or an
+        :class:`~eigenveil.io.formats.arrays.ArrayFile`.
+    pattern : str
+        A regular expression of whole names, for a format that has no ending of its own.
+    header : bool
+        Whether files may begin with a line of names: the reader takes ``header=`` then.
+    writer : str
+        ``module:name`` of what writes columns to an open file; empty where it is not written.
+    written : tuple of str
+        The endings that it is written with.
+    """
+
+    name: str
+    endings: tuple[str, ...]
+    reader: str
+    pattern: str = ""
+    header: bool = False
+    writer: str = ""
+    written: tuple[str, ...] = ()
+
+    def fits(self, path: Path) -> bool:
+        """Whether a file's name is one of this format."""
+        name = path.name.lower()
+        if self.pattern and re.fullmatch(self.pattern, name):
+            return True
+        return any(name.endswith(ending) and name != ending for ending in self.endings)
+
+    def open(self, path: Path, *, header: bool) -> Table | ArrayFile:
+        """The rows of a file."""
+        reader = _named(self.reader)
+        opened: Table | ArrayFile = reader(path, header=header) if self.header else reader(path)
+        return opened
+
+    def write(self, file: Any, columns: Any) -> None:
+        """Columns into an open file."""
+        _named(self.writer)(file, columns)
+
+
+def _named(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+_HERE = "eigenveil.io.formats"
+_OWN = (
+    Format(
+        "text",
+        (".csv", ".csv.gz", ".tsv", ".tsv.gz"),
+        f"{_HERE}.text:TextTable",
+        header=True,
+        writer="eigenveil.io.write:write_text",
+        written=(".csv",),
+    ),
+    Format(
+        "parquet",
+        (".parquet",),
+        f"{_HERE}.tabular:ParquetTable",
+        writer="eigenveil.io.write:write_parquet",
+        written=(".parquet",),
+    ),
+    Format(
+        "arrow",
+        (".arrow", ".feather", ".ipc"),
+        f"{_HERE}.tabular:ArrowTable",
+        writer="eigenveil.io.write:write_arrow",
+        written=(".arrow", ".feather"),
+    ),
+    Format(
+        "npy",
+        (".npy",),
+        f"{_HERE}.arrays:NpyFile",
+        writer="eigenveil.io.write:write_npy",
+        written=(".npy",),
+    ),
+    Format("npz", (".npz",), f"{_HERE}.arrays:open_archive"),
+    Format("matrix-market", (".mtx", ".mtx.gz"), f"{_HERE}.counts:MatrixMarketFile"),
+    # the bags of words of UCI are known by how their names begin
+    Format(
+        "bag-of-words",
+        (),
+        f"{_HERE}.counts:BagOfWordsFile",
+        pattern=r"docword\.(.+\.)?txt(\.gz)?",
+    ),
+)
+
+
+@cache
+def formats() -> Mapping[str, Format]:
+    """All formats by name: the package's own, and those that installed packages add.
+
+    A package adds one as an entry point of the group ``eigenveil.formats``: a :class:`Format`.
+    """
+    others = (point.load() for point in entry_points(group="eigenveil.formats"))
+    return {each.name: each for each in (*others, *_OWN)}
+
+
+def format_of(path: Path) -> Format | None:
+    """The format of a file by its name; ``None`` if it is not read."""
+    return next((each for each in formats().values() if each.fits(path)), None)
+
+
+def readable() -> tuple[str, ...]:
+    """The endings of all files that are read."""
+    return tuple(ending for each in formats().values() for ending in each.endings)
+
+
+def writers() -> dict[str, Format]:
+    """The formats that are written, by the ending of the file."""
+    return {ending: each for each in formats().values() for ending in each.written}
