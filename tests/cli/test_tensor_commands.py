@@ -408,9 +408,9 @@ def test_a_study_says_the_task(libraries, sites, vocabulary, tmp_path, run):
     assert (made.task, made.components) == ("topic-model", 3)
     fit = ("fit", *libraries, "--study", file, "--no-plots", "--out", out)
     for words, said in (
-        (MIXTURE, "task is for the study to say"),
-        (("--vocabulary", vocabulary), "vocabulary is for the study to say"),
-        (("-k", 2), "n_components is for the study to say"),
+        (MIXTURE, "task is set by the study file"),
+        (("--vocabulary", vocabulary), "vocabulary is set by the study file"),
+        (("-k", 2), "n_components is set by the study file"),
     ):
         status, _, err = run(*fit, *words)
         assert status == 3

@@ -85,7 +85,7 @@ def silence():
     """No noise at all."""
 
     def none(accumulator, record, source):
-        return np.zeros_like(accumulator.integers())
+        return np.zeros(accumulator.size, dtype=np.int64)
 
     with mock.patch.object(release, "noise_integers", none):
         yield

@@ -121,7 +121,7 @@ def small_disk(federation):
     if shutil.which("mount") is None or subprocess.run(words, capture_output=True).returncode:
         pytest.skip("making a small disk is not permitted here")
     place, kept = federation.ledger("south"), federation.folder / "south.kept"
-    federation.flush()
+    federation.settle()
     try:
         federation.kill("south")
         place.rename(kept)

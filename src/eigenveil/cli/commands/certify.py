@@ -70,7 +70,7 @@ def certify(
     It holds for the model that the certificate was made for: the model beside it must be that.
     Between organisations the aggregator and the sites have signed it: who has is shown.
     """
-    if result.suffix == ".npz":
+    if result.suffix == ".npz" and not result.is_dir():
         raise DataError(
             f"{result} is a model, and a certificate is compared with the model beside it.",
             hint=f"Give the result's folder: eigenveil certify {result.parent}",
