@@ -373,7 +373,7 @@ def test_an_answer_under_another_sites_name_is_refused(tmp_path):
     def fate(name, step, request, party):
         return consortium.parties["s1"].handle(request) if name == "s2" else ...
 
-    with pytest.raises(ProtocolError, match=r"site s2: .*another party sent it"):
+    with pytest.raises(ProtocolError, match=r"site s2: .*names another party"):
         run_study(consortium, fate=fate)
 
 

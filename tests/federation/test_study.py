@@ -588,7 +588,7 @@ def test_schema_takes_every_study(made):
 def test_schema_refuses_what_no_study_can_be():
     whole = schema()
     good = study().model_dump(mode="json")
-    assert set(whole["required"]) == {"format", "name", "components", "sites"}
+    assert set(whole["required"]) == {"format", "name", "sites"}
     assert good["format"] == FORMAT
     for wrong in (
         {"extra": 1},

@@ -313,7 +313,7 @@ class Driver(RuleBasedStateMachine):
 
     def let_send(self, place):
         if place == self.tree.root:
-            with pytest.raises(ProtocolError, match="nobody"):
+            with pytest.raises(ProtocolError, match="no parent"):
                 self.nodes[place].send()
         elif place not in self.broken:
             message = self.nodes[place].send()

@@ -110,14 +110,14 @@ def test_a_placeholder_that_no_row_fills_is_dropped_again():
 
 @pytest.mark.parametrize(("alpha", "beta"), [(10, 1), (1, 1), (-1, 10), (1, 101), (np.nan, 10)])
 def test_bounds_that_are_no_interval_are_refused(alpha, beta):
-    with pytest.raises(DataError, match="no interval"):
+    with pytest.raises(DataError, match="not an interval"):
         check_shares(alpha, beta)
-    with pytest.raises(DataError, match="no interval"):
+    with pytest.raises(DataError, match="not an interval"):
         adjust_rank(along_axes([1.0]), alpha=alpha, beta=beta)
 
 
 def test_a_limit_below_one_is_refused():
-    with pytest.raises(DataError, match="none"):
+    with pytest.raises(DataError, match="less than 1"):
         adjust_rank(along_axes([1.0]), most=0)
 
 

@@ -77,7 +77,7 @@ def test_rounding_stays_within_its_bound(blocks, weights, losses):
 @pytest.mark.parametrize("blocks", [1, 5, 60])
 def test_without_noise_a_prefix_is_the_sum_so_far(blocks, monkeypatch):
     monkeypatch.setattr(
-        stream_sums, "noise_integers", lambda kind, record, source: np.zeros(kind.shape, np.int64)
+        stream_sums, "noise_integers", lambda kind, record, source: np.zeros(kind.size, np.int64)
     )
     rng = np.random.default_rng(5)
     rows = rng.normal(size=(blocks, 7, D))

@@ -120,16 +120,17 @@ def test_numbers_of_other_code_are_set_aside(tmp_path, trace, what):
 
 def test_the_code_digest_sees_the_modules_that_have_a_say(tmp_path, monkeypatch):
     package = tmp_path / "package"
-    for name in ("linalg/eigen", "cli/fit", "experiments/figure", "experiments/paper001"):
+    for name in ("linalg/eigen", "cli/fit", "reproduction/figure", "reproduction/paper001"):
         path = package / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x = 1\n")
-    (package / "experiments" / "paper000.py").write_text("from .paper000_more import work\n")
-    (package / "experiments" / "paper000_more.py").write_text("def work(rng): ...\n")
+    (package / "reproduction" / "paper000.py").write_text("from .paper000_more import work\n")
+    (package / "reproduction" / "paper000_more.py").write_text("def work(rng): ...\n")
     (package / "__init__.py").write_text("")
-    monkeypatch.setattr(journal.eigenveil, "__file__", str(package / "__init__.py"))
+    monkeypatch.setattr(journal.eigenveil, "__path__", [str(package)])
+    monkeypatch.setattr(journal.eigenveil_papers, "__path__", [str(package)])
     monkeypatch.setattr(
-        journal.inspect, "getfile", lambda _: str(package / "experiments" / "paper000.py")
+        journal.inspect, "getfile", lambda _: str(package / "reproduction" / "paper000.py")
     )
     tasks = TOY.tasks(TOYS)
 
@@ -137,10 +138,10 @@ def test_the_code_digest_sees_the_modules_that_have_a_say(tmp_path, monkeypatch)
         return journal.header(TOY, TOYS, tasks)["code"]
 
     before = digest()
-    for silent in ("cli/fit", "experiments/figure", "experiments/paper001"):
+    for silent in ("cli/fit", "reproduction/figure", "reproduction/paper001"):
         (package / f"{silent}.py").write_text("x = 2\n")
         assert digest() == before, silent
-    for telling in ("linalg/eigen", "experiments/paper000_more", "experiments/paper000"):
+    for telling in ("linalg/eigen", "reproduction/paper000_more", "reproduction/paper000"):
         path = package / f"{telling}.py"
         path.write_text(path.read_text() + "# changed\n")
         assert digest() != before, telling
