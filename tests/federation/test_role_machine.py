@@ -80,7 +80,7 @@ class Network(RuleBasedStateMachine):
             masks=kind,
             protocol=protocol,
             dropouts=dropouts if kind == "modular" else 0,
-            sketch_size=2,
+            **({"sketch_size": 2} if protocol == "sketch" else {}),
         )
         self.consortium = Consortium(self.study, self.folder, times=2.0)
         self.names = list(self.consortium.ledgers)

@@ -855,7 +855,7 @@ def test_an_unusable_count_is_named_by_document_and_word(row, column, step, valu
 
 
 @pytest.mark.parametrize(
-    ("counts", "told"),
+    ("counts", "reported"),
     [
         ([0, 0, 0], "row 2 is a document of 0 words; "),
         ([0, 1, 0], "row 2 is a document of 1 word; "),
