@@ -269,7 +269,7 @@ def test_an_aggregator_that_is_not_there(place):
     admin.write_text(admin.read_text().replace(str(fields["port"]), "1"))
     begun = time.monotonic()
     status, _, err = place.run("study", "status", "--kit", kit)
-    assert time.monotonic() - begun < 60  # and does not wait for ever
+    assert time.monotonic() - begun < 25
     assert status != 0
     assert "localhost:1" in err
     assert "hint:" in err

@@ -168,3 +168,31 @@ def test_basis_spans_the_columns():
 def test_sizes_above_reach_both_solvers():
     lanczos = [size >= eigen._LANCZOS_FROM and count < size // 25 for size, count in SIZES]
     assert lanczos == [False, False, False, False, True, True]
+
+
+# On which LAPACK's subset driver gave up in single precision, which ended a fit after its release.
+GRADED = [
+    [3.050654478429558e-22, -1.0036610876541472e-30, 4.258673683891573e-11, -2.188220181943905e-07],
+    [-1.0036610876541472e-30, 8.399300487029747e-15, 2.5917133466739237e-08, 5.240360531369819e-10],
+    [
+        4.258673683891573e-11,
+        2.5917133466739237e-08,
+        -1.0829563362861705e-29,
+        -5.044306978652556e-10,
+    ],
+    [-2.188220181943905e-07, 5.240360531369819e-10, -5.044306978652556e-10, -1.0],
+]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_entries_of_very_different_size(count):
+    checked(np.array(GRADED), count)
+
+
+@pytest.mark.parametrize("size", [6, 640])
+def test_a_driver_that_gives_up_is_replaced(size, monkeypatch):
+    def gives_up(*_, **__):
+        raise np.linalg.LinAlgError("Internal Error.")
+
+    monkeypatch.setattr(eigen, "_rough_vectors", gives_up)
+    checked(with_signal(size, 2), 2)

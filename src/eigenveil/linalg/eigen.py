@@ -30,27 +30,39 @@ def leading_eigenpairs(
     scale = float(np.max(np.abs(matrix), initial=0.0)) or 1.0
     single = np.asarray(matrix * (1.0 / scale), dtype=np.float32, order="F")
     with small_matrix_threads(size):
-        if size >= _LANCZOS_FROM and count <= size // 12:
-            start = np.random.default_rng(0).standard_normal((size,))  # public; any will do
-            _, rough = scipy.sparse.linalg.eigsh(
-                single,
-                count,
-                which="LA",
-                v0=start.astype(np.float32),
-                ncv=min(size, 2 * count + 20),
-                tol=1e-4,
-            )
-        else:
-            _, rough = scipy.linalg.eigh(
-                single,
-                subset_by_index=[size - count, size - 1],
-                overwrite_a=True,
-                check_finite=False,
-            )
+        try:
+            rough = _rough_vectors(single, count)
+        except (np.linalg.LinAlgError, scipy.sparse.linalg.ArpackError):
+            # LAPACK's subset driver gives up on some matrices whose entries are of very different
+            # size, and nothing may fail after a release: divide and conquer takes them all
+            rough = np.linalg.eigh(matrix * (1.0 / scale))[1][:, size - count :]
         basis = orthonormal_basis(np.asarray(rough, dtype=np.float64))
         values, turn = np.linalg.eigh(basis.T @ (matrix @ basis))
     vectors = basis @ turn[:, ::-1]
     return values[::-1].copy(), fix_signs(np.ascontiguousarray(vectors.T))
+
+
+def _rough_vectors(single: NDArray[np.float32], count: int) -> NDArray[np.float32]:
+    """The eigenvectors of the largest eigenvalues, as columns; ``single`` is overwritten."""
+    size = single.shape[0]
+    if size >= _LANCZOS_FROM and count <= size // 12:
+        start = np.random.default_rng(0).standard_normal((size,))  # public; any will do
+        _, rough = scipy.sparse.linalg.eigsh(
+            single,
+            count,
+            which="LA",
+            v0=start.astype(np.float32),
+            ncv=min(size, 2 * count + 20),
+            tol=1e-4,
+        )
+    else:
+        _, rough = scipy.linalg.eigh(
+            single,
+            subset_by_index=[size - count, size - 1],
+            overwrite_a=True,
+            check_finite=False,
+        )
+    return np.asarray(rough)
 
 
 def fix_signs(components: NDArray[np.float64]) -> NDArray[np.float64]:
