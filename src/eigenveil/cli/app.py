@@ -124,6 +124,11 @@ def all_commands() -> dict[str, Command]:
     return COMMANDS | {point.name: point.load() for point in others if point.name not in COMMANDS}
 
 
+def command_named(name: str) -> Command | None:
+    """A command by its name; other packages are looked through only where it is not our own."""
+    return COMMANDS.get(name) or all_commands().get(name)
+
+
 class Commands(TyperGroup):
     """The group of all commands, of which only the one that runs is imported."""
 
@@ -135,20 +140,21 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """What stands for a command in the list of them."""
         del ctx
-        found = all_commands().get(cmd_name)
+        found = command_named(cmd_name)
         return None if found is None else TyperCommand(cmd_name, help=found.summary)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the first word names, and the words after it."""
         word = args[0] if args else ""
-        if word in _IN_PACKAGES and word not in all_commands():
+        if word in _IN_PACKAGES and command_named(word) is None:
             raise EigenveilError(
                 f"'eigenveil {word}' comes with the package {_IN_PACKAGES[word]}.",
                 hint=f"pip install {_IN_PACKAGES[word]} (in a checkout: pip install ./papers).",
                 code="not-installed",
             )
-        name, stub, rest = super().resolve_command(ctx, args)
-        return name, stub and all_commands()[stub.name or ""].load(stub.name or ""), rest
+        name, _, rest = super().resolve_command(ctx, args)
+        found = None if name is None else command_named(name)
+        return name, None if found is None else found.load(str(name)), rest
 
 
 # -- The ``eigenveil`` command: its sub-commands, and how errors leave it.

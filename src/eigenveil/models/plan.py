@@ -321,14 +321,18 @@ def check_components(n_components: int, features: int) -> None:
 
 
 def fields_of(options: Options, *, features: int, rows: int | None, noise_draws: int) -> Any:
-    """The fields that the plan of every task has of its options, but components and shares."""
+    """The fields that the plan of every task has of its options, but components and fractions.
+
+    Where a task has no ``row_bound`` and no ``center``, nothing is bounded or subtracted.
+    """
+    bound = options.get("row_bound")
     return {
         "features": features,
         "epsilon": float(options.epsilon),
         "delta": float(options.delta),
         "adjacency": options.adjacency,
-        "row_bound": None if options.row_bound is None else float(options.row_bound),
-        "centered": center_kind(options.center),
+        "row_bound": None if bound is None else float(bound),
+        "centered": center_kind(options.get("center", False)),
         "rows": rows if options.adjacency == "replace-one" else None,
         "noise_draws": noise_draws,
         "invalid": options.invalid,

@@ -65,7 +65,7 @@ class FederatedPCA(FederatedFit, FittedPCA):
     ----------
     components_, mean_, explained_variance_, explained_variance_ratio_, noise_floor_, usable_, \
 n_samples_, guarantee_, certificate_
-        As of :class:`eigenveil.PrivatePCA`; ``guarantee_`` is the one that was requested for.
+        As of :class:`eigenveil.PrivatePCA`; ``guarantee_`` is the one that was requested.
     views_ : dict of str to Guarantee
         What each adversary is held to: "outsider", "site", "aggregator", and with colluding sites.
     traffic_ : dict of str to Traffic

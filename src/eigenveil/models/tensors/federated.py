@@ -56,7 +56,7 @@ class FederatedGaussianMixture(FederatedFit, FittedMixture):
     means_, weights_, noise_variance_, covariances_, n_components_, n_samples_, strengths_, \
 noise_floor_, converged_, guarantee_, certificate_
         As of :class:`eigenveil.PrivateGaussianMixture`; ``guarantee_`` is the one that was
-        requested for. Weights count the rows of a site with a smaller target less.
+        requested. Weights count the rows of a site with a smaller target less.
     views_, traffic_, study_, choice_, missing_
         As of :class:`eigenveil.FederatedPCA`.
 
@@ -164,8 +164,8 @@ class FederatedTopicModel(FederatedFit, FittedTopics):
     ----------
     topics_, components_, weights_, n_components_, strengths_, noise_floor_, converged_, \
 guarantee_, certificate_
-        As of :class:`eigenveil.PrivateTopicModel`; ``guarantee_`` is the one that was requested
-        for. Weights count the documents of a site with a smaller target less.
+        As of :class:`eigenveil.PrivateTopicModel`; ``guarantee_`` is the one that was requested.
+        Weights count the documents of a site with a smaller target less.
     views_, traffic_, study_, choice_, missing_
         As of :class:`eigenveil.FederatedPCA`.
 

@@ -16,11 +16,11 @@ from eigenveil.models.plan import (
     BasePlan,
     Planned,
     Step,
-    center_kind,
     center_schedule,
     check_components,
     check_pure,
     columns_of_sketch,
+    fields_of,
     fractions_of,
 )
 from eigenveil.noise.cube import tensor_size
@@ -181,7 +181,7 @@ def make_mixture_plan(
         Naming the parameter and what it may be.
     """
     common = _common(options, features=features, rows=rows, noise_draws=noise_draws)
-    centered, variance = center_kind(options.center), options.noise_variance
+    centered, variance = common["centered"], options.noise_variance
     seen = centered == "private" and common["pair"] == "full"
     if common["n_components"] == features and variance is None and not seen:
         raise DataError(
@@ -195,8 +195,6 @@ def make_mixture_plan(
         steps["center"] = _CENTER_SHARE
     return MixturePlan(
         **common,
-        row_bound=None if options.row_bound is None else float(options.row_bound),
-        centered=centered,
         noise_variance=None if variance is None else float(variance),
         fractions=fractions_of(options, _usual_fractions(common, steps)),
     )
@@ -224,8 +222,6 @@ def make_topic_plan(
     steps: dict[Step, float] = {"scale": _DOCUMENT_SCALE_SHARE} if clipped else {}
     return TopicPlan(
         **common,
-        row_bound=None,
-        centered="no",
         clip_documents=clipped,
         fractions=fractions_of(options, _usual_fractions(common, steps)),
     )
@@ -235,7 +231,7 @@ def _common(
     options: Options, *, features: int, rows: int | None, noise_draws: int
 ) -> dict[str, Any]:
     """The settled fields that mixtures and topics share."""
-    mechanism, pair, delta = options.mechanism, options.pair, float(options.delta)
+    mechanism, pair, delta = options.mechanism, options.pair, options.delta
     if mechanism == "auto":
         mechanism = STATISTICS["third-moment"].usual(pure=delta == 0).name
     check_pure("third-moment", mechanism, delta)
@@ -254,18 +250,12 @@ def _common(
     if auto and options.given_columns is None:
         columns = min(features, 4 * count)
     return {
-        "features": features,
+        **fields_of(options, features=features, rows=rows, noise_draws=noise_draws),
         "n_components": min(count, columns),
         "auto_components": auto,
-        "epsilon": float(options.epsilon),
-        "delta": delta,
         "mechanism": mechanism,
-        "adjacency": options.adjacency,
         "pair": pair,
         "sketch_columns": columns,
-        "rows": rows if options.adjacency == "replace-one" else None,
-        "noise_draws": noise_draws,
-        "invalid": options.invalid,
     }
 
 
