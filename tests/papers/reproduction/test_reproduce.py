@@ -1,12 +1,9 @@
 """``eigenveil reproduce`` on a toy: what it prints and writes, and what is refused."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
 from toy_experiment import TOY, TROUBLE
 
 from eigenveil_papers.reproduction import page, runner
