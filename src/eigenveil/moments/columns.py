@@ -11,9 +11,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.moments.accumulators import Accumulator, check_same_kind
-from eigenveil.moments.exact import Description, Integers, Parts, Spec
-from eigenveil.moments.rows import DTYPE, Block, FloatArray, Precision
+from eigenveil.moments.accumulators import WEIGHT_BITS, Accumulator, check_same_kind, counted
+from eigenveil.moments.exact import Description, Integers, Parts, Spec, spec_of
+from eigenveil.moments.rows import AS_IT_IS, Block, FloatArray, Precision, Preparation, RowRule
 from eigenveil.privacy.statistics import Layout, StatisticName
 
 # Half octaves of magnitudes from 2**-30 to 2**30, for either sign; one bin for what is smaller
@@ -25,66 +25,82 @@ MAGNITUDE_BINS = 2 * _HALVES + 3
 # Equal bins over a given range, and one on each side of it.
 EQUAL_BINS = 32
 RANGE_BINS = EQUAL_BINS + 2
+_WITHIN = 0.5 * EQUAL_BINS
 # An entry of a level's column is 0 or 1.
 _IS_LEVEL = 0.5
 
-# Floats as integers: bits of the fraction, bias of the exponent.
-_LAYOUTS: dict[Precision, tuple[Any, int, int]] = {
-    "single": (np.int32, 23, 127),
-    "double": (np.int64, 52, 1023),
+# Floats as integers: their type, bits of the fraction, bias of the exponent, and the fraction of
+# the first number that is not below the square root of 2.
+_PATTERNS: dict[Precision, tuple[Any, int, int, int]] = {
+    "single": (np.int32, 23, 127, 0x3504F4),
+    "double": (np.int64, 52, 1023, 0x6A09E667F3BCD),
 }
 
 
 def magnitude_edges() -> NDArray[np.float64]:
-    """Edges of the bins of magnitudes, shape (MAGNITUDE_BINS + 1,), ascending; the last are infinite.
+    """Edges of the bins of magnitudes, shape (MAGNITUDE_BINS + 1,), ascending; the ends infinite.
 
-    The bin of what is smaller than all half octaves lies between the two edges next to 0.
+    The bin of all that is smaller than the half octaves lies between the two edges next to 0.
     """
     halves = np.exp2(np.arange(2 * LOWEST, 2 * HIGHEST + 1) / 2.0)
     return np.concatenate([[-np.inf], -halves[::-1], halves, [np.inf]])
 
 
+def range_of(middle: NDArray[np.float64], half: NDArray[np.float64], *, holes: bool) -> Preparation:
+    """The preparation under which histograms have equal bins over ``middle -+ half``, (D,) each."""
+    return Preparation(middle, half, limit=1.0 + 1.0 / _WITHIN, holes=holes)
+
+
 class ColumnHistogram(Accumulator):
     """Of each column, how many rows have which value: on one public grid, or within given ranges.
 
-    A row whose entry is no number counts in no bin of that column.
+    An entry that was not observed is in no bin.
 
     Parameters
     ----------
     features : int
     precision : {"single", "double"}
         Arithmetic in which the rows are stored.
-    offset, scale : arrays of shape (D,), optional
-        Public or released: the bins are of ``(x - offset) / scale``, ``EQUAL_BINS`` between -1 and
-        1 and one on each side; in a column of scale 0 all is in one bin. Without them they are
-        half octaves of ``|x|`` for either sign.
+    preparation : Preparation
+        Without scales the bins are half octaves of ``|x|`` for either sign. With scales
+        (:func:`range_of`) they are ``EQUAL_BINS`` equal ones of what it makes of entries, between
+        -1 and 1, and one on each side; in a column of scale 0 all is in one bin.
     variables : array of shape (D,), optional
-        The variable that each column belongs to: columns of one variable are the levels of a
-        category, of which a row has one (the first whose entry is above one half). They share a
-        histogram: a row counts in the first bin of its level's column, and the others are empty. By
-        default each column is a variable.
+        The variable that each column belongs to, as a number: columns of one variable are the
+        levels of a category, of which a row has one (the first whose entry is above one half). They
+        share a histogram: a row counts in the first bin of its level's column. By default each
+        column is a variable.
+    weighted : bool
+        Whether rows have weights: counts are then in units of ``2**-24``.
     """
 
     statistic: StatisticName = "column-histogram"
     layout: Layout = "vector"
     prepares = False
-    grid = 0  # counts
 
     def __init__(
         self,
         features: int,
         *,
         precision: Precision,
-        offset: NDArray[np.float64] | None = None,
-        scale: NDArray[np.float64] | None = None,
+        preparation: Preparation = AS_IT_IS,
         variables: NDArray[np.float64] | None = None,
+        weighted: bool = False,
     ) -> None:
-        self.features, self.precision = features, precision
-        self.offset, self.scale, self.variables = offset, scale, variables
-        self.bins = MAGNITUDE_BINS if scale is None else RANGE_BINS
+        self.features, self.precision, self.preparation = features, precision, preparation
+        self.variables, self.weighted = variables, weighted
+        self.bins = MAGNITUDE_BINS if preparation.scale is None else RANGE_BINS
         self._levels = levels_of(variables)
-        self._numbers = np.setdiff1d(np.arange(features), np.concatenate([[], *self._levels]))
+        alone = np.ones(features, dtype=np.bool_)
+        for columns in self._levels:
+            alone[columns] = False
+        self._numbers = np.flatnonzero(alone)
         self._counts = np.zeros((features, self.bins), dtype=np.int64)
+
+    @property
+    def grid(self) -> int:
+        """Counts, or parts of them."""
+        return -WEIGHT_BITS if self.weighted else 0
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -98,55 +114,79 @@ class ColumnHistogram(Accumulator):
 
     def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        return (self.features, self.precision, self.offset, self.scale, self.variables)
+        own = (self.features, self.precision, self.variables, self.weighted)
+        return (*own, *self.preparation.merge_key())
 
     def empty(self) -> Self:
         """Empty histograms of the same kind."""
         return type(self)(
             self.features,
             precision=self.precision,
-            offset=self.offset,
-            scale=self.scale,
+            preparation=self.preparation,
             variables=self.variables,
+            weighted=self.weighted,
         )
 
     def spec(self) -> Spec:
         """What another process needs to add up the same."""
-        arrays = {"offset": self.offset, "scale": self.scale, "variables": self.variables}
-        given = {name: array for name, array in arrays.items() if array is not None}
-        return Spec({"precision": self.precision}, arrays=given)
+        rule = RowRule(precision=self.precision, preparation=self.preparation)
+        found = spec_of(rule, weighted=self.weighted, categories=self.variables is not None)
+        if self.variables is None:
+            return found
+        return Spec(found.fields, {**found.arrays, "variables": self.variables})
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
         """Empty ones, as described."""
-        return cls(d.features, precision=d.precision, **parts.arrays)
+        return cls(
+            d.features,
+            precision=d.precision,
+            preparation=parts.rule.preparation,
+            variables=parts.variables,
+            weighted=d.weighted,
+        )
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
-        rows = block.residuals(None, self.precision)[0]
-        self._add(self._numbers, self._places(rows[:, self._numbers]))
-        for columns in self._levels:
-            has = rows[:, columns] > _IS_LEVEL
-            level = columns[np.argmax(has, axis=1)[has.any(axis=1)]]
-            self._counts[:, 0] += np.bincount(level, minlength=self.features)
+        rows = block.residuals(None, self.precision, self.preparation)[0]
+        shares = counted(block, weighted=self.weighted)
+        whole = self._numbers.size == self.features
+        places = self._places(rows if whole else rows[:, self._numbers])
+        places += np.arange(self._numbers.size) * self.bins
+        per_entry = None if shares is None else np.repeat(shares, self._numbers.size)
+        if self.preparation.holes and (holes := np.isnan(block.values[:, self._numbers])).any():
+            observed = ~holes.ravel()
+            places = places.ravel()[observed]
+            per_entry = None if per_entry is None else per_entry[observed]
+        size = self._numbers.size * self.bins
+        # shares of a block add up exactly in double precision
+        found = np.bincount(places.ravel(), per_entry, minlength=size).astype(np.int64)
+        self._counts[self._numbers] += found.reshape(-1, self.bins)
+        if self._levels:
+            self._add_levels(block, shares)
 
-    def _add(self, columns: NDArray[np.intp], places: NDArray[np.int64]) -> None:
-        """Count the bins of some columns, shape (n, columns)."""
-        places += np.arange(columns.size) * self.bins
-        found = np.bincount(places.ravel(), minlength=columns.size * self.bins)
-        self._counts[columns] += found.reshape(columns.size, self.bins)
+    def _add_levels(self, block: Block, shares: NDArray[np.int64] | None) -> None:
+        """Count each category's levels; an invalid row is a row of zeros, which has none."""
+        values = block.values
+        valid = np.isfinite(values)
+        if self.preparation.holes:
+            valid |= np.isnan(values)
+        is_valid = valid.all(axis=1)
+        for columns in self._levels:
+            has = (values[:, columns] > _IS_LEVEL) & is_valid[:, None]
+            some = has.any(axis=1)
+            level = columns[np.argmax(has, axis=1)[some]]
+            counts = np.bincount(
+                level, None if shares is None else shares[some], minlength=self.features
+            )
+            self._counts[:, 0] += counts.astype(np.int64)
 
     def _places(self, rows: FloatArray) -> NDArray[np.int64]:
         """The bin of every entry: a function of that entry alone."""
-        if self.scale is None or self.offset is None:
+        if self.preparation.scale is None:
             return _magnitudes(rows, self.precision)
-        kind = DTYPE[self.precision]
-        offset, scale = self.offset[self._numbers], self.scale[self._numbers]
-        with np.errstate(all="ignore"):
-            inverse = np.where(scale > 0, 0.5 * EQUAL_BINS / scale, 0.0).astype(kind)
-            places = (rows - offset.astype(kind)) * inverse
-        np.clip(places, -0.5 * EQUAL_BINS - 1, 0.5 * EQUAL_BINS, out=places)
-        return np.asarray(np.floor(places) + (0.5 * EQUAL_BINS + 1), dtype=np.int64)
+        places = np.floor(rows * rows.dtype.type(_WITHIN)) + rows.dtype.type(_WITHIN + 1)
+        return np.asarray(np.clip(places, 0, RANGE_BINS - 1), dtype=np.int64)
 
     def merge(self, other: Self) -> None:
         """Add the rows of others."""
@@ -173,13 +213,12 @@ def count_variables(features: int, variables: NDArray[np.float64] | None) -> int
 
 def _magnitudes(rows: FloatArray, precision: Precision) -> NDArray[np.int64]:
     """Bins of magnitudes, by comparing bit patterns: exact."""
-    kind, bits, bias = _LAYOUTS[precision]
+    kind, bits, bias, root = _PATTERNS[precision]
     patterns = np.ascontiguousarray(rows).view(kind)
-    fractions = patterns & ((1 << bits) - 1)
-    exponents = (patterns >> bits) & (2 * bias + 1)
-    half = int(np.float64(np.sqrt(2.0)).view(np.int64)) & ((1 << 52) - 1)
-    upper = fractions > (half >> (52 - bits))
-    place = 2 * (exponents.astype(np.int64) - (bias + LOWEST)) + upper
+    place = ((patterns >> bits) & (2 * bias + 1)).astype(np.int64)
+    place -= bias + LOWEST
+    place *= 2
+    place += (patterns & ((1 << bits) - 1)) >= root
     np.clip(place, -1, _HALVES, out=place)
     place += 1
     np.negative(place, out=place, where=patterns < 0)
