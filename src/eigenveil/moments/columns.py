@@ -154,8 +154,8 @@ class ColumnHistogram(Accumulator):
         places = self._places(rows if whole else rows[:, self._numbers])
         places += np.arange(self._numbers.size) * self.bins
         per_entry = None if shares is None else np.repeat(shares, self._numbers.size)
-        if self.preparation.holes and (holes := np.isnan(block.values[:, self._numbers])).any():
-            observed = ~holes.ravel()
+        if self.preparation.holes:
+            observed = ~np.isnan(block.values[:, self._numbers]).ravel()
             places = places.ravel()[observed]
             per_entry = None if per_entry is None else per_entry[observed]
         size = self._numbers.size * self.bins
@@ -223,4 +223,4 @@ def _magnitudes(rows: FloatArray, precision: Precision) -> NDArray[np.int64]:
     place += 1
     np.negative(place, out=place, where=patterns < 0)
     place += _MIDDLE
-    return place
+    return np.asarray(place)
