@@ -21,8 +21,8 @@ from eigenveil.errors import DataError
 from eigenveil.moments.rows import MOST_ROWS_A_UNIT, Block, RowWeights
 from eigenveil.moments.source import RowSource
 
-ROW = "row"
-"""The unit where each row is one."""
+UNNAMED = "groups"
+"""The name of units that are given beside the rows, and not as a column."""
 
 
 @dataclass(frozen=True)
