@@ -235,8 +235,10 @@ def _ranges(planned: Planned, plan: BasePlan) -> dict[str, tuple[float, float]]:
     """Between which numbers a release's further parameters can be."""
     counted = plan.is_counted_before(planned.name)
     found = {"clip": (1.0, 1.0), "gain": (1.0, 1.0)}
-    found |= {"count_weight": (0.0, 0.0), "variance": (0.0, 0.0)}
+    found |= {"count_weight": (0.0, 0.0), "variance": (0.0, 0.0), "variables": (1.0, 1.0)}
     match planned.statistic:
+        case "column-histogram":
+            found["variables"] = (float(plan.variables),) * 2
         case "row-sum":
             found["count_weight"] = (0.0, 0.0) if counted else (COUNT_WEIGHT, COUNT_WEIGHT)
         case "sketch":

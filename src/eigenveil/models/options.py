@@ -228,6 +228,28 @@ class Vector:
 
 
 @dataclass(frozen=True)
+class Ranges:
+    """Two arrays of one number a feature; that they fit the rows is checked with them."""
+
+    text: str = "two arrays, the smallest and the largest number of each feature"
+
+    def has(self, value: object) -> bool:
+        """Whether a value is like two arrays; ones of Python's must hold numbers."""
+        if isinstance(value, list | tuple):
+            return len(value) == 2 and all(_VECTOR.has(each) for each in value)
+        shape = getattr(value, "shape", ())
+        return isinstance(shape, tuple) and len(shape) == 2 and shape[0] == 2
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {"type": "array", "items": _VECTOR.schema(), "minItems": 2, "maxItems": 2}
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return tuple(_VECTOR.plain(each) for each in value)
+
+
+@dataclass(frozen=True)
 class Pair:
     """Two percentages, the first below the second."""
 
@@ -453,7 +475,7 @@ _SITES: tuple[Path, ...] = ("sites",)
 _EPSILON = Number(0.0, MOST_EPSILON, open_low=True)
 _DELTA = Number(0.0, 1.0, open_high=True)
 _BOUND = Number(SMALLEST, LARGEST)
-_NONE = Nothing()
+_NONE, _VECTOR = Nothing(), Vector()
 
 OPTIONS: tuple[Option, ...] = (
     Option(
@@ -617,6 +639,19 @@ OPTIONS: tuple[Option, ...] = (
         (PCA,), ("tracking",),
     ),
     Option(
+        "scale", (Choice(("private",)), Vector(), _NONE), None,
+        "What columns are divided by: 'private' (each by its deviation, found privately, so that "
+        "the components are those of the correlation matrix), public scales, one number a column, "
+        "or nothing.",
+        (PCA,), _FITS, unit="the data's", examples=("private",),
+    ),
+    Option(
+        "ranges", (Ranges(), _NONE), None,
+        "Public ranges of columns, their smallest and their largest numbers: entries are clipped "
+        "to them, and scales cost nothing.",
+        (PCA,), _FITS, unit="the data's",
+    ),
+    Option(
         "noise_variance", (Number(SMALLEST, LARGEST, zero=True), _NONE), None,
         "A public variance of every column within a component, in the data's units squared; left "
         "out, it is found from what is released.",
@@ -635,10 +670,9 @@ OPTIONS: tuple[Option, ...] = (
         (TOPICS,), _FITS,
     ),
     Option(
-        "budget_split", (Shares(("scale", "center", "moment", "variance")), _NONE), None,
-        "Fractions of the budget for the steps scale, center, moment and variance: those that "
-        "the fit "
-        "takes, and no others.",
+        "budget_split", (Shares(("columns", "scale", "center", "moment", "variance")), _NONE), None,
+        "Fractions of the budget for the steps columns, scale, center, moment and variance: those "
+        "that the fit takes, and no others.",
         (PCA,), _FITS,
         examples=({"scale": 0.02, "center": 0.08, "moment": 0.88, "variance": 0.02},),
         privacy=True,

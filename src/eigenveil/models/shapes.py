@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from eigenveil.models.pca.plan import Plan
-from eigenveil.models.plan import BasePlan, Planned, Step
+from eigenveil.models.plan import COLUMNS, BasePlan, Planned, Step
 from eigenveil.moments.accumulators import BINS
+from eigenveil.moments.columns import MAGNITUDE_BINS, RANGE_BINS
 from eigenveil.moments.documents.triples import triples_error
 from eigenveil.moments.release import calibrated_record
 from eigenveil.noise.cube import tensor_size
@@ -48,6 +49,8 @@ def sizes_of(plan: BasePlan, planned: Planned, *, count: bool) -> range:
     match planned.statistic:
         case "norm-histogram":
             size = BINS + (not plan.count_is_public)
+        case "column-histogram":
+            size = d * (MAGNITUDE_BINS if planned.name == COLUMNS else RANGE_BINS)
         case "row-sum":
             size = d + count
         case "sketch" | "document-sketch":
@@ -103,6 +106,8 @@ def _worst(plan: BasePlan, planned: Planned) -> list[Shape]:
     rows = k if planned.statistic in ("third-moment", "document-triples") else d
     known: list[dict[str, float]] = [{}]
     match planned.statistic:
+        case "column-histogram":
+            known = [{"variables": plan.variables}]
         case "row-sum":
             known = [{"count_weight": COUNT_WEIGHT}]
         case "component-energy":

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any, ClassVar, Self
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from eigenveil.models.constraints import Configured
 from eigenveil.models.driver import RoundProgress, certified_fit, rows_for
@@ -17,8 +16,10 @@ from eigenveil.models.result import EstimatorSpec
 from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.stored import StoredModel, noise_source, public_center
 from eigenveil.models.task import task_named
+from eigenveil.moments.columns import count_variables
 from eigenveil.moments.source import RowSource
 from eigenveil.privacy.guarantee import UNNAMED_UNIT
+from eigenveil.tables.scales import public_preparation
 
 
 class TableFit(Configured):
@@ -83,17 +84,17 @@ class TableFit(Configured):
         task, model = task_named(self._TASK), self
         assert isinstance(model, StoredModel)
         spec = EstimatorSpec.by(model)
-        center = public_center(options.get("center", False), rows.features)
-        plan = task.make_plan(options, features=rows.features)
+        public, context = public_columns(options, rows)
+        plan = task.make_plan(options, features=rows.features, **context)
         rows = rows_for(plan, rows)
         if plan.count_is_public:
             count = public_count(rows, public=True)
-            plan = task.make_plan(options, features=rows.features, rows=count)
+            plan = task.make_plan(options, features=rows.features, rows=count, **context)
         source = noise_source(options.random_state)
         plan = plan.drawn_from(secure=source.secure)
         certified_fit(
             plan,
-            self._rounds(plan, rows, center),
+            self._rounds(plan, rows, public),
             rows,
             source,
             spec=spec,
@@ -103,9 +104,34 @@ class TableFit(Configured):
         return self
 
     def _rounds(
-        self, plan: BasePlan, rows: RowSource, center: NDArray[np.float64] | None
+        self, plan: BasePlan, rows: RowSource, public: Mapping[str, Any]
     ) -> Generator[Round, Answers, Any]:
         task = task_named(self._TASK)
         rounds: Generator[Round, Answers, Any]
-        rounds = task.rounds(plan, stored_single=rows.single, public_center=center)
+        rounds = task.rounds(plan, stored_single=rows.single, **public)
         return rounds
+
+
+def public_columns(options: Options, rows: RowSource) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is public about columns, as rounds take it, and as plans do.
+
+    Categories are told by a source's ``variables``, of shape (n_features,), where it has them: the
+    variable that each column belongs to.
+
+    Raises
+    ------
+    DataError
+        When a public centre, scale or range is not one finite number a feature.
+    """
+    features = rows.features
+    public: dict[str, Any] = {
+        "public_center": public_center(options.get("center", False), features)
+    }
+    if "scale" not in options:
+        return public, {}
+    public["preparation"] = public_preparation(options.scale, options.ranges, features)
+    if not (isinstance(options.scale, str) and options.ranges is None):
+        return public, {}
+    variables = getattr(rows, "variables", None)
+    public["variables"] = variables
+    return public, {"variables": count_variables(features, variables)}

@@ -171,9 +171,9 @@ class ColumnHistogram(Accumulator):
         valid = np.isfinite(values)
         if self.preparation.holes:
             valid |= np.isnan(values)
-        is_valid = valid.all(axis=1)
+        is_valid = np.asarray(valid.all(axis=1))
         for columns in self._levels:
-            has = (values[:, columns] > _IS_LEVEL) & is_valid[:, None]
+            has = np.asarray(values[:, columns] > _IS_LEVEL) & is_valid[:, None]
             some = has.any(axis=1)
             level = columns[np.argmax(has, axis=1)[some]]
             counts = np.bincount(

@@ -7,7 +7,16 @@ from typing import Annotated, Any, ClassVar, Literal
 from eigenveil.checks import one_of
 from eigenveil.errors import DataError
 from eigenveil.models.options import Options
-from eigenveil.models.pca.ways import CHOICES, DIRECTIONS, POWER, SKETCH, Way, noise_of, way_of
+from eigenveil.models.pca.ways import (
+    CHOICES,
+    DIRECTIONS,
+    POWER,
+    SKETCH,
+    WHOLE,
+    Way,
+    noise_of,
+    way_of,
+)
 from eigenveil.models.plan import (
     CENTERED_SCALE,
     BasePlan,
@@ -16,11 +25,13 @@ from eigenveil.models.plan import (
     center_schedule,
     check_components,
     check_pure,
+    column_schedule,
     columns_of_sketch,
     fields_of,
     fractions_of,
 )
 from eigenveil.models.scale import NormScale, choose_bound
+from eigenveil.moments.columns import MAGNITUDE_BINS, RANGE_BINS
 from eigenveil.privacy.mechanisms import NoiseKind
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
@@ -28,8 +39,15 @@ MECHANISMS = CHOICES
 
 # Shares of mu squared (privacy.md, section 8; tables.md, section 2a), and of epsilon where all is
 # pure: epsilons add up where mus add in squares, so a small step must be paid more.
-_FRACTIONS: dict[Step, float] = {"scale": 0.04, "center": 0.14, "moment": 0.78, "variance": 0.04}
+_FRACTIONS: dict[Step, float] = {
+    "columns": 0.43,
+    "scale": 0.04,
+    "center": 0.14,
+    "moment": 0.78,
+    "variance": 0.04,
+}
 _PURE_FRACTIONS: dict[Step, float] = {
+    "columns": 0.67,
     "scale": 0.08,
     "center": 0.20,
     "moment": 0.69,
@@ -45,6 +63,7 @@ _CENTERS = (0.3, 0.35, 0.35)
 _PURE_CENTERS = (0.4, 0.6)
 
 _STATISTICS: dict[Step, StatisticName] = {
+    "columns": "column-histogram",
     "scale": "norm-histogram",
     "center": "row-sum",
     "variance": "component-energy",
@@ -94,17 +113,23 @@ class Plan(BasePlan):
         return self.centered == "private" and not self.pure and self.way is not DIRECTIONS
 
     @property
+    def refines_scales(self) -> bool:
+        """Whether columns' scales are read once more off the second moment's diagonal."""
+        return self.scaled == "private" and self.way is WHOLE
+
+    @property
     def schedule(self) -> tuple[Planned, ...]:
-        """Norms and centre, norms about it, the second moment and mean, the variances."""
+        """Columns, norms and centre, norms about it, the second moment and mean, the variances."""
         before, beside = self._centered_scale()
         first, *later = self.way.schedule(self)
-        found: list[Planned] = []
+        found: list[Planned] = list(column_schedule()) if self.finds_scales else []
         if self.centered == "private":
             *stages, left = _CENTERS if self.removes_mean else (*_PURE_CENTERS, 0.0)
             found += center_schedule(
                 bounded=self.row_bound is not None,
                 scale=_SCALES_AUTO[:2] if before else _SCALES,
                 center=(stages[0], stages[1]),
+                near=self.finds_scales,
             )
             if left:
                 beside = [
@@ -120,7 +145,8 @@ class Plan(BasePlan):
     def _centered_scale(self) -> tuple[list[Planned], list[Planned]]:
         """The norms of centred rows, before the moment or read beside it: one pass for both."""
         wanted = self.one_pass or self.row_norm == "auto" or "variance" in self.fractions
-        if not wanted or self.row_bound is not None:
+        # of columns of variance 1 the norms are known, and those before the centre will do
+        if not wanted or self.row_bound is not None or self.finds_scales:
             return [], []
         private, auto = self.centered == "private", self.row_norm == "auto"
         beside = self.one_pass or (private and not auto)
@@ -146,7 +172,8 @@ class Plan(BasePlan):
     def released_values(self) -> int:
         """Number of coordinates of all releases together, rounded up."""
         d, k = self.features, self.n_components
-        return self.way.values(self) + 3 * d + 3 * 330 + k + 4
+        columns = d * (MAGNITUDE_BINS + 2 * RANGE_BINS) if self.finds_scales else 0
+        return self.way.values(self) + columns + 3 * d + 3 * 330 + k + 4
 
 
 def make_plan(
@@ -156,6 +183,7 @@ def make_plan(
     rows: int | None = None,
     sketch_columns: int | None = None,
     noise_draws: int = 1,
+    variables: int | None = None,
 ) -> Plan:
     """Settle every choice that the options of one table leave open.
 
@@ -171,6 +199,8 @@ def make_plan(
         Columns of factors that parties send beside the plan's own mechanism.
     noise_draws : int
         Draws of lattice noise that make up a released value.
+    variables : int, optional
+        How many there are, where columns are levels of categories; by default one a column.
 
     Raises
     ------
@@ -197,6 +227,13 @@ def make_plan(
             "row_norm='auto' chooses from the released norms, and row_bound skips releasing them.",
             hint="Give row_norm='unit' or a number with row_bound, or leave row_bound out.",
         )
+    if options.row_norm == "max" and (options.scale is not None or options.ranges is not None):
+        raise options.refused(
+            "row_norm",
+            "= 'max' is of reproductions, which have no scales of columns.",
+            hint="Use row_norm='unit', or leave scale and ranges out.",
+            code="unused-parameter",
+        )
     columns = columns_of_sketch(options, components, sketched=way is SKETCH, features=features)
     plan = Plan(
         n_components=components,
@@ -205,7 +242,9 @@ def make_plan(
         fractions={"moment": 1.0},
         sketch_columns=columns if sketch_columns is None else sketch_columns,
         power_rounds=int(options.power_rounds or POWER_ROUNDS),
-        **fields_of(options, features=features, rows=rows, noise_draws=noise_draws),
+        **fields_of(
+            options, features=features, rows=rows, noise_draws=noise_draws, variables=variables
+        ),
     )
     return plan.model_copy(update={"fractions": _fractions(plan, options)})
 
@@ -216,7 +255,13 @@ def _fractions(plan: Plan, options: Options) -> dict[Step, float]:
     variance = split is None or split.get("variance", 0) > 0 or plan.way is DIRECTIONS
     private = plan.centered == "private"
     scale = plan.row_bound is None and (private or plan.row_norm == "auto" or variance)
-    taken = {"scale": scale, "center": private, "moment": True, "variance": variance}
+    taken = {
+        "columns": plan.finds_scales,
+        "scale": scale,
+        "center": private,
+        "moment": True,
+        "variance": variance,
+    }
     usual = {
         step: fraction
         for step, fraction in (_PURE_FRACTIONS if plan.pure else _FRACTIONS).items()

@@ -21,10 +21,11 @@ from eigenveil.models.explained import (
     weighted,
     with_eigenvalues,
 )
+from eigenveil.models.pca.correlation import correlation_of
 from eigenveil.models.pca.plan import ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.pca.ways import DIRECTIONS, POWER, SKETCH, WHOLE, Way
 from eigenveil.models.plan import CENTERED_SCALE, Step
-from eigenveil.models.rounds import Answers, Round, RoundState, find_center
+from eigenveil.models.rounds import Answers, Round, RoundState, find_center, find_scales
 from eigenveil.models.scale import NormScale
 from eigenveil.models.shapes import COUNT_WEIGHT
 from eigenveil.moments.accumulators import (
@@ -34,7 +35,7 @@ from eigenveil.moments.accumulators import (
     Sketch,
 )
 from eigenveil.moments.release import Release
-from eigenveil.moments.rows import RowRule
+from eigenveil.moments.rows import AS_IT_IS, Preparation, RowRule
 from eigenveil.noise.grid import deviation, spectral_edge
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.releases import Sharing
@@ -56,6 +57,8 @@ class Factors:
     ----------
     components : array of shape (K, D)
     mean : array of shape (D,)
+    scale : array of shape (D,)
+        What columns are divided by; 0 of those that are left out.
     explained_variance, explained_variance_ratio : arrays of shape (K,)
     total_variance, rows : float
     noise_floor : float
@@ -71,6 +74,7 @@ class Factors:
 
     components: NDArray[np.float64]
     mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
     explained_variance: NDArray[np.float64]
     explained_variance_ratio: NDArray[np.float64]
     total_variance: float
@@ -91,6 +95,8 @@ def private_pca(
     stored_single: bool,
     public_center: NDArray[np.float64] | None = None,
     max_norm: float | None = None,
+    preparation: Preparation = AS_IT_IS,
+    variables: NDArray[np.float64] | None = None,
     budgets: Mapping[Step, StepBudget] | None = None,
     sharing: Mapping[Step, Sharing] | None = None,
     keep_all: bool = False,
@@ -106,6 +112,10 @@ def private_pca(
         The public centre when ``plan.centered == "public"``.
     max_norm : float, optional
         The exact largest norm, for ``row_norm="max"`` (reproductions only).
+    preparation : Preparation
+        Of public scales or ranges of columns.
+    variables : array of shape (D,), optional
+        The variable that each column belongs to, where some are levels of a category.
     budgets : mapping, optional
         In place of the plan's own; for predictions on synthetic rows.
     sharing : mapping, optional
@@ -119,7 +129,8 @@ def private_pca(
     """
     del keep_all
     state = _State(plan, stored_single, dict(budgets or {}), dict(sharing or {}))
-    found = yield from release_moment(state, public_center, max_norm)
+    state.preparation = preparation
+    found = yield from release_moment(state, public_center, max_norm, variables)
     if found is None:
         return _nothing(state)
     return (yield from _variances(state, found))
@@ -146,6 +157,8 @@ class Moment:
         Norms of the rows about the centre, where they were released.
     row_bound : float
         Norm at which rows were shortened; 0 where all were divided by their norms.
+    refined : bool
+        Whether components and strengths are those of columns of variance 1, and of whole rows.
     """
 
     components: NDArray[np.float64]
@@ -156,6 +169,7 @@ class Moment:
     left: MeanLeft | None = None
     scale: NormScale | None = None
     row_bound: float = 0.0
+    refined: bool = False
 
     @property
     def clipped_energy(self) -> float | None:
@@ -170,6 +184,7 @@ def release_moment(
     state: RoundState[Any],
     public_center: NDArray[np.float64] | None,
     max_norm: float | None = None,
+    variables: NDArray[np.float64] | None = None,
 ) -> Generator[Round, Answers, Moment | None]:
     """The rounds up to the second moment, of any plan that is PCA's or built on it.
 
@@ -179,6 +194,9 @@ def release_moment(
         ``None`` where the rows are too few for a scale: ``state.stopped`` says so.
     """
     plan: Plan = state.plan
+    yield from find_scales(state, variables)
+    if state.stopped:
+        return None
     scale = yield from find_center(state, public_center)
     if state.stopped:
         return None
@@ -204,7 +222,7 @@ def _nothing(state: _State) -> Factors:
     none = np.zeros(plan.n_components)
     return Factors(
         components=np.eye(plan.n_components, plan.features),
-        mean=np.zeros(plan.features) if state.center is None else state.center,
+        **_in_data_units(state),
         explained_variance=none,
         explained_variance_ratio=none.copy(),
         total_variance=0.0,
@@ -276,12 +294,59 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     answers = yield (state.query("second moment", moment), *beside)
     release, left = answers["second moment"], _mean_left(state, answers)
     matrix = release.values if left is None else release.values - left.outer()
+    if plan.refines_scales and release.edge is None:
+        return _refined(state, rule, release, matrix, left, answers)
     values, components = leading_eigenpairs(matrix, plan.n_components)
     if release.edge is not None:  # cut-off eigenvalues: their sum is not the rows' energy
         return Moment(components, values, release.edge, answers, left=left)
     total = float(np.trace(matrix))
     edge = spectral_edge(release.record.noise, plan.features, plan.features)
     return Moment(components, values, edge, answers, total, left)
+
+
+def _refined(
+    state: _State,
+    rule: RowRule,
+    release: Release,
+    matrix: NDArray[np.float64],
+    left: MeanLeft | None,
+    answers: Answers,
+) -> Moment:
+    """Components of columns of variance 1; the state's scales and centre become those."""
+    plan, first = state.plan, state.preparation
+    assert first.scale is not None
+    scaled, noise = first.scale > 0, release.record.noise
+    count, edge = int(np.count_nonzero(scaled)), spectral_edge(noise, plan.features, plan.features)
+    found = correlation_of(
+        matrix,
+        scaled=scaled,
+        components=plan.n_components,
+        edge=edge * math.sqrt(count / plan.features),
+        error=deviation(noise, plan.features),
+        rows=state.rows or max(1.0, float(np.trace(matrix))),
+        unit_rows=rule.bound == 0.0,
+        left=left,
+    )
+    state.preparation = replace(first, scale=first.scale * found.factors)
+    if state.center is not None:
+        state.center = np.where(scaled, state.center, 0.0) / found.factors
+    return Moment(
+        found.components,
+        found.strengths,
+        found.edge,
+        answers,
+        found.total,
+        found.left,
+        refined=True,
+    )
+
+
+def _in_data_units(state: _State) -> dict[str, NDArray[np.float64]]:
+    """Mean and scale of columns, as whoever has rows needs them."""
+    d, first = state.plan.features, state.preparation
+    scale = np.ones(d) if first.scale is None else first.scale
+    mean = np.zeros(d) if state.center is None else state.center * scale
+    return {"mean": mean if first.offset is None else mean + first.offset, "scale": scale}
 
 
 def _mean_left(state: _State, answers: Answers) -> MeanLeft | None:
@@ -397,7 +462,7 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
                 found.strengths,
                 found.edge,
                 state.rows * kept,
-                unit_rows_of=plan.features if row_bound == 0.0 else None,
+                unit_rows_of=plan.features if row_bound == 0.0 and not found.refined else None,
             )
         variance = descending(along, energies)
         stands = found.strengths > floor
@@ -406,10 +471,12 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
         stands = np.zeros(k, dtype=np.bool_)
     total = max(total, float(np.sum(variance)))
     noise_floor = consistent_floor(variance, stands, nominal)
+    if found.refined and known:
+        variance, total, noise_floor = _of_variance_one(state, variance, total, noise_floor)
     usable = np.asarray(variance > noise_floor)
     return Factors(
         components=found.components,
-        mean=state.center if state.center is not None else np.zeros(plan.features),
+        **_in_data_units(state),
         explained_variance=variance,
         explained_variance_ratio=variance / total,
         total_variance=total,
@@ -420,6 +487,20 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
         stopped=state.stopped,
         advice=state.advice if usable.any() or state.advice else advice_for(noise_floor, variance),
     )
+
+
+def _of_variance_one(
+    state: _State, variance: NDArray[np.float64], total: float, floor: float
+) -> tuple[NDArray[np.float64], float, float]:
+    """Variances whose total is the number of scaled columns; the state's scales follow."""
+    first = state.preparation
+    assert first.scale is not None
+    count = int(np.count_nonzero(first.scale))
+    unit = count / total
+    state.preparation = replace(first, scale=first.scale / math.sqrt(unit))
+    if state.center is not None:
+        state.center = state.center * math.sqrt(unit)
+    return variance * unit, float(count), floor * unit
 
 
 def _energy_bound(state: _State, scale: NormScale) -> float:
