@@ -21,6 +21,7 @@ from eigenveil.models.stored import noise_source, public_center
 from eigenveil.models.task import TASKS
 from eigenveil.moments.source import RowSource
 from eigenveil.privacy.guarantee import UNNAMED_UNIT
+from eigenveil.tables.scales import public_preparation
 
 
 class FederatedFit(Configured):
@@ -120,6 +121,8 @@ class FederatedFit(Configured):
         values = {name: options[name] for name in study_options(self._TASK)} | instead
         if "center" in values:
             values["center"] = study_center(options.center, first.features)
+        if "scale" in values:
+            public_preparation(options.scale, options.ranges, first.features)  # named as here
         return make_study(
             name="fit",
             task=self._TASK,

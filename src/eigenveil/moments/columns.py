@@ -26,6 +26,8 @@ MAGNITUDE_BINS = 2 * _HALVES + 3
 EQUAL_BINS = 32
 RANGE_BINS = EQUAL_BINS + 2
 _WITHIN = 0.5 * EQUAL_BINS
+# Entries are clipped there, in half widths of the range.
+RANGE_LIMIT = 1.0 + 1.0 / _WITHIN
 # An entry of a level's column is 0 or 1.
 _IS_LEVEL = 0.5
 
@@ -48,7 +50,7 @@ def magnitude_edges() -> NDArray[np.float64]:
 
 def range_of(middle: NDArray[np.float64], half: NDArray[np.float64], *, holes: bool) -> Preparation:
     """The preparation under which histograms have equal bins over ``middle -+ half``, (D,) each."""
-    return Preparation(middle, half, limit=1.0 + 1.0 / _WITHIN, holes=holes)
+    return Preparation(middle, half, limit=RANGE_LIMIT, holes=holes)
 
 
 class ColumnHistogram(Accumulator):

@@ -46,6 +46,7 @@ from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.statistics import STATISTICS
+from eigenveil.tables.scales import public_preparation
 
 FORMAT = "eigenveil-study-1"
 # Weights of sites with smaller targets are multiples of 2**-10.
@@ -226,6 +227,7 @@ class Study(StudyOptions):
     @model_validator(mode="after")
     def _can_be_run(self) -> Study:
         check_study(self)
+        self.public_columns  # noqa: B018 - refused here, before any row is touched
         self.plan(self.width, None).budgets()
         self.weights()
         return self
@@ -313,6 +315,20 @@ class Study(StudyOptions):
     def public_center(self) -> NDArray[np.float64] | None:
         """The public centre, shape (D,), if there is one."""
         return np.array(self.center) if isinstance(self.center, tuple) else None
+
+    @cached_property
+    def public_columns(self) -> dict[str, Any]:
+        """What is public about columns, as the task's rounds take it.
+
+        Raises
+        ------
+        DataError
+            When scales or ranges are not one finite number a column, or a range is reversed.
+        """
+        found: dict[str, Any] = {"public_center": self.public_center}
+        if TASKS[self.task].has("scale", "sites"):
+            found["preparation"] = public_preparation(self.scale, self.ranges, self.width)
+        return found
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -327,7 +327,10 @@ def _refined(
         unit_rows=rule.bound == 0.0,
         left=left,
     )
-    state.preparation = replace(first, scale=first.scale * found.factors)
+    limit = first.limit  # in scales; of public ranges, those of the column with the smallest
+    if plan.ranged:
+        limit /= float(np.min(found.factors[scaled]))
+    state.preparation = replace(first, scale=first.scale * found.factors, limit=limit)
     if state.center is not None:
         state.center = np.where(scaled, state.center, 0.0) / found.factors
     return Moment(
