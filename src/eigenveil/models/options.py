@@ -641,8 +641,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "scale", (Choice(("private",)), Vector(), _NONE), None,
         "What columns are divided by: 'private' (each by its deviation, found privately, so that "
-        "the components are those of the correlation matrix), public scales, one number a column, "
-        "or nothing.",
+        "the components are those of the correlation matrix), public scales, one number a column "
+        "(not on the command line), or nothing.",
         (PCA,), _FITS, unit="the data's", examples=("private",),
     ),
     Option(

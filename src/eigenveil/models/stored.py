@@ -307,7 +307,8 @@ NOT_A_MODEL = (
 )
 """What reading a cut, changed or foreign file raises."""
 # Their lengths are not that of the components; the last may be undefined.
-_OF_FEATURES, _OF_ANY_LENGTH, _MAY_BE_NAN = "mean", "strengths", "explained_variance_ratio"
+_OF_FEATURES = ("mean", "scale")
+_OF_ANY_LENGTH, _MAY_BE_NAN = "strengths", "explained_variance_ratio"
 
 
 def check_model_arrays(arrays: Mapping[str, NDArray[Any]], features: object, names: object) -> None:
@@ -317,7 +318,7 @@ def check_model_arrays(arrays: Mapping[str, NDArray[Any]], features: object, nam
     ----------
     arrays : mapping
         The first is the matrix of components, shape (k, D); the others have k entries, but for the
-        mean and the strengths.
+        mean and the scales, which have D, and the strengths.
     features, names
         D, and the features' names or ``None``.
 
@@ -335,7 +336,7 @@ def check_model_arrays(arrays: Mapping[str, NDArray[Any]], features: object, nam
     if names is not None and not (isinstance(names, list) and len(names) == width):
         raise ValueError(f"{first} has {width} columns, and as many names there are not")
     for name, array in arrays.items():
-        size = {first: (count, width), _OF_FEATURES: (width,)}.get(name, (count,))
+        size = {first: (count, width)}.get(name, (width if name in _OF_FEATURES else count,))
         if name == _OF_ANY_LENGTH:
             size = (array.size,)
         if array.shape != size or array.dtype.kind not in "biuf":

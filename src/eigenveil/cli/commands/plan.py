@@ -328,5 +328,5 @@ def _print(
     if made is not None:
         screen.print(
             f"next: eigenveil fit FILES --components {components} --epsilon {made.epsilon:g} "
-            f"--delta {made.delta:g} --out result/"
+            f"--delta {made.delta:g}{' --scale private' * made.finds_scales} --out result/"
         )
