@@ -144,15 +144,12 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         return cls._PLAN.model_validate(plan)
 
     def _take_over(self, result: Result) -> None:
-        """Show the result of a finished fit from now on, and warn where it is nothing but noise."""
+        """Show the result of a finished fit from now on, and warn where parts are but noise."""
         self._result = result
         usable = getattr(result.factors, "usable", None)
-        if usable is not None and not np.any(usable):
-            warnings.warn(
-                getattr(result.factors, "advice", "") or _ALL_NOISE,
-                NoisyResultWarning,
-                stacklevel=_callers_level(),
-            )
+        advice = getattr(result.factors, "advice", "")
+        if advice or (usable is not None and not np.any(usable)):
+            warnings.warn(advice or _ALL_NOISE, NoisyResultWarning, stacklevel=_callers_level())
 
     def _check_fitted(self) -> Result:
         """The result; raises where nothing was fitted or loaded yet.
