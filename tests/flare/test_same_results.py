@@ -39,12 +39,13 @@ STUDIES = [
     pca_study("dpdispca", protocol="dpdispca", epsilon=20.0),
     pca_study("full", protocol="full"),
     pca_study("local", protocol="local"),
+    pca_study("scales", scale="private", epsilon=20.0),
     tensor_study("mixture", "gaussian-mixture", 6),
     tensor_study("topics", "topic-model", 12),
     tensor_study("mixture-sketch", "gaussian-mixture", 6, protocol="sketch", dropouts=1),
 ]
 ROWS = {"pca": PCA_ROWS, "gaussian-mixture": MIXTURE_ROWS, "topic-model": DOCUMENTS}
-RESULTS = ("components_", "mean_", "explained_variance_", "means_", "topics_", "weights_")
+RESULTS = ("components_", "mean_", "scale_", "explained_variance_", "means_", "topics_", "weights_")
 
 
 @pytest.fixture(scope="module")
