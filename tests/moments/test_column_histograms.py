@@ -1,7 +1,5 @@
 """Histograms of columns: every entry in its bin, levels of a category in one, holes in none."""
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,7 +17,7 @@ from eigenveil.moments.columns import (
 )
 from eigenveil.moments.rows import AS_IT_IS, Block, Preparation, RowWeights
 
-EXTREMES = [0.0, -0.0, 1.0, -1.0, math.sqrt(2.0), 1e-300, -1e300, 2.0**30, 2.0**-30, -(2.0**-30)]
+EXTREMES = [0.0, -0.0, 1.0, -1.0, 1.5, -1.5, 1e-300, -1e300, 2.0**30, 2.0**-30, -(2.0**-30)]
 
 
 def counts(rows, *, precision="double", preparation=AS_IT_IS, variables=None, weights=None):
@@ -34,7 +32,11 @@ def counts(rows, *, precision="double", preparation=AS_IT_IS, variables=None, we
     return histogram.integers().reshape(np.shape(rows)[1], -1)
 
 
-@given(st.lists(st.one_of(st.sampled_from(EXTREMES), st.floats(-1e12, 1e12)), min_size=1))
+@given(
+    st.lists(
+        st.one_of(st.sampled_from(EXTREMES), st.floats(-(2.0**40), 2.0**40, width=32)), min_size=1
+    )
+)
 def test_an_entry_is_in_the_bin_of_its_magnitude_and_sign(values):
     found = counts(np.array(values)[:, None])[0]
     edges = magnitude_edges()
@@ -52,14 +54,15 @@ def test_an_entry_is_in_the_bin_of_its_magnitude_and_sign(values):
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
-def test_the_root_of_two_is_an_edge(precision):
+def test_bins_are_closed_towards_zero(precision):
     kind = np.float32 if precision == "single" else np.float64
-    root = kind(math.sqrt(2.0))
-    exactly = root if float(root) ** 2 >= 2 else np.nextafter(root, kind(2))
-    below = np.nextafter(exactly, kind(1))
-    histogram = ColumnHistogram(1, precision=precision)
-    histogram.update(Block(np.array([[below], [exactly]], dtype=kind)))
-    assert np.flatnonzero(histogram.integers()).size == 2
+    for edge in (1.0, 1.5, 2.0**-30, 2.0**30):
+        below = np.float32(np.nextafter(np.float32(edge), np.float32(0)))
+        for sign in (1, -1):
+            histogram = ColumnHistogram(1, precision=precision)
+            histogram.update(Block(sign * np.array([[below], [edge]], dtype=kind)))
+            lower, upper = np.flatnonzero(histogram.integers())
+            assert upper == lower + 1
 
 
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=30), st.floats(-5, 5), st.floats(0.01, 9))
@@ -107,8 +110,6 @@ def test_what_was_not_observed_is_in_no_bin_and_an_invalid_row_is_one_of_zeros()
     holes = Preparation(holes=True)
     found = counts(rows, preparation=holes, variables=np.array([0.0, 1.0, 2.0]))
     assert found.sum(axis=1).tolist() == [2, 2, 2]
-    assert np.array_equal(found, counts([[0, 2, 1], [3, 0, 0], [0, 0, 0]]) - counts(
-        [[0, 0, 0]]) * np.array([[1], [1], [1]]))  # fmt: skip
     levels = counts(rows, preparation=holes, variables=np.array([0.0, 1.0, 1.0]))
     assert levels[:, 0].tolist() == [0, 1, 0]
     assert np.array_equal(counts(rows), counts(np.zeros((3, 3))))

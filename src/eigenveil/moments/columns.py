@@ -13,11 +13,19 @@ from numpy.typing import NDArray
 
 from eigenveil.moments.accumulators import WEIGHT_BITS, Accumulator, check_same_kind, counted
 from eigenveil.moments.exact import Description, Integers, Parts, Spec, spec_of
-from eigenveil.moments.rows import AS_IT_IS, Block, FloatArray, Precision, Preparation, RowRule
+from eigenveil.moments.rows import (
+    AS_IT_IS,
+    DTYPE,
+    Block,
+    FloatArray,
+    Precision,
+    Preparation,
+    RowRule,
+)
 from eigenveil.privacy.statistics import Layout, StatisticName
 
-# Half octaves of magnitudes from 2**-30 to 2**30, for either sign; one bin for what is smaller
-# (zero too) and one on each side for what is larger.
+# Halves of octaves, [1, 3/2) and [3/2, 2) times powers of 2 from 2**-30 to 2**30, for either sign;
+# one bin for what is smaller (zero too) and one on each side for what is larger.
 LOWEST, HIGHEST = -30, 30
 _HALVES = 2 * (HIGHEST - LOWEST)
 _MIDDLE = _HALVES + 1
@@ -30,13 +38,9 @@ _WITHIN = 0.5 * EQUAL_BINS
 RANGE_LIMIT = 1.0 + 1.0 / _WITHIN
 # An entry of a level's column is 0 or 1.
 _IS_LEVEL = 0.5
-
-# Floats as integers: their type, bits of the fraction, bias of the exponent, and the fraction of
-# the first number that is not below the square root of 2.
-_PATTERNS: dict[Precision, tuple[Any, int, int, int]] = {
-    "single": (np.int32, 23, 127, 0x3504F4),
-    "double": (np.int64, 52, 1023, 0x6A09E667F3BCD),
-}
+# The ten upper bits of a number in single precision are its sign, exponent and half of the octave;
+# so many of them are those of the largest number below the half octaves.
+_SHIFT, _SIGN, _BELOW = 22, 9, 2 * (127 + LOWEST) - 1
 
 
 def magnitude_edges() -> NDArray[np.float64]:
@@ -44,7 +48,7 @@ def magnitude_edges() -> NDArray[np.float64]:
 
     The bin of all that is smaller than the half octaves lies between the two edges next to 0.
     """
-    halves = np.exp2(np.arange(2 * LOWEST, 2 * HIGHEST + 1) / 2.0)
+    halves = np.append(np.ldexp([1.0, 1.5], np.arange(LOWEST, HIGHEST)[:, None]), 2.0**HIGHEST)
     return np.concatenate([[-np.inf], -halves[::-1], halves, [np.inf]])
 
 
@@ -64,7 +68,7 @@ class ColumnHistogram(Accumulator):
     precision : {"single", "double"}
         Arithmetic in which the rows are stored.
     preparation : Preparation
-        Without scales the bins are half octaves of ``|x|`` for either sign. With scales
+        Without scales the bins are halves of octaves of ``|x|`` for either sign. With scales
         (:func:`range_of`) they are ``EQUAL_BINS`` equal ones of what it makes of entries, between
         -1 and 1, and one on each side; in a column of scale 0 all is in one bin.
     variables : array of shape (D,), optional
@@ -150,22 +154,46 @@ class ColumnHistogram(Accumulator):
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
-        rows = block.residuals(None, self.precision, self.preparation)[0]
         shares = counted(block, weighted=self.weighted)
-        whole = self._numbers.size == self.features
-        places = self._places(rows if whole else rows[:, self._numbers])
-        places += np.arange(self._numbers.size) * self.bins
-        per_entry = None if shares is None else np.repeat(shares, self._numbers.size)
-        if self.preparation.holes:
-            observed = ~np.isnan(block.values[:, self._numbers]).ravel()
-            places = places.ravel()[observed]
-            per_entry = None if per_entry is None else per_entry[observed]
-        size = self._numbers.size * self.bins
-        # shares of a block add up exactly in double precision
-        found = np.bincount(places.ravel(), per_entry, minlength=size).astype(np.int64)
-        self._counts[self._numbers] += found.reshape(-1, self.bins)
+        columns = self._numbers
+        rows = self._rows(block)
+        if columns.size < self.features:
+            rows = rows[:, columns]
+        places = _magnitudes(rows) if self.preparation.scale is None else _within_ranges(rows)
+        self._add(columns, places, shares, self._holes(block))
         if self._levels:
             self._add_levels(block, shares)
+
+    def _add(
+        self,
+        columns: NDArray[np.intp],
+        places: NDArray[np.uint8],
+        shares: NDArray[np.int64] | None,
+        holes: NDArray[np.bool_] | None,
+    ) -> None:
+        """Count the bins of some columns' entries, shape (n, columns), or their rows' shares."""
+        for index, each in enumerate(np.ascontiguousarray(places.T)):
+            weights = shares
+            if holes is not None:
+                seen = ~holes[:, index]
+                each, weights = each[seen], None if shares is None else shares[seen]
+            found = np.bincount(each, weights, minlength=self.bins)
+            # shares of a block add up exactly in double precision
+            self._counts[columns[index]] += found.astype(np.int64, copy=False)
+
+    def _rows(self, block: Block) -> FloatArray:
+        """Prepared rows; those that are not valid are rows of zeros, and found out."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            valid = bool(np.isfinite(np.sum(block.values, dtype=np.float64)))
+        if valid:  # no norms are needed, and no entry is wrong
+            return self.preparation(block.values, DTYPE[self.precision])
+        return block.residuals(None, self.precision, self.preparation)[0]
+
+    def _holes(self, block: Block) -> NDArray[np.bool_] | None:
+        """Which entries were not observed, where some may not have been."""
+        if not self.preparation.holes:
+            return None
+        return np.asarray(np.isnan(block.values[:, self._numbers]))
 
     def _add_levels(self, block: Block, shares: NDArray[np.int64] | None) -> None:
         """Count each category's levels; an invalid row is a row of zeros, which has none."""
@@ -182,13 +210,6 @@ class ColumnHistogram(Accumulator):
                 level, None if shares is None else shares[some], minlength=self.features
             )
             self._counts[:, 0] += counts.astype(np.int64)
-
-    def _places(self, rows: FloatArray) -> NDArray[np.int64]:
-        """The bin of every entry: a function of that entry alone."""
-        if self.preparation.scale is None:
-            return _magnitudes(rows, self.precision)
-        places = np.floor(rows * rows.dtype.type(_WITHIN)) + rows.dtype.type(_WITHIN + 1)
-        return np.asarray(np.clip(places, 0, RANGE_BINS - 1), dtype=np.int64)
 
     def merge(self, other: Self) -> None:
         """Add the rows of others."""
@@ -213,16 +234,25 @@ def count_variables(features: int, variables: NDArray[np.float64] | None) -> int
     return features if variables is None else int(np.unique(variables).size)
 
 
-def _magnitudes(rows: FloatArray, precision: Precision) -> NDArray[np.int64]:
-    """Bins of magnitudes, by comparing bit patterns: exact."""
-    kind, bits, bias, root = _PATTERNS[precision]
-    patterns = np.ascontiguousarray(rows).view(kind)
-    place = ((patterns >> bits) & (2 * bias + 1)).astype(np.int64)
-    place -= bias + LOWEST
-    place *= 2
-    place += (patterns & ((1 << bits) - 1)) >= root
-    np.clip(place, -1, _HALVES, out=place)
-    place += 1
-    np.negative(place, out=place, where=patterns < 0)
-    place += _MIDDLE
-    return np.asarray(place)
+def _magnitudes(rows: FloatArray) -> NDArray[np.uint8]:
+    """Bins of magnitudes: functions of each entry, rounded to single precision, alone."""
+    with np.errstate(over="ignore"):  # infinite is in the bin of the largest, too
+        single = np.ascontiguousarray(rows, dtype=np.float32)
+    upper = (single.view(np.uint32) >> np.uint32(_SHIFT)).astype(np.int16)
+    negative = upper >> _SIGN
+    upper &= (1 << _SIGN) - 1
+    np.clip(upper, _BELOW, _BELOW + _HALVES + 1, out=upper)
+    upper -= _BELOW
+    upper ^= -negative  # all its bits where there is a sign: with the next line, its negative
+    upper += negative
+    upper += _MIDDLE
+    return upper.astype(np.uint8)
+
+
+def _within_ranges(rows: FloatArray) -> NDArray[np.uint8]:
+    """Bins over ranges: functions of each entry alone."""
+    kind = rows.dtype.type
+    places = rows * kind(_WITHIN)
+    places += kind(_WITHIN + 1)
+    np.clip(places, 0, RANGE_BINS - 1, out=places)
+    return np.asarray(places.astype(np.uint8))  # rounds down

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,11 +29,16 @@ def run_strengths(counts: NDArray[np.float64], deviation: float) -> NDArray[np.f
     array of shape (m + 1, m + 1)
         Minus infinity where j is not above i.
     """
-    below = np.concatenate([[0.0], np.cumsum(counts)])
-    width = np.arange(below.size)[None, :] - np.arange(below.size)[:, None]
-    strength = (below[None, :] - below[:, None]) / (deviation * np.sqrt(np.maximum(width, 1)))
-    strength[width <= 0] = -np.inf
-    return np.asarray(strength)
+    below = np.concatenate([[0.0], np.cumsum(counts)]) / deviation
+    factors, none = _widths(below.size)
+    return np.asarray((below[None, :] - below[:, None]) * factors + none)
+
+
+@lru_cache(maxsize=4)
+def _widths(size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """One over the roots of the widths of all runs; minus infinity where there is no run."""
+    width = np.arange(size)[None, :] - np.arange(size)[:, None]
+    return 1.0 / np.sqrt(np.maximum(width, 1)), np.where(width > 0, 0.0, -np.inf)
 
 
 def strongest_run(strength: NDArray[np.float64]) -> tuple[int, int]:
