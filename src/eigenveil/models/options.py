@@ -624,7 +624,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "budget_split", (Shares(("scale", "center", "moment")), _NONE), None,
-        "Shares of the budget for the steps scale, center and moment: those that the fit takes, "
+        "Fractions of the budget for the steps scale, center and moment: those that the fit takes, "
         "and no others.",
         (COVARIANCE,), _FITS,
         examples=({"scale": 0.08, "center": 0.1, "moment": 0.82},),
