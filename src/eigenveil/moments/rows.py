@@ -272,6 +272,9 @@ class Block:
         Number of the first row within ``origin``, from 0.
     nan : str
         What an entry that is not a number was, for the same messages.
+    units : array of shape (n,), optional
+        Identifiers of the units that the rows belong to: integers, or texts; ``None`` and NaN
+        where one is missing. For a source that reads them; weights are made of them.
 
     Attributes
     ----------
@@ -285,9 +288,16 @@ class Block:
     """
 
     def __init__(
-        self, values: FloatArray, *, origin: str = "", first_row: int = 0, nan: str = "nan"
+        self,
+        values: FloatArray,
+        *,
+        origin: str = "",
+        first_row: int = 0,
+        nan: str = "nan",
+        units: NDArray[Any] | None = None,
     ) -> None:
         self.values = values
+        self.units = units
         self._nan = nan
         self.origin = origin
         self.first_row = first_row
