@@ -25,6 +25,7 @@ LEAST_FRACTION = 1e-6
 """Of a budget split: fractions are from this to one over it, so that none is next to nothing."""
 # Each is a release of its own; long before so many, none shows anything above its noise.
 MOST_POWER_ROUNDS = 1000
+MOST_ROWS_OF_UNIT = 1 << 24
 
 
 # -- what values there are
@@ -139,6 +140,25 @@ class Choice:
     def plain(self, value: Any) -> Any:
         """A value as a study file has it."""
         return value
+
+
+@dataclass(frozen=True)
+class Text:
+    """A short text, such as a column's name."""
+
+    text: str = "a str of 1 to 128 characters, all printable"
+
+    def has(self, value: object) -> bool:
+        """Whether a value is such a text."""
+        return isinstance(value, str) and 0 < len(value) <= 128 and value.isprintable()
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {"type": "string", "minLength": 1, "maxLength": 128}
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return str(value)
 
 
 @dataclass(frozen=True)
@@ -463,6 +483,24 @@ OPTIONS: tuple[Option, ...] = (
         "Whose presence is protected: 'add-remove' (one row more or less) or 'replace-one' (one "
         "row changed, row counts public).",
         _ALL, _PRIVATE,
+    ),
+    Option(
+        "unit", (Text(), _NONE), None,
+        "The column that says whose each row is, such as patient_id: all rows of one person are "
+        "then protected together. Left out, each row is protected by itself.",
+        _IN_SPACE, _PRIVATE, examples=("patient_id",),
+    ),
+    Option(
+        "max_rows_per_unit", (Whole(1, MOST_ROWS_OF_UNIT),), 1,
+        "Rows of a unit that count alike: each counts 1 over this, and those of a unit with more "
+        "count as much as this many. With 1 every unit counts the same.",
+        _IN_SPACE, _PRIVATE, unit="rows",
+    ),
+    Option(
+        "sites_per_unit", (Whole(),), 1,
+        "Sites at which one unit may have rows. With 1, persons whose rows are at several sites "
+        "are protected less; with more, the noise is so many times larger.",
+        _IN_SPACE, _SITES, unit="sites",
     ),
     Option(
         "protocol", (Choice(("auto", "cape", "sketch", "dpdispca", "full", "local")),), "auto",

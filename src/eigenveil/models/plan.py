@@ -90,7 +90,9 @@ class BasePlan(BaseModel):
     that are taken; ``sketch_columns`` is the number of columns of a sketch; ``rows`` is the public
     number of rows under replace-one, else ``None``; ``noise_draws`` is how many draws of lattice
     noise make up a released value, and ``noise_source`` where they come from; with ``invalid`` a
-    row that is not valid becomes a zero row, or stops the fit before anything is released.
+    row that is not valid becomes a zero row, or stops the fit before anything is released; ``unit``
+    names whose rows are protected together, each counting 1 over ``max_rows_per_unit`` or over
+    their number, where that is larger.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -108,11 +110,23 @@ class BasePlan(BaseModel):
     noise_draws: int = Field(default=1, ge=1)
     invalid: Invalid = "zero"
     noise_source: NoiseSource = "operating system"
+    unit: str | None = None
+    max_rows_per_unit: int = 1
 
     def drawn_from(self, *, secure: bool) -> Self:
         """The plan, saying where the noise comes from."""
         source: NoiseSource = "operating system" if secure else "seeded"
         return self.model_copy(update={"noise_source": source})
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights: those of a unit that may have several."""
+        return self.unit is not None
+
+    @property
+    def count_is_public(self) -> bool:
+        """Whether the number of units is public."""
+        return has_public_count(self)
 
     @property
     def hash(self) -> str:
@@ -326,6 +340,13 @@ def fields_of(options: Options, *, features: int, rows: int | None, noise_draws:
     Where a task has no ``row_bound`` and no ``center``, nothing is bounded or subtracted.
     """
     bound = options.get("row_bound")
+    if options.get("unit") is None and options.get("max_rows_per_unit", 1) != 1:
+        raise options.refused(
+            "max_rows_per_unit",
+            f"is of units, and unit is None. Got {options.max_rows_per_unit} instead of 1.",
+            hint="Name the column with each row's unit, or leave max_rows_per_unit out.",
+            code="unused-parameter",
+        )
     return {
         "features": features,
         "epsilon": float(options.epsilon),
@@ -333,10 +354,21 @@ def fields_of(options: Options, *, features: int, rows: int | None, noise_draws:
         "adjacency": options.adjacency,
         "row_bound": None if bound is None else float(bound),
         "centered": center_kind(options.get("center", False)),
-        "rows": rows if options.adjacency == "replace-one" else None,
+        "rows": rows if has_public_count(options) else None,
         "noise_draws": noise_draws,
         "invalid": options.invalid,
+        "unit": options.get("unit"),
+        "max_rows_per_unit": int(options.get("max_rows_per_unit", 1)),
     }
+
+
+def has_public_count(options: Any) -> bool:
+    """Whether the number of units is public, by options, a plan or a study.
+
+    Rows, where each is a unit. Where rows of a unit count alike up to a number of them, the sum of
+    their weights is not public even under replace-one.
+    """
+    return options.adjacency == "replace-one" and getattr(options, "max_rows_per_unit", 1) == 1
 
 
 def center_kind(center: object) -> Literal["private", "public", "no"]:

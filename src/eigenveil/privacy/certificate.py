@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,6 +38,15 @@ VISIBLE_VALIDITY = (
     "invalid='error' lets everybody see whether all rows are valid: where one is not, there is no "
     "result, or none with its site"
 )
+NOT_PREPARED = (
+    "nothing was done to the rows before that depended on other rows, such as a StandardScaler "
+    "fitted to them: center and scale here, where it is counted"
+)
+ONE_ROW_EACH = "each person has one row: of a person with m rows the rows are protected one by one"
+UNITS = "column {unit!r} tells units apart: rows of one person have one and the same entry there"
+UNIT_COUNT = "the number of units is public"
+AT_ONE_SITE = "a {}'s rows are at one site: what several sites have of one is protected less"
+AT_SITES = "a {}'s rows are at no more than {} sites"
 PURE_SAMPLING = "a pure guarantee leaves out events of total chance below 2**-80"
 
 
@@ -48,6 +58,7 @@ class Claim(BaseModel):
     epsilon: float
     delta: float
     adjacency: Adjacency
+    unit: str | None = None
     view: str = "outsider"
 
 
@@ -138,6 +149,28 @@ class Certificate(BaseModel):
             caveats.append(SAME_BLOCKS)
         if self.plan.get("invalid") == "error":
             caveats.append(VISIBLE_VALIDITY)
+        found = self._by_view(caveats, reasons)
+        unit, assumed = self.target.unit, self.assumptions
+        return {view: replace(each, unit=unit, assumptions=assumed) for view, each in found.items()}
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What must be true of the rows for the guarantee to mean what it says (tables.md, 7)."""
+        found = [NOT_PREPARED]
+        unit = self.target.unit
+        if unit is None:
+            found.append(ONE_ROW_EACH)
+        else:
+            found.append(UNITS.format(unit=unit))
+            if self.target.adjacency == "replace-one" and self.plan.get("max_rows_per_unit") == 1:
+                found.append(UNIT_COUNT)
+        if self.federation is not None and self.federation.sites > 1:
+            most = self.federation.sites_per_unit
+            what = "row" if unit is None else "unit"
+            found.append(AT_ONE_SITE.format(what) if most == 1 else AT_SITES.format(what, most))
+        return tuple(found)
+
+    def _by_view(self, caveats: list[str], reasons: list[str]) -> dict[str, Guarantee]:
         known: dict[str, Any] = {
             "delta": self.target.delta,
             "adjacency": self.target.adjacency,

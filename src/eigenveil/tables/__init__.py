@@ -1,1 +1,1 @@
-"""What a table is before its rows are numbers: its columns, the units its rows belong to."""
+"""Tables: units of privacy, and what is public about columns."""

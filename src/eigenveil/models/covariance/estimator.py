@@ -148,6 +148,8 @@ class PrivateCovariance(TableFit, FittedCovariance):
         delta: float = 1e-6,
         mechanism: str = "auto",
         adjacency: str = "add-remove",
+        unit: str | None = None,
+        max_rows_per_unit: int = 1,
         row_bound: float | None = None,
         center: bool | ArrayLike = True,
         budget_split: dict[str, float] | None = None,

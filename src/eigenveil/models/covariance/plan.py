@@ -16,6 +16,7 @@ from eigenveil.models.plan import (
     check_pure,
     fields_of,
     fractions_of,
+    has_public_count,
 )
 from eigenveil.models.scale import NormScale
 from eigenveil.privacy.statistics import STATISTICS
@@ -79,7 +80,7 @@ def make_covariance_plan(
     if center != "private":
         del usual["center"]
         usual["scale"] /= 2  # there is one histogram then
-    if bound is not None and (center == "private" or options.adjacency == "replace-one"):
+    if bound is not None and (center == "private" or has_public_count(options)):
         del usual["scale"]
     return CovariancePlan(
         n_components=features,

@@ -186,6 +186,8 @@ class PrivatePCA(TableFit, FittedPCA):
         delta: float = 1e-6,
         mechanism: str = "auto",
         adjacency: str = "add-remove",
+        unit: str | None = None,
+        max_rows_per_unit: int = 1,
         row_norm: str | float = "unit",
         row_bound: float | None = None,
         center: bool | ArrayLike = True,
@@ -201,6 +203,8 @@ class PrivatePCA(TableFit, FittedPCA):
         self.delta = delta
         self.mechanism = mechanism
         self.adjacency = adjacency
+        self.unit = unit
+        self.max_rows_per_unit = max_rows_per_unit
         self.row_norm = row_norm
         self.row_bound = row_bound
         self.center = center

@@ -245,7 +245,7 @@ def _moment_edge(state: _State) -> float:
         # comparable to a Gaussian release of the whole matrix, for choosing how to clip
         mu = state.budgets["moment"].mu or state.budgets["moment"].epsilon or 1.0
         return math.sqrt(2 * plan.features) / mu
-    rule = RowRule(precision=state.storage, extra_bits=state.coarser(state.storage))
+    rule = state.rule(centered=False, extra_bits=state.coarser(state.storage))
     moment = SecondMoment(rule, features=plan.features)
     noise = state.query("second moment", moment).record.noise
     return spectral_edge(noise, plan.features, plan.features)
@@ -255,12 +255,7 @@ def _components(state: _State, bound: float, beside: Round) -> Generator[Round, 
     """Ask for the second moment in the plan's form and factorise what comes back."""
     plan = state.plan
     precision = state.precision(_moment_edge(state)) if state.stored_single else "double"
-    rule = RowRule(
-        center=state.center,
-        bound=bound,
-        precision=precision,
-        extra_bits=state.coarser(precision),
-    )
+    rule = state.rule(bound, precision=precision, extra_bits=state.coarser(precision))
     if plan.removes_mean:
         mean = RowSum(rule, features=plan.features, count_weight=0.0)
         beside = (state.query(MEAN_LEFT, mean), *beside)
@@ -361,7 +356,7 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
     if "variance" in state.budgets and bound is None:
         _stop_before_variances(state)
     if "variance" in state.budgets and bound is not None:
-        rule = RowRule(center=state.center, bound=bound, precision=state.storage)
+        rule = state.rule(bound)
         energy = ComponentEnergy(rule, found.components, count_weight=state.count_weight)
         answers = yield (state.query(ENERGIES, energy),)
         values = answers[ENERGIES].values

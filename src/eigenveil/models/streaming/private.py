@@ -110,6 +110,8 @@ n_samples_, guarantee_, certificate_
         publish: str = "end",
         horizon: int | None = None,
         adjacency: str = "add-remove",
+        unit: str | None = None,
+        max_rows_per_unit: int = 1,
         row_norm: str | float = "unit",
         center: bool | ArrayLike = False,
         invalid: str = "zero",
@@ -123,6 +125,8 @@ n_samples_, guarantee_, certificate_
         self.publish = publish
         self.horizon = horizon
         self.adjacency = adjacency
+        self.unit = unit
+        self.max_rows_per_unit = max_rows_per_unit
         self.row_norm = row_norm
         self.center = center
         self.invalid = invalid

@@ -221,6 +221,7 @@ class StreamState:
         Spending(
             delta=self.plan.delta,
             adjacency=self.plan.adjacency,
+            unit=self.plan.unit,
             reasons_not_certified=[] if self._secure else [SEEDED],
             records=self._records,
         ).notify(error)
@@ -284,7 +285,7 @@ class StreamState:
 
     def _made(self, releases: list[Release], rows: int) -> Result:
         answers = {query.name: found for query, found in zip(self._queries, releases, strict=True)}
-        public = rows if self.plan.adjacency == "replace-one" else None
+        public = rows if self.plan.count_is_public else None
         factors = stream_factors(self.plan, answers, public_center=self._center, public_rows=public)
         return certified(
             self._spec,
