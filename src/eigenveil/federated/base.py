@@ -20,7 +20,7 @@ from eigenveil.models.result import EstimatorSpec, Result, View
 from eigenveil.models.stored import noise_source, public_center
 from eigenveil.models.task import TASKS
 from eigenveil.moments.source import RowSource
-from eigenveil.tables.units import UNNAMED
+from eigenveil.privacy.guarantee import UNNAMED_UNIT
 
 
 class FederatedFit(Configured):
@@ -74,7 +74,7 @@ class FederatedFit(Configured):
         del y
         unit = self._options().get("unit")
         rows = site_rows(X, for_one=self._FOR_ONE, unit=unit, groups=groups)
-        given = {} if groups is None or unit is not None else {"unit": UNNAMED}
+        given = {} if groups is None or unit is not None else {"unit": UNNAMED_UNIT}
         return self._fit(
             self.study_of(rows, **given), rows, EstimatorSpec.by(self), ledgers=None, progress=None
         )

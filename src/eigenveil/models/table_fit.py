@@ -18,7 +18,7 @@ from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.stored import StoredModel, noise_source, public_center
 from eigenveil.models.task import task_named
 from eigenveil.moments.source import RowSource
-from eigenveil.tables.units import UNNAMED
+from eigenveil.privacy.guarantee import UNNAMED_UNIT
 
 
 class TableFit(Configured):
@@ -54,7 +54,7 @@ class TableFit(Configured):
         del y
         options = self._options()
         if groups is not None and options.get("unit") is None:
-            options = options.changed(unit=UNNAMED)
+            options = options.changed(unit=UNNAMED_UNIT)
         rows = rows_of(self, X, unit=options.get("unit"), groups=groups)
         return self._fit_rows(options, rows, progress=None)
 

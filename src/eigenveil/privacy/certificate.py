@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from eigenveil.errors import DataError, OutputError, PrivacyError
 from eigenveil.privacy.accountant import compose
-from eigenveil.privacy.guarantee import Adjacency, Guarantee
+from eigenveil.privacy.guarantee import UNNAMED_UNIT, Adjacency, Guarantee
 from eigenveil.privacy.releases import NoiseSource, ReleaseRecord
 from eigenveil.privacy.statistics import STATISTICS
 from eigenveil.privacy.tree_views import TreeRun, tree_guarantees
@@ -44,6 +44,7 @@ NOT_PREPARED = (
 )
 ONE_ROW_EACH = "each person has one row: of a person with m rows the rows are protected one by one"
 UNITS = "column {unit!r} tells units apart: rows of one person have one and the same entry there"
+GROUPS = "groups tells units apart: rows of one person have one and the same entry there"
 UNIT_COUNT = "the number of units is public"
 AT_ONE_SITE = "a {}'s rows are at one site: what several sites have of one is protected less"
 AT_SITES = "a {}'s rows are at no more than {} sites"
@@ -161,7 +162,7 @@ class Certificate(BaseModel):
         if unit is None:
             found.append(ONE_ROW_EACH)
         else:
-            found.append(UNITS.format(unit=unit))
+            found.append(GROUPS if unit == UNNAMED_UNIT else UNITS.format(unit=unit))
             if self.target.adjacency == "replace-one" and self.plan.get("max_rows_per_unit") == 1:
                 found.append(UNIT_COUNT)
         if self.federation is not None and self.federation.sites > 1:

@@ -8,6 +8,8 @@ from typing import Any, Literal
 Adjacency = Literal["add-remove", "replace-one"]
 ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace-one")
 
+UNNAMED_UNIT = "groups"
+"""The name of units that were given beside the rows, and not as a column."""
 _NEIGHBOURS = {
     "add-remove": "one row more or less",
     "replace-one": "one row changed, the number of rows public",
@@ -86,7 +88,8 @@ class Guarantee:
         """What two data sets differ in that the claim is about, in words."""
         if self.unit is None:
             return _NEIGHBOURS[self.adjacency]
-        return _UNITS[self.adjacency].format(unit=f"unit (column {self.unit!r})")
+        which = "unit" if self.unit == UNNAMED_UNIT else f"unit (column {self.unit!r})"
+        return _UNITS[self.adjacency].format(unit=which)
 
 
 def _who_sees(view: str) -> str:

@@ -8,7 +8,7 @@ sensitivity of one row (docs/proofs/units.md). Identifiers stay in the process t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from numbers import Integral, Real
@@ -20,9 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 from eigenveil.errors import DataError
 from eigenveil.moments.rows import MOST_ROWS_A_UNIT, Block, RowWeights
 from eigenveil.moments.source import RowSource
-
-UNNAMED = "groups"
-"""The name of units that are given beside the rows, and not as a column."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +103,58 @@ class UnitRows:
         self._counts = np.minimum(counts[: len(codes)], MOST_ROWS_A_UNIT)
         self._codes = codes
         return codes
+
+
+class StreamUnits:
+    """The units of a stream, whose rows come once and cannot be counted ahead.
+
+    A row counts 1/c, and of a unit no more than c rows count, the first that come. It holds
+    identifiers: it is as private as the rows.
+
+    Parameters
+    ----------
+    most : int
+        c.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._codes: dict[Any, int] = {}
+        self._seen = np.zeros(0, dtype=np.int64)
+        self._next = self._seen
+
+    def weighted(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Blocks with weights; :meth:`keep` counts them as seen, once they are added."""
+        self._next = self._seen.copy()
+        for block in blocks:
+            units = _coded(block, self._codes, add=True)
+            missing = max(0, len(self._codes) - self._next.size)
+            self._next = np.append(self._next, np.zeros(missing, dtype=np.int64))
+            limits = np.full(self._next.size, self._most, dtype=np.int64)
+            block.weights = _weights(units, limits, limits, self._next)
+            yield block
+
+    def keep(self) -> None:
+        """The blocks were added."""
+        self._seen = self._next
+
+    def merge(self, other: StreamUnits) -> None:
+        """Take over the units of another stream.
+
+        Raises
+        ------
+        DataError
+            When a unit is in both: it would count twice.
+        """
+        if shared := len(self._codes.keys() & other._codes.keys()):
+            raise DataError(
+                f"{shared} units have rows in both streams, and would count twice.",
+                hint="Merge streams of different units: send all rows of a unit to one stream.",
+                code="unit-twice",
+            )
+        for unit in other._codes:
+            self._codes[unit] = len(self._codes)
+        self._seen = self._next = np.append(self._seen, other._seen)
 
 
 def _coded(block: Block, codes: dict[Any, int], *, add: bool = False) -> NDArray[np.int64]:

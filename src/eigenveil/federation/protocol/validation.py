@@ -113,6 +113,9 @@ def check_query(plan: BasePlan, asked: Description) -> None:
         fits &= asked.columns <= plan.n_components
     if what == "document-sketch":
         fits &= asked.columns <= plan.sketch_columns
+    weighted = plan.weighted and asked.kind in ("norm-histogram", "third-moment")
+    fits &= asked.weighted == weighted
+    fits &= not (asked.offset or asked.scaled or asked.holes or asked.limit is not None)
     if what == "document-pairs":
         fits &= asked.nuclear == (MECHANISMS[plan.kind("moment")].norm == "nuclear")
     if not fits:

@@ -27,6 +27,7 @@ from eigenveil.moments.stream_sums import PrefixSum, horizon_over
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.certificate import SEEDED
 from eigenveil.privacy.spending import Spending
+from eigenveil.tables.units import StreamUnits
 
 Standing = Literal["open", "released", "over", "merged", "torn"]
 # How often this process was forked off another one: process numbers may repeat.
@@ -82,6 +83,7 @@ class StreamState:
         self._standing: Standing = "open"
         self._forks = _forks
         self._rows = 0
+        self._units = None if plan.unit is None else StreamUnits(plan.max_rows_per_unit)
         self._queries = stream_queries(plan, public_center=public_center)
         self._records = [query.record for query in self._queries]
         self._sums: list[Accumulator] = []
@@ -123,7 +125,10 @@ class StreamState:
             prefix.check_room()
         block_sums = [query.accumulator.empty() for query in self._queries]
         with small_matrix_threads(self.plan.features):
-            for number, block in enumerate(rows.blocks()):
+            blocks = rows.blocks()
+            if self._units is not None:
+                blocks = self._units.weighted(blocks)
+            for number, block in enumerate(blocks):
                 for total in block_sums:
                     total.update(block)
                 found.add(number, block)
@@ -136,6 +141,8 @@ class StreamState:
                 mine.merge(theirs)
         self._rows += count
         self.blocks += 1
+        if self._units is not None:
+            self._units.keep()
         if self.blocks == self.plan.horizon:
             self._empty("over")
         else:
@@ -173,6 +180,8 @@ class StreamState:
                 hint="Merge streams with publish='end' before they are released.",
                 code="merge-continual",
             )
+        if self._units is not None and other._units is not None:
+            self._units.merge(other._units)
         self._standing = other._standing = "torn"  # until all sums are in
         for mine, theirs in zip(self._sums, other._sums, strict=True):
             mine.merge(theirs)
@@ -301,7 +310,7 @@ class StreamState:
         """Close the stream, and keep nothing of any row."""
         self._standing = standing
         self._sums, self._prefixes, self._queries = [], [], ()
-        self._source, self._rows = None, 0
+        self._source, self._rows, self._units = None, 0, None
 
     def __getstate__(self) -> dict[str, Any]:
         if self._sums or self._prefixes:
