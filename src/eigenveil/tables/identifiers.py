@@ -100,7 +100,7 @@ def check_identifiers(
     raise DataError(
         f"{whose}: column{'' if one else 's'} {shown}{more} look{'s' if one else ''} like "
         f"{'an identifier' if one else 'identifiers'}, which must not become part of a result.",
-        hint="--unit COLUMN: rows with one value belong to one person; --exclude COLUMN leaves it "
-        "out (in Python: drop it from the frame); or a schema with role = 'feature' for it.",
+        hint="--unit COLUMN (unit= in Python) where it says whose each row is; --exclude COLUMN "
+        "(drop it from a frame) leaves it out; a schema with role = 'feature' takes it as it is.",
         code="identifier-column",
     )

@@ -288,16 +288,20 @@ def schema_text(schema: Schema) -> str:
         "# confirm each 'confirmed = false' (take the line out) once you know that it is public.",
         *toml_comment(f"kind: {', '.join(KINDS)}. role: {', '.join(ROLES)}."),
         "",
-        f"format = {toml_value(FORMAT)}",
+        *schema_lines(schema, "columns"),
     ]
-    for column in schema.columns:
-        lines += ["", "[[columns]]"]
-        for name, value in column.as_dict().items():
-            note = ""
-            if name == "confirmed":
-                note = "  # seen in the data: is it public?"
-            lines.append(f"{name} = {toml_value(value)}{note}")
     return "\n".join(lines) + "\n"
+
+
+def schema_lines(schema: Schema, table: str) -> list[str]:
+    """The format and the columns as lines of TOML, where the columns' table has this name."""
+    lines = [f"format = {toml_value(FORMAT)}"]
+    for column in schema.columns:
+        lines += ["", f"[[{table}]]"]
+        for name, value in column.as_dict().items():
+            note = "  # seen in the data: is it public?" if name == "confirmed" else ""
+            lines.append(f"{name} = {toml_value(value)}{note}")
+    return lines
 
 
 def write_schema(schema: Schema, path: Path) -> None:

@@ -11,6 +11,7 @@ from eigenveil.federation.study.study import Study, StudyOptions, StudySite, par
 from eigenveil.files import read_toml, replacing, toml_comment, toml_value
 from eigenveil.models.options import options_of, study_options
 from eigenveil.models.task import TASKS
+from eigenveil.tables.schema import schema_lines
 
 
 def read_study(path: str | Path) -> Study:
@@ -34,6 +35,8 @@ def template(study: Study) -> str:
     ]
     for field, help_text, examples in _fields(study):
         value = getattr(study, field)
+        if field == "table_schema":
+            continue  # last, as TOML has it
         lines += toml_comment(help_text)
         if value is None:
             example = f"# {field} = {toml_value(examples[0])}" if examples else ""
@@ -49,6 +52,11 @@ def template(study: Study) -> str:
     lines += toml_comment(
         "A site may add: epsilon. " + str(StudySite.model_fields["epsilon"].description)
     )
+    lines += ["", *toml_comment(Study.model_fields["table_schema"].description or "")]
+    if study.table_schema is None:
+        lines += ["# [table_schema]"]
+    else:
+        lines += ["[table_schema]", *schema_lines(study.table_schema, "table_schema.columns")]
     return "\n".join(lines) + "\n"
 
 
