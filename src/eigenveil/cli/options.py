@@ -21,6 +21,7 @@ from eigenveil.models.options import (
     Number,
     Option,
     Shares,
+    Text,
     Vector,
     Whole,
 )
@@ -247,6 +248,8 @@ def _kind(found: Sequence[Option]) -> tuple[Any, Any, Callable[[Any], Any]]:
     def same(value: Any) -> Any:
         return value
 
+    if Text in kinds:
+        return str | None, None, same
     if Shares in kinds:
         return str | None, None, read_split
     if Vector in kinds:

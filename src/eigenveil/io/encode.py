@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.io.formats.tabular import HELD_BY_SINGLE, is_numeric, numbers_of
+from eigenveil.io.formats.tabular import HELD_BY_SINGLE, Table, is_numeric, numbers_of
 from eigenveil.moments.rows import FloatArray
 from eigenveil.tables.schema import FIRST_DAY, Column, Schema
 
@@ -70,6 +70,21 @@ class RowEncoder:
             column.kind != "number" or types[column.name] in HELD_BY_SINGLE for column in self._read
         )
 
+    def check_tables(self, tables: Sequence[Table]) -> None:
+        """Refuse tables without what the schema names, or of other kinds.
+
+        Raises
+        ------
+        DataError
+            Naming file and column.
+        """
+        for table in tables:
+            there = all(name in table.types for name in self.columns)
+            table.check_names(self.columns if there else None)
+            for name in self.columns:
+                table.require(name, "which the schema has")
+            table.check_types(self)
+
     def check_types(self, whose: str, types: Mapping[str, Any]) -> None:
         """Refuse columns whose type cannot be of their kind.
 
@@ -103,7 +118,7 @@ class RowEncoder:
         for column in self._read:
             cells = batch.column(place[column.name])
             width = len(column.encoded_names)
-            matrix[:, first : first + width] = _encoded(column, cells)
+            matrix[:, first : first + width] = encoded(column, cells)
             first += width
         if self.unit is None:
             return matrix, None
@@ -147,11 +162,12 @@ def _without(texts: Any, missing: Sequence[str]) -> Any:
 # -- One function a kind: an array of shape (n,) or (n, levels) from an Arrow column.
 
 
-def _encoded(column: Column, cells: Any) -> NDArray[Any]:
+def encoded(column: Column, cells: Any) -> NDArray[Any]:
+    """The columns that the cells of an Arrow array become, shape (n, 1) or (n, levels)."""
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
     if pa.types.is_null(cells.type):
-        return np.full((len(cells), 1), np.nan)
+        return np.full((len(cells), len(column.encoded_names)), np.nan)
     if column.kind == "category":
         return _levels(cells, column.levels)
     if column.kind == "boolean":

@@ -49,14 +49,14 @@ def select(
             tables[0].check_names()  # before they are listed
             raise DataError(
                 f"{tables[0].path} has no column {name!r} to leave out, nor has any other file.",
-                hint=_known(tables[0]),
+                hint=tables[0].known,
                 code="missing-column",
             )
     names = [n for n in (tables[0].columns if columns is None else columns) if n not in exclude]
     if not names:
         raise DataError(
             f"No column of {tables[0].path} is left.",
-            hint=_known(tables[0]),
+            hint=tables[0].known,
             code="no-columns",
         )
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
@@ -82,10 +82,7 @@ def _check(
     first: Table,
 ) -> None:
     for name in names:
-        if name not in table.types:
-            raise DataError(
-                f"{table.path} has no column {name!r}.", hint=_known(table), code="missing-column"
-            )
+        table.require(name)
     if not extra_allowed:
         wanted = {*names, *exclude}
         extra = next((name for name in table.columns if name not in wanted), None)
@@ -97,12 +94,6 @@ def _check(
             )
     for name in names:
         table.require_numeric(name)
-
-
-def _known(table: Table) -> str:
-    shown = ", ".join(repr(name) for name in table.columns[:20])
-    more = f" and {len(table.columns) - 20} more" if len(table.columns) > 20 else ""
-    return f"Its columns are {shown}{more}."
 
 
 # -- Any number of files as one source of rows.
@@ -170,12 +161,7 @@ def open_rows(
     tables = [file for file in files if isinstance(file, Table)]
     bare = next((file for file in files if isinstance(file, ArrayFile)), None)
     if bare is not None and (schema is not None or unit is not None):
-        raise DataError(
-            f"{bare.path} has no column names, which "
-            f"{'a schema' if schema is not None else '--unit (unit=)'} needs.",
-            hint="Use a format with names, such as .parquet or .csv.",
-            code="no-names",
-        )
+        raise _no_names(bare, "a schema" if schema is not None else "a unit (--unit)")
     if schema is not None:
         _check_alone(columns, exclude, names, unit)
         return FileRows(files, None, _encoder_of(schema, tables))
@@ -213,30 +199,43 @@ def _check_alone(
 
 def _encoder_of(schema: Schema, tables: Sequence[Table]) -> RowEncoder:
     """How rows are made of these tables, if they have what the schema names."""
-    encoder = RowEncoder.of_schema(schema)
     for table in tables:
         schema.check_usable(str(table.path))
-        for name in encoder.columns:
-            if name not in table.types:
-                raise DataError(
-                    f"{table.path} has no column {name!r}, which the schema has.",
-                    hint=_known(table),
-                    code="missing-column",
-                )
-        table.check_names([name for name in encoder.columns if name in table.columns])
-        table.check_types(encoder)
+    encoder = RowEncoder.of_schema(schema)
+    encoder.check_tables(tables)
     return encoder
+
+
+def open_tables(paths: Sequence[str | Path], *, header: bool = True) -> list[Table]:
+    """Open files with named columns.
+
+    Raises
+    ------
+    DataError
+        Naming a file without names.
+    """
+    tables = []
+    for path in expand(paths):
+        file = _open(path, header=header)
+        if not isinstance(file, Table):
+            raise _no_names(file, "a schema")
+        tables.append(file)
+    return tables
+
+
+def _no_names(file: ArrayFile, needs: str) -> DataError:
+    return DataError(
+        f"{file.path} has no column names, which {needs} needs.",
+        hint="Use a format with names, such as .parquet or .csv.",
+        code="no-names",
+    )
 
 
 def _check_unit(tables: Sequence[Table], unit: str, columns: Sequence[str] | None) -> None:
     for table in tables:
         if unit not in table.types:
             table.check_names()  # before they are listed
-            raise DataError(
-                f"{table.path} has no column {unit!r} to say whose row each is (--unit).",
-                hint=_known(table),
-                code="missing-column",
-            )
+        table.require(unit, "which is to say whose each row is (--unit)")
     if columns is not None and unit in columns:
         raise DataError(
             f"Column {unit!r} is both the unit (--unit) and one of the columns.",

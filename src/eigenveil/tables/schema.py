@@ -314,7 +314,8 @@ def write_schema(schema: Schema, path: Path) -> None:
     """
     with replacing(path) as scratch:
         scratch.write_text(schema_text(schema), encoding="utf-8")
-        scratch.chmod(0o644)  # made to be passed around, unlike what shows rows
+        if all(column.confirmed for column in schema.columns):
+            scratch.chmod(0o644)  # made to be passed around; a draft shows rows
 
 
 def json_schema() -> dict[str, Any]:

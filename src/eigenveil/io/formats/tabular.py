@@ -57,6 +57,8 @@ class Table(ABC):
         self.malformed: list[int] = []
         """Numbers of the rows that were no rows when all were read last: too many cells, or few."""
         self.types: dict[str, Any] = dict(fields)
+        self.flags: frozenset[str] = frozenset()
+        """Columns of a text that hold truth values, as far as its first lines tell."""
 
     def check_names(self, names: Sequence[str] | None = None, *, of_words: bool = False) -> None:
         """Raise a DataError where one of these names (all by default) reads as a value."""
@@ -70,6 +72,22 @@ class Table(ABC):
         """Raise a DataError where columns look like identifiers, by their names and types."""
         text = {name for name in names if not is_numeric(self.types[name])}
         check_identifiers(str(self.path), names, text=text)
+
+    def require(self, name: str, why: str = "") -> None:
+        """Raise a DataError unless there is such a column; names are checked before."""
+        if name not in self.types:
+            raise DataError(
+                f"{self.path} has no column {name!r}{f', {why}' if why else ''}.",
+                hint=self.known,
+                code="missing-column",
+            )
+
+    @property
+    def known(self) -> str:
+        """The columns that there are, in a sentence."""
+        shown = ", ".join(repr(name) for name in self.columns[:20])
+        more = f" and {len(self.columns) - 20} more" if len(self.columns) > 20 else ""
+        return f"Its columns are {shown}{more}."
 
     def require_numeric(self, name: str) -> None:
         """Raise a DataError that names the column unless it is numeric."""

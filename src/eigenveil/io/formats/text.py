@@ -60,6 +60,7 @@ class TextTable(Table):
         self._cell_by_cell: set[str] = set()
         self._any_bytes = False
         super().__init__(path)
+        self.flags = frozenset(self._words)
 
     def require_numeric(self, name: str) -> None:
         """Raise a DataError that names the column unless it has numbers."""
