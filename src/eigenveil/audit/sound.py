@@ -108,10 +108,24 @@ def norms_of_documents() -> Accumulator:
     return DocumentNorms(DocumentPairs(FEATURES), with_count=True)
 
 
+def weighted_histogram() -> Accumulator:
+    """The histogram of norms of units' rows, with the count."""
+    return NormHistogram(None, precision="double", with_count=True, weighted=True)
+
+
+def weighted_third_moment() -> Accumulator:
+    """The third moment of units' rows."""
+    return ThirdMoment(RULE, np.eye(FEATURES), clip=1.0, variance=0.05, weighted=True)
+
+
 _ADD: Adjacency = "add-remove"
 _REPLACE: Adjacency = "replace-one"
 _WITH_U, _WITHOUT, _V_AGAIN = [V, U], [V], [V, V]
 _ONE, _OTHER = [BOTH, ONE_WORD], [BOTH, OTHER_WORD]
+# Units: one of a single row, one of ten alike, and one of ten as long in other directions.
+_SINGLE, _TEN, _TEN_ACROSS = V[None], np.tile(U, (10, 1)), np.tile(V, (10, 1))
+_ALONG, _ACROSS, _AGAINST = np.tile(AXIS, (10, 1)), np.tile(OTHER_AXIS, (10, 1)), -_TEN
+_WITH_TEN = [_SINGLE, _TEN]
 # mechanism, what distinguishes it from others of the same name, sum, noise, adjacency, neighbours
 _Line = tuple[str, str, Make, NoiseKind, Adjacency, Rows, Rows]
 _LINES: list[_Line] = [
@@ -148,6 +162,16 @@ _LINES: list[_Line] = [
     ("document-triples", "", triples, "vector", _ADD, _ONE, [BOTH]),
     ("bingham-vectors", "", second_moment, "bingham", _ADD, [U], []),
     ("bingham-vectors", "", second_moment, "bingham", _REPLACE, [U], [V]),
+    ("second-moment", "units", second_moment, "gaussian", _ADD, _WITH_TEN, [_SINGLE]),
+    ("second-moment", "units", second_moment, "gaussian", _REPLACE, [_TEN], [_TEN_ACROSS]),
+    ("second-moment", "units", second_moment, "wishart", _ADD, _WITH_TEN, [_SINGLE]),
+    ("row-sum", "units", row_sum, "gaussian", _ADD, _WITH_TEN, [_SINGLE]),
+    ("row-sum", "units", row_sum, "gaussian", _REPLACE, _WITH_TEN, [_SINGLE, _AGAINST]),
+    ("sketch", "units", sketch, "gaussian", _ADD, _WITH_TEN, [_SINGLE]),
+    ("norm-histogram", "units", weighted_histogram, "gaussian", _ADD, _WITH_TEN, [_SINGLE]),
+    ("norm-histogram", "units", weighted_histogram, "laplace", _ADD, _WITH_TEN, [_SINGLE]),
+    ("component-energy", "units", energy, "gaussian", _REPLACE, [_ALONG], [_ACROSS]),
+    ("third-moment", "units", weighted_third_moment, "gaussian", _ADD, _WITH_TEN, [_SINGLE]),
 ]
 
 

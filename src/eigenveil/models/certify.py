@@ -110,6 +110,7 @@ def check_against_plan(
         _check_loss(record, budgets[planned.step].scaled(planned.fraction))
     wanted = proofs_of(
         certificate.releases,
+        units=plan.unit is not None,
         federation=certificate.federation is not None,
         tree=certificate.tree is not None,
     )

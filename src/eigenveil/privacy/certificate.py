@@ -221,7 +221,12 @@ def make_certificate(
         target=target,
         releases=tuple(r.model_copy(update={"noise_source": source}) for r in releases),
         stopped=stopped,
-        proofs=proofs_of(releases, federation=federation is not None, tree=tree is not None),
+        proofs=proofs_of(
+            releases,
+            units=target.unit is not None,
+            federation=federation is not None,
+            tree=tree is not None,
+        ),
         federation=federation,
         study=study,
         study_hash=study_hash,
@@ -236,11 +241,13 @@ def reasons_of(plan: Mapping[str, Any]) -> list[str]:
 
 
 def proofs_of(
-    releases: Sequence[ReleaseRecord], *, federation: bool, tree: bool
+    releases: Sequence[ReleaseRecord], *, units: bool, federation: bool, tree: bool
 ) -> tuple[str, ...]:
     """The proofs that a guarantee of such releases rests on."""
     proofs = {r.mechanism.proof for r in releases} | {"release-grid.md"}
     proofs |= {proof for r in releases if (proof := STATISTICS[r.statistic].proof) is not None}
+    if units:
+        proofs |= {"units.md"}
     if federation:
         proofs |= {"views.md", "shares.md"}
     if tree:

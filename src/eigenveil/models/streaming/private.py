@@ -195,8 +195,9 @@ n_samples_, guarantee_, certificate_
 
     def _without_units(self, X: ArrayLike, groups: ArrayLike | None) -> tuple[Any, Any]:
         """Rows, and their units where the stream has some."""
+        options = self._options()
         if groups is not None and self.unit is None:
-            raise self._options().refused(
+            raise options.refused(
                 "unit",
                 "must name whose rows groups tells. Got None instead of a str.",
                 hint="Give unit='patient_id', or whatever a unit is, before the first block.",
