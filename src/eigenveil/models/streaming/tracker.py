@@ -373,7 +373,7 @@ class StreamingPCA(
         if reset:
             names = getattr(self, "feature_names_in_", None)
             check_names("The frame", names)
-            check_identifiers("The frame", names)
+            check_identifiers("The frame", None if names is None else [str(n) for n in names])
         check_finite(rows)
         return np.asarray(rows)
 
