@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from eigenveil import PrivatePCA
+from eigenveil.errors import DataError
 from eigenveil.federation.study.file import read_study
-from eigenveil.tables.schema import json_schema, read_schema, write_schema
+from eigenveil.tables.schema import FORMAT, json_schema, parse_schema, read_schema, write_schema
 
 ROWS = 120
 
@@ -350,3 +351,69 @@ def test_a_study_without_a_schema_takes_no_identifiers(tmp_path, run):
 def test_a_written_schema_that_is_confirmed_may_be_passed_around(schema, tmp_path):
     write_schema(read_schema(schema), tmp_path / "w.toml")
     assert (tmp_path / "w.toml").stat().st_mode & 0o044
+
+
+# -- sites between organisations open their files by the study's schema
+
+
+def opened(files, study, *, schema=None):
+    from eigenveil.cli.commands.site import _Rows
+    from eigenveil.cli.options import WantedColumns
+
+    rows = _Rows([str(file) for file in files], WantedColumns(schema=schema))
+    rows.check()
+    return rows(read_study(study))
+
+
+def test_a_site_of_an_organisation_reads_by_the_studys_schema(study, schema, table, tmp_path):
+    rows = opened([table], study)
+    assert list(rows.names) == ENCODED
+    assert rows.unit == "patient_id"
+    assert next(rows.blocks()).units[:4].tolist() == ["p0", "p0", "p0", "p1"]
+    assert list(opened([table], study, schema=read_schema(schema)).names) == ENCODED
+    text = schema.read_text().replace('kind = "boolean"', 'kind = "number"')
+    (tmp_path / "own.toml").write_text(text)
+    with pytest.raises(DataError, match="column 'smokes': kind is boolean and number") as caught:
+        opened([table], study, schema=read_schema(tmp_path / "own.toml"))
+    assert caught.value.code == "other-schema"
+    frame().drop(columns="patient_id").to_csv(tmp_path / "nobody.csv", index=False)
+    with pytest.raises(DataError, match=r"nobody\.csv has no column 'patient_id'"):
+        opened([tmp_path / "nobody.csv"], study)
+
+
+def test_a_site_of_an_organisation_reads_the_unit_of_a_study_without_a_schema(table, tmp_path, run):
+    words = ("--site", "a", "--columns", "age,flat", "--unit", "patient_id", "--components", 1)
+    status, _, err = run("study", "new", tmp_path / "s.toml", *words)
+    assert status == 0, err
+    rows = opened([table], tmp_path / "s.toml")  # whose other columns are text
+    assert rows.names == ("age", "flat")
+    assert rows.unit == "patient_id"
+    with pytest.raises(DataError, match="--schema is given, and the study has no schema"):
+        opened([table], tmp_path / "s.toml", schema=SMALL)
+
+
+SMALL = parse_schema({"format": FORMAT, "columns": [{"name": "age", "kind": "number"}]})
+
+
+@pytest.mark.parametrize("cells", [[None] * ROWS, [7.0] * ROWS], ids=["missing", "constant"])
+def test_rows_decide_nothing_about_whether_there_is_a_result(cells, tmp_path, run):
+    found = frame()[["age", "smokes"]].assign(odd=cells)
+    found.to_parquet(tmp_path / "t.parquet")
+    columns = [{"name": name, "kind": "number"} for name in ("age", "smokes", "odd")]
+    write_schema(parse_schema({"format": FORMAT, "columns": columns}), tmp_path / "s.toml")
+    words = ("fit", tmp_path / "t.parquet", "--schema", tmp_path / "s.toml", "-k", 1)
+    status, _, err = run(*words, "--epsilon", 4, "--out", tmp_path / "r", "--json")
+    assert status == 0, err
+
+
+def test_documents_take_a_schema_but_no_unit(schema, tmp_path, run):
+    words = pd.DataFrame(np.full((50, 3), 2), columns=["wa", "wb", "wc"]).assign(who=range(50))
+    words.to_csv(tmp_path / "w.csv", index=False)
+    columns = [{"name": name, "kind": "number"} for name in ("wa", "wb", "wc")]
+    for role, code in (("unit", 3), ("ignore", 0)):
+        found = {"format": FORMAT, "columns": [*columns, {"name": "who", "role": role}]}
+        write_schema(parse_schema(found), tmp_path / "s.toml")
+        fit = ("fit", tmp_path / "w.csv", "--task", "topic-model", "--schema", tmp_path / "s.toml")
+        status, _, err = run(*fit, "-k", 2, "--out", tmp_path / "r", "--quiet")
+        assert status == code, err
+        assert ("protects rows, not units" in err) == (role == "unit")

@@ -119,7 +119,8 @@ class FederatedFit(Configured):
             )
         values = {name: options[name] for name in study_options(self._TASK)} | instead
         for each in rows.values():
-            values["unit"] = unit_of(each, values["unit"])
+            unit = unit_of(each, values.get("unit"), taken="unit" in values)
+            values |= {} if unit is None else {"unit": unit}
         if "center" in values:
             values["center"] = study_center(options.center, first.features)
         return make_study(

@@ -303,7 +303,7 @@ def less_units(X: Any, unit: str | None) -> Any:
         return X.drop(unit)
 
 
-def unit_of(rows: RowSource, unit: str | None) -> str | None:
+def unit_of(rows: RowSource, unit: str | None, *, taken: bool) -> str | None:
     """The column with the units of rows that are read with them, such as a file's.
 
     Rows whose units are read are never protected one by one.
@@ -312,11 +312,13 @@ def unit_of(rows: RowSource, unit: str | None) -> str | None:
     ----------
     unit : str or None
         What the caller says it is.
+    taken : bool
+        Whether the task protects units.
 
     Raises
     ------
     DataError
-        When the rows were opened with another.
+        When the rows were opened with another, or units are not for the task.
     """
     own: str | None = getattr(rows, "unit", None)
     if None not in (own, unit) and own != unit:
@@ -324,6 +326,13 @@ def unit_of(rows: RowSource, unit: str | None) -> str | None:
             f"unit = {unit!r}, and the rows were opened with unit {own!r}.",
             hint="Name one column in both places.",
             code="other-unit",
+        )
+    if own is not None and not taken:
+        raise DataError(
+            f"The rows were opened with unit {own!r}, and this task protects rows, not units.",
+            hint="Merge the rows of each unit into one; or, where each unit has one row, give the "
+            "column role = 'ignore'.",
+            code="units-not-taken",
         )
     return own or unit
 

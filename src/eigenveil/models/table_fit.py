@@ -72,7 +72,9 @@ class TableFit(Configured):
         """
         options, task = self._options(), task_named(self._TASK)
         check_features("The source of rows", rows, of_words=task.takes_documents)
-        if (unit := unit_of(rows, options.get("unit"))) != options.get("unit"):
+        given = options.get("unit")
+        unit = unit_of(rows, given, taken=task.has("unit", self._PATH))
+        if unit != given:
             options = options.changed(unit=unit)
         return self._fit_rows(options, rows, progress=progress)
 

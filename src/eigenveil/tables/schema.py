@@ -284,8 +284,8 @@ def schema_text(schema: Schema) -> str:
     """The schema as a commented TOML file; :func:`read_schema` makes the same schema of it."""
     lines = [
         "# What is public about a table: its columns, their kinds, levels and ranges.",
-        "# All of this may come out with a result, so none of it may be read from rows in secret:",
-        "# confirm each 'confirmed = false' (take the line out) once you know that it is public.",
+        "# All of this may come out with a result, so it must be known without looking at rows.",
+        "# Take out a line 'confirmed = false' once what stands above it is known to be public.",
         *toml_comment(f"kind: {', '.join(KINDS)}. role: {', '.join(ROLES)}."),
         "",
         *schema_lines(schema, "columns"),

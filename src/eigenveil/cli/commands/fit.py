@@ -261,8 +261,9 @@ def fit(
     wanted = read_columns(columns, exclude, vocabulary, schema, header=header)
     if agreed is None:
         wanted = wanted.with_unit(targets.get("unit"))
-        if wanted.schema is not None and wanted.schema.unit is not None:
-            targets["unit"] = wanted.schema.unit
+        own = None if wanted.schema is None else wanted.schema.unit
+        if own is not None and fitted.has("unit", "sites" if site else "table"):
+            targets["unit"] = own
     show = _Show(out, figures=plots, json=json, quiet=quiet)
     if site:
         _fit_sites(fitted, targets, site, wanted, show, agreed=agreed, ledgers=ledgers)

@@ -82,7 +82,7 @@ def new(
     wanted = WantedColumns(
         schema=None if schema is None else read_schema(schema), header=header
     ).with_unit(targets.get("unit"))
-    if wanted.schema is not None:
+    if wanted.schema is not None and wanted.schema.unit is not None:
         targets["unit"] = wanted.schema.unit
     written = make_study(
         name=_name_of(out) if name is None else name,
