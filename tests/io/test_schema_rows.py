@@ -93,6 +93,7 @@ def test_every_kind_of_column_is_the_same_out_of_every_format(name, tmp_path):
     assert list(rows.names) == list(SCHEMA.names)
     assert rows.features == 8
     assert rows.schema == SCHEMA
+    assert rows.variables.tolist() == [0, 1, 1, 1, 2, 2, 3, 4]
     for _ in range(2):
         np.testing.assert_array_equal(values(rows), ROWS)
         assert [unit for block in rows.blocks() for unit in block.units] == UNITS

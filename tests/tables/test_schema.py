@@ -69,9 +69,10 @@ def test_encoded_columns_their_variables_and_public_ranges():
         ("born", "date", 6, 1),
         ("site", "category", 7, 1),
     ]
-    middle, half = WHOLE.public_ranges()
-    np.testing.assert_array_equal(middle, [60, np.nan, 0.5, 0.5, 0.5, 0.5, 5, 0.5])
-    np.testing.assert_array_equal(half, [60, np.nan, 0.5, 0.5, 0.5, 0.5, 5, 0.5])
+    low, high = WHOLE.public_ranges()
+    np.testing.assert_array_equal(low, [0, np.nan, 0, 0, 0, 0, 0, 0])
+    np.testing.assert_array_equal(high, [120, np.nan, 1, 1, 1, 1, 10, 1])
+    assert WHOLE.variable_numbers().tolist() == [0, 1, 2, 2, 2, 3, 4, 5]
     assert WHOLE.unit == "patient_id"
     assert WHOLE.identifiers == ("patient_id", "visit")
     assert WHOLE.covariates == ("site=a",)

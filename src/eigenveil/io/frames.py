@@ -52,13 +52,15 @@ class FrameRows:
     schema : Schema
     unit : str or None
         The column with the units.
+    variables : array of shape (D,)
+        The variable that each column belongs to: a category has several.
     """
 
     def __init__(self, frame: Any, schema: Schema) -> None:
         schema.check_usable(_WHOSE)
         self.schema, self._encoder, self._frame = schema, RowEncoder.of_schema(schema), frame
         self.unit, self.names = schema.unit, self._encoder.names
-        self.features = len(self.names)
+        self.features, self.variables = len(self.names), schema.variable_numbers()
         self._table = _arrow(frame, self._encoder)
         types = dict(zip(self._table.schema.names, self._table.schema.types, strict=True))
         self._encoder.check_types(_WHOSE, types)

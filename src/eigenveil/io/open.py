@@ -274,6 +274,8 @@ class FileRows:
     ----------
     schema : Schema or None
         What the columns are, where a schema says it.
+    variables : array of shape (D,) or None
+        The variable that each column belongs to, where a schema says it: a category has several.
     unit : str or None
         Name of the column that says which unit a row belongs to.
     """
@@ -288,6 +290,7 @@ class FileRows:
         self.names = names if encoder is None or names is not None else encoder.names
         self.schema = None if encoder is None else encoder.schema
         self.unit = None if encoder is None else encoder.unit
+        self.variables = None if self.schema is None else self.schema.variable_numbers()
         widths = [
             file.features if isinstance(file, ArrayFile) else len(self.names or ())
             for file in files

@@ -158,14 +158,22 @@ class Schema:
         found = (column for column in self.read if column.role == "covariate")
         return tuple(name for column in found for name in column.encoded_names)
 
-    def public_ranges(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Middle and half width of each encoded column's public range, each of shape (D,).
+    def public_ranges(self) -> NDArray[np.float64]:
+        """Smallest and largest value of each encoded column, shape (2, D); NaN where none is public.
 
-        In the column's units; those of dates in days since ``origin``, of categories and truth
-        values 1/2 and 1/2. NaN where no range is public.
+        In the column's units: days since ``origin`` of dates, 0 and 1 of levels and truth values.
         """
-        bounds = np.array([c.bounds for c in self.read for _ in c.encoded_names]).reshape(-1, 2)
-        return bounds.mean(axis=1), (bounds[:, 1] - bounds[:, 0]) / 2.0
+        bounds = [column.bounds for column in self.read for _ in column.encoded_names]
+        return np.array(bounds).reshape(-1, 2).T
+
+    def variable_numbers(self) -> NDArray[np.float64]:
+        """The variable that each encoded column belongs to, shape (D,): a row has one level of it.
+
+        For histograms of columns, of which a category has one (tables.md, section 2).
+        """
+        return np.repeat(
+            np.arange(len(self.read), dtype=np.float64), [v.count for v in self.variables]
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """The schema as plain values; :func:`parse_schema` makes the same of it."""
