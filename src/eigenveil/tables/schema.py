@@ -159,7 +159,7 @@ class Schema:
         return tuple(name for column in found for name in column.encoded_names)
 
     def public_ranges(self) -> NDArray[np.float64]:
-        """Smallest and largest value of each encoded column, shape (2, D); NaN where none is public.
+        """Smallest and largest value of each encoded column, shape (2, D); NaN if none is public.
 
         In the column's units: days since ``origin`` of dates, 0 and 1 of levels and truth values.
         """
