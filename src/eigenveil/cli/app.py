@@ -87,6 +87,10 @@ COMMANDS = {
         "eigenveil.cli.commands.audit:audit",
         "Attack mechanisms on worst-case neighbours and compare with what is claimed of them.",
     ),
+    "schema": Command(
+        "eigenveil.cli.commands.schema:schema_app",
+        "A table's schema: its columns, with their kinds, roles, levels and public ranges.",
+    ),
     "study": Command(
         "eigenveil.cli.commands.study_run:study_app",
         "A study: one file that several sites agree on, checked before any row is read.",

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -21,6 +21,7 @@ from eigenveil.models.options import (
     Number,
     Option,
     Shares,
+    Text,
     Vector,
     Whole,
 )
@@ -29,6 +30,10 @@ from eigenveil.models.options import (
 )
 from eigenveil.models.task import TASKS, Task
 from eigenveil.moments.documents.documents import FEWEST_WORDS, MOST_WORDS
+from eigenveil.tables.schema import Schema, read_schema
+
+if TYPE_CHECKING:
+    from eigenveil.federation.study.study import Study
 
 
 class WrongOption(EigenveilError):
@@ -54,6 +59,14 @@ Columns = Annotated[
 ]
 Exclude = Annotated[
     str | None, typer.Option(help="Names of columns to leave out, with commas between.")
+]
+SchemaFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema",
+        help="What the columns are, as 'eigenveil schema new' writes it: instead of --columns and "
+        "--exclude.",
+    ),
 ]
 Header = Annotated[
     bool,
@@ -253,6 +266,8 @@ def _kind(found: Sequence[Option]) -> tuple[Any, Any, Callable[[Any], Any]]:
     def same(value: Any) -> Any:
         return value
 
+    if Text in kinds:
+        return str | None, None, same
     if Shares in kinds:
         return str | None, None, read_split
     if Vector in kinds:
@@ -324,16 +339,59 @@ def print_json(value: Any) -> None:
 
 @dataclass(frozen=True)
 class WantedColumns:
-    """The values of ``--columns``, ``--exclude``, ``--vocabulary`` and ``--no-header``.
+    """The values of ``--columns``, ``--exclude``, ``--vocabulary``, ``--schema``, ``--no-header``.
 
     ``names`` are all columns' names, also of files without any; ``header`` is whether text begins
-    with a line of names.
+    with a line of names; ``unit`` is the column with each row's unit.
     """
 
     columns: Sequence[str] | None = None
     exclude: Sequence[str] = ()
     names: Sequence[str] | None = None
     header: bool = True
+    schema: Schema | None = None
+    unit: str | None = None
+
+    @classmethod
+    def of_study(cls, study: Study, own: WantedColumns) -> WantedColumns:
+        """What a study reads of a site's files, whose owner may have a schema of its own.
+
+        Raises
+        ------
+        DataError
+            When that is not the study's.
+        """
+        if own.schema is not None and study.table_schema is not None:
+            study.table_schema.check_same(own.schema, "--schema")
+        elif own.schema is not None:
+            raise DataError(
+                "--schema is given, and the study has no schema.",
+                hint="Leave it out, or let the study's lead write the study with --schema.",
+                code="other-schema",
+            )
+        if study.columns is None:
+            return replace(own, schema=None, unit=study.unit)
+        if study.table_schema is not None:
+            return cls(schema=study.table_schema, header=own.header)
+        return cls(list(study.columns), header=own.header, unit=study.unit)
+
+    def with_unit(self, unit: str | None) -> WantedColumns:
+        """The same, with the unit that an option names.
+
+        Raises
+        ------
+        WrongOption
+            When the schema has another.
+        """
+        if self.schema is None:
+            return replace(self, unit=unit)
+        if unit not in (None, self.schema.unit):
+            raise WrongOption(
+                f"--unit {unit}: the schema gives role 'unit' to "
+                f"{'no column' if self.schema.unit is None else repr(self.schema.unit)}.",
+                hint="Give the column role = 'unit' in the schema, and leave --unit out.",
+            )
+        return self
 
     def open(self, files: Sequence[str]) -> FileRows:
         """The rows of files with these columns."""
@@ -343,6 +401,8 @@ class WantedColumns:
             exclude=self.exclude,
             names=self.names,
             header=self.header,
+            schema=self.schema,
+            unit=self.unit,
         )
 
     def open_like(self, files: Sequence[str]) -> FileRows:
@@ -358,7 +418,12 @@ class WantedColumns:
 
 
 def read_columns(
-    columns: str | None, exclude: str | None, vocabulary: Path | None, *, header: bool
+    columns: str | None,
+    exclude: str | None,
+    vocabulary: Path | None,
+    schema: Path | None = None,
+    *,
+    header: bool,
 ) -> WantedColumns:
     """The values as they are typed.
 
@@ -367,6 +432,13 @@ def read_columns(
     WrongOption, DataError
         When two of them say which columns, or the vocabulary cannot be one.
     """
+    if schema is not None:
+        if columns is not None or exclude is not None or vocabulary is not None:
+            raise WrongOption(
+                "--schema and --columns, --exclude or --vocabulary all say which columns.",
+                hint="Give roles in the schema: feature, ignore.",
+            )
+        return WantedColumns(schema=read_schema(schema), header=header)
     if vocabulary is None:
         return WantedColumns(read_names(columns), read_names(exclude) or (), header=header)
     if columns is not None or exclude is not None:
@@ -375,8 +447,3 @@ def read_columns(
             hint="Give the wanted words as the vocabulary.",
         )
     return WantedColumns(names=read_vocabulary(vocabulary), header=header)
-
-
-def open_for_model(names: Sequence[str] | None, files: Sequence[str], *, header: bool) -> FileRows:
-    """A model's columns by name; by position where files have no names, or the model has none."""
-    return WantedColumns(names, header=header).open_like(files)

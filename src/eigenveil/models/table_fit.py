@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from eigenveil.models.constraints import Configured
 from eigenveil.models.driver import RoundProgress, certified_fit, rows_for
-from eigenveil.models.inputs import check_names, public_count, rows_of
+from eigenveil.models.inputs import check_features, public_count, rows_of, unit_of
 from eigenveil.models.options import Options, Path
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec
@@ -56,6 +56,7 @@ class TableFit(Configured):
         if groups is not None and options.get("unit") is None:
             options = options.changed(unit=UNNAMED_UNIT)
         rows = rows_of(self, X, unit=options.get("unit"), groups=groups)
+        check_features("The frame", rows, of_words=task_named(self._TASK).takes_documents)
         return self._fit_rows(options, rows, progress=None)
 
     def fit_rows(self, rows: RowSource, *, progress: RoundProgress | None = None) -> Self:
@@ -70,7 +71,11 @@ class TableFit(Configured):
             Called with ``(release, n)`` after every n rows of a pass.
         """
         options, task = self._options(), task_named(self._TASK)
-        check_names("The source of rows", rows.names, of_words=task.takes_documents)
+        check_features("The source of rows", rows, of_words=task.takes_documents)
+        given = options.get("unit")
+        unit = unit_of(rows, given, taken=task.has("unit", self._PATH))
+        if unit != given:
+            options = options.changed(unit=unit)
         return self._fit_rows(options, rows, progress=progress)
 
     def _fit_rows(

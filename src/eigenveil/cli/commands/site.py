@@ -166,6 +166,7 @@ def start(
     columns: options.Columns = None,
     exclude: options.Exclude = None,
     vocabulary: options.Vocabulary = None,
+    schema: options.SchemaFile = None,
     header: options.Header = True,
     quiet: options.Quiet = False,
 ) -> int:
@@ -185,7 +186,7 @@ def start(
     opened = open_kit(kit, role="site")
     # FLARE goes into the kit's folder, and takes this process along
     files = [str(Path(file).absolute()) for file in _needed("data", data)]
-    rows = _Rows(files, read_columns(columns, exclude, vocabulary, header=header))
+    rows = _Rows(files, read_columns(columns, exclude, vocabulary, schema, header=header))
     rows.check()
     place = _absolute(str(_needed("ledger", ledger)))
     budget = BudgetTarget(data_set, adjacency, budget_epsilon, budget_delta, budget_pure_epsilon)
@@ -260,14 +261,19 @@ class _Rows:
     wanted: WantedColumns
 
     def check(self) -> None:
-        """Refuse files that cannot be read, before any study needs them."""
-        self.wanted.open_like(self.files)
+        """Refuse files that cannot be read, before any study needs them.
+
+        Which columns are features is the study's to say.
+        """
+        try:
+            self.wanted.open_like(self.files)
+        except DataError as error:
+            if error.code not in ("identifier-column", "not-numeric"):
+                raise
 
     def __call__(self, study: Study) -> RowSource:
         """Rows with the study's columns, by name where files have names."""
-        if study.columns is None:
-            return self.wanted.open_like(self.files)
-        return WantedColumns(list(study.columns), header=self.wanted.header).open_like(self.files)
+        return WantedColumns.of_study(study, self.wanted).open_like(self.files)
 
 
 def _needed(name: str, value: Any) -> Any:

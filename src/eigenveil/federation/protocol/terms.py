@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
 from typing import cast
@@ -34,14 +34,6 @@ _PURE_DISTANCE = NEGLIGIBLE / 16
 def active_sites(study: Study) -> tuple[str, ...]:
     """Sites that take part: the first alone where the protocol is local."""
     return study.names[:1] if study.protocol == "local" else study.names
-
-
-def first_difference(found: Sequence[str], wanted: Sequence[str]) -> str:
-    """Where two lists of columns part, in words that quote neither: both may be a site's own."""
-    for number, (one, other) in enumerate(zip(found, wanted, strict=False), start=1):
-        if one != other:
-            return f"column {number} has another name"
-    return "their numbers differ"
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,9 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     ValidationError,
+    WithJsonSchema,
     create_model,
     model_validator,
 )
@@ -46,6 +49,7 @@ from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.statistics import STATISTICS
+from eigenveil.tables.schema import Schema, json_schema, parse_schema
 
 FORMAT = "eigenveil-study-1"
 # Weights of sites with smaller targets are multiples of 2**-10.
@@ -137,13 +141,19 @@ class StudySite(BaseModel):
     )
 
 
+def _schema_of(value: Any) -> Schema | None:
+    return None if value is None else parse_schema(value, origin="table_schema")
+
+
 class Study(StudyOptions):
     """What the sites agree on; made by :func:`make_study`, :func:`read_study`, :func:`parse_study`.
 
     A study that exists can be run: every combination of fields that cannot is refused.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", title="eigenveil study")
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", title="eigenveil study", arbitrary_types_allowed=True
+    )
 
     format: Literal["eigenveil-study-1"] = Field(description="The format of this file.")
     name: Name = Field(
@@ -168,6 +178,16 @@ class Study(StudyOptions):
         description="Number of columns, where files have no names for them. Give either columns "
         "or features.",
         examples=[64],
+    )
+    table_schema: Annotated[
+        Schema | None,
+        BeforeValidator(_schema_of),
+        PlainSerializer(lambda schema: None if schema is None else schema.as_dict()),
+        WithJsonSchema({"anyOf": [json_schema(), {"type": "null"}]}),
+    ] = Field(
+        default=None,
+        description="The schema of the sites' tables ('eigenveil schema new' writes one): all "
+        "sites read their files with it. Columns are then its encoded ones.",
     )
     sites: Annotated[tuple[StudySite, ...], Field(min_length=1)] = Field(
         description="The sites: at least one, each with a name of its own."

@@ -18,6 +18,7 @@ from eigenveil.models.stored import noise_source, public_center
 from eigenveil.models.streaming.plan import make_stream_plan
 from eigenveil.models.streaming.state import StreamState
 from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
+from eigenveil.tables.identifiers import check_identifiers
 from eigenveil.tables.units import LabelledRows, unit_ids
 
 
@@ -373,6 +374,7 @@ def _other_columns() -> DataError:
 
 def _rows(array: Any, names: list[str] | None, ids: Any = None) -> tuple[RowSource, int]:
     """Rows of a block, of which there may be none, with their units, and their number."""
+    check_identifiers("The frame", names)
     sparse, count = scipy.sparse.issparse(array), int(array.shape[0])
     rows: RowSource = (SparseRows if sparse else ArrayRows)(array, names=names)
     return rows if ids is None else LabelledRows(rows, unit_ids(ids, count)), count
