@@ -1,5 +1,6 @@
 """Lets the tests import :mod:`statistics_tools`, which lies beside this file."""
 
+import itertools
 import os
 from pathlib import Path
 
@@ -43,11 +44,18 @@ def _every_code_is_declared():
 
 
 @pytest.fixture
-def run(capsys):
-    """Call the command line: exit status, standard output, standard error."""
+def run(capsys, tmp_path_factory, monkeypatch):
+    """Call the command line: exit status, standard output, standard error.
+
+    Each call has a new ledger for its usual one, unless the test has set EIGENVEIL_LEDGER itself.
+    """
     from eigenveil.cli.app import main
 
+    folder, number = str(tmp_path_factory.mktemp("ledgers")), itertools.count()
+
     def call(*words):
+        if os.environ.get("EIGENVEIL_LEDGER", folder).startswith(folder):
+            monkeypatch.setenv("EIGENVEIL_LEDGER", f"{folder}/{next(number)}.ledger")
         with pytest.raises(SystemExit) as ended:
             main([str(word) for word in words])
         out, err = capsys.readouterr()

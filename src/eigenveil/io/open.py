@@ -195,6 +195,7 @@ class FileRows:
 
     def __init__(self, files: Sequence[Table | ArrayFile], names: Sequence[str] | None) -> None:
         self._files, self.names = files, names
+        self.paths = tuple(file.path for file in files)
         widths = [
             file.features if isinstance(file, ArrayFile) else len(names or ()) for file in files
         ]

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.models.options import Options
+from eigenveil.privacy.accountant import NEGLIGIBLE, Loss
 from eigenveil.privacy.budget import StepBudget, split_budget
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency
@@ -25,6 +26,8 @@ Step = Literal["scale", "center", "moment", "variance", "tensor"]
 
 
 Invalid = Literal["zero", "error"]
+# Of a pure reservation, for events that no sampler avoids; what is charged is far less.
+_PURE_DISTANCE = NEGLIGIBLE / 16
 
 
 @dataclass(frozen=True)
@@ -199,12 +202,59 @@ class BasePlan(BaseModel):
 
     def budgets(self) -> dict[Step, StepBudget]:
         """What each step may spend."""
-        error = lattice_error(self.released_values(), steps_a_scale=2.0**26, draws=self.noise_draws)
         return dict(
             _divided(
-                tuple(self.fractions.items()), self.epsilon, self.delta, self.pure_steps, error
+                tuple(self.fractions.items()),
+                self.epsilon,
+                self.delta,
+                self.pure_steps,
+                self._sampling_error(),
             )
         )
+
+    def reservation(
+        self, *, weight: float = 1.0, pure_weight: float = 1.0, replacing: bool = False
+    ) -> Loss:
+        """The most that a run can cost, under the plan's adjacency.
+
+        Parameters
+        ----------
+        weight, pure_weight : float
+            Factors on the rows that it is counted for, in Gaussian steps and in pure ones.
+        replacing : bool
+            For neighbours of which one row is changed, whatever those of the plan are: each step at
+            the worst of what it may release.
+        """
+        error = self._sampling_error()
+        parts = [
+            (budget, self._replacing_ratio(step) if replacing else 1.0)
+            for step, budget in self.budgets().items()
+        ]
+        return Loss(
+            mu_squared=math.fsum((b.mu * weight * r) ** 2 for b, r in parts if b.mu is not None),
+            pure=math.fsum(b.epsilon * pure_weight * r for b, r in parts if b.epsilon is not None),
+            log_ratio=0.0 if self.pure else error.log_ratio,
+            distance=_PURE_DISTANCE if self.pure else error.distance,
+        )
+
+    @property
+    def pure_part(self) -> float:
+        """Of epsilon, what an account must set aside for its pure steps beside Gaussian ones."""
+        pure = [b.epsilon for b in self.budgets().values() if b.epsilon is not None]
+        return math.fsum(pure) * (1.0 + 1e-10) if self.mixed else 0.0
+
+    def _replacing_ratio(self, step: Step) -> float:
+        if self.adjacency == "replace-one":
+            return 1.0
+        norm = MECHANISMS[self.kind(step)].norm
+        return max(
+            statistic.replacing_ratio(norm)
+            for name, statistic in STATISTICS.items()
+            if self.step_of(name) == step
+        )
+
+    def _sampling_error(self) -> SamplingError:
+        return lattice_error(self.released_values(), steps_a_scale=2.0**26, draws=self.noise_draws)
 
 
 @lru_cache(maxsize=64)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path as File
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from eigenveil.models.charging import begin_charges
 from eigenveil.models.constraints import Configured
 from eigenveil.models.driver import RoundProgress, certified_fit
 from eigenveil.models.inputs import check_names, public_rows, rows_of
@@ -45,7 +47,7 @@ class TableFit(Configured):
         del y
         options = self._options()
         rows, count = rows_of(self, X)
-        return self._fit_rows(options, rows, count=count, progress=None)
+        return self._fit_rows(options, rows, count=lambda: count, progress=None)
 
     def fit_rows(self, rows: RowSource, *, progress: RoundProgress | None = None) -> Self:
         """Fit to rows read a block at a time, as often as the plan has rounds.
@@ -54,40 +56,55 @@ class TableFit(Configured):
         ----------
         rows : RowSource
             For example ``eigenveil.io.open_rows(["a.parquet", "b.csv"])``; never held in memory.
-            Of topics a row is a document.
+            Of topics a row is a document. Its ``paths``, if it has any, are the files by which a
+            ledger knows the data set.
         progress : callable, optional
             Called with ``(release, n)`` after every n rows of a pass.
         """
         options, task = self._options(), task_named(self._TASK)
         check_names("The source of rows", rows.names, of_words=task.takes_documents)
+        files = getattr(rows, "paths", None)
         rows = task.rows_for(rows)
-        count = public_rows(rows, options.adjacency)
-        return self._fit_rows(options, rows, count=count, progress=progress)
+        return self._fit_rows(
+            options,
+            rows,
+            count=lambda: public_rows(rows, options.adjacency),
+            files=files,
+            progress=progress,
+        )
 
     def _fit_rows(
         self,
         options: Options,
         rows: RowSource,
         *,
-        count: int | None,
+        count: Callable[[], int | None],
+        files: Sequence[File] | None = None,
         progress: RoundProgress | None,
     ) -> Self:
         task, model = task_named(self._TASK), self
         assert isinstance(model, StoredModel)
         spec = EstimatorSpec.by(model)
         center = public_center(options.get("center", False), rows.features)
-        plan = task.make_plan(options, features=rows.features, rows=count)
         source = noise_source(options.random_state)
-        plan = plan.drawn_from(secure=source.secure)
-        certified_fit(
-            plan,
-            self._rounds(plan, rows, center),
-            task.rows_for(rows),
-            source,
-            spec=spec,
-            keep=model._take_over,
-            progress=progress,
-        )
+        plan = task.make_plan(options, features=rows.features).drawn_from(secure=source.secure)
+        charges, outcome = begin_charges(options, plan, files=files), "stopped"
+        try:
+            if options.adjacency == "replace-one":
+                plan = plan.model_copy(update={"rows": count()})
+            certified_fit(
+                plan,
+                self._rounds(plan, rows, center),
+                task.rows_for(rows),
+                source,
+                spec=spec,
+                keep=model._take_over,
+                charges=charges,
+                progress=progress,
+            )
+            outcome = "finished"
+        finally:
+            charges.end(outcome)
         return self
 
     def _rounds(

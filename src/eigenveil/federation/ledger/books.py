@@ -21,6 +21,8 @@ from eigenveil.federation.ledger.entries import (
     ChargeBody,
     EndBody,
     Entry,
+    FileMark,
+    FilesBody,
     SessionKey,
     read_body,
 )
@@ -131,9 +133,10 @@ class Session:
 
 @dataclass
 class Books:
-    """Accounts by data set, and sessions, in the order they came."""
+    """Accounts by data set, their files, and sessions, in the order they came."""
 
     accounts: dict[str, BudgetBody] = field(default_factory=dict)
+    files: dict[str, set[FileMark]] = field(default_factory=dict)
     sessions: dict[SessionKey, Session] = field(default_factory=dict)
 
     @classmethod
@@ -156,6 +159,8 @@ class Books:
             case BudgetBody() as body:
                 _check_losses(entry.number, body.caps)
                 self.accounts[body.budget.data_set] = body
+            case FilesBody() as body:
+                self.files.setdefault(body.data_set, set()).update(body.marks)
             case BeginBody() as body:
                 if body.key in self.sessions:
                     raise BrokenChain(entry.number, "begins a session a second time")
@@ -178,6 +183,15 @@ class Books:
         No output can have been seen that a change of its caps could follow from.
         """
         return not any(each.is_open or each.charges for each in self.of_data_set(data_set))
+
+    def accounts_with(self, digests: Iterable[str]) -> list[str]:
+        """Data sets one of whose files has one of these digests, of its path or its content."""
+        wanted = set(digests)
+        return [
+            name
+            for name, marks in self.files.items()
+            if any({mark.path, mark.content} & wanted for mark in marks)
+        ]
 
     def standing(self, data_set: str) -> Standing:
         """Where an account stands."""

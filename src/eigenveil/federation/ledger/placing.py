@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 
 from eigenveil.errors import BudgetExceeded, DataError, PrivacyError, ProtocolError
 from eigenveil.federation.ledger.books import Books, Session, Standing, epsilon_or_infinity
@@ -97,7 +98,7 @@ def place(name: str, books: Books, wanted: Wanted) -> Placed:
         ``over-budget``; for the owner's eyes.
     """
     account = books.accounts.get(wanted.data_set)
-    set_it = f"eigenveil ledger budget {name} --data-set {wanted.data_set}"
+    set_it = f"eigenveil ledger budget {quote(name)} --data-set {quote(wanted.data_set)}"
     if account is None:
         raise DataError(
             f"{name}: no budget is set for data set {wanted.data_set!r}.",
