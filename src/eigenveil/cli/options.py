@@ -77,6 +77,10 @@ LedgerOption = Annotated[
         f"this user, or what {VARIABLE} names.",
     ),
 ]
+_NO_LEDGER = (
+    "no ledger: this fit is charged nowhere. What several fits of the same rows cost together is "
+    "not counted, and no budget stops them; the certificate says so."
+)
 DataSetOption = Annotated[
     str | None,
     typer.Option(
@@ -95,11 +99,12 @@ NoLedger = Annotated[
 ]
 
 
-@dataclass(frozen=True)
+@dataclass
 class LedgerChoice:
     """The values of ``--ledger``, ``--data-set`` and ``--no-ledger``.
 
-    ``given`` is whether one of the first two was; ``place`` is ``None`` where nothing is charged.
+    ``given`` is whether one of the first two was, ``charged`` whether the third was not; ``place``
+    is ``None`` for the usual one.
     """
 
     place: str | None
@@ -107,35 +112,37 @@ class LedgerChoice:
     given: bool
     charged: bool
 
-    def parameters(self) -> dict[str, Any]:
-        """As parameters of an estimator; the usual ledger's folder is made."""
-        if not self.charged:
-            return {}
-        place = usual_ledger(make_folder=True) if self.place is None else self.place
-        return {"ledger": place, "data_set": self.data_set}
-
     @contextmanager
-    def quietly(self, quiet: bool) -> Iterator[None]:
-        """What the ledger has to say while a fit runs, and what no ledger means."""
+    def open(self, *, quiet: bool) -> Iterator[dict[str, Any]]:
+        """The parameters of the estimator that fits in the block.
+
+        The usual ledger's folder is made; what is still open at the block's end is ended. Unless
+        ``quiet``, the ledger says what it does, or what no ledger means is said.
+        """
         with warnings.catch_warnings():
             if quiet:
                 warnings.simplefilter("ignore", LedgerWarning)
-            elif not self.charged:
-                notify(
-                    "no ledger: this fit is charged nowhere. What several fits of the same rows "
-                    "cost together is not counted, and no budget stops them; the certificate says "
-                    "so."
-                )
-            yield
+            if not self.charged:
+                if not quiet:
+                    notify(_NO_LEDGER)
+                yield {}
+                return
+            # imported here: the ledger's database library takes a moment to load
+            from eigenveil.federation.ledger.ledger import Ledger
+
+            if self.place is None:
+                self.place = usual_ledger(make_folder=True)
+            with Ledger(self.place) as ledger:
+                yield {"ledger": ledger, "data_set": self.data_set}
 
     def notify_left(self, model: Any) -> None:
         """Print, for the owner, what is left of the accounts that a fit was charged to."""
-        if not self.charged:
+        if self.place is None:
             return
         from eigenveil.federation.ledger.ledger import Ledger
         from eigenveil.federation.ledger.placing import budget_left_text
 
-        ledger = Ledger(usual_ledger() if self.place is None else self.place)
+        ledger = Ledger(self.place)
         mine = [each for each in ledger.sessions() if each.terms.note.endswith(model.plan_.hash)]
         names = {each.terms.data_set for each in mine if each.key.study == mine[-1].key.study}
         for standing in ledger.standings():

@@ -312,15 +312,14 @@ def _fit_one(
     account: options.LedgerChoice,
 ) -> None:
     rows = wanted.open(files)
-    with (
-        new_folder(show.out) as folder,
-        account.quietly(show.quiet or show.json),
-    ):  # before anything is spent
-        model: Any = task.estimator("table")(**targets, **account.parameters())
+    silent = show.quiet or show.json
+    # the folder is made before anything is spent
+    with new_folder(show.out) as folder, account.open(quiet=silent) as charged:
+        model: Any = task.estimator("table")(**targets, **charged)
         with fit_progress(quiet=show.quiet or show.json) as progress:
             model.fit_rows(rows, progress=progress)
         written = write_result(model, folder, figures=show.figures)
-    if not (show.json or show.quiet):
+    if not silent:
         account.notify_left(model)
     if picture is not None:  # when the result is safe
         draw_rows(model, rows, picture)

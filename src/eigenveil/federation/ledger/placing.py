@@ -119,9 +119,25 @@ def place(name: str, books: Books, wanted: Wanted) -> Placed:
         f"{name}: a session requests {pure}epsilon = {asked:.6g}{under} of data set "
         f"{wanted.data_set!r}, of whose budget, epsilon = {budget.epsilon:.6g} at delta = "
         f"{budget.delta:.3g} ({budget.adjacency}), {budget_left_text(standing)}.",
-        hint=f"Ask for less, end studies that will not go on (eigenveil ledger end), or raise "
-        f"the budget: {set_it} --adjacency {budget.adjacency} --epsilon E --delta D.",
+        hint=f"{_open_sessions(name, books, wanted.data_set)}Ask for less, or raise the budget: "
+        f"{set_it} --adjacency {budget.adjacency} --epsilon E --delta D.",
         code="over-budget",
+    )
+
+
+def _open_sessions(name: str, books: Books, data_set: str) -> str:
+    """How to free what open sessions hold, where there are some."""
+    studies = [each.key.study for each in books.of_data_set(data_set) if each.is_open]
+    if not studies:
+        return ""
+    count = (
+        "1 session is open and holds"
+        if len(studies) == 1
+        else (f"{len(studies)} sessions are open and hold")
+    )
+    return (
+        f"{count} a part of the budget; where nothing runs any more: eigenveil ledger end "
+        f"{quote(name)} --study {studies[-1]} (eigenveil ledger show lists them). "
     )
 
 
