@@ -234,7 +234,8 @@ class BasePlan(BaseModel):
             mu_squared=math.fsum((b.mu * weight * r) ** 2 for b, r in parts if b.mu is not None),
             pure=math.fsum(b.epsilon * pure_weight * r for b, r in parts if b.epsilon is not None),
             log_ratio=0.0 if self.pure else error.log_ratio,
-            distance=_PURE_DISTANCE if self.pure else error.distance,
+            distance=(0.0 if self.pure else error.distance)
+            + (_PURE_DISTANCE if self.pure_steps else 0.0),
         )
 
     @property

@@ -116,14 +116,12 @@ class Session:
 
     def charged(self, more: Iterable[ReleaseRecord] = ()) -> Loss:
         """The loss of all its charges, and of ``more``, under its own adjacency."""
-        return Loss.total(Loss.of(record) for record in (*self.releases(), *more))
+        return Loss.total(_loss_of(record) for record in (*self.releases(), *more))
 
     def spent(self, more: Iterable[ReleaseRecord] = ()) -> Loss:
         """The same as its account counts it."""
         records = (counted(each, self.terms.counted) for each in (*self.releases(), *more))
-        loss = Loss.total(Loss.of(record) for record in records)
-        if self.terms.reserve.mu_squared == 0:
-            loss = loss.as_pure()
+        loss = Loss.total(_loss_of(record) for record in records)
         return as_gaussian(loss) if self.terms.pure_as_gaussian else loss
 
     def held(self) -> Loss:
@@ -231,6 +229,12 @@ class Books:
             answers=(*session.answers, (number, body)),
             state=session.state if body.state is None else body.state,
         )
+
+
+def _loss_of(record: ReleaseRecord) -> Loss:
+    """The loss of a release; a pure one's with what its sampler adds (accounts.md, claim 5)."""
+    loss = Loss.of(record)
+    return loss.as_pure() if record.pure else loss
 
 
 def _check_losses(number: int, *losses: Loss) -> None:

@@ -326,7 +326,8 @@ class Ledger:
         Parameters
         ----------
         reserve : Loss
-            The most that it may charge, under ``adjacency``.
+            The most that it may charge, under ``adjacency``; what the samplers of pure releases add
+            to epsilon is in its pure part.
         replacing : Loss, optional
             The same for neighbours of which one row is changed: what an account under replace-one
             counts of a session under add-remove. By default twice mu and twice the pure epsilon.

@@ -115,10 +115,13 @@ def place(name: str, books: Books, wanted: Wanted) -> Placed:
     asked = epsilon_or_infinity(loss, budget.delta)
     pure = "pure " if loss.mu_squared == 0 else ""
     under = "" if wanted.adjacency == budget.adjacency else " (counted for one row changed)"
+    exact = replace(loss, log_ratio=0.0, distance=0.0)
+    nearly = Loss.total([held, exact]).within(account.caps)
     raise BudgetExceeded(
         f"{name}: a session requests {pure}epsilon = {asked:.6g}{under} of data set "
         f"{wanted.data_set!r}, of whose budget, epsilon = {budget.epsilon:.6g} at delta = "
-        f"{budget.delta:.3g} ({budget.adjacency}), {budget_left_text(standing)}.",
+        f"{budget.delta:.3g} ({budget.adjacency}), {budget_left_text(standing)}"
+        + (", but no room for the sampling error of more noise." if nearly else "."),
         hint=f"{_open_sessions(name, books, wanted.data_set)}Ask for less, or raise the budget: "
         f"{set_it} --adjacency {budget.adjacency} --epsilon E --delta D.",
         code="over-budget",
