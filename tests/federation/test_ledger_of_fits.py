@@ -44,6 +44,8 @@ FITS = [
         ]
     ],
     ("PrivatePCA", {"row_norm": "auto", "center": False}),
+    ("PrivatePCA", {"missing": "independent"}),
+    ("PrivatePCA", {"missing": "pairs"}),
     ("PrivateCovariance", {}),
     ("PrivateCovariance", {"delta": 0.0}),
     ("PrivateCovariance", {"row_bound": 20.0, "center": False}),
@@ -144,6 +146,18 @@ def test_another_unit_is_refused(place):
     Ledger(place).set_budget(budget_of(3.0, unit="patient"))
     with pytest.raises(PrivacyError) as caught:
         fit_of("PrivatePCA", ledger=place, data_set="x")
+    assert caught.value.code == "other-unit"
+
+
+def test_a_unit_is_its_account_s(place):
+    """An account that counts what a person loses counts no rows, and the other way round."""
+    groups = np.repeat(np.arange(100), 6)
+    eigenveil.PrivatePCA(ledger=place, data_set="x").fit(X, groups=groups)
+    assert Ledger(place).budget("x").unit == "groups"
+    Ledger(place).set_budget(budget_of(9.0, unit="groups"))
+    eigenveil.PrivatePCA(ledger=place, data_set="x").fit(X, groups=groups)
+    with pytest.raises(PrivacyError) as caught:
+        eigenveil.PrivatePCA(ledger=place, data_set="x").fit(X)
     assert caught.value.code == "other-unit"
 
 

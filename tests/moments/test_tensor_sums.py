@@ -48,7 +48,7 @@ def python_moment(moment, rows):
         q, _ = rule(Block(row[None]))
         seen = (q.astype(object) @ basis).astype(float)
         longest = np.maximum(np.sqrt(np.vecdot(seen, seen)), unit)
-        y, squares = integer_rows(seen, 4096.0 / longest, 4096.0)
+        y, squares = integer_rows(seen, 4096.0 / longest, 4096.0**2)
         assert squares[0] <= 4096**2
         y = y[0].astype(object)
         cube = y[:, None, None] * y[None, :, None] * y[None, None, :]

@@ -21,7 +21,13 @@ ROOT = Path(__file__).parents[2]
 
 def cited():
     """Names of proofs: of the registries, of certificates, and in any text of the package."""
-    always = proofs_of((), federation=True, tree=False) + proofs_of((), federation=False, tree=True)
+    always = [
+        each
+        for kind in ("units", "federation", "tree")
+        for each in proofs_of(
+            (), **({"units": False, "federation": False, "tree": False} | {kind: True})
+        )
+    ]
     stated = {each.proof for each in (*MECHANISMS.values(), *STATISTICS.values())}
     names = {*stated, *always} - {None}
     for file in PACKAGE.rglob("*.py"):

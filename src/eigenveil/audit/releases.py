@@ -14,12 +14,14 @@ from eigenveil.audit.case import Claim, FloatArray, Randomness, Samples, joined
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.release import calibrated_record, release_sum, release_vectors
 from eigenveil.moments.rows import Block
+from eigenveil.moments.source import ArrayRows
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.gaussian import epsilon_of_mu
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.mechanisms import MECHANISMS, Mechanism, NoiseKind
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.statistics import Layout
+from eigenveil.tables.units import LabelledRows, UnitRows
 
 
 class Replicates(Accumulator):
@@ -85,15 +87,24 @@ Rows = Sequence[FloatArray]
 Make = Callable[[], Accumulator]
 # At which delta a Gaussian claim is stated in epsilon.
 DELTA = 0.01
+# Of a unit's rows, so that they are in several blocks.
+_ROWS_A_BLOCK = 4
 # Values that one call draws, at most.
 _MOST_VALUES = 1 << 20
 
 
 def summed(rows: Rows, make: Make) -> Accumulator:
-    """The exact sum over rows."""
+    """The exact sum over rows; over units, where each is a table of its rows."""
     total = make()
-    if len(rows):
+    if len(rows) == 0:
+        return total
+    if rows[0].ndim == 1:
         total.update(Block(np.array(rows, dtype=float)))
+        return total
+    units = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
+    table = ArrayRows(np.concatenate(rows).astype(np.float64), rows_a_block=_ROWS_A_BLOCK)
+    for block in UnitRows(LabelledRows(table, units)).blocks():
+        total.update(block)
     return total
 
 

@@ -20,6 +20,7 @@ from eigenveil.models.result import EstimatorSpec, Result, View
 from eigenveil.models.stored import noise_source, public_center
 from eigenveil.models.task import TASKS
 from eigenveil.moments.source import RowSource
+from eigenveil.privacy.guarantee import UNNAMED_UNIT
 
 
 class FederatedFit(Configured):
@@ -43,13 +44,21 @@ class FederatedFit(Configured):
     choice_: View[str] = View(lambda result: result.details["choice"])
     missing_: View[dict[str, str]] = View(lambda result: dict(result.details["missing"]))
 
-    def fit(self, X: Sequence[ArrayLike] | Mapping[str, ArrayLike], y: object = None) -> Self:
+    def fit(
+        self,
+        X: Sequence[ArrayLike] | Mapping[str, ArrayLike],
+        y: object = None,
+        *,
+        groups: Sequence[ArrayLike] | Mapping[str, ArrayLike] | None = None,
+    ) -> Self:
         """Fit to the rows (of a topic model: the documents' word counts) of several sites.
 
         Parameters
         ----------
         X : sequence of arrays, or mapping of site name to array
             Each of shape (n_s, n_features), dense, sparse or a frame; any row counts, 0 too.
+        groups : sequence or mapping of arrays of shape (n_s,), optional
+            Each row's unit, such as a patient; by default the column ``unit`` of frames, or none.
 
         Raises
         ------
@@ -63,7 +72,12 @@ class FederatedFit(Configured):
             When too few sites are left.
         """
         del y
-        return self.fit_rows(site_rows(X, for_one=self._FOR_ONE))
+        unit = self._options().get("unit")
+        rows = site_rows(X, for_one=self._FOR_ONE, unit=unit, groups=groups)
+        given = {} if groups is None or unit is not None else {"unit": UNNAMED_UNIT}
+        return self._fit(
+            self.study_of(rows, **given), rows, EstimatorSpec.by(self), ledgers=None, progress=None
+        )
 
     def fit_rows(
         self,
@@ -87,8 +101,11 @@ class FederatedFit(Configured):
         spec = EstimatorSpec.by(self)
         return self._fit(study, rows, spec, ledgers=ledgers, progress=progress)
 
-    def study_of(self, rows: Mapping[str, RowSource]) -> Study:
-        """The study that the constructor's parameters say, over these sites' rows."""
+    def study_of(self, rows: Mapping[str, RowSource], **instead: Any) -> Study:
+        """The study that the constructor's parameters say, over these sites' rows.
+
+        With values of some options ``instead`` of the constructor's.
+        """
         first = next(iter(rows.values()), None)
         if first is None:
             raise DataError("There is no site.", hint="Give the rows of at least one site.")
@@ -100,7 +117,7 @@ class FederatedFit(Configured):
                 f"names {sorted(unknown)[0]!r}, which is no site.",
                 hint=f"The sites are {', '.join(rows)}.",
             )
-        values = {name: options[name] for name in study_options(self._TASK)}
+        values = {name: options[name] for name in study_options(self._TASK)} | instead
         if "center" in values:
             values["center"] = study_center(options.center, first.features)
         return make_study(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import _get_feature_names, check_array
 
 from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, ProtocolError, same_spent
+from eigenveil.federation.ledger.entries import UNIT
 from eigenveil.federation.ledger.ledger import Budget, Ledger
 from eigenveil.federation.protocol.aggregator import Aggregator, Outcome
 from eigenveil.federation.protocol.helper import Helper
@@ -23,12 +25,13 @@ from eigenveil.federation.protocol.requests import Call, Replies, Transport
 from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import Terms, settle
 from eigenveil.federation.study.study import Study
-from eigenveil.models.inputs import check_names, fits_floats
+from eigenveil.models.inputs import check_names, fits_floats, without_units
 from eigenveil.moments.engine import InvalidRows, check_rows
 from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
 from eigenveil.noise.source import RandomSource
 from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.certificate import Certificate
+from eigenveil.tables.units import LabelledRows, unit_ids
 
 Result = TypeVar("Result")
 
@@ -263,6 +266,7 @@ def requested_budget(terms: Terms) -> Budget:
     return Budget(
         data_set=DATA_SET,
         adjacency=study.adjacency,
+        unit=study.unit or UNIT,
         epsilon=study.epsilon,
         delta=study.delta,
         pure_epsilon=terms.plan.pure_part,
@@ -270,9 +274,13 @@ def requested_budget(terms: Terms) -> Budget:
 
 
 def site_rows(
-    X: Sequence[ArrayLike] | Mapping[str, ArrayLike], *, for_one: str
+    X: Sequence[ArrayLike] | Mapping[str, ArrayLike],
+    *,
+    for_one: str,
+    unit: str | None = None,
+    groups: Sequence[ArrayLike] | Mapping[str, ArrayLike] | None = None,
 ) -> dict[str, RowSource]:
-    """Rows of each site, checked; columns of frames are matched by name.
+    """Rows of each site, checked, with their units; columns of frames are matched by name.
 
     Raises
     ------
@@ -290,16 +298,51 @@ def site_rows(
     else:
         named = {f"site{number}": array for number, array in enumerate(X, start=1)}
     _check_twice(named)
+    own = _groups_of(named, groups)
     found: dict[str, RowSource] = {}
     wanted: list[str] | None = None
-    for name, array in named.items():
+    for name, table in named.items():
+        with _of_site(name):
+            array, ids = without_units(table, unit, groups=own.get(name))
         columns = _get_feature_names(array)
         if columns is not None and wanted is not None and set(columns) == set(wanted):
-            array = array[wanted]  # type: ignore[index]
+            array = array[wanted]
             columns = wanted
-        found[name] = _source(name, array, None if columns is None else [str(c) for c in columns])
+        rows = _source(name, array, None if columns is None else [str(c) for c in columns])
+        with _of_site(name):
+            count = int(array.shape[0])
+            found[name] = rows if ids is None else LabelledRows(rows, unit_ids(ids, count))
         wanted = wanted or (None if columns is None else list(columns))
     return found
+
+
+def _groups_of(
+    named: Mapping[str, ArrayLike],
+    groups: Sequence[ArrayLike] | Mapping[str, ArrayLike] | None,
+) -> dict[str, ArrayLike]:
+    """The units of each site's rows, as the rows themselves are given."""
+    if groups is None:
+        return {}
+    if isinstance(groups, Mapping):
+        own = {str(name): ids for name, ids in groups.items()}
+    else:
+        own = dict(zip(named, groups, strict=False)) if len(groups) == len(named) else {}
+    if set(own) != set(named):
+        raise DataError(
+            "groups does not give the units of every site, and of no other.",
+            hint="Give it as X: a list, or a mapping of site names, with one array a site.",
+            code="bad-groups",
+        )
+    return own
+
+
+@contextmanager
+def _of_site(name: str) -> Iterator[None]:
+    """Name the site in what is wrong with its rows."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"site {name}: {error.message}", hint=error.hint, code=error.code) from None
 
 
 def _source(name: str, array: Any, columns: list[str] | None) -> RowSource:
@@ -355,7 +398,7 @@ def _check_valid(sites: Mapping[str, Site]) -> None:
     """Read all sites' rows before any is charged; a site that may be lost is checked as well."""
     for name, site in sites.items():
         try:
-            check_rows(site.rows)
+            check_rows(site.rows, holes=site.holes)
         except DataError as error:
             message = error.message
             if f"site {name}" not in message:

@@ -17,11 +17,12 @@ from pydantic import ValidationError
 
 from eigenveil.errors import EigenveilError, PrivacyError
 from eigenveil.models.plan import BasePlan, Planned, Step
+from eigenveil.models.result import claim_of
 from eigenveil.models.shapes import COUNT_WEIGHT, LARGEST_VARIANCE, sizes_of
 from eigenveil.models.streaming.plan import StreamPlan
 from eigenveil.models.task import TASKS, task_of_plan
 from eigenveil.privacy.budget import StepBudget
-from eigenveil.privacy.certificate import Certificate, Claim, plan_hash, proofs_of
+from eigenveil.privacy.certificate import Certificate, plan_hash, proofs_of
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
 
 # Records are calibrated from the plan's own numbers: they agree to rounding.
@@ -61,7 +62,7 @@ def plan_of(certificate: Certificate) -> BasePlan:
             found, value = (None if f is None else f.blocks for f in (found, value))
         if not (_same_fractions(found, value) if name == "fractions" else found == value):
             raise _refused(f"The plan records {name} = {found!r}, where a fit has {value!r}.")
-    fixed = plan.adjacency == "replace-one" and not isinstance(plan, StreamPlan)
+    fixed = plan.count_is_public and not isinstance(plan, StreamPlan)
     if (plan.rows is not None) != fixed or (plan.rows is not None and plan.rows < 0):
         raise _refused(
             f"The plan records {plan.rows} public rows under adjacency {plan.adjacency!r}: they "
@@ -94,7 +95,7 @@ def check_against_plan(
     PrivacyError
         Naming the release or the field.
     """
-    claim = Claim(epsilon=plan.epsilon, delta=plan.delta, adjacency=plan.adjacency, view=view)
+    claim = claim_of(plan, view=view)
     for name, value in claim.model_dump().items():
         if (found := getattr(certificate.target, name)) != value:
             raise _refused(f"The claim has {name} = {found!r}, the plan {value!r}.")
@@ -109,6 +110,7 @@ def check_against_plan(
         _check_loss(record, budgets[planned.step].scaled(planned.fraction))
     wanted = proofs_of(
         certificate.releases,
+        units=plan.unit is not None,
         federation=certificate.federation is not None,
         tree=certificate.tree is not None,
     )
@@ -207,6 +209,7 @@ def check_record(record: ReleaseRecord, planned: Planned, plan: BasePlan, sharin
         "exposure": (record.exposure, sharing.exposure),
         "weight": (record.weight, 1.0),
         "stream": (record.stream, sharing.stream),
+        "sites": (record.sites, sharing.sites),
     }
     for name, (found, wanted) in fixed.items():
         if found != wanted:

@@ -76,8 +76,9 @@ class FitTerms:
 
     Attributes
     ----------
-    adjacency, unit : str
-        Its neighbours: their kind, and what one has more, or other, than the other.
+    adjacency : {"add-remove", "replace-one"}
+    unit : str or None
+        What one neighbour has more, or other, than the other: all rows of a unit, or one row.
     epsilon, delta, pure_part : float
         Its target: the budget of an account that is opened for it.
     reserve, replacing : Loss
@@ -87,7 +88,7 @@ class FitTerms:
     """
 
     adjacency: Adjacency
-    unit: str
+    unit: str | None
     epsilon: float
     delta: float
     pure_part: float
@@ -100,7 +101,7 @@ class FitTerms:
         """Those of a plan, whatever its number of rows; ``by`` is the estimator's name."""
         return cls(
             adjacency=plan.adjacency,
-            unit=getattr(plan, "unit", "row"),
+            unit=plan.unit,
             epsilon=plan.epsilon,
             delta=plan.delta,
             pure_part=plan.pure_part,

@@ -12,7 +12,7 @@ from eigenveil.models.inputs import warn_owner
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec, Result, certificate_of
 from eigenveil.models.rounds import Answers, Round
-from eigenveil.models.task import task_named, task_of_plan
+from eigenveil.models.task import task_of_plan
 from eigenveil.moments.engine import InvalidRows, accumulate, check_rows
 from eigenveil.moments.independence import dependence
 from eigenveil.moments.source import RowSource
@@ -20,6 +20,7 @@ from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.certificate import reasons_of
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.spending import Spending
+from eigenveil.tables.units import UnitRows
 
 
 def rounds_of(plan: BasePlan, **context: Any) -> Generator[Round, Answers, Any]:
@@ -28,10 +29,10 @@ def rounds_of(plan: BasePlan, **context: Any) -> Generator[Round, Answers, Any]:
     return rounds
 
 
-def rows_for(task: str, rows: RowSource) -> RowSource:
-    """Rows as a task takes them."""
-    taken: RowSource = task_named(task).rows_for(rows)
-    return taken
+def rows_for(plan: BasePlan, rows: RowSource) -> RowSource:
+    """Rows as a plan takes them: as its task does, with the weights of its units."""
+    taken: RowSource = task_of_plan(plan).rows_for(rows)
+    return taken if plan.unit is None else UnitRows(taken, plan.max_rows_per_unit)
 
 
 # -- Drives a generator of rounds over one data set: the study with one site.
@@ -84,10 +85,11 @@ def certified_fit(
     secure = source.secure
     plan = plan.drawn_from(secure=secure)
     if plan.invalid == "error":
-        check_rows(rows)
+        check_rows(rows, holes=plan.holes)
     with Spending(
         plan.delta,
         plan.adjacency,
+        plan.unit,
         reasons_of(plan.model_dump(include={"row_norm", "noise_source"})),
     ) as spending:
         run = run_rounds(

@@ -21,6 +21,7 @@ from sklearn.utils.validation import validate_data
 from eigenveil.errors import DataError, InvalidRowsWarning
 from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
+from eigenveil.tables.units import LabelledRows, UnitRows, unit_ids
 
 MOST_COLUMNS = 1 << 16
 """Most columns of a table whose entries are all stored."""
@@ -184,7 +185,13 @@ def fits_floats() -> Iterator[None]:
 
 
 def validated(estimator: Any, X: ArrayLike, /, **checks: Any) -> Any:
-    """scikit-learn's ``validate_data``; a number that no float holds is a DataError."""
+    """scikit-learn's ``validate_data``; a number that no float holds is a DataError.
+
+    Of a fitted model a table's column of units is left out.
+    """
+    fitted = getattr(estimator, "_result", None)
+    if fitted is not None:
+        X = less_units(X, fitted.plan.unit)
     with fits_floats():
         return validate_data(estimator, X, **checks)
 
@@ -217,18 +224,69 @@ def new_columns(
     return array, texts
 
 
-def rows_of(estimator: Any, X: ArrayLike) -> tuple[RowSource, int]:
-    """Rows of an array, frame or sparse matrix, and their number."""
+def rows_of(estimator: Any, X: ArrayLike, *, unit: str | None, groups: Any = None) -> RowSource:
+    """Rows of an array, frame or sparse matrix, with their units where these are named.
+
+    Parameters
+    ----------
+    unit : str or None
+        A column of the frame with each row's unit, where ``groups`` does not give it.
+    groups : array of shape (n,), optional
+
+    Raises
+    ------
+    DataError
+        When the units are not to be found.
+    """
+    X, ids = without_units(X, unit, groups=groups)
     array, columns = new_columns(estimator, X)
-    if scipy.sparse.issparse(array):
-        return SparseRows(array, names=columns), int(array.shape[0])
-    return ArrayRows(array, names=columns), int(array.shape[0])
+    sparse = scipy.sparse.issparse(array)
+    rows: RowSource = (SparseRows if sparse else ArrayRows)(array, names=columns)
+    return rows if ids is None else LabelledRows(rows, unit_ids(ids, int(array.shape[0])))
 
 
-def public_rows(rows: RowSource, adjacency: str) -> int | None:
-    """The number of rows where it is public: a pass of its own."""
-    if adjacency != "replace-one":
+def without_units(X: Any, unit: str | None, *, groups: Any = None) -> tuple[Any, Any]:
+    """A table less its column of units, and that column; or ``groups``, given beside the table.
+
+    Raises
+    ------
+    DataError
+        When there is no such column, and no ``groups``.
+    """
+    there = unit is not None and unit in list(getattr(X, "columns", ()))
+    if groups is not None and there:
+        raise DataError(
+            f"Units are given twice: as groups, and as column {unit!r}.",
+            hint="Leave groups out, or the column.",
+            code="bad-groups",
+        )
+    if groups is not None or unit is None:
+        return X, groups
+    if not there:
+        raise DataError(
+            f"There is no column {unit!r} with each row's unit.",
+            hint="Give a frame with this column, or fit(X, groups=ids) with an identifier a row.",
+            code="no-units",
+        )
+    return less_units(X, unit), X[unit]
+
+
+def less_units(X: Any, unit: str | None) -> Any:
+    """A table less its column of units, where it has one."""
+    if unit is None or unit not in list(getattr(X, "columns", ())):
+        return X
+    try:
+        return X.drop(columns=[unit])
+    except TypeError:  # not pandas
+        return X.drop(unit)
+
+
+def public_count(rows: RowSource, *, public: bool) -> int | None:
+    """The number of units, or of rows where each is one, where it is public: a pass of its own."""
+    if not public:
         return None
+    if isinstance(rows, UnitRows):
+        return rows.count().units
     return sum(int(block.values.shape[0]) for block in rows.blocks())
 
 

@@ -26,6 +26,7 @@ LEAST_FRACTION = 1e-6
 """Of a budget split: fractions are from this to one over it, so that none is next to nothing."""
 # Each is a release of its own; long before so many, none shows anything above its noise.
 MOST_POWER_ROUNDS = 1000
+MOST_ROWS_OF_UNIT = 1 << 24
 
 
 # -- what values there are
@@ -140,6 +141,25 @@ class Choice:
     def plain(self, value: Any) -> Any:
         """A value as a study file has it."""
         return value
+
+
+@dataclass(frozen=True)
+class Text:
+    """A short text, such as a column's name."""
+
+    text: str = "a str of 1 to 128 characters, all printable"
+
+    def has(self, value: object) -> bool:
+        """Whether a value is such a text."""
+        return isinstance(value, str) and 0 < len(value) <= 128 and value.isprintable()
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {"type": "string", "minLength": 1, "maxLength": 128}
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return str(value)
 
 
 @dataclass(frozen=True)
@@ -512,6 +532,24 @@ OPTIONS: tuple[Option, ...] = (
         _ALL, _PRIVATE,
     ),
     Option(
+        "unit", (Text(), _NONE), None,
+        "The column that says whose each row is, such as patient_id: all rows of one person are "
+        "then protected together. Left out, each row is protected by itself.",
+        _IN_SPACE, _PRIVATE, examples=("patient_id",),
+    ),
+    Option(
+        "max_rows_per_unit", (Whole(1, MOST_ROWS_OF_UNIT),), 1,
+        "Rows of a unit that count alike: each counts 1 over this, and those of a unit with more "
+        "count as much as this many. With 1 every unit counts the same.",
+        _IN_SPACE, _PRIVATE, unit="rows",
+    ),
+    Option(
+        "sites_per_unit", (Whole(),), 1,
+        "Sites at which one unit may have rows. With 1, persons whose rows are at several sites "
+        "are protected less; with more, the noise is so many times larger.",
+        _IN_SPACE, _SITES, unit="sites",
+    ),
+    Option(
         "protocol", (Choice(("auto", "cape", "sketch", "dpdispca", "full", "local")),), "auto",
         "What the sites send: 'cape' (masked sums of D x D), 'sketch' (masked sums of D x R), "
         "'dpdispca' (each its own noisy D x R factor), 'full' (each its own noisy D x D), 'local' "
@@ -644,10 +682,9 @@ OPTIONS: tuple[Option, ...] = (
         (TOPICS,), _FITS,
     ),
     Option(
-        "budget_split", (Shares(("scale", "center", "moment", "variance")), _NONE), None,
-        "Fractions of the budget for the steps scale, center, moment and variance: those that "
-        "the fit "
-        "takes, and no others.",
+        "budget_split", (Shares(("missing", "scale", "center", "moment", "variance")), _NONE), None,
+        "Fractions of the budget for the steps missing, scale, center, moment and variance: those "
+        "that the fit takes, and no others.",
         (PCA,), _FITS,
         examples=({"scale": 0.02, "center": 0.08, "moment": 0.88, "variance": 0.02},),
         privacy=True,
@@ -670,9 +707,9 @@ OPTIONS: tuple[Option, ...] = (
         privacy=True,
     ),
     Option(
-        "budget_split", (Shares(("scale", "center", "moment")), _NONE), None,
-        "Shares of the budget for the steps scale, center and moment: those that the fit takes, "
-        "and no others.",
+        "budget_split", (Shares(("missing", "scale", "center", "moment")), _NONE), None,
+        "Fractions of the budget for the steps missing, scale, center and moment: those that the "
+        "fit takes, and no others.",
         (COVARIANCE,), _FITS,
         examples=({"scale": 0.08, "center": 0.1, "moment": 0.82},),
         privacy=True,
@@ -718,6 +755,13 @@ OPTIONS: tuple[Option, ...] = (
         "n_oversamples", (Whole(0),), 10,
         "Directions tracked beyond those of the result.",
         (PCA,), ("tracking",),
+    ),
+    Option(
+        "missing", (Choice(("error", "zero", "independent", "pairs")),), "error",
+        "What an entry that is not a number is: 'error' (the row is not valid), or not observed; "
+        "then it is the mean's ('zero'), and corrected for by released counts of each column's "
+        "entries ('independent') or of each pair's ('pairs', for few columns).",
+        (PCA, COVARIANCE), _FITS,
     ),
     Option(
         "invalid", (Choice(("zero", "error")),), "zero",

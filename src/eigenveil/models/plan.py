@@ -22,10 +22,11 @@ from eigenveil.privacy.releases import NoiseSource
 from eigenveil.privacy.sampling import SamplingError, lattice_error
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
-Step = Literal["scale", "center", "moment", "variance", "tensor"]
+Step = Literal["missing", "scale", "center", "moment", "variance", "tensor"]
 
 
 Invalid = Literal["zero", "error"]
+Missing = Literal["error", "zero", "independent", "pairs"]
 # Of a pure reservation, for events that no sampler avoids; what is charged is far less.
 _PURE_DISTANCE = NEGLIGIBLE / 16
 
@@ -62,6 +63,12 @@ SCALE, CENTER = "scale", "center"
 NEAR_SCALE, SECOND_CENTER = "scale about the center", "center, second stage"
 # Of the norms about the centre that is kept.
 CENTERED_SCALE = "scale of centered rows"
+# What is counted where entries are missing, by what is made of it.
+OBSERVED = "observed entries"
+COUNTS_OF_HOLES: Mapping[str, StatisticName] = {
+    "independent": "column-counts",
+    "pairs": "pair-counts",
+}
 
 
 def center_schedule(
@@ -93,7 +100,10 @@ class BasePlan(BaseModel):
     that are taken; ``sketch_columns`` is the number of columns of a sketch; ``rows`` is the public
     number of rows under replace-one, else ``None``; ``noise_draws`` is how many draws of lattice
     noise make up a released value, and ``noise_source`` where they come from; with ``invalid`` a
-    row that is not valid becomes a zero row, or stops the fit before anything is released.
+    row that is not valid becomes a zero row, or stops the fit before anything is released;
+    ``missing`` says what becomes of entries that were not observed; ``unit``
+    names whose rows are protected together, each counting 1 over ``max_rows_per_unit`` or over
+    their number, where that is larger.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -111,11 +121,34 @@ class BasePlan(BaseModel):
     noise_draws: int = Field(default=1, ge=1)
     invalid: Invalid = "zero"
     noise_source: NoiseSource = "operating system"
+    missing: Missing = "error"
+    unit: str | None = None
+    max_rows_per_unit: int = 1
 
     def drawn_from(self, *, secure: bool) -> Self:
         """The plan, saying where the noise comes from."""
         source: NoiseSource = "operating system" if secure else "seeded"
         return self.model_copy(update={"noise_source": source})
+
+    @property
+    def holes(self) -> bool:
+        """Whether an entry that is not a number was not observed, rather than wrong."""
+        return self.missing != "error"
+
+    def counts_of_holes(self) -> list[Planned]:
+        """The release of what was observed, where it is corrected for: before all others."""
+        counts = COUNTS_OF_HOLES.get(self.missing)
+        return [] if counts is None else [Planned(OBSERVED, "missing", counts)]
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights: those of a unit that may have several."""
+        return self.unit is not None
+
+    @property
+    def count_is_public(self) -> bool:
+        """Whether the number of units is public."""
+        return has_public_count(self)
 
     @property
     def hash(self) -> str:
@@ -377,6 +410,13 @@ def fields_of(options: Options, *, features: int, rows: int | None, noise_draws:
     Where a task has no ``row_bound`` and no ``center``, nothing is bounded or subtracted.
     """
     bound = options.get("row_bound")
+    if options.get("unit") is None and options.get("max_rows_per_unit", 1) != 1:
+        raise options.refused(
+            "max_rows_per_unit",
+            f"is of units, and unit is None. Got {options.max_rows_per_unit} instead of 1.",
+            hint="Name the column with each row's unit, or leave max_rows_per_unit out.",
+            code="unused-parameter",
+        )
     return {
         "features": features,
         "epsilon": float(options.epsilon),
@@ -384,10 +424,22 @@ def fields_of(options: Options, *, features: int, rows: int | None, noise_draws:
         "adjacency": options.adjacency,
         "row_bound": None if bound is None else float(bound),
         "centered": center_kind(options.get("center", False)),
-        "rows": rows if options.adjacency == "replace-one" else None,
+        "rows": rows if has_public_count(options) else None,
         "noise_draws": noise_draws,
         "invalid": options.invalid,
+        "missing": options.get("missing", "error"),
+        "unit": options.get("unit"),
+        "max_rows_per_unit": int(options.get("max_rows_per_unit", 1)),
     }
+
+
+def has_public_count(options: Any) -> bool:
+    """Whether the number of units is public, by options, a plan or a study.
+
+    Rows, where each is a unit. Where rows of a unit count alike up to a number of them, the sum of
+    their weights is not public even under replace-one.
+    """
+    return options.adjacency == "replace-one" and getattr(options, "max_rows_per_unit", 1) == 1
 
 
 def center_kind(center: object) -> Literal["private", "public", "no"]:

@@ -118,7 +118,7 @@ class Result:
     def _check_parameters(self) -> None:
         """A file's parameters cannot promise what its certificate does not."""
         target, parameters = self.certificate.target, self.spec.parameters
-        for name in ("epsilon", "delta", "adjacency"):
+        for name in ("epsilon", "delta", "adjacency", "unit"):
             if parameters.get(name, getattr(target, name)) != getattr(target, name):
                 raise changed(
                     f"The parameters say {name} = {parameters[name]!r}, the certificate "
@@ -262,12 +262,23 @@ def certificate_of(
         plan=plan.model_dump(mode="json"),
         model=model_digest(factors, features=features, names=names),
         secure=secure,
-        target=Claim(epsilon=plan.epsilon, delta=plan.delta, adjacency=plan.adjacency, view=view),
+        target=claim_of(plan, view=view),
         releases=releases,
         stopped=getattr(factors, "stopped", None) or None,
         dependent=dependent,
         counted=counted,
         **of_many,
+    )
+
+
+def claim_of(plan: BasePlan, *, view: str) -> Claim:
+    """What a run of a plan promises."""
+    return Claim(
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        adjacency=plan.adjacency,
+        unit=plan.unit,
+        view=view,
     )
 
 

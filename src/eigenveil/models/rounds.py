@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.models.explained import squared_length
+from eigenveil.models.holes import Observed
 from eigenveil.models.plan import CENTER, NEAR_SCALE, SCALE, SECOND_CENTER, BasePlan, Step
 from eigenveil.models.scale import CORE, NormScale, read_scale
 from eigenveil.models.shapes import COUNT_WEIGHT, rehearse
 from eigenveil.moments.accumulators import Accumulator, NormHistogram, RowSum
 from eigenveil.moments.release import Release, calibrated_record
-from eigenveil.moments.rows import BITS, Precision, RowRule
+from eigenveil.moments.rows import AS_IT_IS, BITS, Precision, Preparation, RowRule
 from eigenveil.noise.grid import deviation
 from eigenveil.privacy import statistics
 from eigenveil.privacy.budget import StepBudget
@@ -76,6 +77,10 @@ class RoundState(Generic[PlanT]):
         Expected squared norm of the released centre's noise.
     rows : float or None
         Released or public number of rows.
+    preparation : Preparation
+        What is done to the entries of rows first; all else is in its units.
+    observed : Observed or None
+        Released counts of the entries that are there.
     stopped, advice : str
         Why the fit ends before its last release, and what would do; empty where it does not.
     """
@@ -87,6 +92,8 @@ class RoundState(Generic[PlanT]):
     center: NDArray[np.float64] | None = None
     center_error: float = 0.0
     rows: float | None = None
+    preparation: Preparation = AS_IT_IS
+    observed: Observed | None = None
     stopped: str = ""
     advice: str = ""
 
@@ -95,6 +102,8 @@ class RoundState(Generic[PlanT]):
         self.budgets = dict(self.budgets or self.plan.budgets())
         if self.plan.rows is not None:
             self.rows = max(1.0, float(self.plan.rows))
+        if self.plan.holes:
+            self.preparation = replace(self.preparation, holes=True)
         rehearse(self.plan, self.budgets, self.sharing)  # nothing fails after a first release
 
     def query(self, name: str, accumulator: Accumulator) -> Query:
@@ -124,11 +133,26 @@ class RoundState(Generic[PlanT]):
     @property
     def with_count(self) -> bool:
         """Whether a histogram carries the row count: where it is not public."""
-        return self.plan.adjacency == "add-remove"
+        return not self.plan.count_is_public
 
     def histogram(self) -> NormHistogram:
         """Norms of the rows less the centre."""
-        return NormHistogram(self.center, precision=self.storage, with_count=self.with_count)
+        return NormHistogram(
+            self.center,
+            precision=self.storage,
+            with_count=self.with_count,
+            preparation=self.preparation,
+            weighted=self.plan.weighted,
+        )
+
+    def rule(self, bound: float = 0.0, *, centered: bool = True, **precision: Any) -> RowRule:
+        """How rows are prepared for a sum: about the centre, shortened to ``bound``."""
+        return RowRule(
+            center=self.center if centered else None,
+            bound=bound,
+            preparation=self.preparation,
+            **({"precision": self.storage} | precision),
+        )
 
     def read(self, release: Release, known: NormScale | None = None) -> NormScale:
         """Norms about the centre; the row count is taken from them where it is not known yet."""
@@ -240,7 +264,7 @@ def _mean(
     """The mean of rows less the state's centre, shortened to ``bound``, and its squared error."""
     features = state.plan.features
     sums = RowSum(
-        RowRule(center=state.center, bound=bound, precision=state.storage, extra_bits=2),
+        state.rule(bound, extra_bits=2),
         features=features,
         count_weight=state.count_weight,
     )
@@ -248,6 +272,8 @@ def _mean(
     values, noise = answers[name].values, answers[name].record.noise
     if state.rows is None:
         state.rows = max(1.0, float(values[features]) / COUNT_WEIGHT)
-    unit = bound / state.rows
-    error = features * deviation(noise, features) ** 2 * unit * unit
+    # of the rows that have a column, as the entries of others are the centre's
+    shares = np.ones(features) if state.observed is None else state.observed.shares(state.rows)
+    unit = bound / (state.rows * shares)
+    error = deviation(noise, features) ** 2 * (unit @ unit)
     return np.asarray(values[:features] * unit), float(error)

@@ -46,8 +46,10 @@ def sizes_of(plan: BasePlan, planned: Planned, *, count: bool) -> range:
     """
     d, k = plan.features, plan.n_components
     match planned.statistic:
+        case "column-counts":
+            size = d
         case "norm-histogram":
-            size = BINS + (plan.adjacency == "add-remove")
+            size = BINS + (not plan.count_is_public)
         case "row-sum":
             size = d + count
         case "sketch" | "document-sketch":

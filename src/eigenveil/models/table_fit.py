@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path as File
 from typing import Any, ClassVar, Self
 
@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from eigenveil.models.charging import begin_charges
 from eigenveil.models.constraints import Configured
-from eigenveil.models.driver import RoundProgress, certified_fit
-from eigenveil.models.inputs import check_names, public_rows, rows_of
+from eigenveil.models.driver import RoundProgress, certified_fit, rows_for
+from eigenveil.models.inputs import check_names, public_count, rows_of
 from eigenveil.models.options import Options, Path
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec
@@ -20,6 +20,7 @@ from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.stored import StoredModel, noise_source, public_center
 from eigenveil.models.task import task_named
 from eigenveil.moments.source import RowSource
+from eigenveil.privacy.guarantee import UNNAMED_UNIT
 
 
 class TableFit(Configured):
@@ -27,11 +28,19 @@ class TableFit(Configured):
 
     _PATH: ClassVar[Path] = "table"
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:
+    def fit(self, X: ArrayLike, y: object = None, *, groups: ArrayLike | None = None) -> Self:
         """Fit to the rows of ``X``, shape (n_samples, n_features), dense or sparse.
 
         Of topics a row is a document: word counts, whole numbers. That there is at least one row
         is taken for public.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame
+        y : ignored
+        groups : array of shape (n_samples,), optional
+            Each row's unit, such as a patient: all rows of one are protected together. By default
+            the column ``unit`` of a frame, or none.
 
         Raises
         ------
@@ -46,8 +55,10 @@ class TableFit(Configured):
         """
         del y
         options = self._options()
-        rows, count = rows_of(self, X)
-        return self._fit_rows(options, rows, count=lambda: count, progress=None)
+        if groups is not None and options.get("unit") is None:
+            options = options.changed(unit=UNNAMED_UNIT)
+        rows = rows_of(self, X, unit=options.get("unit"), groups=groups)
+        return self._fit_rows(options, rows, progress=None)
 
     def fit_rows(self, rows: RowSource, *, progress: RoundProgress | None = None) -> Self:
         """Fit to rows read a block at a time, as often as the plan has rounds.
@@ -64,21 +75,13 @@ class TableFit(Configured):
         options, task = self._options(), task_named(self._TASK)
         check_names("The source of rows", rows.names, of_words=task.takes_documents)
         files = getattr(rows, "paths", None)
-        rows = task.rows_for(rows)
-        return self._fit_rows(
-            options,
-            rows,
-            count=lambda: public_rows(rows, options.adjacency),
-            files=files,
-            progress=progress,
-        )
+        return self._fit_rows(options, rows, files=files, progress=progress)
 
     def _fit_rows(
         self,
         options: Options,
         rows: RowSource,
         *,
-        count: Callable[[], int | None],
         files: Sequence[File] | None = None,
         progress: RoundProgress | None,
     ) -> Self:
@@ -90,12 +93,15 @@ class TableFit(Configured):
         plan = task.make_plan(options, features=rows.features).drawn_from(secure=source.secure)
         charges, outcome = begin_charges(options, plan, files=files), "stopped"
         try:
-            if options.adjacency == "replace-one":
-                plan = plan.model_copy(update={"rows": count()})
+            rows = rows_for(plan, rows)
+            if plan.count_is_public:
+                count = public_count(rows, public=True)
+                plan = task.make_plan(options, features=rows.features, rows=count)
+                plan = plan.drawn_from(secure=source.secure)
             certified_fit(
                 plan,
                 self._rounds(plan, rows, center),
-                task.rows_for(rows),
+                rows,
                 source,
                 spec=spec,
                 keep=model._take_over,

@@ -28,10 +28,12 @@ from eigenveil.moments.exact import (
 )
 from eigenveil.moments.release import Release, release_sum, release_vectors
 from eigenveil.moments.rows import (
+    AS_IT_IS,
     DTYPE,
     Block,
     FloatArray,
     Precision,
+    Preparation,
     RowRule,
     integer_rows,
     squared_norms,
@@ -147,15 +149,39 @@ _EDGES_OF_AN_OCTAVE = tuple(
 _LOWEST_EXPONENT = 1023 + LOWEST_OCTAVE
 
 
-def norm_bins(norms: NDArray[np.float64]) -> NDArray[np.int64]:
-    """How many norms are in which bin, shape (BINS,); found by comparing integers alone."""
+def norm_bins(
+    norms: NDArray[np.float64], shares: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """How many norms are in which bin, or their shares: shape (BINS,).
+
+    Found by comparing integers alone; shares of a block add up exactly.
+    """
     patterns = norms.view(np.int64)
     index = ((patterns >> 52) - _LOWEST_EXPONENT) * OCTAVE_PARTS
     fractions = patterns & _FRACTION
     for edge in _EDGES_OF_AN_OCTAVE:
         index += fractions > edge
     np.clip(index, 0, BINS - 1, out=index)
-    return np.asarray(np.bincount(index, minlength=BINS))
+    return np.asarray(np.bincount(index, shares, minlength=BINS)).astype(np.int64)
+
+
+# A row of weight w is counted in whole parts of one over two to this.
+WEIGHT_BITS = 24
+
+
+def counted(block: Block, *, weighted: bool, bits: int = WEIGHT_BITS) -> NDArray[np.int64] | None:
+    """What each row of a block counts, in units of ``2**-bits``; ``None`` where all count 1.
+
+    Raises
+    ------
+    AssertionError
+        Where rows have weights and the sum has none: they would count more than they may.
+    """
+    if block.weights is None:
+        return np.full(block.values.shape[0], 1 << bits) if weighted else None
+    if not weighted:
+        raise AssertionError("rows with weights in a sum without: a defect")
+    return block.weights.shares(1 << bits)
 
 
 class NormHistogram(Accumulator):
@@ -176,12 +202,15 @@ class NormHistogram(Accumulator):
     bound : float
         As of :class:`RowRule`; used with a basis only. Norms are in the data's units, but where it
         is 0 they are those of unit rows.
+    preparation : Preparation
+        As of :class:`RowRule`.
+    weighted : bool
+        Whether rows have weights: counts are then in units of ``2**-24``.
     """
 
     statistic: StatisticName = "norm-histogram"
     layout: Layout = "vector"
     prepares = False
-    grid = 0  # counts
 
     def __init__(
         self,
@@ -191,12 +220,22 @@ class NormHistogram(Accumulator):
         with_count: bool,
         basis: NDArray[np.float64] | None = None,
         bound: float = 0.0,
+        preparation: Preparation = AS_IT_IS,
+        weighted: bool = False,
     ) -> None:
         self.center, self.precision, self.with_count = center, precision, with_count
         self.basis, self.bound = basis, bound
-        self._rule = RowRule(center=center, bound=bound, precision=precision)
+        self.preparation, self.weighted = preparation, weighted
+        self._rule = RowRule(
+            center=center, bound=bound, precision=precision, preparation=preparation
+        )
         self._basis = None if basis is None else integer_basis(basis, self._rule)
         self._counts = np.zeros(BINS + with_count, dtype=np.int64)
+
+    @property
+    def grid(self) -> int:
+        """Counts, or parts of them."""
+        return -WEIGHT_BITS if self.weighted else 0
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -205,7 +244,8 @@ class NormHistogram(Accumulator):
 
     def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        return (self.center, self.precision, self.with_count, self.basis, self.bound)
+        own = (self.center, self.precision, self.with_count, self.basis, self.bound, self.weighted)
+        return (*own, *self.preparation.merge_key())
 
     def empty(self) -> Self:
         """An empty histogram of the same kind."""
@@ -215,12 +255,14 @@ class NormHistogram(Accumulator):
             with_count=self.with_count,
             basis=self.basis,
             bound=self.bound,
+            preparation=self.preparation,
+            weighted=self.weighted,
         )
 
     def spec(self) -> Spec:
         """What another process needs to add up the same."""
-        fields = {"precision": self.precision, "with_count": self.with_count, "bound": self.bound}
-        return Spec(fields, center=self.center, basis=self.basis)
+        counts = {"with_count": self.with_count, "weighted": self.weighted}
+        return spec_of(self._rule, basis=self.basis, **counts)
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
@@ -231,18 +273,20 @@ class NormHistogram(Accumulator):
             with_count=d.with_count,
             basis=parts.basis,
             bound=d.bound,
+            preparation=parts.rule.preparation,
+            weighted=d.weighted,
         )
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
-        norms = self._norms(block)
-        self._counts[:BINS] += norm_bins(norms)
+        norms, shares = self._norms(block), counted(block, weighted=self.weighted)
+        self._counts[:BINS] += norm_bins(norms, shares)
         if self.with_count:
-            self._counts[BINS] += norms.size
+            self._counts[BINS] += norms.size if shares is None else int(shares.sum())
 
     def _norms(self, block: Block) -> NDArray[np.float64]:
         if self._basis is None:
-            return block.residuals(self.center, self.precision)[1]
+            return block.residuals(self.center, self.precision, self.preparation)[1]
         _, norms = seen_through(self._basis, self._rule, block)
         unit = self.bound or 1.0
         return norms * math.ldexp(unit, -self._rule.bits - basis_bits(self.precision))
@@ -267,7 +311,7 @@ class RowSum(Accumulator):
     def __init__(self, rule: RowRule, *, features: int, count_weight: float) -> None:
         self.rule, self.features, self.count_weight = rule, features, count_weight
         self._sum = ExactSum((features,), largest_term=math.ldexp(1.0, rule.bits))
-        self._rows = 0
+        self._count = 0
 
     @property
     def grid(self) -> int:
@@ -308,25 +352,33 @@ class RowSum(Accumulator):
 
     def update(self, block: Block) -> None:
         """Add a block of rows."""
-        rows, _ = self.rule(block)
+        rows, _ = self.rule(block, weighting="linear")
         step = int(self.rule.exact_below) >> self.rule.bits
         for start in range(0, rows.shape[0], step):
             part = rows[start : start + step]
             self._sum.add(np.ones(part.shape[0], part.dtype) @ part, part.shape[0])
-        self._rows += rows.shape[0]
+        self._count += row_count(block, self._count_unit)
 
     def merge(self, other: Self) -> None:
         """Add another sum's rows."""
         check_same_kind(self, other)
         self._sum.merge(other._sum)
-        self._rows += other._rows
+        self._count += other._count
 
     def integers(self) -> Integers:
         """The sum, then the weighted count."""
         total = self._sum.integers()
         if self.count_weight == 0:
             return total
-        return appended(total, self._rows * self._count_unit)
+        return appended(total, self._count)
+
+
+def row_count(block: Block, unit: int) -> int:
+    """What the rows of a block count together, where one of weight 1 counts ``unit``."""
+    if block.weights is None:
+        rows: int = block.values.shape[0]
+        return rows * unit
+    return int(block.weights.shares(unit).sum())
 
 
 # Prepared rows that wait for a product: adding a product to the sum costs as much as 50 rows of it.
@@ -475,10 +527,13 @@ class Sketch(Accumulator):
         rows, _ = self.rule(block)
         # exact integers in units of 2**-(row bits + basis bits)
         seen: FloatArray = rows @ self._basis
-        radius = math.ldexp(1.0, self.rule.bits)
-        unit = math.ldexp(self.clip, self.rule.bits + basis_bits(self.rule.precision))
+        limits = self.rule.limits(block, "square")
+        radius = np.sqrt(limits)
+        unit = math.ldexp(self.clip, basis_bits(self.rule.precision))
         norms = upper_norms(seen.astype(np.float64, copy=False))
-        seen, _ = integer_rows(seen, radius / np.maximum(norms, unit), radius)
+        longest = np.maximum(norms, radius * unit)
+        longest[longest == 0.0] = np.inf  # a row that does not count
+        seen, _ = integer_rows(seen, radius / longest, limits)
         for part, count in product_parts(rows, seen, self.rule.exact_below):
             self._sum.add(part, count)
 
@@ -510,13 +565,12 @@ class ComponentEnergy(Accumulator):
         self.rule, self.components, self.count_weight = rule, components, count_weight
         self._basis = integer_basis(components.T, rule)
         rounded = np.ldexp(self._basis.astype(np.float64), -self._shift)
-        spectral = math.sqrt(float(np.linalg.eigvalsh(rounded.T @ rounded)[-1]))
-        rounding = math.ldexp(math.sqrt(components.shape[0]), -self._BITS)
-        self._gain = max(1.0, (spectral + rounding) ** 2) * (1.0 + 1e-9)
+        # projections are rounded towards zero, so that rounding makes no row's energy larger
+        self._gain = max(1.0, float(np.linalg.eigvalsh(rounded.T @ rounded)[-1])) * (1.0 + 1e-9)
         self._sum = ExactSum(
             (components.shape[0] + 1,), largest_term=math.ldexp(2.0, 2 * self._BITS)
         )
-        self._rows = 0
+        self._count = 0
 
     @property
     def _shift(self) -> int:
@@ -561,26 +615,29 @@ class ComponentEnergy(Accumulator):
         # exact integers, so that a row's projections do not depend on its neighbours in the block
         projected = rows @ self._basis
         projected *= projected.dtype.type(2.0 ** (self._BITS - bits - self._shift))
-        along = np.rint(projected, out=projected).astype(np.float64)
+        along = np.trunc(projected, out=projected).astype(np.float64)
         energies = squared_norms(along)
-        whole = np.rint(lengths.astype(np.float64) * 4.0 ** (self._BITS - bits))
+        whole = np.floor(lengths.astype(np.float64) * 4.0 ** (self._BITS - bits))
         rest = np.maximum(0.0, whole - energies)
         part = np.append(np.einsum("ij,ij->j", along, along), rest.sum())
         self._sum.add(part, rows.shape[0])
-        self._rows += rows.shape[0]
+        self._count += row_count(block, self._count_unit)
 
     def merge(self, other: Self) -> None:
         """Add another accumulator's rows."""
         check_same_kind(self, other)
         self._sum.merge(other._sum)
-        self._rows += other._rows
+        self._count += other._count
+
+    @property
+    def _count_unit(self) -> int:
+        """What one row adds to the count, on the grid."""
+        return round(math.ldexp(self.count_weight, -self.grid))
 
     def integers(self) -> Integers:
         """Energies along the components, the rest, then the weighted count."""
         total = self._sum.integers()
-        if self.count_weight == 0:
-            return total
-        return appended(total, self._rows * round(math.ldexp(self.count_weight, -self.grid)))
+        return total if self.count_weight == 0 else appended(total, self._count)
 
 
 def basis_bits(precision: Precision) -> int:
@@ -602,7 +659,7 @@ def seen_through(
     Exact integers in units of ``2**-(row bits + basis bits)``, so that what a row becomes does not
     depend on its neighbours in the block.
     """
-    rows, _ = rule(block)
+    rows, _ = rule(block, weighting="none")
     seen = (rows @ basis).astype(np.float64, copy=False)
     return seen, upper_norms(seen)
 

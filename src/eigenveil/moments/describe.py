@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -26,7 +27,8 @@ from eigenveil.moments.documents.sums import (
 )
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.exact import Description, Parts
-from eigenveil.moments.rows import DTYPE, RowRule
+from eigenveil.moments.observed import ObservedCounts, ObservedPairs
+from eigenveil.moments.rows import DTYPE, Preparation, RowRule
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.privacy.statistics import STATISTICS
 
@@ -47,6 +49,8 @@ ACCUMULATORS: Mapping[str, type[Accumulator]] = MappingProxyType(
             SecondMoment,
             Sketch,
             ComponentEnergy,
+            ObservedCounts,
+            ObservedPairs,
             ThirdMoment,
             DocumentPairs,
             DocumentSketch,
@@ -61,19 +65,8 @@ def describe(accumulator: Accumulator, features: int) -> tuple[Description, dict
     """An accumulator's description and arrays."""
     spec = accumulator.spec()
     found = {"precision": "double", **spec.fields}
-    arrays = {}
-    if spec.center is not None:
-        arrays["center"] = spec.center
-    if spec.basis is not None:
-        arrays["basis"] = np.ascontiguousarray(spec.basis)
-        found["columns"] = spec.basis.shape[1]
-    description = Description(
-        kind=accumulator.statistic,
-        features=features,
-        centered=spec.center is not None,
-        **found,
-    )
-    return description, arrays
+    arrays = {name: np.ascontiguousarray(array) for name, array in spec.arrays.items()}
+    return Description(kind=accumulator.statistic, features=features, **found), arrays
 
 
 def rebuild(description: Description, arrays: Arrays) -> Accumulator:
@@ -91,8 +84,17 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
     if d.of is not None:
         return _norms(d, arrays)
     center = np.array(arrays["center"]) if d.centered else None
-    if center is not None and not np.abs(center).max() <= np.finfo(DTYPE[d.precision]).max / 4:
-        raise ProtocolError(f"A {d.kind} about a centre far off was requested.", code="bad-query")
+    offset = np.array(arrays["offset"]) if d.offset else None
+    scale = np.array(arrays["scale"]) if d.scaled else None
+    for name, array in (("centre", center), ("middle", offset), ("scale", scale)):
+        if array is not None and not np.abs(array).max() <= np.finfo(DTYPE[d.precision]).max / 4:
+            raise ProtocolError(
+                f"A {d.kind} about a {name} far off was requested.", code="bad-query"
+            )
+    if scale is not None and not (scale >= 0).all():
+        raise ProtocolError(
+            f"A {d.kind} of columns with scales below 0 was requested.", code="bad-query"
+        )
     basis = np.array(arrays["basis"]) if d.with_basis else None
     most = min(d.features, _MOST_MODES) if STATISTICS[d.kind].layout == "tensor" else d.features
     if (d.with_basis or STATISTICS[d.kind].layout == "matrix") and not 1 <= d.columns <= most:
@@ -110,7 +112,13 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
     made = ACCUMULATORS.get(d.kind)
     if made is None:
         raise ProtocolError("Directions are drawn by one party, not added up.", code="bad-query")
-    rule = RowRule(center=center, bound=d.bound, precision=d.precision, extra_bits=d.extra_bits)
+    rule = RowRule(
+        center=center,
+        bound=d.bound,
+        precision=d.precision,
+        extra_bits=d.extra_bits,
+        preparation=Preparation(offset, scale, math.inf if d.limit is None else d.limit, d.holes),
+    )
     if made.prepares and (rule.bits < 1 or (rule.extra_bits > 0 and made.multiplies)):
         raise ProtocolError(
             f"A {d.kind} of entries with {rule.bits} bits was requested.",

@@ -7,6 +7,7 @@ is made of them is the same function of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -233,9 +234,14 @@ class Description(BaseModel):
     bound: Finite = 0.0
     extra_bits: int = Field(default=0, ge=-17, le=2)
     with_count: bool = False
+    weighted: bool = False
     count_weight: Weight = 0.0
     clip: float = Field(default=1.0, ge=_SMALLEST_CLIP, le=1)
     centered: bool = False
+    offset: bool = False
+    scaled: bool = False
+    limit: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    holes: bool = False
     columns: int = Field(default=0, ge=0)
     variance: Variance = 0.0
     nuclear: bool = False
@@ -249,8 +255,8 @@ class Description(BaseModel):
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the arrays that belong to it."""
         shapes: dict[str, tuple[int, ...]] = {}
-        if self.centered:
-            shapes["center"] = (self.features,)
+        of_columns = {"center": self.centered, "offset": self.offset, "scale": self.scaled}
+        shapes |= {name: (self.features,) for name, there in of_columns.items() if there}
         if self.with_basis:
             shapes["basis"] = (self.features, self.columns)
         return shapes
@@ -261,14 +267,28 @@ class Spec:
     """What an accumulator states of itself: fields of a description, and its arrays."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
-    center: NDArray[np.float64] | None = None
-    basis: NDArray[np.float64] | None = None
+    arrays: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
 
 def spec_of(rule: RowRule, *, basis: NDArray[np.float64] | None = None, **fields: Any) -> Spec:
     """Of a sum of rows prepared by a rule."""
-    rules = {"precision": rule.precision, "bound": rule.bound, "extra_bits": rule.extra_bits}
-    return Spec(rules | fields, center=rule.center, basis=basis)
+    first = rule.preparation
+    found = {
+        "precision": rule.precision,
+        "bound": rule.bound,
+        "extra_bits": rule.extra_bits,
+        "centered": rule.center is not None,
+        "offset": first.offset is not None,
+        "scaled": first.scale is not None,
+        "limit": None if first.limit == math.inf else first.limit,
+        "holes": first.holes,
+    }
+    arrays = {"center": rule.center, "offset": first.offset, "scale": first.scale, "basis": basis}
+    if basis is not None:
+        found["columns"] = basis.shape[1]
+    return Spec(
+        found | fields, {name: array for name, array in arrays.items() if array is not None}
+    )
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -166,12 +167,102 @@ def _next_number(square: float, bits: int) -> float:
 
 
 Precision = Literal["single", "double"]
+Weighting = Literal["none", "linear", "square"]
+"""How rows count with their weights: not, in sums of rows, or in sums of products of two."""
 
 # Bits of a prepared entry, by arithmetic. Products of two entries then have 18 of 24 bits, or 36 of
 # 53, and the rest is room for adding rows up before the sum moves to a 64-bit integer.
 BITS: dict[Precision, int] = {"single": 9, "double": 18}
 MANTISSA: dict[Precision, int] = {"single": 24, "double": 53}
 DTYPE: dict[Precision, Any] = {"single": np.float32, "double": np.float64}
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """What is done to the entries of a row before anything else (tables.md, sections 2 and 3).
+
+    An entry becomes ``clip((x - offset) / scale, -limit, limit)``. Public or released, never
+    computed from rows without noise; each row by itself, so no sensitivity changes.
+
+    Parameters
+    ----------
+    offset, scale : arrays of shape (D,) or None
+        In the data's units; 0 and 1 where there are none. A column of scale 0 becomes 0.
+    limit : float
+        In scales; infinite for none.
+    holes : bool
+        Whether an entry that is not a number was not observed, rather than wrong: it becomes the
+        centre's, and the row's norm that of a whole row, ``|x_observed| sqrt(D / observed)``.
+    """
+
+    offset: NDArray[np.float64] | None = None
+    scale: NDArray[np.float64] | None = None
+    limit: float = math.inf
+    holes: bool = False
+
+    def merge_key(self) -> tuple[Any, ...]:
+        """Everything that decides what an entry becomes."""
+        return (self.offset, self.scale, self.limit, self.holes)
+
+    @cached_property
+    def factors(self) -> NDArray[np.float64] | None:
+        """What entries are multiplied by."""
+        if self.scale is None:
+            return None
+        some = self.scale > 0
+        return np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=some)
+
+    def __call__(self, values: FloatArray, dtype: Any) -> FloatArray:
+        """The entries of some rows; those that are not finite are left for the caller.
+
+        In double precision, and then in that of ``dtype``: entry by entry.
+        """
+        if self.offset is None and self.scale is None and self.limit == math.inf:
+            return np.asarray(values, dtype=dtype, order="C")
+        found = np.array(values, dtype=np.float64, order="C")
+        if self.offset is not None:
+            found -= self.offset
+        if self.factors is not None:
+            found *= self.factors
+        np.clip(found, -self.limit, self.limit, out=found)
+        return np.asarray(found, dtype=dtype)
+
+
+AS_IT_IS = Preparation()
+
+
+class RowWeights(NamedTuple):
+    """With what weight rows count, of which a unit has several (tables.md, section 1).
+
+    Attributes
+    ----------
+    divisors : array of int64, shape (n,)
+        A row counts 1 over this; 0 for a row that does not count at all.
+    ranks : array of int64, shape (n,)
+        The row's number among its unit's in this pass, from 0; below the divisor.
+    """
+
+    divisors: NDArray[np.int64]
+    ranks: NDArray[np.int64]
+
+    def shares(self, whole: int) -> NDArray[np.int64]:
+        """Each row's part of ``whole``, a whole number: those of a unit's rows never exceed it.
+
+        Row k of a unit has ``floor(whole (k + 1) / m) - floor(whole k / m)``, so that m rows have
+        all of it, and some of them nothing where m is larger.
+        """
+        divisors = np.maximum(self.divisors, 1)
+        steps = (whole * (self.ranks + 1)) // divisors - (whole * self.ranks) // divisors
+        return np.asarray(np.where(self.divisors > 0, steps, 0))
+
+    def limits(self, whole: int, power: int) -> NDArray[np.float64]:
+        """``floor(whole / divisor**power)``, exact; 0 of rows that do not count."""
+        divided = whole // np.maximum(self.divisors, 1) ** power
+        return np.where(self.divisors > 0, divided, 0).astype(np.float64)
+
+
+# Largest divisor: its square, and a share of 2**30 times a rank, stay within 64 bits.
+MOST_ROWS_A_UNIT = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -190,16 +281,20 @@ class RowRule:
     extra_bits : int
         Finer rounding, for statistics that do not multiply entries by one another (at most 2), or
         coarser (negative), for noise that must live on a coarser grid.
+    preparation : Preparation
+        What comes first. Centre and bound are in its units.
     """
 
     center: NDArray[np.float64] | None = None
     bound: float = 0.0
     precision: Precision = "double"
     extra_bits: int = 0
+    preparation: Preparation = AS_IT_IS
 
     def merge_key(self) -> tuple[Any, ...]:
         """Everything that decides what a row becomes."""
-        return (self.center, self.bound, self.precision, self.extra_bits)
+        own = (self.center, self.bound, self.precision, self.extra_bits)
+        return (*own, *self.preparation.merge_key())
 
     @property
     def bits(self) -> int:
@@ -212,42 +307,60 @@ class RowRule:
         return math.ldexp(1.0, MANTISSA[self.precision])
 
     def __call__(
-        self, block: Block, out: FloatArray | None = None
+        self, block: Block, out: FloatArray | None = None, *, weighting: Weighting = "square"
     ) -> tuple[FloatArray, FloatArray]:
         """Prepare a block of n rows, into ``out`` if given.
+
+        Parameters
+        ----------
+        weighting : {"none", "linear", "square"}
+            Where rows of the block have weights: a row of weight w has norm at most ``2**bits``,
+            ``2**bits w`` or ``2**bits sqrt(w)``.
 
         Returns
         -------
         rows : array of shape (n, D)
-            Integer-valued, each row's norm at most ``2**bits``.
+            Integer-valued, each row's norm at most ``2**bits`` times what its weight makes of it.
         squares : array of shape (n,)
             Their squared norms, exact.
         """
-        key = (id(self.center), self.bound, self.precision, self.extra_bits)
+        if block.weights is None:
+            weighting = "none"
+        key = (
+            *(id(self.center), id(self.preparation)),
+            *(self.bound, self.precision, self.extra_bits, weighting),
+        )
         if key in block.prepared:  # another sum of the same pass has the same rule
             ready, squares = block.prepared[key]
             if out is not None:
                 out[...] = ready
                 ready = out
             return ready, squares
-        rows, norms = block.residuals(self.center, self.precision)
-        radius = math.ldexp(1.0, self.bits)
+        rows, norms = block.residuals(self.center, self.precision, self.preparation)
+        limits = self.limits(block, weighting)
         longest = np.maximum(norms, self.bound)
         longest[longest == 0.0] = np.inf  # a zero row stays zero
         rows, longest = _within_range(rows, longest)
-        factors = (radius * self._margin(rows.shape[1])) / longest
-        block.prepared[key] = integer_rows(rows, factors, radius, out)
+        factors = (np.sqrt(limits) * self._margin(rows.shape[1], limits)) / longest
+        block.prepared[key] = integer_rows(rows, factors, limits, out)
         return block.prepared[key]
 
-    def _margin(self, features: int) -> float:
+    def limits(self, block: Block, weighting: Weighting) -> NDArray[np.float64] | float:
+        """Largest squared norm of each prepared row: whole numbers, and one where all agree."""
+        whole = 1 << (2 * self.bits)
+        if block.weights is None or weighting == "none":
+            return float(whole)
+        return block.weights.limits(whole, 1 if weighting == "square" else 2)
+
+    def _margin(self, features: int, limits: NDArray[np.float64] | float) -> Any:
         """A public factor just under 1, so that rounding seldom lengthens a row past the bound.
 
         Rounding adds features/12 to the squared norm (of ``4**bits``) and about
         ``2**bits / sqrt(3)`` of spread; two spreads leave a few rows in a hundred to mend.
         """
-        four = math.ldexp(1.0, 2 * self.bits)
-        spread = math.ldexp(1.0, self.bits) / math.sqrt(3.0)
-        return math.sqrt(max(0.25, 1.0 - (features / 12.0 + 2.0 * spread) / four))
+        four = np.maximum(limits, 1.0)
+        spread = np.sqrt(four / 3.0)
+        return np.sqrt(np.maximum(0.25, 1.0 - (features / 12.0 + 2.0 * spread) / four))
 
 
 class InvalidPlace(NamedTuple):
@@ -272,6 +385,11 @@ class Block:
         Number of the first row within ``origin``, from 0.
     nan : str
         What an entry that is not a number was, for the same messages.
+    units : array of shape (n,), optional
+        Identifiers of the units that the rows belong to: integers, or texts; ``None`` and NaN
+        where one is missing. For a source that reads them; weights are made of them.
+    weights : RowWeights, optional
+        With what weight each row counts; by default all count 1.
 
     Attributes
     ----------
@@ -285,53 +403,82 @@ class Block:
     """
 
     def __init__(
-        self, values: FloatArray, *, origin: str = "", first_row: int = 0, nan: str = "nan"
+        self,
+        values: FloatArray,
+        *,
+        origin: str = "",
+        first_row: int = 0,
+        nan: str = "nan",
+        units: NDArray[Any] | None = None,
+        weights: RowWeights | None = None,
     ) -> None:
         self.values = values
+        self.units, self.weights = units, weights
         self._nan = nan
         self.origin = origin
         self.first_row = first_row
         self.prepared: dict[tuple[Any, ...], tuple[FloatArray, FloatArray]] = {}
         self.invalid = 0
         self.first_invalid: InvalidPlace | None = None
-        self._residuals: dict[tuple[int, Precision], tuple[FloatArray, NDArray[np.float64]]] = {}
+        self._residuals: dict[tuple[Any, ...], tuple[FloatArray, NDArray[np.float64]]] = {}
 
     def residuals(
-        self, center: NDArray[np.float64] | None, precision: Precision
+        self,
+        center: NDArray[np.float64] | None,
+        precision: Precision,
+        preparation: Preparation = AS_IT_IS,
     ) -> tuple[FloatArray, NDArray[np.float64]]:
         """Rows less the centre and their norms; computed once for all statistics of a pass.
 
         Those of invalid rows are zero. Entries that leave the arithmetic's range become the largest
         that it has. The arrays are shared: callers must not write to them.
         """
-        key = (id(center), precision)
+        key = (id(center), precision, id(preparation))
         if key not in self._residuals:
             dtype = DTYPE[precision]
             with np.errstate(over="ignore", invalid="ignore"):  # such rows are mended
-                rows: FloatArray = np.asarray(self.values, dtype=dtype, order="C")
+                rows = preparation(self.values, dtype)
                 if center is not None:
                     rows = np.asarray(rows - center.astype(dtype))
             norms = row_norms(rows)
-            broken = np.flatnonzero(np.isnan(norms))
+            if preparation.limit == math.inf:
+                broken = np.flatnonzero(np.isnan(norms))
+            else:  # what is not finite may have been clipped
+                broken = np.flatnonzero(~np.isfinite(self.values).all(axis=1))
             if broken.size:
-                rows, norms = self._mended(rows, norms, broken)
+                rows, norms = self._mended(rows, norms, broken, holes=preparation.holes)
             self._residuals[key] = (rows, norms)
         return self._residuals[key]
 
-    def check(self) -> None:
+    def check(self, *, holes: bool = False) -> None:
         """Find the invalid rows where no sum is to be made of them."""
-        self.residuals(None, "double" if self.values.dtype == np.float64 else "single")
+        preparation = Preparation(holes=True) if holes else AS_IT_IS
+        self.residuals(None, "double" if self.values.dtype == np.float64 else "single", preparation)
 
     def _mended(
-        self, rows: FloatArray, norms: NDArray[np.float64], broken: NDArray[np.intp]
+        self,
+        rows: FloatArray,
+        norms: NDArray[np.float64],
+        broken: NDArray[np.intp],
+        *,
+        holes: bool,
     ) -> tuple[FloatArray, NDArray[np.float64]]:
-        """Residuals without entries that are not finite, in the rows that have some."""
-        stored = np.asarray(np.isfinite(self.values[broken]))
+        """Residuals without entries that are not finite, in the rows that have some.
+
+        With ``holes`` an entry that is not a number is none that was observed.
+        """
+        given = self.values[broken]
+        empty = np.isnan(given) if holes else np.zeros(given.shape, dtype=np.bool_)
+        stored = np.asarray(np.isfinite(given) | empty)
         valid = np.asarray(stored.all(axis=1))
         largest = np.finfo(rows.dtype).max
         mended = rows.copy()
-        mended[broken] = np.where(valid[:, None], np.clip(rows[broken], -largest, largest), 0)
+        clipped = np.clip(rows[broken], -largest, largest)
+        mended[broken] = np.where(valid[:, None] & ~empty, clipped, 0)
         norms[broken] = row_norms(mended[broken])
+        if holes:
+            observed = np.maximum(1, rows.shape[1] - np.count_nonzero(empty, axis=1))
+            norms[broken] *= np.sqrt(rows.shape[1] / observed)
         self.invalid = int(np.count_nonzero(~valid))
         if self.invalid:
             first = int(np.argmin(valid))
@@ -357,25 +504,26 @@ _MENDS = 8
 def integer_rows(
     rows: FloatArray,
     factors: NDArray[np.float64],
-    radius: float,
+    limits: NDArray[np.float64] | float,
     out: FloatArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Rows times their factors, rounded to integers with no norm above ``radius``.
+    """Rows times their factors, rounded to integers with no squared norm above ``limits``.
 
     Rows that rounding made too long are shortened a little and rounded again. What a row becomes
-    depends on that row alone: its squared norm, returned second, is computed exactly.
+    depends on that row and its limit alone: its squared norm, returned second, is computed exactly.
     """
-    limit = radius * radius
     narrow = factors.astype(rows.dtype)
     rounded = np.multiply(rows, narrow[:, None], out=out)
     np.rint(rounded, out=rounded)
     squares = squared_norms(rounded)
-    long = np.flatnonzero(squares > limit)
+    long = np.flatnonzero(squares > limits)
     for attempt in range(_MENDS):
         if long.size == 0:
             return rounded, squares
+        limit = limits[long] if isinstance(limits, np.ndarray) else limits
         if attempt < _MENDS - 1:  # shorten by what the rounding added, and a little more
-            narrow[long] *= np.sqrt(limit / squares[long]) * (1.0 - 0.5 / radius)
+            less = 1.0 - 0.5 / np.sqrt(np.maximum(limit, 1.0))
+            narrow[long] *= np.sqrt(limit / squares[long]) * less
             rounded[long] = np.rint(rows[long] * narrow[long, None])
         else:  # rounding towards zero is shorter for certain
             rounded[long] = np.trunc(rows[long] * narrow[long, None])

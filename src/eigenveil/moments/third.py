@@ -12,6 +12,7 @@ from eigenveil.moments.accumulators import (
     Accumulator,
     basis_bits,
     check_same_kind,
+    counted,
     integer_basis,
     seen_through,
 )
@@ -21,10 +22,10 @@ from eigenveil.noise.cube import tensor_size
 from eigenveil.noise.entries import coordinates, from_coordinates
 from eigenveil.privacy.statistics import Layout, StatisticName
 
-# Bits of a projected entry; a product of three has 36, as has the variance times an entry.
-_BITS = 12
-_VARIANCE_BITS = 2 * _BITS
-# Rows that are multiplied at once: so many products of 36 bits (39 in documents/triples.py) add up
+# Bits of a projected entry: a product of three has 36, as has the variance times an entry. Where
+# rows have weights, 33 and these.
+_BITS, _WEIGHTED_BITS, _SHARE_BITS = 12, 11, 8
+# Rows that are multiplied at once: so many products of 41 bits (39 in documents/triples.py) add up
 # exactly in double precision, and those of a few components stay in the processor's cache.
 ROWS_A_PRODUCT = 2048
 
@@ -44,29 +45,43 @@ class ThirdMoment(Accumulator):
         Bound on ``|basis.T x|`` of a prepared row. ``y = clip(basis.T x) / clip``: the released
         statistic is in units of ``(bound clip)**3``.
     variance : float
-        From 0 to 1, in units of ``(bound clip)**2``; rounded to a multiple of ``2**-24``.
+        From 0 to 1, in units of ``(bound clip)**2``; rounded to a multiple of ``2**-22`` or less.
+    weighted : bool
+        Whether rows have weights: whole numbers then, in units of ``2**-8``.
     """
 
     statistic: StatisticName = "third-moment"
     layout: Layout = "tensor"
-    grid = -3 * _BITS
 
     def __init__(
-        self, rule: RowRule, basis: NDArray[np.float64], *, clip: float, variance: float
+        self,
+        rule: RowRule,
+        basis: NDArray[np.float64],
+        *,
+        clip: float,
+        variance: float,
+        weighted: bool = False,
     ) -> None:
-        self.rule, self.basis, self.clip = rule, basis, clip
-        self._variance = round(math.ldexp(variance, _VARIANCE_BITS))
+        self.rule, self.basis, self.clip, self.weighted = rule, basis, clip, weighted
+        self._bits = _WEIGHTED_BITS if weighted else _BITS
+        self._variance = round(math.ldexp(variance, 2 * self._bits))
         self._basis = integer_basis(basis, rule)
-        rows = basis.shape[1]
-        self._sum = ExactSum((rows,), largest_term=math.ldexp(1.0, _BITS))
-        self._cubes = ExactSum((rows, rows, rows), largest_term=math.ldexp(1.0, 3 * _BITS))
-        self._waiting: NDArray[np.float64] | None = None  # columns are rows of the data
+        rows, largest = basis.shape[1], -self.grid
+        self._sum = ExactSum((rows,), largest_term=math.ldexp(1.0, largest - 2 * self._bits))
+        self._cubes = ExactSum((rows, rows, rows), largest_term=math.ldexp(1.0, largest))
+        # columns are rows of the data, each times its share in the second array
+        self._waiting: NDArray[np.float64] | None = None
         self._waiting_rows = 0
+
+    @property
+    def grid(self) -> int:
+        """That of a product of three, times a share where rows have weights."""
+        return -3 * self._bits - (_SHARE_BITS if self.weighted else 0)
 
     @property
     def variance(self) -> float:
         """The variance as it is used."""
-        return math.ldexp(self._variance, -_VARIANCE_BITS)
+        return math.ldexp(self._variance, -2 * self._bits)
 
     @property
     def parameters(self) -> dict[str, float]:
@@ -85,46 +100,56 @@ class ThirdMoment(Accumulator):
 
     def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        return (*self.rule.merge_key(), self.clip, self._variance, self.basis)
+        return (*self.rule.merge_key(), self.clip, self._variance, self.weighted, self.basis)
 
     def empty(self) -> Self:
         """An empty moment of the same kind."""
-        return type(self)(self.rule, self.basis, clip=self.clip, variance=self.variance)
+        known = {"clip": self.clip, "variance": self.variance}
+        return type(self)(self.rule, self.basis, **known, weighted=self.weighted)
 
     def spec(self) -> Spec:
         """What another process needs to add up the same."""
-        return spec_of(self.rule, basis=self.basis, clip=self.clip, variance=self.variance)
+        known = {"clip": self.clip, "variance": self.variance, "weighted": self.weighted}
+        return spec_of(self.rule, basis=self.basis, **known)
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
         """An empty one, as described."""
-        return cls(parts.rule, parts.known_basis, clip=d.clip, variance=d.variance)
+        known = {"clip": d.clip, "variance": d.variance}
+        return cls(parts.rule, parts.known_basis, **known, weighted=d.weighted)
 
     def update(self, block: Block) -> None:
         """Add a block of rows; what is seen of them waits until there is enough to multiply."""
         seen, norms = seen_through(self._basis, self.rule, block)
-        radius = math.ldexp(1.0, _BITS)
+        radius = math.ldexp(1.0, self._bits)
         unit = math.ldexp(self.clip, self.rule.bits + basis_bits(self.rule.precision))
-        rows, _ = integer_rows(seen, radius / np.maximum(norms, unit), radius)
+        rows, _ = integer_rows(seen, radius / np.maximum(norms, unit), radius * radius)
+        shares = counted(block, weighted=self.weighted, bits=_SHARE_BITS)
+        if shares is not None:
+            counts = shares > 0
+            rows, shares = rows[counts], shares[counts]
         if self._waiting is None:
-            self._waiting = np.empty((self.shape[0], ROWS_A_PRODUCT))
-        while rows.shape[0]:
-            part = rows[: ROWS_A_PRODUCT - self._waiting_rows]
-            end = self._waiting_rows + part.shape[0]
-            self._waiting[:, self._waiting_rows : end] = part.T
-            self._waiting_rows = end
+            self._waiting = np.empty((1 + self.weighted, self.shape[0], ROWS_A_PRODUCT))
+        start = 0
+        while start < rows.shape[0]:
+            part = slice(start, start + ROWS_A_PRODUCT - self._waiting_rows)
+            columns = rows[part].T
+            end = self._waiting_rows + columns.shape[1]
+            self._waiting[0, :, self._waiting_rows : end] = columns
+            if shares is not None:
+                self._waiting[1, :, self._waiting_rows : end] = columns * shares[part]
+            self._waiting_rows, start = end, part.stop
             if end == ROWS_A_PRODUCT:
                 self.flush()
-            rows = rows[part.shape[0] :]
 
     def flush(self) -> None:
         """Multiply the rows that wait."""
         if self._waiting is None or self._waiting_rows == 0:
             return
-        columns, count = self._waiting[:, : self._waiting_rows], self._waiting_rows
+        columns, count = self._waiting[:, :, : self._waiting_rows], self._waiting_rows
         self._waiting_rows = 0
-        self._sum.add(columns.sum(axis=1), count)
-        self._cubes.add(cube_sums(columns), count)
+        self._sum.add(columns[-1].sum(axis=1), count)
+        self._cubes.add(cube_sums(columns[0], columns[-1]), count)
 
     def merge(self, other: Self) -> None:
         """Add another moment's rows."""
@@ -145,16 +170,19 @@ class ThirdMoment(Accumulator):
         return total
 
 
-def cube_sums(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+def cube_sums(
+    columns: NDArray[np.float64], weighted: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
     """``sum y(x)y(x)y`` over the columns of a (K, n) array: entries with ``i >= j`` and ``i >= k``.
 
-    Every entry of ``y(x)y`` is multiplied out, and what is left is a matrix product.
+    Every entry of ``y(x)y`` is multiplied out, and what is left is a matrix product. ``weighted``:
+    the columns times their weights.
     """
-    rows = columns.shape[0]
+    rows, weighted = columns.shape[0], columns if weighted is None else weighted
     total = np.zeros((rows, rows, rows))
     for i in range(rows):
         up_to = columns[: i + 1]
-        total[i, : i + 1, : i + 1] = (up_to * columns[i]) @ up_to.T
+        total[i, : i + 1, : i + 1] = (up_to * weighted[i]) @ up_to.T
     return total
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from eigenveil.errors import DataError, OutputError, PrivacyError
 from eigenveil.privacy.accountant import compose
-from eigenveil.privacy.guarantee import Adjacency, Guarantee
+from eigenveil.privacy.guarantee import UNNAMED_UNIT, Adjacency, Guarantee
 from eigenveil.privacy.releases import NoiseSource, ReleaseRecord
 from eigenveil.privacy.statistics import STATISTICS
 from eigenveil.privacy.tree_views import TreeRun, tree_guarantees
@@ -41,6 +42,16 @@ NOT_COUNTED = (
     "this fit was charged to no ledger: other fits of the same rows cost on top of it, and nothing "
     "counts them together"
 )
+NOT_PREPARED = (
+    "nothing was done to the rows before that depended on other rows, such as a StandardScaler "
+    "fitted to them: center and scale here, where it is counted"
+)
+ONE_ROW_EACH = "each person has one row: of a person with m rows the rows are protected one by one"
+UNITS = "column {unit!r} tells units apart: rows of one person have one and the same entry there"
+GROUPS = "groups tells units apart: rows of one person have one and the same entry there"
+UNIT_COUNT = "the number of units is public"
+AT_ONE_SITE = "a {}'s rows are at one site: what several sites have of one is protected less"
+AT_SITES = "a {}'s rows are at no more than {} sites"
 PURE_SAMPLING = "a pure guarantee leaves out events of total chance below 2**-80"
 
 
@@ -52,6 +63,7 @@ class Claim(BaseModel):
     epsilon: float
     delta: float
     adjacency: Adjacency
+    unit: str | None = None
     view: str = "outsider"
 
 
@@ -147,6 +159,28 @@ class Certificate(BaseModel):
             caveats.append(VISIBLE_VALIDITY)
         if not self.counted:
             caveats.append(NOT_COUNTED)
+        found = self._by_view(caveats, reasons)
+        unit, assumed = self.target.unit, self.assumptions
+        return {view: replace(each, unit=unit, assumptions=assumed) for view, each in found.items()}
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What must be true of the rows for the guarantee to mean what it says (tables.md, 7)."""
+        found = [NOT_PREPARED]
+        unit = self.target.unit
+        if unit is None:
+            found.append(ONE_ROW_EACH)
+        else:
+            found.append(GROUPS if unit == UNNAMED_UNIT else UNITS.format(unit=unit))
+            if self.target.adjacency == "replace-one" and self.plan.get("max_rows_per_unit") == 1:
+                found.append(UNIT_COUNT)
+        if self.federation is not None and self.federation.sites > 1:
+            most = self.federation.sites_per_unit
+            what = "row" if unit is None else "unit"
+            found.append(AT_ONE_SITE.format(what) if most == 1 else AT_SITES.format(what, most))
+        return tuple(found)
+
+    def _by_view(self, caveats: list[str], reasons: list[str]) -> dict[str, Guarantee]:
         known: dict[str, Any] = {
             "delta": self.target.delta,
             "adjacency": self.target.adjacency,
@@ -198,7 +232,12 @@ def make_certificate(
         target=target,
         releases=tuple(r.model_copy(update={"noise_source": source}) for r in releases),
         stopped=stopped,
-        proofs=proofs_of(releases, federation=federation is not None, tree=tree is not None),
+        proofs=proofs_of(
+            releases,
+            units=target.unit is not None,
+            federation=federation is not None,
+            tree=tree is not None,
+        ),
         federation=federation,
         study=study,
         study_hash=study_hash,
@@ -213,11 +252,13 @@ def reasons_of(plan: Mapping[str, Any]) -> list[str]:
 
 
 def proofs_of(
-    releases: Sequence[ReleaseRecord], *, federation: bool, tree: bool
+    releases: Sequence[ReleaseRecord], *, units: bool, federation: bool, tree: bool
 ) -> tuple[str, ...]:
     """The proofs that a guarantee of such releases rests on."""
     proofs = {r.mechanism.proof for r in releases} | {"release-grid.md"}
     proofs |= {proof for r in releases if (proof := STATISTICS[r.statistic].proof) is not None}
+    if units:
+        proofs |= {"units.md"}
     if federation:
         proofs |= {"views.md", "shares.md"}
     if tree:

@@ -8,9 +8,15 @@ from typing import Any, Literal
 Adjacency = Literal["add-remove", "replace-one"]
 ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace-one")
 
+UNNAMED_UNIT = "groups"
+"""The name of units that were given beside the rows, and not as a column."""
 _NEIGHBOURS = {
     "add-remove": "one row more or less",
     "replace-one": "one row changed, the number of rows public",
+}
+_UNITS = {
+    "add-remove": "all rows of one {unit} more or less",
+    "replace-one": "all rows of one {unit} replaced by those of another",
 }
 _VIEWS = {
     "outsider": "anyone who sees the released result",
@@ -42,6 +48,10 @@ class Guarantee:
         How the numbers follow from the recorded noise.
     certified : bool
         Whether the claim is proved for the run as it was made.
+    unit : str or None
+        Whose rows are protected together: the column that says it; each row by itself by default.
+    assumptions : tuple of str
+        What must be true of the rows for the claim to mean what it says.
     caveats : tuple of str
         What the reader must know; for an uncertified guarantee, why it is not certified.
     """
@@ -54,12 +64,14 @@ class Guarantee:
     calculation: str = ""
     certified: bool = True
     caveats: tuple[str, ...] = field(default=())
+    unit: str | None = None
+    assumptions: tuple[str, ...] = field(default=())
 
     def __str__(self) -> str:
         bound = f"({self.epsilon:.6g}, {self.delta:.3g})-differentially private"
         if self.mu is not None:
             bound += f" (mu = {self.mu:.6g})"
-        sentence = f"{bound} for {_NEIGHBOURS[self.adjacency]}, against {_who_sees(self.view)}"
+        sentence = f"{bound} for {self.neighbours}, against {_who_sees(self.view)}"
         if self.calculation:
             sentence += f", by {self.calculation}"
         if self.certified:
@@ -68,7 +80,16 @@ class Guarantee:
 
     def as_dict(self) -> dict[str, Any]:
         """The guarantee as plain JSON values."""
-        return {**asdict(self), "caveats": list(self.caveats)}
+        lists = {"caveats": list(self.caveats), "assumptions": list(self.assumptions)}
+        return asdict(self) | lists
+
+    @property
+    def neighbours(self) -> str:
+        """What two data sets differ in that the claim is about, in words."""
+        if self.unit is None:
+            return _NEIGHBOURS[self.adjacency]
+        which = "unit" if self.unit == UNNAMED_UNIT else f"unit (column {self.unit!r})"
+        return _UNITS[self.adjacency].format(unit=which)
 
 
 def _who_sees(view: str) -> str:

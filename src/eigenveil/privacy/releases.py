@@ -63,6 +63,8 @@ class Sharing:
         Rows count with public weights that are multiples of ``2**-weight_bits``.
     stream : StreamFactor or None
         How the noise is spread over the blocks of a stream.
+    sites : int
+        At so many sites one unit may have rows.
     """
 
     noise_parts: int = 1
@@ -70,6 +72,7 @@ class Sharing:
     exposure: float = 1.0
     weight_bits: int = 0
     stream: StreamFactor | None = None
+    sites: int = 1
 
 
 ALONE = Sharing()
@@ -106,6 +109,7 @@ class ReleaseRecord(BaseModel):
     stream: StreamFactor | None = Field(
         default=None, description="the noise of all prefixes of a stream of blocks (streams.md)"
     )
+    sites: int = Field(default=1, gt=0, description="sites at which one unit may have rows")
     noise_source: NoiseSource = Field(
         default="operating system", description="where the generator's key came from"
     )
@@ -136,7 +140,9 @@ class ReleaseRecord(BaseModel):
 
     def sensitivity(self) -> float:
         """How far the statistic moves between neighbours, in the norm its noise is made for."""
-        alone = self.weight * STATISTICS[self.statistic].bounds[self.mechanism.norm](self)
+        alone = (
+            self.sites * self.weight * STATISTICS[self.statistic].bounds[self.mechanism.norm](self)
+        )
         return alone if self.stream is None else self._moved(alone, self.stream)
 
     def _moved(self, alone: float, stream: StreamFactor) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,6 +21,8 @@ class Spending:
     ----------
     delta : float
     adjacency : {"add-remove", "replace-one"}
+    unit : str or None
+        Whose rows are protected together.
     reasons_not_certified : sequence of str
     records : list of ReleaseRecord
         Each is added before its noise is drawn.
@@ -28,6 +30,7 @@ class Spending:
 
     delta: float
     adjacency: Adjacency
+    unit: str | None = None
     reasons_not_certified: Sequence[str] = ()
     records: list[ReleaseRecord] = field(default_factory=list)
 
@@ -59,12 +62,13 @@ class Spending:
         known.released = tuple(self.records)
         names = ", ".join(record.name for record in self.records)
         try:
-            known.spent = compose(
+            spent = compose(
                 self.records,
                 delta=self.delta,
                 adjacency=self.adjacency,
                 reasons_not_certified=self.reasons_not_certified,
             )
+            known.spent = replace(spent, unit=self.unit)
         except PrivacyError as problem:  # what passes is more important
             error.add_note(f"Already released when it stopped: {names}. Its cost: {problem}")
             return

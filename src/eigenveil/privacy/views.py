@@ -279,6 +279,8 @@ class Federation(BaseModel):
         Sites that may collude with the aggregator, and that may be missing.
     neighbours : int or None
         Sites that each site shares masks with; ``None``: all others.
+    sites_per_unit : int
+        At so many sites one unit may have rows.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -290,6 +292,7 @@ class Federation(BaseModel):
     collusion: int = Field(default=0, ge=0)
     dropouts: int = Field(default=0, ge=0)
     neighbours: int | None = Field(default=None, ge=1)
+    sites_per_unit: int = Field(default=1, ge=1)
 
     @model_validator(mode="after")
     def _somebody_is_protected(self) -> Federation:
@@ -322,13 +325,18 @@ class Federation(BaseModel):
     def sharing(self, *, weight_bits: int = 0) -> Sharing:
         """How the sites share the noise of a masked sum of Gaussian noise."""
         if self.masks == "none":
-            return Sharing(weight_bits=weight_bits)
+            return self.alone(weight_bits=weight_bits)
         return Sharing(
             noise_parts=self.honest,
             masks=_mask_draws_in(self, self.honest),
             exposure=_exposure_in(self, self.honest),
             weight_bits=weight_bits,
+            sites=self.sites_per_unit,
         )
+
+    def alone(self, *, weight_bits: int = 0) -> Sharing:
+        """The same where each site releases a sum by itself."""
+        return Sharing(weight_bits=weight_bits, sites=self.sites_per_unit)
 
 
 class _View(NamedTuple):

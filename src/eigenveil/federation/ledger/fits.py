@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from eigenveil.errors import EigenveilError, LedgerWarning, callers_level
-from eigenveil.federation.ledger.entries import SessionKey
+from eigenveil.federation.ledger.entries import UNIT, SessionKey
 from eigenveil.federation.ledger.file_marks import marks_of, usual_name
 from eigenveil.federation.ledger.ledger import Begun, Budget, Draft, FitRequest, Ledger
 from eigenveil.federation.ledger.placing import Wanted
@@ -58,7 +58,7 @@ def begin_fit(
         epsilon=terms.epsilon,
         delta=terms.delta,
         pure_epsilon=terms.pure_part,
-        unit=terms.unit,
+        unit=terms.unit or UNIT,
     )
     if given is not None and given.data_set == name:
         usual = given
@@ -66,7 +66,9 @@ def begin_fit(
         study=f"fit-{secrets.token_hex(8)}",
         named=name is not None,
         budget=usual,
-        wanted=Wanted(usual.data_set, terms.adjacency, terms.reserve, terms.replacing, terms.unit),
+        wanted=Wanted(
+            usual.data_set, terms.adjacency, terms.reserve, terms.replacing, terms.unit or UNIT
+        ),
         note=terms.note,
     )
     if files:

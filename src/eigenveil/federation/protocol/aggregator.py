@@ -171,6 +171,7 @@ class Aggregator:
         Spending(
             delta=self.study.delta,
             adjacency=self.study.adjacency,
+            unit=self.study.unit,
             reasons_not_certified=[] if self._secure else [SEEDED],
             records=self._know.records,
         ).notify(error)
@@ -268,7 +269,7 @@ class Aggregator:
 
     def _count_rows(self) -> None:
         """Count public rows; what is promised against every adversary must then follow."""
-        if self.study.adjacency == "replace-one":
+        if self._terms.plan.count_is_public:
             names, joined = self._terms.names, self._know.joined
             # as rows count in the sums
             parts = [self._terms.weight(n) * (joined[n].rows or 0) for n in names if n in joined]

@@ -23,6 +23,7 @@ from pydantic import BaseModel
 
 from eigenveil.errors import BudgetExceeded, DataError, EigenveilError, PrivacyError, ProtocolError
 from eigenveil.federation.identity import Identity
+from eigenveil.federation.ledger.entries import UNIT
 from eigenveil.federation.ledger.ledger import Draft, Ledger, Session, SessionKey
 from eigenveil.federation.protocol import payloads, validation
 from eigenveil.federation.protocol.certificates import Part, check_part, own_signature
@@ -43,7 +44,7 @@ from eigenveil.federation.secagg.client import SecaggClient, State
 from eigenveil.federation.secagg.consistency import bitmap, check_signatures, members_of
 from eigenveil.federation.secagg.keys import Context, SiteKeys
 from eigenveil.models.driver import rows_for
-from eigenveil.models.inputs import check_names, public_rows
+from eigenveil.models.inputs import check_names, public_count
 from eigenveil.models.task import TASKS
 from eigenveil.moments.engine import InvalidRows, check_rows
 from eigenveil.moments.independence import dependence
@@ -99,7 +100,7 @@ class Site:
     ) -> None:
         self._identity = identity
         study = terms.study
-        self.name, self.study, self.rows = name, study, rows_for(study.task, rows)
+        self.name, self.study, self.rows = name, study, rows_for(terms.plan, rows)
         self.ledger, self.data_set = ledger, data_set
         self._source = source or SecureSource()
         self._settled, self._hash = terms, terms.hash
@@ -122,6 +123,11 @@ class Site:
                 hint="Give the columns that the study names, in its order.",
                 code="other-columns",
             )
+
+    @property
+    def holes(self) -> bool:
+        """Whether entries of its rows may be missing."""
+        return self._settled.plan.holes
 
     def handle(self, request: bytes) -> bytes:
         """The answer to a message from the aggregator.
@@ -170,8 +176,8 @@ class Site:
     def _join(self, message: Message, request: bytes) -> bytes:
         message.read(payloads.JoinRequest)
         if self.study.invalid == "error":
-            check_rows(self.rows)
-        rows = public_rows(self.rows, self.study.adjacency)
+            check_rows(self.rows, holes=self.holes)
+        rows = public_count(self.rows, public=self._settled.plan.count_is_public)
         terms = self._settled.counting(rows)
         if self.name not in terms.names:
             raise ProtocolError(f"{self.name} does not take part in this study.", code="not-a-site")
@@ -183,6 +189,7 @@ class Site:
             reserve=terms.reservation(self.name),
             replacing=terms.reservation(self.name, replacing=True),
             state=State(master=SiteKeys.new_master().hex()).stored(),
+            unit=self.study.unit or UNIT,
             note=self.study.name,
         )
         now = _Now(message, terms, self._read(key, stored))

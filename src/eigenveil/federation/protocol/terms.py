@@ -63,7 +63,7 @@ class Terms:
 
     def counting(self, rows: int | None) -> Terms:
         """The same terms where the rows of all sites together are public (under replace-one)."""
-        if rows is None or self.study.adjacency != "replace-one":
+        if rows is None or not self.plan.count_is_public:
             return self
         return _counting(self, rows)
 
@@ -132,12 +132,13 @@ class Terms:
             collusion=0 if alone else self.study.collusion,
             dropouts=0 if alone else self.study.dropouts,
             neighbours=degree if 0 < degree < len(self.names) - 1 else None,
+            sites_per_unit=1 if alone else self.study.sites_per_unit,
         )
 
     def sharing(self, step: Step) -> Sharing:
         """How a step's noise is shared."""
         if self.is_unmasked(step):
-            return Sharing(weight_bits=self.weight_bits)
+            return self.federation(len(self.names)).alone(weight_bits=self.weight_bits)
         return self._sharing
 
     @cached_property

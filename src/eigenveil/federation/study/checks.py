@@ -102,6 +102,7 @@ def check_study(study: Study) -> None:
         _check_crowd,
         _check_protocol,
         _check_masks,
+        _check_units,
     ):
         check(study)
 
@@ -155,6 +156,26 @@ def _check_sites(study: Study) -> None:
                 "give the other sites theirs.",
                 code="target-above-study",
             )
+
+
+def _check_units(study: Study) -> None:
+    """Units at several sites: noise for as many, and one target for all."""
+    most = study.sites_per_unit
+    if most == 1:
+        return
+    if most > len(study.sites):
+        raise DataError(
+            f"sites_per_unit = {most} is more than the study's {len(study.sites)} sites.",
+            hint="Give the most sites at which one unit may have rows.",
+            code="too-many-sites-per-unit",
+        )
+    if any(site.epsilon is not None for site in study.sites):
+        raise PrivacyError(
+            f"sites_per_unit = {most}, and some sites have smaller targets of their own: a unit "
+            "with rows at another site too would lose more than those.",
+            hint="Give all sites the same target, or state sites_per_unit = 1.",
+            code="targets-differ",
+        )
 
 
 def _check_crowd(study: Study) -> None:

@@ -236,6 +236,8 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         noise_variance: float | None = None,
         mechanism: str = "auto",
         adjacency: str = "add-remove",
+        unit: str | None = None,
+        max_rows_per_unit: int = 1,
         pair: str = "auto",
         row_bound: float | None = None,
         center: bool | ArrayLike = True,
@@ -253,6 +255,8 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         self.noise_variance = noise_variance
         self.mechanism = mechanism
         self.adjacency = adjacency
+        self.unit = unit
+        self.max_rows_per_unit = max_rows_per_unit
         self.pair = pair
         self.row_bound = row_bound
         self.center = center

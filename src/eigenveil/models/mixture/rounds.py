@@ -144,6 +144,8 @@ def private_mixture(
         with_count=state.with_count,
         basis=pair.basis,
         bound=rule.bound,
+        preparation=rule.preparation,
+        weighted=state.plan.weighted,
     )
     name = "scale of projected rows"
     answers = yield (state.query(name, histogram),)
@@ -154,7 +156,11 @@ def private_mixture(
     if plan.noise_variance is not None:
         variance = plan.noise_variance / place.bound**2
     third = ThirdMoment(
-        rule, pair.basis, clip=clip, variance=min(LARGEST_VARIANCE, variance / clip**2)
+        rule,
+        pair.basis,
+        clip=clip,
+        variance=min(LARGEST_VARIANCE, variance / clip**2),
+        weighted=state.plan.weighted,
     )
     answers = yield (state.query("triple moment", third),)
     total = None if place.offset is None else place.offset * state.rows
@@ -275,6 +281,7 @@ def _pair(
         bound=place.bound,
         precision=precision,
         extra_bits=state.coarser(precision),
+        preparation=state.preparation,
     )
     known = None
     if plan.noise_variance is not None and state.rows is not None:
@@ -302,6 +309,6 @@ def _edge(state: _State) -> float:
     if plan.pair == "sketch":
         budget = state.budgets["moment"]
         return math.sqrt(2 * plan.features) / (budget.mu or budget.epsilon or 1.0)
-    rule = RowRule(precision=state.storage, extra_bits=state.coarser(state.storage))
+    rule = state.rule(centered=False, extra_bits=state.coarser(state.storage))
     noise = state.query("pair moment", SecondMoment(rule, features=plan.features)).record.noise
     return spectral_edge(noise, plan.features, plan.features)

@@ -103,6 +103,9 @@ n_samples_, guarantee_, certificate_
         dropouts: int = 0,
         masks: str = "modular",
         adjacency: str = "add-remove",
+        unit: str | None = None,
+        max_rows_per_unit: int = 1,
+        sites_per_unit: int = 1,
         row_norm: str | float = "unit",
         row_bound: float | None = None,
         center: bool | ArrayLike = True,
@@ -111,6 +114,7 @@ n_samples_, guarantee_, certificate_
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
+        missing: str = "error",
         invalid: str = "zero",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
@@ -122,6 +126,9 @@ n_samples_, guarantee_, certificate_
         self.dropouts = dropouts
         self.masks = masks
         self.adjacency = adjacency
+        self.unit = unit
+        self.max_rows_per_unit = max_rows_per_unit
+        self.sites_per_unit = sites_per_unit
         self.row_norm = row_norm
         self.row_bound = row_bound
         self.center = center
@@ -130,5 +137,6 @@ n_samples_, guarantee_, certificate_
         self.neighbours = neighbours
         self.site_epsilon = site_epsilon
         self.expected_rows = expected_rows
+        self.missing = missing
         self.invalid = invalid
         self.random_state = random_state

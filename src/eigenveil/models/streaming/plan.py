@@ -39,6 +39,11 @@ class StreamPlan(Plan):
     horizon: int | None = None
     factor: StreamFactor | None = None
 
+    @property
+    def count_is_public(self) -> bool:
+        """Not that of units: they are told apart while rows come."""
+        return super().count_is_public and self.unit is None
+
     def context(self) -> dict[str, Any]:
         """What makes this plan beside its options."""
         return {"features": self.features, "noise_draws": self.noise_draws}
@@ -75,6 +80,13 @@ def make_stream_plan(options: Options, *, features: int, noise_draws: int = 1) -
         Naming the parameter and what it may be.
     """
     factor = _factor(options)
+    if factor is not None and options.unit is not None and options.adjacency == "replace-one":
+        raise PrivacyError(
+            "publish='continual' protects no units whose rows are replaced: those of another unit "
+            "may be in other blocks.",
+            hint="Use adjacency='add-remove', or publish='end'.",
+            code="units-replaced-in-blocks",
+        )
     whole = features * (features + 1) // 2
     sketched = whole > _MOST_VALUES or options.given_columns is not None
     table = options.on("table", mechanism="sketch" if sketched else "auto")

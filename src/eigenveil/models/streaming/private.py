@@ -13,13 +13,14 @@ from numpy.typing import ArrayLike
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.models.charging import LedgerPlace, begin_charges
 from eigenveil.models.constraints import Configured
-from eigenveil.models.inputs import new_columns, validated, warn_owner
+from eigenveil.models.inputs import new_columns, validated, warn_owner, without_units
 from eigenveil.models.pca.estimator import FittedPCA
 from eigenveil.models.result import EstimatorSpec, Result
 from eigenveil.models.stored import noise_source, public_center
 from eigenveil.models.streaming.plan import make_stream_plan
 from eigenveil.models.streaming.state import StreamState
 from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
+from eigenveil.tables.units import LabelledRows, unit_ids
 
 
 class PrivateStreamingPCA(Configured, FittedPCA):
@@ -119,6 +120,8 @@ n_samples_, guarantee_, certificate_
         publish: str = "end",
         horizon: int | None = None,
         adjacency: str = "add-remove",
+        unit: str | None = None,
+        max_rows_per_unit: int = 1,
         row_norm: str | float = "unit",
         center: bool | ArrayLike = False,
         invalid: str = "zero",
@@ -134,6 +137,8 @@ n_samples_, guarantee_, certificate_
         self.publish = publish
         self.horizon = horizon
         self.adjacency = adjacency
+        self.unit = unit
+        self.max_rows_per_unit = max_rows_per_unit
         self.row_norm = row_norm
         self.center = center
         self.invalid = invalid
@@ -149,8 +154,8 @@ n_samples_, guarantee_, certificate_
             raise AttributeError("blocks_: there is no stream yet")
         return self._stream.blocks
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """A new stream of one block, the rows of ``X``, released.
+    def fit(self, X: ArrayLike, y: object = None, *, groups: ArrayLike | None = None) -> Self:
+        """A new stream of one block, the rows of ``X``, released; ``groups`` are their units.
 
         That there is at least one row is taken for public.
 
@@ -160,8 +165,9 @@ n_samples_, guarantee_, certificate_
             As :meth:`partial_fit` and :meth:`release`; an older result is left as it was.
         """
         del y
+        X, ids = self._without_units(X, groups)
         array, names = new_columns(self, X)
-        rows, count = _rows(array, names)
+        rows, count = _rows(array, names, ids)
         stream = self._started(rows)
         try:
             invalid = stream.add(rows, count, keep=_nowhere)
@@ -178,10 +184,13 @@ n_samples_, guarantee_, certificate_
         warn_owner(invalid)
         return self
 
-    def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
+    def partial_fit(
+        self, X: ArrayLike, y: object = None, *, groups: ArrayLike | None = None
+    ) -> Self:
         """Add a block of rows, shape (n, n_features); under continual release, and release it.
 
-        A block may have no rows.
+        A block may have no rows. ``groups``, shape (n,), are their units, where ``unit`` names no
+        column of a frame: the first ``max_rows_per_unit`` rows of each unit count.
 
         Whatever stops it, Ctrl-C too, either leaves the stream as it was or tears it: then
         ``PrivacyError`` of code ``torn`` refuses everything that follows, for no row may count
@@ -197,18 +206,37 @@ n_samples_, guarantee_, certificate_
             file, belongs to another process, or its horizon is over.
         """
         del y
-        return self._add(X)
+        return self._add(X, groups=groups)
 
-    def _add(self, X: ArrayLike, names: Sequence[str] | None = None) -> Self:
+    def _without_units(self, X: ArrayLike, groups: ArrayLike | None) -> tuple[Any, Any]:
+        """Rows, and their units where the stream has some."""
+        options = self._options()
+        if groups is not None and self.unit is None:
+            raise options.refused(
+                "unit",
+                "must name whose rows groups tells. Got None instead of a str.",
+                hint="Give unit='patient_id', or whatever a unit is, before the first block.",
+                code="no-units",
+            )
+        return without_units(X, self.unit, groups=groups)
+
+    def _add(
+        self,
+        X: ArrayLike,
+        names: Sequence[str] | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Add a block; ``names`` are those of the columns where ``X`` cannot say them."""
         self._check_not_loaded()
         stream = self._stream
+        X, ids = self._without_units(X, groups)
         if stream is None:
-            rows, count = _first_block(self, X, names)
+            rows, count = _first_block(self, X, names, ids)
             stream = self._started(rows)
         else:
             stream.check_process()
-            rows, count = _next_block(self, X, names)
+            rows, count = _next_block(self, X, names, ids)
         begun, before = self._stream, stream.blocks
         try:
             self._stream = stream
@@ -328,19 +356,22 @@ def _nowhere(result: Result) -> None:
 
 
 def _first_block(
-    estimator: PrivateStreamingPCA, X: ArrayLike, names: Sequence[str] | None = None
+    estimator: PrivateStreamingPCA,
+    X: ArrayLike,
+    names: Sequence[str] | None = None,
+    ids: Any = None,
 ) -> tuple[RowSource, int]:
     """The rows of a stream's first block and their number."""
     array, found = new_columns(estimator, X, ensure_min_samples=0)
-    return _rows(array, found if names is None else list(names))
+    return _rows(array, found if names is None else list(names), ids)
 
 
 def _next_block(
-    estimator: PrivateStreamingPCA, X: ArrayLike, names: Sequence[str] | None
+    estimator: PrivateStreamingPCA, X: ArrayLike, names: Sequence[str] | None, ids: Any
 ) -> tuple[RowSource, int]:
     """The same for a further block, with the columns of the first."""
     if names is not None:
-        rows, count = _first_block(estimator, X, names)
+        rows, count = _first_block(estimator, X, names, ids)
         if (rows.features, tuple(names)) != estimator._columns("n_features_in_"):
             raise _other_columns()
         return rows, count
@@ -354,7 +385,7 @@ def _next_block(
         ensure_all_finite=False,
     )
     found = getattr(estimator, "feature_names_in_", None)
-    return _rows(array, None if found is None else [str(name) for name in found])
+    return _rows(array, None if found is None else [str(name) for name in found], ids)
 
 
 def _other_columns() -> DataError:
@@ -365,8 +396,8 @@ def _other_columns() -> DataError:
     )
 
 
-def _rows(array: Any, names: list[str] | None) -> tuple[RowSource, int]:
-    """Rows of a block, of which there may be none, and their number."""
-    sparse = scipy.sparse.issparse(array)
-    rows = SparseRows(array, names=names) if sparse else ArrayRows(array, names=names)
-    return rows, int(array.shape[0])
+def _rows(array: Any, names: list[str] | None, ids: Any = None) -> tuple[RowSource, int]:
+    """Rows of a block, of which there may be none, with their units, and their number."""
+    sparse, count = scipy.sparse.issparse(array), int(array.shape[0])
+    rows: RowSource = (SparseRows if sparse else ArrayRows)(array, names=names)
+    return rows if ids is None else LabelledRows(rows, unit_ids(ids, count)), count

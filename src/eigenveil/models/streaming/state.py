@@ -28,6 +28,7 @@ from eigenveil.moments.stream_sums import PrefixSum, horizon_over
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.certificate import SEEDED
 from eigenveil.privacy.spending import Spending
+from eigenveil.tables.units import StreamUnits
 
 Standing = Literal["open", "released", "over", "merged", "torn"]
 # How often this process was forked off another one: process numbers may repeat.
@@ -87,6 +88,7 @@ class StreamState:
         self._forks = _forks
         self._charges, self._counted, self._charged = charges, charges.counted, False
         self._rows = 0
+        self._units = None if plan.unit is None else StreamUnits(plan.max_rows_per_unit)
         self._queries = stream_queries(plan, public_center=public_center)
         self._records = [query.record for query in self._queries]
         self._sums: list[Accumulator] = []
@@ -128,7 +130,10 @@ class StreamState:
             prefix.check_room()
         block_sums = [query.accumulator.empty() for query in self._queries]
         with small_matrix_threads(self.plan.features):
-            for number, block in enumerate(rows.blocks()):
+            blocks = rows.blocks()
+            if self._units is not None:
+                blocks = self._units.weighted(blocks)
+            for number, block in enumerate(blocks):
                 for total in block_sums:
                     total.update(block)
                 found.add(number, block)
@@ -143,6 +148,8 @@ class StreamState:
                 mine.merge(theirs)
         self._rows += count
         self.blocks += 1
+        if self._units is not None:
+            self._units.keep()
         if self.blocks == self.plan.horizon:
             self._empty("over")
         else:
@@ -186,6 +193,8 @@ class StreamState:
                 hint="Merge streams with publish='end' before they are released.",
                 code="merge-continual",
             )
+        if self._units is not None and other._units is not None:
+            self._units.merge(other._units)
         self._standing = other._standing = "torn"  # until all sums are in
         for mine, theirs in zip(self._sums, other._sums, strict=True):
             mine.merge(theirs)
@@ -239,6 +248,7 @@ class StreamState:
         Spending(
             delta=self.plan.delta,
             adjacency=self.plan.adjacency,
+            unit=self.plan.unit,
             reasons_not_certified=[] if self._secure else [SEEDED],
             records=self._records,
         ).notify(error)
@@ -308,7 +318,7 @@ class StreamState:
 
     def _made(self, releases: list[Release], rows: int) -> Result:
         answers = {query.name: found for query, found in zip(self._queries, releases, strict=True)}
-        public = rows if self.plan.adjacency == "replace-one" else None
+        public = rows if self.plan.count_is_public else None
         factors = stream_factors(self.plan, answers, public_center=self._center, public_rows=public)
         return certified(
             self._spec,
@@ -325,7 +335,7 @@ class StreamState:
         """Close the stream, and keep nothing of any row."""
         self._standing = standing
         self._sums, self._prefixes, self._queries = [], [], ()
-        self._source, self._rows = None, 0
+        self._source, self._rows, self._units = None, 0, None
         charges, self._charges = self._charges, UNCHARGED
         charges.end("finished" if standing in ("released", "over") else standing)
 

@@ -90,6 +90,9 @@ noise_floor_, converged_, guarantee_, certificate_
         dropouts: int = 0,
         masks: str = "modular",
         adjacency: str = "add-remove",
+        unit: str | None = None,
+        max_rows_per_unit: int = 1,
+        sites_per_unit: int = 1,
         row_bound: float | None = None,
         center: bool | ArrayLike = True,
         budget_split: dict[str, float] | None = None,
@@ -110,6 +113,9 @@ noise_floor_, converged_, guarantee_, certificate_
         self.dropouts = dropouts
         self.masks = masks
         self.adjacency = adjacency
+        self.unit = unit
+        self.max_rows_per_unit = max_rows_per_unit
+        self.sites_per_unit = sites_per_unit
         self.row_bound = row_bound
         self.center = center
         self.budget_split = budget_split

@@ -16,7 +16,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.moments.rows import Block, FloatArray, InvalidPlace, Precision
+from eigenveil.moments.rows import AS_IT_IS, Block, FloatArray, InvalidPlace, Precision, Preparation
 from eigenveil.moments.source import RowSource, SparseRows, block_rows
 
 # Every triple of words needs three places; sums of longer documents would leave the floats.
@@ -84,14 +84,18 @@ class DocumentBlock(Block):
         self.lengths: NDArray[np.int64] = lengths.astype(np.int64)
         self.entries = int(values.nnz)
 
-    def check(self) -> None:
+    def check(self, *, holes: bool = False) -> None:
         """Nothing more is to be found."""
+        del holes
 
     def residuals(
-        self, center: NDArray[np.float64] | None, precision: Precision
+        self,
+        center: NDArray[np.float64] | None,
+        precision: Precision,
+        preparation: Preparation = AS_IT_IS,
     ) -> tuple[FloatArray, NDArray[np.float64]]:
         """Documents have none."""
-        del center, precision
+        del center, precision, preparation
         raise AssertionError("word counts taken for rows of numbers: a defect")
 
 

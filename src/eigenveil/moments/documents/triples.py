@@ -127,7 +127,7 @@ class DocumentTriples(ClippedSum):
         self.rho = _longest_row(basis)
         radius = math.ldexp(1.0, _WORD_BITS)
         factors = np.full(self.features, radius / self.rho)
-        words, _ = integer_rows(np.ascontiguousarray(basis, np.float64), factors, radius)
+        words, _ = integer_rows(np.ascontiguousarray(basis, np.float64), factors, radius * radius)
         self._words = words.astype(np.float64, copy=False)
         squares = np.vecdot(self._words, self._words)
         self._squares = np.ceil(np.ldexp(squares, _TABLE_BITS - 2 * _WORD_BITS))
@@ -172,7 +172,8 @@ class DocumentTriples(ClippedSum):
 
     def spec(self) -> Spec:
         """What another process needs to add up the same."""
-        return Spec({"clip": self.clip}, basis=self.basis)
+        fields = {"clip": self.clip, "columns": self.basis.shape[1]}
+        return Spec(fields, {"basis": self.basis})
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:

@@ -1,0 +1,1 @@
+"""Tables: units of privacy, and what is public about columns."""

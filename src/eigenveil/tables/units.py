@@ -1,0 +1,275 @@
+"""Units of privacy: rows of one person, household or device count together as one.
+
+Neighbouring data sets differ in all rows of one unit. A row of a unit with m rows counts with
+weight 1 / max(c, m), c the ``max_rows_per_unit``, so that what a unit adds to a sum is within the
+sensitivity of one row (docs/proofs/units.md). Identifiers stay in the process that reads the rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from eigenveil.errors import DataError
+from eigenveil.moments.rows import MOST_ROWS_A_UNIT, Block, RowWeights
+from eigenveil.moments.source import RowSource
+
+
+@dataclass(frozen=True)
+class UnitCount:
+    """What a count of units found. For the owner of the rows only.
+
+    Attributes
+    ----------
+    units : int
+    rows : int
+        Rows with an identifier.
+    most : int
+        The most rows of one unit.
+    without : int
+        Rows that have no identifier, and do not count.
+    """
+
+    units: int
+    rows: int
+    most: int
+    without: int
+
+
+class UnitRows:
+    """Rows with the weights of their units.
+
+    The rows are read once to count those of each unit, over all blocks and files; each pass counts
+    again, and a row that goes beyond the first count does not count at all: whatever is read, a
+    unit never weighs more than 1.
+
+    Parameters
+    ----------
+    rows : RowSource
+        Its blocks have ``units``.
+    most : int
+        c: rows of a unit count alike, 1/c each, up to so many; a unit of more rows counts 1.
+
+    Raises
+    ------
+    DataError
+        When the rows have no identifiers.
+    """
+
+    single = False  # a coarser grid would keep next to nothing of a unit with many rows
+
+    def __init__(self, rows: RowSource, most: int = 1) -> None:
+        self._rows, self._most = rows, most
+        self.features, self.names = rows.features, rows.names
+        self._codes: dict[Any, int] | None = None
+        self._counts = np.zeros(0, dtype=np.int64)
+        self._without = 0
+
+    def count(self) -> UnitCount:
+        """The units, and their rows: one pass, when it is first asked for."""
+        self._counted()
+        largest = int(self._counts.max(initial=0))
+        return UnitCount(self._counts.size, int(self._counts.sum()), largest, self._without)
+
+    def blocks(self) -> Iterator[Block]:
+        """The rows' blocks, with weights."""
+        codes = self._counted()
+        divisors = np.maximum(self._counts, self._most)
+        seen = np.zeros_like(self._counts)
+        for block in self._rows.blocks():
+            block.weights = _weights(_coded(block, codes), self._counts, divisors, seen)
+            yield block
+
+    def _counted(self) -> dict[Any, int]:
+        """A number for each unit; their rows are counted."""
+        if self._codes is not None:
+            return self._codes
+        codes: dict[Any, int] = {}
+        counts, self._without = np.zeros(1024, dtype=np.int64), 0
+        for block in self._rows.blocks():
+            found = _coded(block, codes, add=True)
+            self._without += int(np.count_nonzero(found < 0))
+            if len(codes) > counts.size:
+                counts = np.append(counts, np.zeros(len(codes), dtype=np.int64))
+            found = found[found >= 0]
+            counts[: len(codes)] += np.bincount(found, minlength=len(codes))
+        self._counts = np.minimum(counts[: len(codes)], MOST_ROWS_A_UNIT)
+        self._codes = codes
+        return codes
+
+
+class StreamUnits:
+    """The units of a stream, whose rows come once and cannot be counted ahead.
+
+    A row counts 1/c, and of a unit no more than c rows count, the first that come. It holds
+    identifiers: it is as private as the rows.
+
+    Parameters
+    ----------
+    most : int
+        c.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._codes: dict[Any, int] = {}
+        self._seen = np.zeros(0, dtype=np.int64)
+        self._next = self._seen
+
+    def weighted(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Blocks with weights; :meth:`keep` counts them as seen, once they are added."""
+        self._next = self._seen.copy()
+        for block in blocks:
+            units = _coded(block, self._codes, add=True)
+            missing = max(0, len(self._codes) - self._next.size)
+            self._next = np.append(self._next, np.zeros(missing, dtype=np.int64))
+            limits = np.full(self._next.size, self._most, dtype=np.int64)
+            block.weights = _weights(units, limits, limits, self._next)
+            yield block
+
+    def keep(self) -> None:
+        """The blocks were added."""
+        self._seen = self._next
+
+    def merge(self, other: StreamUnits) -> None:
+        """Take over the units of another stream.
+
+        Raises
+        ------
+        DataError
+            When a unit is in both: it would count twice.
+        """
+        if shared := len(self._codes.keys() & other._codes.keys()):
+            raise DataError(
+                f"{shared} units have rows in both streams, and would count twice.",
+                hint="Merge streams of different units: send all rows of a unit to one stream.",
+                code="unit-twice",
+            )
+        for unit in other._codes:
+            self._codes[unit] = len(self._codes)
+        self._seen = self._next = np.append(self._seen, other._seen)
+
+
+def _coded(block: Block, codes: dict[Any, int], *, add: bool = False) -> NDArray[np.int64]:
+    """The numbers of a block's units, -1 where a row has no identifier or a new one."""
+    if block.units is None:
+        raise DataError(
+            f"{block.origin or 'The rows'}: no unit is read with the rows.",
+            hint="Name the column with each row's unit: unit='patient_id', or --unit patient_id.",
+            code="no-units",
+        )
+    different, places = _different(block.units)
+    numbers = np.empty(len(different), dtype=np.int64)
+    for index, each in enumerate(different):
+        unit = _identifier(each)
+        if unit is None:
+            numbers[index] = -1
+        elif add:
+            numbers[index] = codes.setdefault(unit, len(codes))
+        else:
+            numbers[index] = codes.get(unit, -1)
+    ends = (*islice(codes, 1), *islice(reversed(codes), 1))
+    if add and len({isinstance(unit, str) for unit in ends}) > 1:
+        raise DataError(
+            f"{block.origin or 'The rows'}: units are texts in one place and numbers in another.",
+            hint="Write a unit's identifier in the same way everywhere: else it counts twice.",
+            code="mixed-units",
+        )
+    return np.asarray(numbers[places])
+
+
+def _identifier(value: Any) -> float | str | None:
+    """An identifier as it is compared: a number, or a text; ``None`` for a missing one."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    if isinstance(value, str):
+        return value or None
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        number = float(value)
+        return None if math.isnan(number) else number  # 1.0 is the unit 1
+    text = str(value)  # pandas' missing values, dates, and what else there is
+    return None if text in ("None", "<NA>", "NaT", "nan") else text
+
+
+def _different(units: NDArray[Any]) -> tuple[Sequence[Any], NDArray[np.int64]]:
+    """The identifiers of a block, each once, and where each row's stands."""
+    if units.dtype != object:
+        different, places = np.unique(units, return_inverse=True)
+        return different.tolist(), places
+    known: dict[Any, int] = {}
+    places = np.fromiter((known.setdefault(each, len(known)) for each in units), np.int64)
+    return list(known), places
+
+
+def _weights(
+    units: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    divisors: NDArray[np.int64],
+    seen: NDArray[np.int64],
+) -> RowWeights:
+    """Weights of a block's rows; ``seen``, the rows of each unit so far, goes on."""
+    ranks = np.zeros(units.size, dtype=np.int64)
+    own = np.zeros(units.size, dtype=np.int64)
+    order = np.argsort(units, kind="stable")
+    order = order[np.searchsorted(units[order], 0) :]  # none without an identifier
+    if order.size:
+        sorted_units = units[order]
+        starts = np.flatnonzero(np.append(True, np.diff(sorted_units) != 0))
+        lengths = np.diff(np.append(starts, order.size))
+        within = np.arange(order.size) - np.repeat(starts, lengths)
+        ranks[order] = seen[sorted_units] + within
+        own[order] = np.where(ranks[order] < counts[sorted_units], divisors[sorted_units], 0)
+        seen[sorted_units[starts]] += lengths
+    return RowWeights(own, ranks)
+
+
+class LabelledRows:
+    """Rows of a source, with units that were given beside them.
+
+    Parameters
+    ----------
+    rows : RowSource
+    units : array of shape (n,)
+        An identifier a row: integers or texts; None or NaN where one is missing.
+    """
+
+    def __init__(self, rows: RowSource, units: NDArray[Any]) -> None:
+        self._rows, self._units = rows, units
+        self.features, self.names, self.single = rows.features, rows.names, rows.single
+
+    def blocks(self) -> Iterator[Block]:
+        """The rows' blocks, with units."""
+        start = 0
+        for block in self._rows.blocks():
+            end = start + block.values.shape[0]
+            block.units, start = self._units[start:end], end
+            yield block
+
+
+def unit_ids(groups: ArrayLike, rows: int) -> NDArray[np.generic]:
+    """Identifiers of rows from what a caller gave: a list, an array, a column of a frame.
+
+    Raises
+    ------
+    DataError
+        When they are not one a row.
+    """
+    found = np.asarray(groups)
+    if found.ndim != 1 or found.shape[0] != rows:
+        raise DataError(
+            f"groups has shape {found.shape}, and there are {rows} rows.",
+            hint="Give one identifier a row: the unit, such as the patient, that it belongs to.",
+            code="bad-groups",
+        )
+    if found.dtype.kind not in "iufOUSb":
+        found = found.astype(object)
+    return found

@@ -1,0 +1,141 @@
+"""Units of rows: counted over all blocks, weighed in every pass, and missing ones left out."""
+
+import math
+
+import numpy as np
+import pytest
+
+from eigenveil.errors import DataError
+from eigenveil.moments.rows import Block
+from eigenveil.moments.source import ArrayRows
+from eigenveil.tables.units import LabelledRows, StreamUnits, UnitRows, unit_ids
+
+
+class Changing:
+    """Rows of which there are more in every pass: a file that somebody writes to."""
+
+    features, names, single = 1, None, True
+
+    def __init__(self):
+        self.passes = 0
+
+    def blocks(self):
+        self.passes += 1
+        for _ in range(self.passes):
+            yield Block(np.ones((5, 1)), units=np.array([1, 1, 2, 1, 3]))
+
+
+def weights(rows):
+    found = [
+        np.divide(1.0, b.weights.divisors, out=np.zeros(5), where=b.weights.divisors > 0)
+        for b in rows.blocks()
+    ]
+    return np.concatenate(found)
+
+
+def labelled(ids, most=1):
+    ids = unit_ids(ids, len(ids))
+    return UnitRows(LabelledRows(ArrayRows(np.ones((len(ids), 1)), rows_a_block=5), ids), most)
+
+
+def test_every_unit_counts_one():
+    found = weights(labelled([1, 1, 2, 3, 3, 3, 3, 1, 4, 4]))
+    assert found == pytest.approx(
+        [1 / 3, 1 / 3, 1, 1 / 4, 1 / 4, 1 / 4, 1 / 4, 1 / 3, 1 / 2, 1 / 2]
+    )
+
+
+def test_rows_count_alike_up_to_a_number():
+    found = weights(labelled([1, 1, 2, 3, 3, 3, 3, 1, 4, 4], most=3))
+    assert found == pytest.approx([1 / 3] * 3 + [1 / 4] * 4 + [1 / 3] * 3)
+
+
+def test_rows_that_came_since_the_count_do_not_count():
+    rows = UnitRows(Changing())
+    assert rows.count().rows == 5
+    for _ in range(3):
+        found = [b.weights for b in rows.blocks()]
+        for unit in (1, 2, 3):
+            own = np.array([1, 1, 2, 1, 3]) == unit
+            weight = sum((1 / w.divisors[own][w.divisors[own] > 0]).sum() for w in found)
+            assert weight == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [1.0, math.nan, 2.0, 1.0, math.nan],
+        ["a", None, "b", "a", None],
+        ["a", "", "b", "a", ""],
+        np.array(["a", None, "b", "a", math.nan], dtype=object),
+    ],
+)
+def test_rows_without_an_identifier_do_not_count(ids):
+    rows = labelled(ids)
+    assert weights(rows) == pytest.approx([0.5, 0, 1, 0.5, 0])
+    assert (rows.count().units, rows.count().without) == (2, 2)
+
+
+def test_one_identifier_in_two_types_is_one_unit():
+    """A column is whole in one file, and has a hole (so is not) in the next."""
+    whole, holes = np.array([1, 2, 3]), np.array([1.0, math.nan, 3.0])
+
+    class Two:
+        features, names, single = 1, None, True
+
+        def blocks(self):
+            yield Block(np.ones((3, 1)), units=whole)
+            yield Block(np.ones((3, 1)), units=holes)
+
+    assert UnitRows(Two()).count().units == 3
+
+
+def test_texts_and_numbers_are_not_mixed():
+    class Two:
+        features, names, single = 1, None, True
+
+        def blocks(self):
+            yield Block(np.ones((2, 1)), units=np.array([1, 2]))
+            yield Block(np.ones((2, 1)), units=np.array(["1", "2"]))
+
+    with pytest.raises(DataError, match="texts in one place and numbers") as error:
+        UnitRows(Two()).count()
+    assert error.value.code == "mixed-units"
+
+
+@pytest.mark.parametrize("groups", [[1, 2], [[1], [2], [3]], 7])
+def test_units_are_one_a_row(groups):
+    with pytest.raises(DataError) as error:
+        unit_ids(groups, 3)
+    assert error.value.code == "bad-groups"
+
+
+def test_rows_that_no_unit_was_read_with_are_refused():
+    with pytest.raises(DataError) as error:
+        UnitRows(ArrayRows(np.ones((3, 1)))).count()
+    assert error.value.code == "no-units"
+
+
+def streamed(units, ids):
+    blocks = list(units.weighted(iter([Block(np.ones((len(ids), 1)), units=np.array(ids))])))
+    return blocks[0].weights.divisors.tolist()
+
+
+def test_of_a_stream_the_first_rows_of_a_unit_count():
+    units = StreamUnits(2)
+    assert streamed(units, [1, 1, 1, 2]) == [2, 2, 0, 2]
+    units.keep()
+    assert streamed(units, [2, 1, 2, 3]) == [2, 0, 0, 2]
+    assert streamed(units, [2, 1, 2, 3]) == [2, 0, 0, 2], "a block that was not kept is not seen"
+
+
+def test_streams_that_share_a_unit_are_not_merged():
+    one, two, three = StreamUnits(1), StreamUnits(1), StreamUnits(1)
+    for units, ids in ((one, [1, 2]), (two, [3]), (three, [2])):
+        streamed(units, ids)
+        units.keep()
+    one.merge(two)
+    assert streamed(one, [1, 3, 4]) == [0, 0, 1]
+    with pytest.raises(DataError, match="1 units have rows in both") as error:
+        one.merge(three)
+    assert error.value.code == "unit-twice"
