@@ -19,7 +19,13 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from eigenveil.cli.presenters.screen import notify
-from eigenveil.errors import EigenveilError, InvalidRowsWarning, NoisyResultWarning, OutputError
+from eigenveil.errors import (
+    EigenveilError,
+    InvalidRowsWarning,
+    LedgerWarning,
+    NoisyResultWarning,
+    OutputError,
+)
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ COMMANDS = {
     ),
     "ledger": Command(
         "eigenveil.cli.commands.ledger:ledger_app",
-        "A site's ledger: the privacy budget of its rows, and what was spent.",
+        "A ledger, of tables or of a site: the privacy budget of rows, and what was spent.",
     ),
     "flare": Command(
         "eigenveil.cli.commands.flare:flare_app",
@@ -200,6 +206,7 @@ def main(arguments: list[str] | None = None) -> None:
             warnings.showwarning = _show_warning
             warnings.simplefilter("always", InvalidRowsWarning)
             warnings.simplefilter("always", NoisyResultWarning)
+            warnings.simplefilter("always", LedgerWarning)
             command = typer.main.get_command(app)
             # not its main, which swallows an interrupt and what was spent
             with command.make_context("eigenveil", words) as made:
@@ -250,6 +257,8 @@ def _show_warning(
     """One line for the owner of the rows of the package's own warnings; others as always."""
     if issubclass(category, InvalidRowsWarning | NoisyResultWarning):
         notify(f"warning: {message}")
+    elif issubclass(category, LedgerWarning):
+        notify(f"ledger: {message}")
     else:
         _showwarning(message, category, *place, **more)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +14,9 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from eigenveil.errors import DataError, EigenveilError, listed
+from eigenveil.cli.ledger_place import VARIABLE, usual_ledger
+from eigenveil.cli.presenters.screen import notify
+from eigenveil.errors import DataError, EigenveilError, LedgerWarning, listed
 from eigenveil.io import FileRows, open_rows, read_vocabulary
 from eigenveil.models.options import (
     OPTIONS,
@@ -76,6 +80,112 @@ Header = Annotated[
         "c2, ...",
     ),
 ]
+
+
+LedgerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        help="The ledger that the fit is charged to: a file or a database's URL; by default one of "
+        f"this user, or what {VARIABLE} names.",
+    ),
+]
+_NO_LEDGER = (
+    "no ledger: this fit is charged nowhere. What several fits of the same rows cost together is "
+    "not counted, and no budget stops them; the certificate says so."
+)
+DataSetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--data-set",
+        help="What the rows are called in the ledger; by default the account that their files have "
+        "there, or a new one, called by the first file's path.",
+    ),
+]
+NoLedger = Annotated[
+    bool,
+    typer.Option(
+        "--no-ledger",
+        help="Charge the fit nowhere: nothing counts what fits of the same rows cost together, as "
+        "the certificate then says.",
+    ),
+]
+
+
+@dataclass
+class LedgerChoice:
+    """The values of ``--ledger``, ``--data-set`` and ``--no-ledger``.
+
+    ``given`` is whether one of the first two was, ``charged`` whether the third was not; ``place``
+    is ``None`` for the usual one.
+    """
+
+    place: str | None
+    data_set: str | None
+    given: bool
+    charged: bool
+
+    @contextmanager
+    def open(self, *, quiet: bool) -> Iterator[dict[str, Any]]:
+        """The parameters of the estimator that fits in the block.
+
+        The usual ledger's folder is made; what is still open at the block's end is ended. Unless
+        ``quiet``, the ledger says what it does, or what no ledger means is said.
+        """
+        with warnings.catch_warnings():
+            if quiet:
+                warnings.simplefilter("ignore", LedgerWarning)
+            if not self.charged:
+                if not quiet:
+                    notify(_NO_LEDGER)
+                yield {}
+                return
+            # imported here: the ledger's database library takes a moment to load
+            from eigenveil.federation.ledger.ledger import Ledger
+
+            if self.place is None:
+                self.place = usual_ledger(make_folder=True)
+            with Ledger(self.place) as ledger:
+                yield {"ledger": ledger, "data_set": self.data_set}
+
+    def notify_left(self, model: Any) -> None:
+        """Print, for the owner, what is left of the accounts that a fit was charged to."""
+        if self.place is None:
+            return
+        from eigenveil.federation.ledger.ledger import Ledger
+        from eigenveil.federation.ledger.placing import budget_left_text
+
+        ledger = Ledger(self.place)
+        mine = [each for each in ledger.sessions() if each.terms.note.endswith(model.plan_.hash)]
+        names = {each.terms.data_set for each in mine if each.key.study == mine[-1].key.study}
+        for standing in ledger.standings():
+            if standing.budget.data_set in names:
+                budget = standing.budget
+                notify(
+                    f"ledger: {budget.data_set}: of epsilon = {budget.epsilon:g} at delta = "
+                    f"{budget.delta:g}, {budget_left_text(standing)}"
+                )
+
+
+def read_ledger(ledger: str | None, data_set: str | None, *, no_ledger: bool) -> LedgerChoice:
+    """What was said of the ledger, checked.
+
+    Raises
+    ------
+    WrongOption
+        When one of the options has no meaning beside another.
+    """
+    if no_ledger and (ledger is not None or data_set is not None):
+        raise WrongOption(
+            "--no-ledger leaves nothing to charge, and --ledger or --data-set names something.",
+            hint="Leave one of them out.",
+        )
+    for name, value in (("ledger", ledger), ("data_set", data_set)):
+        if value is not None:
+            check_value(next(one for one in OPTIONS if one.name == name), value)
+    return LedgerChoice(
+        ledger, data_set, given=ledger is not None or data_set is not None, charged=not no_ledger
+    )
 
 
 def given(context: typer.Context) -> frozenset[str]:
@@ -172,8 +282,8 @@ def read_split(text: str) -> dict[str, float]:
 
 # Options that are spelled otherwise on a command line: by their name, and a letter.
 _SPELLED = {"n_components": ("components", "-k"), "random_state": ("seed",)}
-# Those that no command has: what is only one, and what sites say as name:epsilon.
-_NOT_HERE = ("noise", "site_epsilon")
+# Those that commands have of their own, or none has: what is only one, name:epsilon of sites.
+_NOT_HERE = ("noise", "site_epsilon", "ledger", "data_set")
 
 
 def option_name(name: str) -> str:

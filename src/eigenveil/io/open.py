@@ -287,6 +287,7 @@ class FileRows:
         encoder: RowEncoder | None,
     ) -> None:
         self._files, self._encoder = files, encoder
+        self.paths = tuple(file.path for file in files)
         self.names = names if encoder is None or names is not None else encoder.names
         self.schema = None if encoder is None else encoder.schema
         self.unit = None if encoder is None else encoder.unit

@@ -228,6 +228,9 @@ def fit(
             help=_OF_SITES + "folder of the sites' ledgers, NAME.ledger; kept between runs."
         ),
     ] = None,
+    ledger: options.LedgerOption = None,
+    data_set: options.DataSetOption = None,
+    no_ledger: options.NoLedger = False,
     vocabulary: options.Vocabulary = None,
     columns: options.Columns = None,
     exclude: options.Exclude = None,
@@ -250,6 +253,12 @@ def fit(
     """Fit private PCA, or another --task, to the rows of FILES, or of several sites."""
     check_free(out, overwrite=overwrite)
     _check_place(files, site, study, ledgers)
+    account = options.read_ledger(ledger, data_set, no_ledger=no_ledger)
+    if site and (account.given or no_ledger):
+        raise WrongOption(
+            "--ledger, --data-set and --no-ledger are for one data set.",
+            hint="Sites have a ledger each: --ledgers FOLDER.",
+        )
     picture = None if projection is None else _picture(projection, out, overwrite=overwrite)
     if picture is not None and site:
         raise WrongOption(
@@ -268,7 +277,7 @@ def fit(
     if site:
         _fit_sites(fitted, targets, site, wanted, show, agreed=agreed, ledgers=ledgers)
     else:
-        _fit_one(fitted, targets, files or [], wanted, show, picture)
+        _fit_one(fitted, targets, files or [], wanted, show, picture, account)
 
 
 @dataclass(frozen=True)
@@ -307,13 +316,18 @@ def _fit_one(
     wanted: WantedColumns,
     show: _Show,
     picture: Path | None,
+    account: options.LedgerChoice,
 ) -> None:
-    model: Any = task.estimator("table")(**targets)
     rows = wanted.open(files)
-    with new_folder(show.out) as folder:  # made before anything is spent
+    silent = show.quiet or show.json
+    # the folder is made before anything is spent
+    with new_folder(show.out) as folder, account.open(quiet=silent) as charged:
+        model: Any = task.estimator("table")(**targets, **charged)
         with fit_progress(quiet=show.quiet or show.json) as progress:
             model.fit_rows(rows, progress=progress)
         written = write_result(model, folder, figures=show.figures, schema=rows.schema)
+    if not silent:
+        account.notify_left(model)
     if picture is not None:  # when the result is safe
         draw_rows(model, rows, picture)
     if show.json:

@@ -200,6 +200,7 @@ class Aggregator:
                 names=know.columns,
                 secure=secure,
                 dependent=dependent,
+                counted=True,  # no site answers otherwise
                 view=federation.requested_view,
                 federation=federation,
                 study=self.study.model_dump(mode="json"),
