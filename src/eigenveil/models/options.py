@@ -9,6 +9,7 @@ This module is read for ``eigenveil --help``, so it imports no numerical library
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from numbers import Integral
@@ -354,6 +355,49 @@ class Generator:
         return value
 
 
+@dataclass(frozen=True)
+class LedgerPlace:
+    """Where a ledger is: a path or URL, or the ledger itself."""
+
+    text: str = "a path or URL of a ledger, an eigenveil.Ledger"
+
+    def has(self, value: object) -> bool:
+        """Whether a value is one; checked by name, so that no database library is loaded."""
+        if isinstance(value, str | os.PathLike):
+            return isinstance(os.fspath(value), str) and str(value) != ""
+        return any(
+            kind.__module__.startswith("eigenveil.") and kind.__name__ == "Ledger"
+            for kind in type(value).__mro__
+        )
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {"type": "string"}
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return value
+
+
+@dataclass(frozen=True)
+class Name:
+    """A text that can be shown on a terminal, of 1 to 200 characters."""
+
+    text: str = "a str of 1 to 200 printable characters"
+
+    def has(self, value: object) -> bool:
+        """Whether a value is such a text."""
+        return isinstance(value, str) and 1 <= len(value) <= 200 and value.isprintable()
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {"type": "string", "minLength": 1, "maxLength": 200}
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return value
+
+
 # -- the options
 
 
@@ -381,6 +425,8 @@ class Option:
     privacy : bool
         Whether it is a part of the guarantee: a value that cannot be is a PrivacyError then, and a
         DataError otherwise.
+    local : bool
+        Whether it is for whoever fits only: it is never written with a result.
     """
 
     name: str
@@ -392,6 +438,7 @@ class Option:
     unit: str = ""
     examples: tuple[Any, ...] = ()
     privacy: bool = False
+    local: bool = False
 
     @property
     def text(self) -> str:
@@ -670,8 +717,10 @@ OPTIONS: tuple[Option, ...] = (
         (TOPICS,), _FITS,
     ),
     Option(
-        "budget_split", (Shares(("columns", "scale", "center", "moment", "variance")), _NONE), None,
-        "Fractions of the budget for the steps columns, scale, center, moment and variance: those "
+        "budget_split",
+        (Shares(("missing", "columns", "scale", "center", "moment", "variance")), _NONE), None,
+        "Fractions of the budget for the steps missing, columns, scale, center, moment and "
+        "variance: those "
         "that the fit takes, and no others.",
         (PCA,), _FITS,
         examples=({"scale": 0.02, "center": 0.08, "moment": 0.88, "variance": 0.02},),
@@ -695,9 +744,9 @@ OPTIONS: tuple[Option, ...] = (
         privacy=True,
     ),
     Option(
-        "budget_split", (Shares(("scale", "center", "moment")), _NONE), None,
-        "Shares of the budget for the steps scale, center and moment: those that the fit takes, "
-        "and no others.",
+        "budget_split", (Shares(("missing", "scale", "center", "moment")), _NONE), None,
+        "Fractions of the budget for the steps missing, scale, center and moment: those that the "
+        "fit takes, and no others.",
         (COVARIANCE,), _FITS,
         examples=({"scale": 0.08, "center": 0.1, "moment": 0.82},),
         privacy=True,
@@ -745,6 +794,13 @@ OPTIONS: tuple[Option, ...] = (
         (PCA,), ("tracking",),
     ),
     Option(
+        "missing", (Choice(("error", "zero", "independent", "pairs")),), "error",
+        "What an entry that is not a number is: 'error' (the row is not valid), or not observed; "
+        "then it is the mean's ('zero'), and corrected for by released counts of each column's "
+        "entries ('independent') or of each pair's ('pairs', for few columns).",
+        (PCA, COVARIANCE), _FITS,
+    ),
+    Option(
         "invalid", (Choice(("zero", "error")),), "zero",
         "A row that is not valid (an entry that is not a finite number; a document with other "
         "counts "
@@ -760,7 +816,19 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "random_state", (Whole(0, 2**128 - 1), Generator(), _NONE), None,
         "Reproducible noise, for tests: the result is not certified.",
-        _ALL, _PRIVATE,
+        _ALL, _PRIVATE, local=True,
+    ),
+    Option(
+        "ledger", (LedgerPlace(), _NONE), None,
+        "The ledger that the fit is charged to, a file or a database's URL: more than its budget "
+        "is refused before any row is read.",
+        _ALL, _ONE, local=True,
+    ),
+    Option(
+        "data_set", (Name(), _NONE), None,
+        "What the rows are called in the ledger; by default the account that their files have "
+        "there, or a new one, called by the first file's path.",
+        _ALL, _ONE, local=True,
     ),
 )  # fmt: skip
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.models.options import Options
+from eigenveil.privacy.accountant import NEGLIGIBLE, Loss
 from eigenveil.privacy.budget import StepBudget, split_budget
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency
@@ -21,10 +22,13 @@ from eigenveil.privacy.releases import NoiseSource
 from eigenveil.privacy.sampling import SamplingError, lattice_error
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
-Step = Literal["columns", "scale", "center", "moment", "variance", "tensor"]
+Step = Literal["missing", "columns", "scale", "center", "moment", "variance", "tensor"]
 
 
 Invalid = Literal["zero", "error"]
+Missing = Literal["error", "zero", "independent", "pairs"]
+# Of a pure reservation, for events that no sampler avoids; what is charged is far less.
+_PURE_DISTANCE = NEGLIGIBLE / 16
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,12 @@ SCALE, CENTER = "scale", "center"
 NEAR_SCALE, SECOND_CENTER = "scale about the center", "center, second stage"
 # Of the norms about the centre that is kept.
 CENTERED_SCALE = "scale of centered rows"
+# What is counted where entries are missing, by what is made of it.
+OBSERVED = "observed entries"
+COUNTS_OF_HOLES: Mapping[str, StatisticName] = {
+    "independent": "column-counts",
+    "pairs": "pair-counts",
+}
 
 
 # Of the columns' middles and scales, in order (tables.md, section 2).
@@ -112,7 +122,8 @@ class BasePlan(BaseModel):
     that are taken; ``sketch_columns`` is the number of columns of a sketch; ``rows`` is the public
     number of rows under replace-one, else ``None``; ``noise_draws`` is how many draws of lattice
     noise make up a released value, and ``noise_source`` where they come from; with ``invalid`` a
-    row that is not valid becomes a zero row, or stops the fit before anything is released; ``unit``
+    row that is not valid becomes a zero row, or stops the fit before anything is released;
+    ``missing`` says what becomes of entries that were not observed; ``unit``
     names whose rows are protected together, each counting 1 over ``max_rows_per_unit`` or over
     their number, where that is larger; ``scaled`` is where columns' scales come from, ``ranged``
     whether public ranges of columns are given, and ``variables`` how many there are: a category's
@@ -134,6 +145,7 @@ class BasePlan(BaseModel):
     noise_draws: int = Field(default=1, ge=1)
     invalid: Invalid = "zero"
     noise_source: NoiseSource = "operating system"
+    missing: Missing = "error"
     unit: str | None = None
     max_rows_per_unit: int = 1
     scaled: Literal["private", "public", "no"] = "no"
@@ -144,6 +156,16 @@ class BasePlan(BaseModel):
         """The plan, saying where the noise comes from."""
         source: NoiseSource = "operating system" if secure else "seeded"
         return self.model_copy(update={"noise_source": source})
+
+    @property
+    def holes(self) -> bool:
+        """Whether an entry that is not a number was not observed, rather than wrong."""
+        return self.missing != "error"
+
+    def counts_of_holes(self) -> list[Planned]:
+        """The release of what was observed, where it is corrected for: before all others."""
+        counts = COUNTS_OF_HOLES.get(self.missing)
+        return [] if counts is None else [Planned(OBSERVED, "missing", counts)]
 
     @property
     def weighted(self) -> bool:
@@ -251,12 +273,57 @@ class BasePlan(BaseModel):
 
     def budgets(self) -> dict[Step, StepBudget]:
         """What each step may spend."""
-        error = lattice_error(self.released_values(), steps_a_scale=2.0**26, draws=self.noise_draws)
         return dict(
             _divided(
-                tuple(self.fractions.items()), self.epsilon, self.delta, self.pure_steps, error
+                tuple(self.fractions.items()),
+                self.epsilon,
+                self.delta,
+                self.pure_steps,
+                self._sampling_error(),
             )
         )
+
+    def reservation(
+        self, *, weight: float = 1.0, pure_weight: float = 1.0, replacing: bool = False
+    ) -> Loss:
+        """The most that a run can cost, under the plan's adjacency.
+
+        Parameters
+        ----------
+        weight, pure_weight : float
+            Factors on the rows that it is counted for, in Gaussian steps and in pure ones.
+        replacing : bool
+            For neighbours of which one row is changed, whatever those of the plan are: each step at
+            the worst of what it may release.
+        """
+        error = self._sampling_error()
+        ratios = self._replacing_ratios() if replacing else {}
+        parts = [(budget, ratios.get(step, 1.0)) for step, budget in self.budgets().items()]
+        return Loss(
+            mu_squared=math.fsum((b.mu * weight * r) ** 2 for b, r in parts if b.mu is not None),
+            pure=math.fsum(b.epsilon * pure_weight * r for b, r in parts if b.epsilon is not None),
+            log_ratio=0.0 if self.pure else error.log_ratio,
+            distance=(0.0 if self.pure else error.distance)
+            + (_PURE_DISTANCE if self.pure_steps else 0.0),
+        )
+
+    @property
+    def pure_part(self) -> float:
+        """Of epsilon, what an account must set aside for its pure steps beside Gaussian ones."""
+        pure = [b.epsilon for b in self.budgets().values() if b.epsilon is not None]
+        return math.fsum(pure) * (1.0 + 1e-10) if self.mixed else 0.0
+
+    def _replacing_ratios(self) -> dict[Step, float]:
+        """How much more each step costs if a row is changed: the worst of what it releases."""
+        found: dict[Step, float] = {}
+        for planned in self.schedule if self.adjacency == "add-remove" else ():
+            norm = MECHANISMS[self.kind(planned.step)].norm
+            ratio = STATISTICS[planned.statistic].replacing_ratio(norm)
+            found[planned.step] = max(found.get(planned.step, 1.0), ratio)
+        return found
+
+    def _sampling_error(self) -> SamplingError:
+        return lattice_error(self.released_values(), steps_a_scale=2.0**26, draws=self.noise_draws)
 
 
 @lru_cache(maxsize=64)
@@ -404,6 +471,7 @@ def fields_of(
         "rows": rows if has_public_count(options) else None,
         "noise_draws": noise_draws,
         "invalid": options.invalid,
+        "missing": options.get("missing", "error"),
         "unit": options.get("unit"),
         "max_rows_per_unit": int(options.get("max_rows_per_unit", 1)),
         "scaled": scaled,

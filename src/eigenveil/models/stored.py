@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import struct
@@ -21,7 +20,14 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from eigenveil.checks import LARGEST
-from eigenveil.errors import DataError, NoisyResultWarning, OutputError, PrivacyError, printable
+from eigenveil.errors import (
+    DataError,
+    NoisyResultWarning,
+    OutputError,
+    PrivacyError,
+    callers_level,
+    printable,
+)
 from eigenveil.files import replacing
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec, Result, View
@@ -149,7 +155,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         usable = getattr(result.factors, "usable", None)
         advice = getattr(result.factors, "advice", "")
         if advice or (usable is not None and not np.any(usable)):
-            warnings.warn(advice or _ALL_NOISE, NoisyResultWarning, stacklevel=_callers_level())
+            warnings.warn(advice or _ALL_NOISE, NoisyResultWarning, stacklevel=callers_level())
 
     def _check_fitted(self) -> Result:
         """The result; raises where nothing was fitted or loaded yet.
@@ -172,14 +178,6 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._result is not None
-
-
-def _callers_level() -> int:
-    """How far up the call is from which the package was entered, for a warning's place."""
-    level, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("eigenveil."):
-        level, frame = level + 1, frame.f_back
-    return level - 1
 
 
 def _read(path: str | os.PathLike[str], kind: type[StoredModel]) -> Result:

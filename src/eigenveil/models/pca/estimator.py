@@ -6,10 +6,13 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from eigenveil.errors import DataError
+from eigenveil.models.charging import LedgerPlace
+from eigenveil.models.holes import scores_of_observed
 from eigenveil.models.inputs import validated
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.rounds import Factors, private_pca
@@ -52,7 +55,8 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
     def transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
         """Scores of the rows of ``X`` along the components, shape (n_samples, n_components).
 
-        NaN for a row with NaN.
+        Of a row with NaN: NaN, or least squares on the columns that it has, where the fit had a
+        ``missing`` other than "error".
         """
         self._check_fitted()
         array = validated(
@@ -67,7 +71,12 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
         inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
         along = self.components_ * inverse
         offset = (self.mean_ @ along.T).astype(array.dtype, copy=False)
-        return np.asarray(array @ along.T.astype(array.dtype, copy=False) - offset)
+        scores = np.asarray(array @ along.T.astype(array.dtype, copy=False) - offset)
+        if self._check_fitted().plan.holes and not scipy.sparse.issparse(array):
+            holed = np.isnan(array).any(axis=1)
+            residuals = (array[holed].astype(np.float64) - self.mean_) * inverse
+            scores[holed] = scores_of_observed(residuals, self.components_)
+        return scores
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
         """Rows in the original space of scores ``X``, shape (n_samples, n_features)."""
@@ -154,6 +163,13 @@ class PrivatePCA(TableFit, FittedPCA):
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None
         For tests and reproductions: the noise is reproducible and the guarantee is not certified.
+    ledger : path, URL or eigenveil.Ledger, default=None
+        What the fit is charged to, before anything is released: beyond the budget there it is
+        refused before any row is read. ``None``: it is charged nowhere, and the certificate says
+        that fits of the same rows are not counted together.
+    data_set : str, default=None
+        What the rows are called in the ledger; by default the account of the ledger's ``budget``,
+        or of files that :meth:`fit_rows` reads the account that they have there.
     sketch_size : int, default=None
         Columns of the sketch; by default 4 times ``n_components``. With ``mechanism="sketch"``
         only.
@@ -218,11 +234,14 @@ class PrivatePCA(TableFit, FittedPCA):
         scale: str | ArrayLike | None = None,
         ranges: ArrayLike | None = None,
         budget_split: dict[str, float] | None = None,
+        missing: str = "error",
         invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
         sketch_size: int | None = None,
         power_rounds: int | None = None,
+        ledger: LedgerPlace | None = None,
+        data_set: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
@@ -237,11 +256,14 @@ class PrivatePCA(TableFit, FittedPCA):
         self.scale = scale
         self.ranges = ranges
         self.budget_split = budget_split
+        self.missing = missing
         self.invalid = invalid
         self.noise = noise
         self.random_state = random_state
         self.sketch_size = sketch_size
         self.power_rounds = power_rounds
+        self.ledger = ledger
+        self.data_set = data_set
 
     def _rounds(
         self, plan: BasePlan, rows: RowSource, public: Mapping[str, Any]

@@ -19,6 +19,7 @@ from eigenveil.models.pca.ways import (
 )
 from eigenveil.models.plan import (
     CENTERED_SCALE,
+    COUNTS_OF_HOLES,
     BasePlan,
     Planned,
     Step,
@@ -41,6 +42,7 @@ MECHANISMS = CHOICES
 # pure: epsilons add up where mus add in squares, so a small step must be paid more.
 _FRACTIONS: dict[Step, float] = {
     "columns": 0.43,
+    "missing": 0.03,
     "scale": 0.04,
     "center": 0.14,
     "moment": 0.78,
@@ -48,6 +50,7 @@ _FRACTIONS: dict[Step, float] = {
 }
 _PURE_FRACTIONS: dict[Step, float] = {
     "columns": 0.67,
+    "missing": 0.08,
     "scale": 0.08,
     "center": 0.20,
     "moment": 0.69,
@@ -122,7 +125,8 @@ class Plan(BasePlan):
         """Columns, norms and centre, norms about it, the second moment and mean, the variances."""
         before, beside = self._centered_scale()
         first, *later = self.way.schedule(self)
-        found: list[Planned] = list(column_schedule()) if self.finds_scales else []
+        found = self.counts_of_holes()
+        found += column_schedule() if self.finds_scales else ()
         if self.centered == "private":
             *stages, left = _CENTERS if self.removes_mean else (*_PURE_CENTERS, 0.0)
             found += center_schedule(
@@ -167,13 +171,16 @@ class Plan(BasePlan):
         """The noise of a step."""
         if step == "moment":
             return noise_of(self.mechanism, pure=self.pure)
+        if step == "missing":
+            return STATISTICS[COUNTS_OF_HOLES[self.missing]].usual(pure=self.pure).name
         return STATISTICS[_STATISTICS[step]].usual(pure=self.pure).name
 
     def released_values(self) -> int:
         """Number of coordinates of all releases together, rounded up."""
         d, k = self.features, self.n_components
         columns = d * (MAGNITUDE_BINS + 2 * RANGE_BINS) if self.finds_scales else 0
-        return self.way.values(self) + columns + 3 * d + 3 * 330 + k + 4
+        pairs = d * (d + 1) // 2 if self.missing == "pairs" else 0
+        return self.way.values(self) + columns + 4 * d + 3 * 330 + k + 4 + pairs
 
 
 def make_plan(
@@ -222,6 +229,14 @@ def make_plan(
             hint="Leave it out, or use mechanism='power'.",
             code="unused-parameter",
         )
+    if options.missing in COUNTS_OF_HOLES and way is not WHOLE:
+        raise options.refused(
+            "missing",
+            f"= {options.missing!r} corrects the whole second moment, which mechanism "
+            f"{mechanism!r} does not release.",
+            hint="Use missing='zero', or mechanism='auto'.",
+            code="cannot-correct",
+        )
     if options.row_bound is not None and options.row_norm == "auto":
         raise DataError(
             "row_norm='auto' chooses from the released norms, and row_bound skips releasing them.",
@@ -255,13 +270,8 @@ def _fractions(plan: Plan, options: Options) -> dict[Step, float]:
     variance = split is None or split.get("variance", 0) > 0 or plan.way is DIRECTIONS
     private = plan.centered == "private"
     scale = plan.row_bound is None and (private or plan.row_norm == "auto" or variance)
-    taken = {
-        "columns": plan.finds_scales,
-        "scale": scale,
-        "center": private,
-        "moment": True,
-        "variance": variance,
-    }
+    taken = {"scale": scale, "center": private, "moment": True, "variance": variance}
+    taken |= {"columns": plan.finds_scales, "missing": plan.missing in COUNTS_OF_HOLES}
     usual = {
         step: fraction
         for step, fraction in (_PURE_FRACTIONS if plan.pure else _FRACTIONS).items()

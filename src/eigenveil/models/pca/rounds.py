@@ -21,10 +21,11 @@ from eigenveil.models.explained import (
     weighted,
     with_eigenvalues,
 )
+from eigenveil.models.holes import Corrected, Observed, corrected
 from eigenveil.models.pca.correlation import correlation_of
 from eigenveil.models.pca.plan import ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.pca.ways import DIRECTIONS, POWER, SKETCH, WHOLE, Way
-from eigenveil.models.plan import CENTERED_SCALE, Step
+from eigenveil.models.plan import CENTERED_SCALE, OBSERVED, Step
 from eigenveil.models.rounds import Answers, Round, RoundState, find_center, find_scales
 from eigenveil.models.scale import NormScale
 from eigenveil.models.shapes import COUNT_WEIGHT
@@ -34,6 +35,7 @@ from eigenveil.moments.accumulators import (
     SecondMoment,
     Sketch,
 )
+from eigenveil.moments.observed import ObservedCounts, ObservedPairs
 from eigenveil.moments.release import Release
 from eigenveil.moments.rows import AS_IT_IS, Preparation, RowRule
 from eigenveil.noise.grid import deviation, spectral_edge
@@ -129,7 +131,7 @@ def private_pca(
     """
     del keep_all
     state = _State(plan, stored_single, dict(budgets or {}), dict(sharing or {}))
-    state.preparation = preparation
+    state.preparation = replace(preparation, holes=plan.holes)
     found = yield from release_moment(state, public_center, max_norm, variables)
     if found is None:
         return _nothing(state)
@@ -159,6 +161,8 @@ class Moment:
         Norm at which rows were shortened; 0 where all were divided by their norms.
     refined : bool
         Whether components and strengths are those of columns of variance 1, and of whole rows.
+    mended : Corrected or None
+        The moment without the effect of missing entries.
     """
 
     components: NDArray[np.float64]
@@ -170,6 +174,7 @@ class Moment:
     scale: NormScale | None = None
     row_bound: float = 0.0
     refined: bool = False
+    mended: Corrected | None = None
 
     @property
     def clipped_energy(self) -> float | None:
@@ -194,6 +199,11 @@ def release_moment(
         ``None`` where the rows are too few for a scale: ``state.stopped`` says so.
     """
     plan: Plan = state.plan
+    if plan.counts_of_holes():
+        kind = ObservedPairs if plan.missing == "pairs" else ObservedCounts
+        counts = kind(plan.features, weighted=plan.weighted)
+        answers = yield (state.query(OBSERVED, counts),)
+        state.observed = Observed.of(answers[OBSERVED])
     yield from find_scales(state, variables)
     if state.stopped:
         return None
@@ -294,39 +304,57 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     answers = yield (state.query("second moment", moment), *beside)
     release, left = answers["second moment"], _mean_left(state, answers)
     matrix = release.values if left is None else release.values - left.outer()
+    edge = spectral_edge(release.record.noise, plan.features, plan.features)
+    mended = None
+    if state.observed is not None:
+        assert state.rows is not None
+        kept = state.observed.kept(state.rows)
+        mended = corrected(matrix, edge, kept, components=plan.n_components)
+        matrix, edge = mended.matrix, mended.edge
     if plan.refines_scales and release.edge is None:
-        return _refined(state, rule, release, matrix, left, answers)
+        return _refined(
+            state,
+            matrix,
+            edge,
+            answers,
+            unit_rows=rule.bound == 0.0,
+            left=left,
+            mended=mended,
+        )
     values, components = leading_eigenpairs(matrix, plan.n_components)
     if release.edge is not None:  # cut-off eigenvalues: their sum is not the rows' energy
         return Moment(components, values, release.edge, answers, left=left)
     total = float(np.trace(matrix))
-    edge = spectral_edge(release.record.noise, plan.features, plan.features)
-    return Moment(components, values, edge, answers, total, left)
+    return Moment(components, values, edge, answers, total, left, mended=mended)
 
 
 def _refined(
     state: _State,
-    rule: RowRule,
-    release: Release,
     matrix: NDArray[np.float64],
-    left: MeanLeft | None,
+    edge: float,
     answers: Answers,
+    *,
+    unit_rows: bool,
+    left: MeanLeft | None,
+    mended: Corrected | None,
 ) -> Moment:
     """Components of columns of variance 1; the state's scales and centre become those."""
     plan, first = state.plan, state.preparation
     assert first.scale is not None
-    scaled, noise = first.scale > 0, release.record.noise
-    count, edge = int(np.count_nonzero(scaled)), spectral_edge(noise, plan.features, plan.features)
+    scaled = first.scale > 0
     found = correlation_of(
         matrix,
         scaled=scaled,
         components=plan.n_components,
-        edge=edge * math.sqrt(count / plan.features),
-        error=deviation(noise, plan.features),
+        edge=edge * math.sqrt(np.count_nonzero(scaled) / plan.features),
+        error=edge / math.sqrt(2.0 * plan.features),  # of symmetric noise of this edge
         rows=state.rows or max(1.0, float(np.trace(matrix))),
-        unit_rows=rule.bound == 0.0,
+        unit_rows=unit_rows,
         left=left,
     )
+    if mended is not None:
+        rescaled = matrix / np.multiply.outer(found.factors, found.factors)
+        mended = replace(mended, matrix=rescaled)
     limit = first.limit  # in scales; of public ranges, those of the column with the smallest
     if plan.ranged:
         limit /= float(np.min(found.factors[scaled]))
@@ -341,6 +369,7 @@ def _refined(
         found.total,
         found.left,
         refined=True,
+        mended=mended,
     )
 
 
@@ -433,6 +462,10 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
         unit = bound * bound / state.rows
         along, total = values[:k] * unit, float(np.sum(values[: k + 1])) * unit
         error = deviation(answers[ENERGIES].record.noise, k) * unit
+        if found.mended is not None:  # what rows with holes have less
+            more = found.mended.seen(found.components)
+            along, error = along * more, error * float(np.max(more))
+            total *= found.mended.seen_in_all
     else:
         # prepared rows are all there is: their energy, in units of the bound
         strengths = np.ones(k) if found.strengths is None else found.strengths
@@ -564,8 +597,7 @@ def advice_for(floor: float, variance: NDArray[np.float64]) -> str:
     times = float(floor) / first if first > 0 else math.inf
     more = f"at least {max(1.5, times):.2g} times" if times < 100 else "far more than 100 times"
     return (
-        f"No component stands above the noise: it takes {more} the rows or the epsilon. Fewer "
+        f"Nothing stands above the noise: it takes {more} the rows or the epsilon. Fewer "
         "features, a public centre or a public row_bound help too; 'eigenveil plan' predicts "
-        "what to "
-        "expect."
+        "what to expect."
     )
