@@ -82,8 +82,11 @@ def test_a_constant_column_has_no_scale(value):
 
 def test_a_column_of_which_too_few_rows_show_has_no_scale():
     rows = RNG(2).standard_normal((200, 3))
-    noise = 1.0 / 0.02 * np.sqrt(3)
-    assert rows_needed(noise) > 200
+    total = ColumnHistogram(3, precision="double")
+    record = calibrated_record(
+        total, name="a", adjacency="add-remove", kind="gaussian", budget=StepBudget(mu=0.02)
+    )
+    assert rows_needed(record) > 200
     for seed in range(5):
         assert not scales(rows, mu=0.02, seed=seed).scale.any()
 
@@ -203,7 +206,7 @@ def energy(model, rows):
     "options",
     [
         {},
-        {"delta": 0.0},
+        {"delta": 0.0, "epsilon": 40.0, "n_components": 2},
         {"adjacency": "replace-one"},
         {"row_norm": "auto"},
         {"mechanism": "sketch"},
@@ -214,8 +217,9 @@ def energy(model, rows):
     ids=str,
 )
 def test_the_components_are_those_of_the_correlation_matrix(options):
-    rows = table()
-    model = PrivatePCA(3, scale="private", **EXACT | options).fit(rows)
+    rows = table(6000)
+    options = {"n_components": 3, "scale": "private"} | EXACT | options
+    model = PrivatePCA(**options).fit(rows)
     assert energy(model, rows) > 0.97
     assert model.usable_.all()
     assert not model.unscaled_.any()

@@ -18,6 +18,7 @@ from eigenveil.models.inputs import unit_of, warn_owner
 from eigenveil.models.options import Path, study_options
 from eigenveil.models.result import EstimatorSpec, Result, View
 from eigenveil.models.stored import noise_source, public_center
+from eigenveil.models.table_fit import known_ranges
 from eigenveil.models.task import TASKS
 from eigenveil.moments.source import RowSource
 from eigenveil.privacy.guarantee import UNNAMED_UNIT
@@ -125,7 +126,8 @@ class FederatedFit(Configured):
         if "center" in values:
             values["center"] = study_center(options.center, first.features)
         if "scale" in values:
-            public_preparation(options.scale, options.ranges, first.features)  # named as here
+            values["ranges"] = known_ranges(options, first)
+            public_preparation(options.scale, values["ranges"], first.features)  # named as here
         return make_study(
             name="fit",
             task=self._TASK,

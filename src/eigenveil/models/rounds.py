@@ -264,7 +264,7 @@ def find_scales(
     state.preparation = Preparation(found.offset, found.scale, LIMIT, holes)
     hidden = np.flatnonzero(found.scale == 0)
     if hidden.size:
-        needed = rows_needed(deviation(second.record.noise, 1))
+        needed = rows_needed(second.record)
         shown = ", ".join(str(column + 1) for column in hidden[:_SHOWN])
         more = f" and {hidden.size - _SHOWN} more" if hidden.size > _SHOWN else ""
         which = "column" if hidden.size == 1 else "columns"

@@ -6,6 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path as File
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from eigenveil.models.charging import begin_charges
@@ -94,6 +95,8 @@ class TableFit(Configured):
         task, model = task_named(self._TASK), self
         assert isinstance(model, StoredModel)
         spec = EstimatorSpec.by(model)
+        if "ranges" in options:
+            options = options.changed(ranges=known_ranges(options, rows))
         public, context = public_columns(options, rows)
         source = noise_source(options.random_state)
         plan = task.make_plan(options, features=rows.features, **context)
@@ -127,6 +130,18 @@ class TableFit(Configured):
         rounds: Generator[Round, Answers, Any]
         rounds = task.rounds(plan, stored_single=rows.single, **public)
         return rounds
+
+
+def known_ranges(options: Options, rows: RowSource) -> Any:
+    """Public ranges of columns: those given, or those of the rows' schema where scales are found.
+
+    The schema's, if it has one of each column.
+    """
+    schema = getattr(rows, "schema", None)
+    if options.ranges is not None or schema is None or not isinstance(options.scale, str):
+        return options.ranges
+    ranges = schema.public_ranges()
+    return ranges if np.isfinite(ranges).all() else None
 
 
 def public_columns(options: Options, rows: RowSource) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -26,7 +26,6 @@ from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.shapes import rehearse
 from eigenveil.moments.rows import AS_IT_IS, FloatArray, Preparation
 from eigenveil.moments.source import ArrayRows, block_rows
-from eigenveil.noise.grid import deviation
 from eigenveil.noise.source import RandomSource, SeededSource
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.mechanisms import MECHANISMS
@@ -164,7 +163,7 @@ def rows_for_scales(plan: Plan) -> float:
     if not plan.finds_scales:
         return 0.0
     records = {record.name: record for record in rehearse(plan, plan.budgets(), {})}
-    return rows_needed(deviation(records[COLUMN_RANGES].noise, 1))
+    return rows_needed(records[COLUMN_RANGES])
 
 
 def released_values(plan: Plan) -> int:

@@ -25,6 +25,7 @@ from eigenveil.moments.columns import (
 from eigenveil.moments.release import Release
 from eigenveil.moments.rows import AS_IT_IS, Preparation
 from eigenveil.noise.grid import deviation
+from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.tables.runs import CORE, grown_run, run_strengths, strongest_run
 
 Array = NDArray[np.float64]
@@ -36,6 +37,8 @@ LIMIT = 6.0
 _WIDER = 0.25
 # Fewer bins than this that hold all of a column are looked at more closely.
 _FINE = 5
+# Laplace noise exceeds so many deviations as seldom as a normal one exceeds CORE.
+_CORE_PURE = 8.4
 # A level whose count stands this many deviations of its noise above 0 is there.
 _LEVEL = 3.0
 # A column of mass in so many bins is seen by its strongest run.
@@ -126,14 +129,36 @@ class ColumnScales:
     scale: Array
 
 
+@dataclass(frozen=True)
+class BinNoise:
+    """The noise of each bin.
+
+    Attributes
+    ----------
+    deviation : float
+    sure : float
+        Deviations that a bin must have to stand out. Noise of pure epsilon has longer tails: there
+        as many as a bin of noise alone exceeds as seldom.
+    """
+
+    deviation: float
+    sure: float = CORE
+
+    @classmethod
+    def of(cls, release: Release) -> BinNoise:
+        """As it was recorded."""
+        record = release.record
+        return cls(deviation(record.noise, 1), _CORE_PURE if record.pure else CORE)
+
+
 def ranges_of(release: Release, features: int) -> Ranges:
     """Ranges of columns, from their histograms of magnitudes."""
     edges = magnitude_edges()
     edges[[0, -1]] = 2.0 * edges[[1, -2]]  # the open bins, as far as ranges are concerned
-    each = deviation(release.record.noise, 1)
+    noise = BinNoise.of(release)
     middle, half = np.zeros(features), np.zeros(features)
     for column, counts in enumerate(release.values.reshape(features, MAGNITUDE_BINS)):
-        seen = _standing(counts, each)
+        seen = _standing(counts, noise)
         if seen.any() and not _is_zero(seen):
             places = np.flatnonzero(seen)
             middle[column], half[column] = _wider(edges[places[0]], edges[places[-1] + 1])
@@ -143,9 +168,9 @@ def ranges_of(release: Release, features: int) -> Ranges:
 def closer_ranges(release: Release, ranges: Ranges) -> Ranges:
     """Ranges around the bins that stand out, where they are few; the same ones elsewhere."""
     middle, half = ranges.middle.copy(), ranges.half.copy()
-    each = deviation(release.record.noise, 1)
+    noise = BinNoise.of(release)
     for column, counts in enumerate(release.values.reshape(-1, RANGE_BINS)):
-        places = np.flatnonzero(_standing(counts, each))
+        places = np.flatnonzero(_standing(counts, noise))
         if half[column] == 0 or places.size == 0:
             continue
         first, last = max(1, places[0]), min(EQUAL_BINS, places[-1])
@@ -179,7 +204,7 @@ def scales_of(
     features = ranges.half.size
     offset, scale, masses = np.zeros(features), np.zeros(features), np.zeros(features)
     counts = [release.values.reshape(features, -1) for release in releases]
-    noise = np.array([deviation(release.record.noise, 1) for release in releases])
+    noise = [BinNoise.of(release) for release in releases]
     again = (ranges.middle == closer.middle) & (ranges.half == closer.half)
     levels = levels_of(variables)
     is_level = np.zeros(features, dtype=np.bool_)
@@ -187,30 +212,33 @@ def scales_of(
         is_level[columns] = True
     for column in np.flatnonzero((closer.half > 0) & ~is_level).tolist():
         parts = [1, 2] if again[column] else [2]
-        found, each = _averaged([counts[part][column] for part in parts], noise[parts])
+        found, each = _averaged(
+            [counts[part][column] for part in parts], [noise[part] for part in parts]
+        )
         offset[column], scale[column], masses[column] = _moments(
             np.where(_standing(found, each), found, 0.0), _edges(closer, column)
         )
     rows = float(np.median(masses[masses > 0])) if (masses > 0).any() else 0.0
     for columns in levels:
         found, each = _averaged([part[columns, 0] for part in counts], noise)
-        found = np.where(found > _LEVEL * each, found, 0.0)
+        found = np.where(found > _LEVEL * each.deviation, found, 0.0)
         share = np.minimum(found / max(rows, float(found.sum()), 1.0), 1.0)
         offset[columns], scale[columns] = share, np.sqrt(share * (1.0 - share))
     return ColumnScales(offset, scale)
 
 
-def rows_needed(noise_deviation: float) -> float:
-    """Rows with which a column is usually seen, for noise of this deviation in a bin."""
-    return CORE * noise_deviation * float(np.sqrt(_BINS_OF_MOST))
+def rows_needed(record: ReleaseRecord) -> float:
+    """Rows with which a column is usually seen, in histograms over ranges with this record."""
+    noise = BinNoise.of(Release(record, np.empty(0)))
+    return noise.sure * noise.deviation * float(np.sqrt(_BINS_OF_MOST))
 
 
-def _standing(counts: Array, each: float) -> NDArray[np.bool_]:
+def _standing(counts: Array, noise: BinNoise) -> NDArray[np.bool_]:
     """Bins of the run that stands out, and any others that do by themselves."""
-    found = counts > CORE * each
-    strength = run_strengths(counts, each)
+    found = counts > noise.sure * noise.deviation
+    strength = run_strengths(counts, noise.deviation)
     first, last = strongest_run(strength)
-    if strength[first, last] >= CORE:
+    if strength[first, last] >= noise.sure:
         first, last = grown_run(strength, first, last)
         found[first:last] = True
     return np.asarray(found)
@@ -232,10 +260,11 @@ def _edges(ranges: Ranges, column: int) -> Array:
     return np.asarray(ranges.middle[column] + ranges.half[column] * steps)
 
 
-def _averaged(counts: list[Array], noise: Array) -> tuple[Array, float]:
-    """Counts of the same bins, averaged by precision, and the deviation of their noise."""
-    weights = 1.0 / noise**2
-    return np.average(counts, axis=0, weights=weights), float(1.0 / np.sqrt(weights.sum()))
+def _averaged(counts: list[Array], noise: list[BinNoise]) -> tuple[Array, BinNoise]:
+    """Counts of the same bins, averaged by precision, and the noise in each."""
+    weights = np.array([each.deviation for each in noise]) ** -2.0
+    average = BinNoise(float(1.0 / np.sqrt(weights.sum())), max(each.sure for each in noise))
+    return np.average(counts, axis=0, weights=weights), average
 
 
 def _moments(counts: Array, edges: Array) -> tuple[float, float, float]:

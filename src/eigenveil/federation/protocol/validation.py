@@ -224,6 +224,10 @@ def _check_preparation(
         chosen = (released and planned.name != COLUMNS) or (refined and name == "scale")
         right &= there[name] == (chosen or array is not None)
         right &= chosen or array is None or (given is not None and np.array_equal(given, array))
+    variables = message.arrays.get(f"variables {index}")
+    known = terms.study.public_columns.get("variables")
+    if asked.categories:
+        right &= variables is not None and known is not None and np.array_equal(variables, known)
     if not right:
         raise _not_planned(planned, "it is not of columns as the study scales them.")
 

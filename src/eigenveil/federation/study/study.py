@@ -45,6 +45,7 @@ from eigenveil.models.options import (
 )
 from eigenveil.models.plan import BasePlan, Invalid
 from eigenveil.models.task import TASKS, part
+from eigenveil.moments.columns import count_variables
 from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency
@@ -348,7 +349,18 @@ class Study(StudyOptions):
         found: dict[str, Any] = {"public_center": self.public_center}
         if TASKS[self.task].has("scale", "sites"):
             found["preparation"] = public_preparation(self.scale, self.ranges, self.width)
+        if self._finds_scales:
+            found["variables"] = self._variables
         return found
+
+    @property
+    def _finds_scales(self) -> bool:
+        return self.scale == "private" and self.ranges is None
+
+    @property
+    def _variables(self) -> NDArray[np.float64] | None:
+        """The variable that each column belongs to, where the schema says it."""
+        return None if self.table_schema is None else self.table_schema.variable_numbers()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -441,6 +453,8 @@ class Study(StudyOptions):
     def _made_plan(self, features: int, rows: int | None) -> BasePlan:
         task = TASKS[self.task]
         values, context = part(task.of_sites)(self)
+        if self._finds_scales:
+            context = context | {"variables": count_variables(self.width, self._variables)}
         declared = {name: getattr(self, name) for name in study_options(self.task)}
         if task.counted:
             declared["n_components"] = self.components
