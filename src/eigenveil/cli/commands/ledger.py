@@ -199,13 +199,18 @@ def budget(
         float, typer.Option(help="Part of epsilon for pure studies; the rest is for Gaussian ones.")
     ] = 0.0,
     adjacency: Annotated[str, options.option_help("adjacency")] = "add-remove",
+    unit: Annotated[
+        str,
+        typer.Option(help="Whose rows are protected together: the column of the fits' --unit."),
+    ] = "row",
     quiet: options.Quiet = False,
 ) -> None:
     """Open a data set's account, or set its budget anew; makes the ledger where there is none."""
     from eigenveil.federation.ledger.ledger import Budget
 
     ledger = _open(place, makes=True)
-    ledger.set_budget(Budget(data_set, cast("Adjacency", adjacency), epsilon, delta, pure_epsilon))
+    kind = cast("Adjacency", adjacency)
+    ledger.set_budget(Budget(data_set, kind, epsilon, delta, pure_epsilon, unit))
     screen = Screen(quiet=quiet)
     _print_standings([s for s in ledger.standings() if s.budget.data_set == data_set], screen)
 

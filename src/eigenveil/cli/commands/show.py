@@ -79,7 +79,12 @@ def transform(
     labels = _labels(rows, options.read_names(ids), usual, out)
     parts = []
     for block in rows.sparse_blocks() if documents else rows.blocks():
-        _check(block, rows.names or names_of(model), counts=documents)
+        _check(
+            block,
+            rows.names or names_of(model),
+            counts=documents,
+            holes=model.certificate_.plan.get("missing", "error") != "error",
+        )
         parts.append(presenter.new_values(model, block.values))
     values = np.concatenate(parts)
     columns: list[tuple[str, Any]] = [*labels.items()]
@@ -148,11 +153,14 @@ def _labels(
     return found
 
 
-def _check(block: Block, names: Sequence[str] | None, *, counts: bool) -> None:
-    """Raise where an entry is not finite, or a count is negative, naming its place."""
+def _check(block: Block, names: Sequence[str] | None, *, counts: bool, holes: bool) -> None:
+    """Raise where an entry is not finite, or a count is negative, naming its place.
+
+    With ``holes`` one may be missing.
+    """
     values: Any = block.values
     entries = values.data if scipy.sparse.issparse(values) else values
-    wrong = ~np.isfinite(entries)
+    wrong = np.isinf(entries) if holes else ~np.isfinite(entries)
     if counts:
         wrong |= entries < 0
     if not wrong.any():

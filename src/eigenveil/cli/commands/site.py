@@ -157,6 +157,10 @@ def start(
     ] = None,
     authority: Annotated[Path | None, typer.Option(help=AUTHORITY_HELP)] = None,
     adjacency: Annotated[str, options.option_help("adjacency")] = "add-remove",
+    budget_unit: Annotated[
+        str,
+        typer.Option(help="Whose rows the budget protects together: the studies' unit."),
+    ] = "row",
     approve: Annotated[
         str,
         typer.Option(
@@ -189,7 +193,9 @@ def start(
     rows = _Rows(files, read_columns(columns, exclude, vocabulary, schema, header=header))
     rows.check()
     place = _absolute(str(_needed("ledger", ledger)))
-    budget = BudgetTarget(data_set, adjacency, budget_epsilon, budget_delta, budget_pure_epsilon)
+    budget = BudgetTarget(
+        data_set, adjacency, budget_epsilon, budget_delta, budget_pure_epsilon, budget_unit
+    )
     noted = heads_of(heads, authority, timestamps)
     check_budget(place, budget, Screen(quiet=quiet), heads=noted)
     need_flare()

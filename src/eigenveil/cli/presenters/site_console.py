@@ -142,6 +142,7 @@ class BudgetTarget:
     epsilon: float | None
     delta: float | None
     pure_epsilon: float = 0.0
+    unit: str = "row"
 
 
 def check_budget(
@@ -187,7 +188,7 @@ def check_budget(
         return
     kind = cast("Adjacency", target.adjacency)
     delta = _USUAL_DELTA if target.delta is None else target.delta
-    requested = Budget(name, kind, target.epsilon, delta, target.pure_epsilon)
+    requested = Budget(name, kind, target.epsilon, delta, target.pure_epsilon, target.unit)
     if before is None:
         ledger.set_budget(requested)
         screen.print(f"{ledger.name}: {_budget_text(requested)}, for data set {name}")
