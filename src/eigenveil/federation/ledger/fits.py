@@ -128,7 +128,7 @@ def _news(ledger: Ledger, begun: Begun) -> list[str]:
             f"{ledger.name}: opened an account for {main!r}, with a budget of epsilon = "
             f"{budget.epsilon:g} at delta = {budget.delta:g} for all of its fits together; to set "
             f"another: eigenveil ledger budget {shlex.quote(ledger.name)} --data-set "
-            f"{shlex.quote(main)} --adjacency {budget.adjacency} --epsilon E --delta D."
+            f"{shlex.quote(main)} --epsilon E --delta D."
         )
     if begun.changed:
         found.append(

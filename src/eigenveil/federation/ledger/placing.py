@@ -98,7 +98,8 @@ def place(name: str, books: Books, wanted: Wanted) -> Placed:
         ``over-budget``; for the owner's eyes.
     """
     account = books.accounts.get(wanted.data_set)
-    set_it = f"eigenveil ledger budget {quote(name)} --data-set {quote(wanted.data_set)}"
+    unit = "" if wanted.unit == UNIT else f" --unit {quote(wanted.unit)}"
+    set_it = f"eigenveil ledger budget {quote(name)} --data-set {quote(wanted.data_set)}{unit}"
     if account is None:
         raise DataError(
             f"{name}: no budget is set for data set {wanted.data_set!r}.",
