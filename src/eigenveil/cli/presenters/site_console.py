@@ -142,6 +142,7 @@ class BudgetTarget:
     epsilon: float | None
     delta: float | None
     pure_epsilon: float = 0.0
+    unit: str = "row"
 
 
 def check_budget(
@@ -182,7 +183,7 @@ def check_budget(
         return
     kind = cast("Adjacency", target.adjacency)
     delta = _USUAL_DELTA if target.delta is None else target.delta
-    requested = Budget(name, kind, target.epsilon, delta, target.pure_epsilon)
+    requested = Budget(name, kind, target.epsilon, delta, target.pure_epsilon, target.unit)
     if before is None:
         ledger.set_budget(requested)
         screen.print(f"{ledger.name}: {_budget_text(requested)}, for data set {name}")
@@ -198,5 +199,5 @@ def _budget_text(budget: Budget) -> str:
     aside = f", {budget.pure_epsilon:g} of it for pure studies" if budget.pure_epsilon else ""
     return (
         f"a budget of epsilon = {budget.epsilon:g} at delta = {budget.delta:g}{aside}, "
-        f"{budget.adjacency}"
+        f"{budget.adjacency}, one {budget.unit}"
     )
