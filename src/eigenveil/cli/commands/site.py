@@ -147,6 +147,10 @@ def start(
     budget_pure_epsilon: Annotated[
         float, typer.Option(help="Part of this epsilon that is set aside for pure studies.")
     ] = 0.0,
+    budget_unit: Annotated[
+        str,
+        typer.Option(help="Whose rows this budget is for: the column that studies name with unit."),
+    ] = "row",
     heads: Annotated[
         str | None,
         typer.Option(help=f"{HEADS_HELP} Every new head is noted before the answer leaves."),
@@ -157,10 +161,6 @@ def start(
     ] = None,
     authority: Annotated[Path | None, typer.Option(help=AUTHORITY_HELP)] = None,
     adjacency: Annotated[str, options.option_help("adjacency")] = "add-remove",
-    budget_unit: Annotated[
-        str,
-        typer.Option(help="Whose rows the budget protects together: the studies' unit."),
-    ] = "row",
     approve: Annotated[
         str,
         typer.Option(
