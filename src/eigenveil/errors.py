@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from eigenveil.privacy.guarantee import Guarantee
     from eigenveil.privacy.releases import ReleaseRecord
 
@@ -47,6 +49,12 @@ def printable(text: object, *, most: int | None = LONGEST_TEXT) -> str:
         for each in reported
     )
     return shown if most is None or len(shown) <= most else shown[: most - 3] + "..."
+
+
+def listed(names: Iterable[str], last: str = "and") -> str:
+    """Names as a sentence has them: ``a, b and c``."""
+    *first, final = names
+    return f"{', '.join(first)} {last} {final}" if first else final
 
 
 def short_name(name: object) -> str:

@@ -10,6 +10,7 @@ from eigenveil.audit import all_cases
 from eigenveil.audit.releases import exact, summed
 from eigenveil.audit.sound import ATTACKS
 from eigenveil.models.pca.ways import LESS
+from eigenveil.models.shapes import SHAPES
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.describe import ACCUMULATORS, Description, describe, rebuild
 from eigenveil.moments.documents.documents import DocumentBlock
@@ -38,6 +39,10 @@ def classes(kind):
     for each in kind.__subclasses__():
         found |= {each} | classes(each)
     return {each for each in found if each.__module__.startswith("eigenveil.")}
+
+
+def test_no_statistic_is_without_a_shape():
+    assert set(SHAPES) == set(STATISTICS)
 
 
 def test_no_mechanism_is_forgotten():
@@ -128,7 +133,7 @@ def described(name):
     columns = 2 if STATISTICS[name].needs_basis or STATISTICS[name].layout == "matrix" else 0
     of_documents = STATISTICS[name].of_documents
     common = {"kind": name, "features": 3, "columns": columns}
-    if not of_documents:
+    if not of_documents and name not in ("column-counts", "pair-counts"):
         common |= {"bound": 0.5, "precision": "single", "centered": True}
     own = {
         "norm-histogram": {"with_count": True},
@@ -137,6 +142,8 @@ def described(name):
         "sketch": {"clip": 0.5},
         "component-energy": {"count_weight": 0.25},
         "third-moment": {"clip": 0.5, "variance": 0.125},
+        "column-counts": {"holes": True, "weighted": True},
+        "pair-counts": {"holes": True},
         "document-pairs": {"clip": 0.5, "extra_bits": -2, "nuclear": False},
         "document-sketch": {"clip": 0.5},
         "document-triples": {"clip": 0.5},

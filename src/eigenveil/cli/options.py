@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from eigenveil.errors import DataError, EigenveilError
+from eigenveil.errors import DataError, EigenveilError, listed
 from eigenveil.io import FileRows, open_rows, read_vocabulary
 from eigenveil.models.options import (
     OPTIONS,
@@ -181,6 +181,24 @@ def option_name(name: str) -> str:
     return _SPELLED.get(name, (name,))[0]
 
 
+def as_typed(values: Mapping[str, Any]) -> str:
+    """Values of declared options as a command line that gives them; a public centre is a file."""
+    words = []
+    for name, value in values.items():
+        option = option_text(option_name(name))
+        if name == "center":
+            text = ("private" if value else "none") if isinstance(value, bool) else "CENTER.npy"
+        elif isinstance(value, bool):
+            words.append(option if value else f"--no-{option[2:]}")
+            continue
+        elif isinstance(value, Mapping):
+            text = ",".join(f"{step}={share:g}" for step, share in value.items())
+        else:
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+        words += [option, text]
+    return " ".join(words)
+
+
 def declared(*paths: DataPath, without: Sequence[str] = ()) -> Callable[[Any], Any]:
     """Give a command the options that tasks declare, those of some paths.
 
@@ -275,7 +293,7 @@ def _help(found: Sequence[Option], paths: Sequence[DataPath]) -> str:
         kept += [task for task in option.tasks if task not in kept]
     every = {task for tasks in texts.values() for task in tasks} == set(TASKS) and len(texts) == 1
     text = " ".join(
-        text if every else f"Of {' and '.join(tasks)}: {text}" for text, tasks in texts.items()
+        text if every else f"Of {listed(tasks)}: {text}" for text, tasks in texts.items()
     )
     only_sites = len(paths) > 1 and all(option.paths == ("sites",) for option in found)
     where = "With --site: " if only_sites else ""

@@ -425,6 +425,7 @@ def print_written(screen: Screen, out: Path, written: list[tuple[str, str]]) -> 
     """What a result folder holds, and what to do next."""
     screen.print()
     screen.print(f"written to {out}:")
+    width = max(28, *(len(name) for name, _ in written))
     for name, what in written:
-        screen.print(f"  {name:<28} {what}")
+        screen.print(f"  {name:<{width}} {what}")
     screen.print(f"next: eigenveil certify {out}")

@@ -245,11 +245,8 @@ class Terms:
         if self.study.adjacency == "replace-one":
             return 1.0
         norm = MECHANISMS[self.plan.kind(step)].norm
-        return max(
-            statistic.replacing_ratio(norm)
-            for name, statistic in STATISTICS.items()
-            if self.plan.step_of(name) == step
-        )
+        released = (STATISTICS[name] for name, of in self._steps.items() if of == step)
+        return max(statistic.replacing_ratio(norm) for statistic in released)
 
 
 def settle(study: Study) -> Terms:

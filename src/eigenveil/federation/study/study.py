@@ -28,7 +28,7 @@ from pydantic import (
 )
 
 from eigenveil.checks import MOST_WHOLE
-from eigenveil.errors import DataError, EigenveilError
+from eigenveil.errors import DataError, EigenveilError, listed
 from eigenveil.federation.secagg.masks import even, threshold
 from eigenveil.federation.study.checks import bad_field, check_study, urgency
 from eigenveil.federation.study.site_weights import coarse_weights, site_weight
@@ -75,7 +75,7 @@ def _field_of(name: str, *, required: bool = False) -> Any:
     """A study's field, from the option's declarations."""
     declared = _by_task(name)
     helps = [
-        one.help if len(tasks) == len(TASKS) else f"Of {' and '.join(tasks)}: {one.help}"
+        one.help if len(tasks) == len(TASKS) else f"Of {listed(tasks)}: {one.help}"
         for one, tasks in declared
     ]
     schemas: list[Any] = [one.schema() for one, _ in declared]
@@ -95,7 +95,7 @@ def found_task(values: Mapping[str, Any]) -> str:
 def _check_no_components(said: Mapping[str, Any], task: str) -> None:
     """Refuse a number of components where the task has none."""
     if said.get("components") is not None:
-        counted = " or ".join(repr(name) for name, each in TASKS.items() if each.counted)
+        counted = listed((repr(name) for name, each in TASKS.items() if each.counted), "or")
         raise DataError(
             f"components = {said['components']!r:.40} is for task {counted}, and this study's is "
             f"{task!r}.",

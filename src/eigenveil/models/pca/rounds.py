@@ -21,9 +21,10 @@ from eigenveil.models.explained import (
     weighted,
     with_eigenvalues,
 )
+from eigenveil.models.holes import Corrected, Observed, corrected
 from eigenveil.models.pca.plan import ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.pca.ways import DIRECTIONS, POWER, SKETCH, WHOLE, Way
-from eigenveil.models.plan import CENTERED_SCALE, Step
+from eigenveil.models.plan import CENTERED_SCALE, OBSERVED, Step
 from eigenveil.models.rounds import Answers, Round, RoundState, find_center
 from eigenveil.models.scale import NormScale
 from eigenveil.models.shapes import COUNT_WEIGHT
@@ -33,6 +34,7 @@ from eigenveil.moments.accumulators import (
     SecondMoment,
     Sketch,
 )
+from eigenveil.moments.observed import ObservedCounts, ObservedPairs
 from eigenveil.moments.release import Release
 from eigenveil.moments.rows import RowRule
 from eigenveil.noise.grid import deviation, spectral_edge
@@ -146,6 +148,8 @@ class Moment:
         Norms of the rows about the centre, where they were released.
     row_bound : float
         Norm at which rows were shortened; 0 where all were divided by their norms.
+    mended : Corrected or None
+        The moment without the effect of missing entries.
     """
 
     components: NDArray[np.float64]
@@ -156,6 +160,7 @@ class Moment:
     left: MeanLeft | None = None
     scale: NormScale | None = None
     row_bound: float = 0.0
+    mended: Corrected | None = None
 
     @property
     def clipped_energy(self) -> float | None:
@@ -179,6 +184,11 @@ def release_moment(
         ``None`` where the rows are too few for a scale: ``state.stopped`` says so.
     """
     plan: Plan = state.plan
+    if plan.counts_of_holes():
+        kind = ObservedPairs if plan.missing == "pairs" else ObservedCounts
+        counts = kind(plan.features, weighted=plan.weighted)
+        answers = yield (state.query(OBSERVED, counts),)
+        state.observed = Observed.of(answers[OBSERVED])
     scale = yield from find_center(state, public_center)
     if state.stopped:
         return None
@@ -276,12 +286,18 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     answers = yield (state.query("second moment", moment), *beside)
     release, left = answers["second moment"], _mean_left(state, answers)
     matrix = release.values if left is None else release.values - left.outer()
+    edge = spectral_edge(release.record.noise, plan.features, plan.features)
+    mended = None
+    if state.observed is not None:
+        assert state.rows is not None
+        kept = state.observed.kept(state.rows)
+        mended = corrected(matrix, edge, kept, components=plan.n_components)
+        matrix, edge = mended.matrix, mended.edge
     values, components = leading_eigenpairs(matrix, plan.n_components)
     if release.edge is not None:  # cut-off eigenvalues: their sum is not the rows' energy
         return Moment(components, values, release.edge, answers, left=left)
     total = float(np.trace(matrix))
-    edge = spectral_edge(release.record.noise, plan.features, plan.features)
-    return Moment(components, values, edge, answers, total, left)
+    return Moment(components, values, edge, answers, total, left, mended=mended)
 
 
 def _mean_left(state: _State, answers: Answers) -> MeanLeft | None:
@@ -365,6 +381,10 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
         unit = bound * bound / state.rows
         along, total = values[:k] * unit, float(np.sum(values[: k + 1])) * unit
         error = deviation(answers[ENERGIES].record.noise, k) * unit
+        if found.mended is not None:  # what rows with holes have less
+            more = found.mended.seen(found.components)
+            along, error = along * more, error * float(np.max(more))
+            total *= found.mended.seen_in_all
     else:
         # prepared rows are all there is: their energy, in units of the bound
         strengths = np.ones(k) if found.strengths is None else found.strengths
@@ -480,8 +500,7 @@ def advice_for(floor: float, variance: NDArray[np.float64]) -> str:
     times = float(floor) / first if first > 0 else math.inf
     more = f"at least {max(1.5, times):.2g} times" if times < 100 else "far more than 100 times"
     return (
-        f"No component stands above the noise: it takes {more} the rows or the epsilon. Fewer "
+        f"Nothing stands above the noise: it takes {more} the rows or the epsilon. Fewer "
         "features, a public centre or a public row_bound help too; 'eigenveil plan' predicts "
-        "what to "
-        "expect."
+        "what to expect."
     )
