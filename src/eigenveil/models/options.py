@@ -26,6 +26,8 @@ LEAST_FRACTION = 1e-6
 # Each is a release of its own; long before so many, none shows anything above its noise.
 MOST_POWER_ROUNDS = 1000
 MOST_ROWS_OF_UNIT = 1 << 24
+MOST_COMPONENTS = 32
+"""Where their number follows from what is released."""
 
 
 # -- what values there are
@@ -452,14 +454,22 @@ _SITES: tuple[Path, ...] = ("sites",)
 
 _EPSILON = Number(0.0, MOST_EPSILON, open_low=True)
 _DELTA = Number(0.0, 1.0, open_high=True)
+_SHARE = Number(0.0, 1.0, open_low=True, open_high=True)
 _BOUND = Number(SMALLEST, LARGEST)
 _NONE = Nothing()
 
 OPTIONS: tuple[Option, ...] = (
     Option(
+        "n_components", (Whole(), _SHARE, Choice(("auto",))), 2,
+        "Number of components, from 1 to the number of columns; or, as 0.95 does, the share of the "
+        "variance that the fewest shall explain; or 'auto': as many as stand above the noise. Of "
+        "these there are 32 at most, and none is below the noise.",
+        (PCA,), _PRIVATE,
+    ),
+    Option(
         "n_components", (Whole(),), 2,
         "Number of components, from 1 to the number of columns.",
-        (PCA,), (*_PRIVATE, "tracking"),
+        (PCA,), ("tracking",),
     ),
     Option(
         "n_components", (Whole(), Choice(("auto",))), "auto",

@@ -42,6 +42,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
     noise_floor_: View[float] = of_factors("noise_floor")
     total_variance_: View[float] = of_factors("total_variance")
     row_bound_: View[float] = of_factors("row_bound")
+    n_components_ = View(lambda result: int(result.factors.components.shape[0]))
 
     @classmethod
     def _read_plan(cls, plan: Mapping[str, Any]) -> Plan:
@@ -98,8 +99,11 @@ class PrivatePCA(TableFit, FittedPCA):
 
     Parameters
     ----------
-    n_components : int, default=2
-        Number of components, at most the number of features.
+    n_components : int, float or "auto", default=2
+        Number of components, at most the number of features. A float in (0, 1): the least number
+        whose released variances reach this share of the total; "auto": as many as stand above the
+        noise. Either is chosen from what was released, at no cost: at most 32, none below the
+        noise, and not with mechanisms "bingham" and "power", which release so many and no more.
     epsilon : float, default=1.0
         Privacy target, > 0.
     delta : float, default=1e-6
@@ -147,6 +151,7 @@ class PrivatePCA(TableFit, FittedPCA):
     ----------
     components_ : ndarray of shape (n_components, n_features)
         Orthonormal rows; the entry of largest magnitude of each is positive.
+    n_components_ : int
     mean_ : ndarray of shape (n_features,)
         What :meth:`transform` subtracts: the released mean, the public centre, or zero.
     explained_variance_ : ndarray of shape (n_components,)
@@ -180,7 +185,7 @@ class PrivatePCA(TableFit, FittedPCA):
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | float | str = 2,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
