@@ -128,7 +128,7 @@ def described(name):
     columns = 2 if STATISTICS[name].needs_basis or STATISTICS[name].layout == "matrix" else 0
     of_documents = STATISTICS[name].of_documents
     common = {"kind": name, "features": 3, "columns": columns}
-    if not of_documents:
+    if not of_documents and name not in ("column-counts", "pair-counts"):
         common |= {"bound": 0.5, "precision": "single", "centered": True}
     own = {
         "norm-histogram": {"with_count": True},
@@ -137,6 +137,8 @@ def described(name):
         "sketch": {"clip": 0.5},
         "component-energy": {"count_weight": 0.25},
         "third-moment": {"clip": 0.5, "variance": 0.125},
+        "column-counts": {"holes": True, "weighted": True},
+        "pair-counts": {"holes": True},
         "document-pairs": {"clip": 0.5, "extra_bits": -2, "nuclear": False},
         "document-sketch": {"clip": 0.5},
         "document-triples": {"clip": 0.5},

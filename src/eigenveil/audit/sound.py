@@ -21,6 +21,7 @@ from eigenveil.moments.accumulators import (
 )
 from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
 from eigenveil.moments.documents.triples import DocumentTriples
+from eigenveil.moments.observed import ObservedCounts, ObservedPairs
 from eigenveil.moments.rows import RowRule
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.privacy.guarantee import Adjacency
@@ -108,6 +109,16 @@ def norms_of_documents() -> Accumulator:
     return DocumentNorms(DocumentPairs(FEATURES), with_count=True)
 
 
+def column_counts() -> Accumulator:
+    """How many rows have an entry in each column."""
+    return ObservedCounts(FEATURES)
+
+
+def pair_counts() -> Accumulator:
+    """How many rows have an entry in both columns of a pair."""
+    return ObservedPairs(FEATURES)
+
+
 def weighted_histogram() -> Accumulator:
     """The histogram of norms of units' rows, with the count."""
     return NormHistogram(None, precision="double", with_count=True, weighted=True)
@@ -122,6 +133,7 @@ _ADD: Adjacency = "add-remove"
 _REPLACE: Adjacency = "replace-one"
 _WITH_U, _WITHOUT, _V_AGAIN = [V, U], [V], [V, V]
 _ONE, _OTHER = [BOTH, ONE_WORD], [BOTH, OTHER_WORD]
+_EMPTY = np.array([np.nan, np.nan])  # nothing was observed
 # Units: one of a single row, one of ten alike, and one of ten as long in other directions.
 _SINGLE, _TEN, _TEN_ACROSS = V[None], np.tile(U, (10, 1)), np.tile(V, (10, 1))
 _ALONG, _ACROSS, _AGAINST = np.tile(AXIS, (10, 1)), np.tile(OTHER_AXIS, (10, 1)), -_TEN
@@ -162,6 +174,10 @@ _LINES: list[_Line] = [
     ("document-triples", "", triples, "vector", _ADD, _ONE, [BOTH]),
     ("bingham-vectors", "", second_moment, "bingham", _ADD, [U], []),
     ("bingham-vectors", "", second_moment, "bingham", _REPLACE, [U], [V]),
+    ("column-counts", "", column_counts, "gaussian", _ADD, [V, U], [V]),
+    ("column-counts", "", column_counts, "laplace", _REPLACE, [V, U], [V, _EMPTY]),
+    ("pair-counts", "", pair_counts, "gaussian", _REPLACE, [V, U], [V, _EMPTY]),
+    ("pair-counts", "", pair_counts, "vector", _ADD, [V, U], [V]),
     ("second-moment", "units", second_moment, "gaussian", _ADD, _WITH_TEN, [_SINGLE]),
     ("second-moment", "units", second_moment, "gaussian", _REPLACE, [_TEN], [_TEN_ACROSS]),
     ("second-moment", "units", second_moment, "wishart", _ADD, _WITH_TEN, [_SINGLE]),

@@ -81,7 +81,7 @@ def certified_fit(
     secure = source.secure
     plan = plan.drawn_from(secure=secure)
     if plan.invalid == "error":
-        check_rows(rows)
+        check_rows(rows, holes=plan.holes)
     with Spending(
         plan.delta,
         plan.adjacency,

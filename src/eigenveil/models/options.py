@@ -645,10 +645,9 @@ OPTIONS: tuple[Option, ...] = (
         (TOPICS,), _FITS,
     ),
     Option(
-        "budget_split", (Shares(("scale", "center", "moment", "variance")), _NONE), None,
-        "Fractions of the budget for the steps scale, center, moment and variance: those that "
-        "the fit "
-        "takes, and no others.",
+        "budget_split", (Shares(("missing", "scale", "center", "moment", "variance")), _NONE), None,
+        "Fractions of the budget for the steps missing, scale, center, moment and variance: those "
+        "that the fit takes, and no others.",
         (PCA,), _FITS,
         examples=({"scale": 0.02, "center": 0.08, "moment": 0.88, "variance": 0.02},),
         privacy=True,
@@ -671,9 +670,9 @@ OPTIONS: tuple[Option, ...] = (
         privacy=True,
     ),
     Option(
-        "budget_split", (Shares(("scale", "center", "moment")), _NONE), None,
-        "Shares of the budget for the steps scale, center and moment: those that the fit takes, "
-        "and no others.",
+        "budget_split", (Shares(("missing", "scale", "center", "moment")), _NONE), None,
+        "Fractions of the budget for the steps missing, scale, center and moment: those that the "
+        "fit takes, and no others.",
         (COVARIANCE,), _FITS,
         examples=({"scale": 0.08, "center": 0.1, "moment": 0.82},),
         privacy=True,
@@ -719,6 +718,13 @@ OPTIONS: tuple[Option, ...] = (
         "n_oversamples", (Whole(0),), 10,
         "Directions tracked beyond those of the result.",
         (PCA,), ("tracking",),
+    ),
+    Option(
+        "missing", (Choice(("error", "zero", "independent", "pairs")),), "error",
+        "What an entry that is not a number is: 'error' (the row is not valid), or not observed; "
+        "then it is the mean's ('zero'), and corrected for by released counts of each column's "
+        "entries ('independent') or of each pair's ('pairs', for few columns).",
+        (PCA, COVARIANCE), _FITS,
     ),
     Option(
         "invalid", (Choice(("zero", "error")),), "zero",

@@ -21,10 +21,11 @@ from eigenveil.privacy.releases import NoiseSource
 from eigenveil.privacy.sampling import SamplingError, lattice_error
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
-Step = Literal["scale", "center", "moment", "variance", "tensor"]
+Step = Literal["missing", "scale", "center", "moment", "variance", "tensor"]
 
 
 Invalid = Literal["zero", "error"]
+Missing = Literal["error", "zero", "independent", "pairs"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,12 @@ SCALE, CENTER = "scale", "center"
 NEAR_SCALE, SECOND_CENTER = "scale about the center", "center, second stage"
 # Of the norms about the centre that is kept.
 CENTERED_SCALE = "scale of centered rows"
+# What is counted where entries are missing, by what is made of it.
+OBSERVED = "observed entries"
+COUNTS_OF_HOLES: Mapping[str, StatisticName] = {
+    "independent": "column-counts",
+    "pairs": "pair-counts",
+}
 
 
 def center_schedule(
@@ -90,7 +97,8 @@ class BasePlan(BaseModel):
     that are taken; ``sketch_columns`` is the number of columns of a sketch; ``rows`` is the public
     number of rows under replace-one, else ``None``; ``noise_draws`` is how many draws of lattice
     noise make up a released value, and ``noise_source`` where they come from; with ``invalid`` a
-    row that is not valid becomes a zero row, or stops the fit before anything is released; ``unit``
+    row that is not valid becomes a zero row, or stops the fit before anything is released;
+    ``missing`` says what becomes of entries that were not observed; ``unit``
     names whose rows are protected together, each counting 1 over ``max_rows_per_unit`` or over
     their number, where that is larger.
     """
@@ -110,6 +118,7 @@ class BasePlan(BaseModel):
     noise_draws: int = Field(default=1, ge=1)
     invalid: Invalid = "zero"
     noise_source: NoiseSource = "operating system"
+    missing: Missing = "error"
     unit: str | None = None
     max_rows_per_unit: int = 1
 
@@ -117,6 +126,16 @@ class BasePlan(BaseModel):
         """The plan, saying where the noise comes from."""
         source: NoiseSource = "operating system" if secure else "seeded"
         return self.model_copy(update={"noise_source": source})
+
+    @property
+    def holes(self) -> bool:
+        """Whether an entry that is not a number was not observed, rather than wrong."""
+        return self.missing != "error"
+
+    def counts_of_holes(self) -> list[Planned]:
+        """The release of what was observed, where it is corrected for: before all others."""
+        counts = COUNTS_OF_HOLES.get(self.missing)
+        return [] if counts is None else [Planned(OBSERVED, "missing", counts)]
 
     @property
     def weighted(self) -> bool:
@@ -357,6 +376,7 @@ def fields_of(options: Options, *, features: int, rows: int | None, noise_draws:
         "rows": rows if has_public_count(options) else None,
         "noise_draws": noise_draws,
         "invalid": options.invalid,
+        "missing": options.get("missing", "error"),
         "unit": options.get("unit"),
         "max_rows_per_unit": int(options.get("max_rows_per_unit", 1)),
     }

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.models.explained import squared_length
+from eigenveil.models.holes import Observed
 from eigenveil.models.plan import CENTER, NEAR_SCALE, SCALE, SECOND_CENTER, BasePlan, Step
 from eigenveil.models.scale import CORE, NormScale, read_scale
 from eigenveil.models.shapes import COUNT_WEIGHT, rehearse
@@ -78,6 +79,8 @@ class RoundState(Generic[PlanT]):
         Released or public number of rows.
     preparation : Preparation
         What is done to the entries of rows first; all else is in its units.
+    observed : Observed or None
+        Released counts of the entries that are there.
     stopped, advice : str
         Why the fit ends before its last release, and what would do; empty where it does not.
     """
@@ -90,6 +93,7 @@ class RoundState(Generic[PlanT]):
     center_error: float = 0.0
     rows: float | None = None
     preparation: Preparation = AS_IT_IS
+    observed: Observed | None = None
     stopped: str = ""
     advice: str = ""
 
@@ -98,6 +102,8 @@ class RoundState(Generic[PlanT]):
         self.budgets = dict(self.budgets or self.plan.budgets())
         if self.plan.rows is not None:
             self.rows = max(1.0, float(self.plan.rows))
+        if self.plan.holes:
+            self.preparation = replace(self.preparation, holes=True)
         rehearse(self.plan, self.budgets, self.sharing)  # nothing fails after a first release
 
     def query(self, name: str, accumulator: Accumulator) -> Query:
@@ -266,6 +272,8 @@ def _mean(
     values, noise = answers[name].values, answers[name].record.noise
     if state.rows is None:
         state.rows = max(1.0, float(values[features]) / COUNT_WEIGHT)
-    unit = bound / state.rows
-    error = features * deviation(noise, features) ** 2 * unit * unit
+    # of the rows that have a column, as the entries of others are the centre's
+    shares = np.ones(features) if state.observed is None else state.observed.shares(state.rows)
+    unit = bound / (state.rows * shares)
+    error = deviation(noise, features) ** 2 * (unit @ unit)
     return np.asarray(values[:features] * unit), float(error)

@@ -46,6 +46,8 @@ def sizes_of(plan: BasePlan, planned: Planned, *, count: bool) -> range:
     """
     d, k = plan.features, plan.n_components
     match planned.statistic:
+        case "column-counts":
+            size = d
         case "norm-histogram":
             size = BINS + (not plan.count_is_public)
         case "row-sum":

@@ -27,6 +27,7 @@ from eigenveil.moments.documents.sums import (
 )
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.exact import Description, Parts
+from eigenveil.moments.observed import ObservedCounts, ObservedPairs
 from eigenveil.moments.rows import DTYPE, Preparation, RowRule
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.privacy.statistics import STATISTICS
@@ -48,6 +49,8 @@ ACCUMULATORS: Mapping[str, type[Accumulator]] = MappingProxyType(
             SecondMoment,
             Sketch,
             ComponentEnergy,
+            ObservedCounts,
+            ObservedPairs,
             ThirdMoment,
             DocumentPairs,
             DocumentSketch,

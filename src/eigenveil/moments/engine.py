@@ -125,8 +125,10 @@ class Pass:
     invalid: InvalidRows | None
 
 
-def check_rows(rows: RowSource) -> None:
+def check_rows(rows: RowSource, *, holes: bool = False) -> None:
     """Read all rows, and raise where one is not valid. Nothing is computed from them.
+
+    With ``holes`` an entry may be missing.
 
     Raises
     ------
@@ -134,7 +136,7 @@ def check_rows(rows: RowSource) -> None:
         Naming file, row and column of the first that is not.
     """
     for block in rows.blocks():
-        block.check()
+        block.check(holes=holes)
         if block.first_invalid is not None:
             raise DataError(
                 f"{_place(block, rows.names)}.",

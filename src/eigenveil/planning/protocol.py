@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from eigenveil.models.plan import COUNTS_OF_HOLES
 from eigenveil.models.task import TASKS, part
 from eigenveil.models.tensors.plan import FULL_UP_TO
 from eigenveil.planning.forecast import DEFAULT_SPECTRUM, fit_memory, forecast, moment_values
@@ -56,6 +57,8 @@ def by_prediction(study: Study, features: int, spectrum: str) -> Choice:
     """By predicted captured energy, or by sizes: see :func:`choose_protocol`."""
     if len(study.sites) == 1:
         return Choice("cape", "With one site there is nothing to save by sketching.")
+    if study.missing in COUNTS_OF_HOLES:
+        return Choice("cape", "Missing entries are corrected for in the whole second moment.")
     cape, sketch = (_size(study, protocol, features) for protocol in ("cape", "sketch"))
     if study.expected_rows is not None and cape.memory_bytes <= _TOO_MUCH_MEMORY:
         found = _by_energy(study, features, study.expected_rows, spectrum, cape, sketch)

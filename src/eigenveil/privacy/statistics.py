@@ -55,6 +55,16 @@ def sketch(adjacency: Adjacency, *, clip: float) -> float:
     return clip if adjacency == "add-remove" else 2.0 * clip
 
 
+def column_counts(size: int) -> float:
+    """How many rows have each of so many columns: a row (a unit) moves each count by at most 1."""
+    return math.sqrt(size)
+
+
+def pair_counts(size: int) -> float:
+    """The same of pairs of columns, of which the triangle has so many values: |11'|_F = D."""
+    return float((math.isqrt(8 * size + 1) - 1) // 2)
+
+
 def component_energy(adjacency: Adjacency, *, gain: float, count_weight: float = 0.0) -> float:
     """Squares of the row along released components, the rest of its energy, and the count.
 
@@ -285,6 +295,25 @@ _ALL = (
         pure=("l1",),
         ratios={"l2": _ROOT_OF_2},
         needs_basis=True,
+    ),
+    Statistic(
+        "column-counts",
+        "vector",
+        {
+            "l2": lambda r: column_counts(r.noise.size),
+            "l1": lambda r: float(r.noise.size),
+        },
+        pure=("l1",),
+        ratios={"l2": 1.0, "l1": 1.0},
+        proof="missing.md",
+    ),
+    Statistic(
+        "pair-counts",
+        "symmetric",
+        {"l2": lambda r: pair_counts(r.noise.size)},
+        pure=("l2",),
+        ratios={"l2": 1.0},
+        proof="missing.md",
     ),
     Statistic(
         "bingham-vectors",

@@ -124,6 +124,11 @@ class Site:
                 code="other-columns",
             )
 
+    @property
+    def holes(self) -> bool:
+        """Whether entries of its rows may be missing."""
+        return self._settled.plan.holes
+
     def handle(self, request: bytes) -> bytes:
         """The answer to a message from the aggregator.
 
@@ -171,7 +176,7 @@ class Site:
     def _join(self, message: Message, request: bytes) -> bytes:
         message.read(payloads.JoinRequest)
         if self.study.invalid == "error":
-            check_rows(self.rows)
+            check_rows(self.rows, holes=self.holes)
         rows = public_count(self.rows, public=self._settled.plan.count_is_public)
         terms = self._settled.counting(rows)
         if self.name not in terms.names:

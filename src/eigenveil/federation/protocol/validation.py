@@ -113,9 +113,15 @@ def check_query(plan: BasePlan, asked: Description) -> None:
         fits &= asked.columns <= plan.n_components
     if what == "document-sketch":
         fits &= asked.columns <= plan.sketch_columns
-    weighted = plan.weighted and asked.kind in ("norm-histogram", "third-moment")
+    weighted = plan.weighted and asked.kind in (
+        "norm-histogram",
+        "third-moment",
+        "column-counts",
+        "pair-counts",
+    )
     fits &= asked.weighted == weighted
-    fits &= not (asked.offset or asked.scaled or asked.holes or asked.limit is not None)
+    fits &= asked.holes == plan.holes
+    fits &= not (asked.offset or asked.scaled or asked.limit is not None)
     if what == "document-pairs":
         fits &= asked.nuclear == (MECHANISMS[plan.kind("moment")].norm == "nuclear")
     if not fits:

@@ -153,6 +153,7 @@ class PrivateCovariance(TableFit, FittedCovariance):
         row_bound: float | None = None,
         center: bool | ArrayLike = True,
         budget_split: dict[str, float] | None = None,
+        missing: str = "error",
         invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,

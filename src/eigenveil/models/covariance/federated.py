@@ -61,6 +61,7 @@ clipped_energy_, n_samples_, guarantee_, certificate_
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
+        missing: str = "error",
         invalid: str = "zero",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:

@@ -10,6 +10,7 @@ from eigenveil.models.options import Options
 from eigenveil.models.pca.plan import POWER_ROUNDS, Plan
 from eigenveil.models.plan import (
     CENTERED_SCALE,
+    COUNTS_OF_HOLES,
     BasePlan,
     Planned,
     Step,
@@ -23,8 +24,13 @@ from eigenveil.privacy.statistics import STATISTICS
 
 # More for the norms than PCA's, for rows that the bound cuts off are lost; none for variances:
 # the moment's eigenvalues are the variances here.
-_FRACTIONS: dict[Step, float] = {"scale": 0.08, "center": 0.10, "moment": 0.82}
-_PURE_FRACTIONS: dict[Step, float] = {"scale": 0.12, "center": 0.16, "moment": 0.72}
+_FRACTIONS: dict[Step, float] = {"missing": 0.03, "scale": 0.08, "center": 0.10, "moment": 0.82}
+_PURE_FRACTIONS: dict[Step, float] = {
+    "missing": 0.08,
+    "scale": 0.12,
+    "center": 0.16,
+    "moment": 0.72,
+}
 
 
 class CovariancePlan(Plan):
@@ -77,6 +83,8 @@ def make_covariance_plan(
     fields = fields_of(options, features=features, rows=rows, noise_draws=noise_draws)
     bound, center = fields["row_bound"], fields["centered"]
     usual = dict(_PURE_FRACTIONS if pure else _FRACTIONS)
+    if options.missing not in COUNTS_OF_HOLES:
+        del usual["missing"]
     if center != "private":
         del usual["center"]
         usual["scale"] /= 2  # there is one histogram then

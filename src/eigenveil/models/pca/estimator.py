@@ -6,10 +6,12 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from eigenveil.errors import DataError
+from eigenveil.models.holes import scores_of_observed
 from eigenveil.models.inputs import validated
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.rounds import Factors, private_pca
@@ -51,7 +53,8 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
     def transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
         """Scores of the rows of ``X`` along the components, shape (n_samples, n_components).
 
-        NaN for a row with NaN.
+        Of a row with NaN: NaN, or least squares on the columns that it has, where the fit had a
+        ``missing`` other than "error".
         """
         self._check_fitted()
         array = validated(
@@ -64,7 +67,12 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
         )
         components = self.components_.astype(array.dtype, copy=False)
         offset = (self.mean_ @ self.components_.T).astype(array.dtype, copy=False)
-        return np.asarray(array @ components.T - offset)
+        scores = np.asarray(array @ components.T - offset)
+        if self._check_fitted().plan.holes and not scipy.sparse.issparse(array):
+            holed = np.isnan(array).any(axis=1)
+            residuals = array[holed].astype(np.float64) - self.mean_
+            scores[holed] = scores_of_observed(residuals, self.components_)
+        return scores
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
         """Rows in the original space of scores ``X``, shape (n_samples, n_features)."""
@@ -197,6 +205,7 @@ class PrivatePCA(TableFit, FittedPCA):
         row_bound: float | None = None,
         center: bool | ArrayLike = True,
         budget_split: dict[str, float] | None = None,
+        missing: str = "error",
         invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
@@ -214,6 +223,7 @@ class PrivatePCA(TableFit, FittedPCA):
         self.row_bound = row_bound
         self.center = center
         self.budget_split = budget_split
+        self.missing = missing
         self.invalid = invalid
         self.noise = noise
         self.random_state = random_state

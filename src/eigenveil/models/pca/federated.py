@@ -115,6 +115,7 @@ n_samples_, guarantee_, certificate_
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
+        missing: str = "error",
         invalid: str = "zero",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
@@ -137,5 +138,6 @@ n_samples_, guarantee_, certificate_
         self.neighbours = neighbours
         self.site_epsilon = site_epsilon
         self.expected_rows = expected_rows
+        self.missing = missing
         self.invalid = invalid
         self.random_state = random_state

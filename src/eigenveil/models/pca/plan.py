@@ -8,9 +8,19 @@ from typing import Annotated, Any, ClassVar, Literal
 from eigenveil.checks import one_of
 from eigenveil.errors import DataError
 from eigenveil.models.options import MOST_COMPONENTS, Options
-from eigenveil.models.pca.ways import CHOICES, DIRECTIONS, POWER, SKETCH, Way, noise_of, way_of
+from eigenveil.models.pca.ways import (
+    CHOICES,
+    DIRECTIONS,
+    POWER,
+    SKETCH,
+    WHOLE,
+    Way,
+    noise_of,
+    way_of,
+)
 from eigenveil.models.plan import (
     CENTERED_SCALE,
+    COUNTS_OF_HOLES,
     BasePlan,
     Planned,
     Step,
@@ -29,8 +39,15 @@ MECHANISMS = CHOICES
 
 # Shares of mu squared (privacy.md, section 8; tables.md, section 2a), and of epsilon where all is
 # pure: epsilons add up where mus add in squares, so a small step must be paid more.
-_FRACTIONS: dict[Step, float] = {"scale": 0.04, "center": 0.14, "moment": 0.78, "variance": 0.04}
+_FRACTIONS: dict[Step, float] = {
+    "missing": 0.03,
+    "scale": 0.04,
+    "center": 0.14,
+    "moment": 0.78,
+    "variance": 0.04,
+}
 _PURE_FRACTIONS: dict[Step, float] = {
+    "missing": 0.08,
     "scale": 0.08,
     "center": 0.20,
     "moment": 0.69,
@@ -104,7 +121,7 @@ class Plan(BasePlan):
         """Norms and centre, norms about it, the second moment and mean, the variances."""
         before, beside = self._centered_scale()
         first, *later = self.way.schedule(self)
-        found: list[Planned] = []
+        found = self.counts_of_holes()
         if self.centered == "private":
             *stages, left = _CENTERS if self.removes_mean else (*_PURE_CENTERS, 0.0)
             found += center_schedule(
@@ -147,12 +164,15 @@ class Plan(BasePlan):
         """The noise of a step."""
         if step == "moment":
             return noise_of(self.mechanism, pure=self.pure)
+        if step == "missing":
+            return STATISTICS[COUNTS_OF_HOLES[self.missing]].usual(pure=self.pure).name
         return STATISTICS[_STATISTICS[step]].usual(pure=self.pure).name
 
     def released_values(self) -> int:
         """Number of coordinates of all releases together, rounded up."""
         d, k = self.features, self.n_components
-        return self.way.values(self) + 3 * d + 3 * 330 + k + 4
+        pairs = d * (d + 1) // 2 if self.missing == "pairs" else 0
+        return self.way.values(self) + 4 * d + 3 * 330 + k + 4 + pairs
 
 
 def make_plan(
@@ -197,6 +217,14 @@ def make_plan(
             f"{options.power_rounds} instead of None.",
             hint="Leave it out, or use mechanism='power'.",
             code="unused-parameter",
+        )
+    if options.missing in COUNTS_OF_HOLES and way is not WHOLE:
+        raise options.refused(
+            "missing",
+            f"= {options.missing!r} corrects the whole second moment, which mechanism "
+            f"{mechanism!r} does not release.",
+            hint="Use missing='zero', or mechanism='auto'.",
+            code="cannot-correct",
         )
     if options.row_bound is not None and options.row_norm == "auto":
         raise DataError(
@@ -249,6 +277,7 @@ def _fractions(plan: Plan, options: Options) -> dict[Step, float]:
     private = plan.centered == "private"
     scale = plan.row_bound is None and (private or plan.row_norm == "auto" or variance)
     taken = {"scale": scale, "center": private, "moment": True, "variance": variance}
+    taken["missing"] = plan.missing in COUNTS_OF_HOLES
     usual = {
         step: fraction
         for step, fraction in (_PURE_FRACTIONS if plan.pure else _FRACTIONS).items()

@@ -21,10 +21,11 @@ from eigenveil.models.explained import (
     weighted,
     with_eigenvalues,
 )
+from eigenveil.models.holes import Corrected, Observed, corrected
 from eigenveil.models.pca.derived import advice_for_more, fewest
 from eigenveil.models.pca.plan import ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.pca.ways import DIRECTIONS, POWER, SKETCH, WHOLE, Way
-from eigenveil.models.plan import CENTERED_SCALE, Step
+from eigenveil.models.plan import CENTERED_SCALE, OBSERVED, Step
 from eigenveil.models.rounds import Answers, Round, RoundState, find_center
 from eigenveil.models.scale import NormScale
 from eigenveil.models.shapes import COUNT_WEIGHT
@@ -34,6 +35,7 @@ from eigenveil.moments.accumulators import (
     SecondMoment,
     Sketch,
 )
+from eigenveil.moments.observed import ObservedCounts, ObservedPairs
 from eigenveil.moments.release import Release
 from eigenveil.moments.rows import RowRule
 from eigenveil.noise.grid import deviation, spectral_edge
@@ -147,6 +149,8 @@ class Moment:
         Norms of the rows about the centre, where they were released.
     row_bound : float
         Norm at which rows were shortened; 0 where all were divided by their norms.
+    mended : Corrected or None
+        The moment without the effect of missing entries.
     """
 
     components: NDArray[np.float64]
@@ -157,6 +161,7 @@ class Moment:
     left: MeanLeft | None = None
     scale: NormScale | None = None
     row_bound: float = 0.0
+    mended: Corrected | None = None
 
     @property
     def clipped_energy(self) -> float | None:
@@ -180,6 +185,11 @@ def release_moment(
         ``None`` where the rows are too few for a scale: ``state.stopped`` says so.
     """
     plan: Plan = state.plan
+    if plan.counts_of_holes():
+        kind = ObservedPairs if plan.missing == "pairs" else ObservedCounts
+        counts = kind(plan.features, weighted=plan.weighted)
+        answers = yield (state.query(OBSERVED, counts),)
+        state.observed = Observed.of(answers[OBSERVED])
     scale = yield from find_center(state, public_center)
     if state.stopped:
         return None
@@ -278,12 +288,18 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     answers = yield (state.query("second moment", moment), *beside)
     release, left = answers["second moment"], _mean_left(state, answers)
     matrix = release.values if left is None else release.values - left.outer()
+    edge = spectral_edge(release.record.noise, plan.features, plan.features)
+    mended = None
+    if state.observed is not None:
+        assert state.rows is not None
+        kept = state.observed.kept(state.rows)
+        mended = corrected(matrix, edge, kept, components=plan.n_components)
+        matrix, edge = mended.matrix, mended.edge
     values, components = leading_eigenpairs(matrix, plan.n_components)
     if release.edge is not None:  # cut-off eigenvalues: their sum is not the rows' energy
         return Moment(components, values, release.edge, answers, left=left)
     total = float(np.trace(matrix))
-    edge = spectral_edge(release.record.noise, plan.features, plan.features)
-    return Moment(components, values, edge, answers, total, left)
+    return Moment(components, values, edge, answers, total, left, mended=mended)
 
 
 def _mean_left(state: _State, answers: Answers) -> MeanLeft | None:
@@ -367,6 +383,10 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
         unit = bound * bound / state.rows
         along, total = values[:k] * unit, float(np.sum(values[: k + 1])) * unit
         error = deviation(answers[ENERGIES].record.noise, k) * unit
+        if found.mended is not None:  # what rows with holes have less
+            more = found.mended.seen(found.components)
+            along, error = along * more, error * float(np.max(more))
+            total *= found.mended.seen_in_all
     else:
         # prepared rows are all there is: their energy, in units of the bound
         strengths = np.ones(k) if found.strengths is None else found.strengths

@@ -1,0 +1,99 @@
+"""How many rows have an entry in each column, or in each pair of columns (tables.md, section 3)."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.moments.accumulators import WEIGHT_BITS, Accumulator, check_same_kind, counted
+from eigenveil.moments.exact import Description, Integers, Parts, Spec
+from eigenveil.moments.rows import Block
+from eigenveil.privacy.statistics import Layout, StatisticName
+
+
+class ObservedCounts(Accumulator):
+    """How many rows have an entry in each column, shape (D,); NaN is none.
+
+    An invalid row counts as a row without entries.
+    """
+
+    statistic: StatisticName = "column-counts"
+    layout: Layout = "vector"
+    prepares = False
+
+    def __init__(self, features: int, *, weighted: bool = False) -> None:
+        self.features, self.weighted = features, weighted
+        self._counts = np.zeros(self.shape, dtype=np.int64)
+
+    @property
+    def grid(self) -> int:
+        """Counts, or parts of them."""
+        return -WEIGHT_BITS if self.weighted else 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """A number a column."""
+        return (self.features,)
+
+    def merge_key(self) -> tuple[Any, ...]:
+        """What it is a sum of."""
+        return (self.features, self.weighted)
+
+    def empty(self) -> Self:
+        """An empty count of the same kind."""
+        return type(self)(self.features, weighted=self.weighted)
+
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        return Spec({"weighted": self.weighted, "holes": True})
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """An empty one, as described."""
+        del parts
+        return cls(d.features, weighted=d.weighted)
+
+    def update(self, block: Block) -> None:
+        """Add a block of rows."""
+        valid = np.asarray(~np.isinf(block.values).any(axis=1))
+        there = np.asarray(~np.isnan(block.values)) & valid[:, None]
+        shares = counted(block, weighted=self.weighted)
+        self._counts += self._added(there, shares).astype(np.int64)
+
+    def _added(self, there: NDArray[np.bool_], shares: NDArray[np.int64] | None) -> NDArray[Any]:
+        if shares is None:
+            return np.asarray(there.sum(axis=0))
+        return np.asarray(shares.astype(np.float64) @ there)  # whole numbers below 2**53
+
+    def merge(self, other: Self) -> None:
+        """Add the rows of another."""
+        check_same_kind(self, other)
+        self._counts += other._counts
+
+    def integers(self) -> Integers:
+        """The counts."""
+        return self._counts.copy()
+
+
+class ObservedPairs(ObservedCounts):
+    """How many rows have entries in both columns of each pair, shape (D, D)."""
+
+    statistic: StatisticName = "pair-counts"
+    layout: Layout = "symmetric"
+
+    @property
+    def size(self) -> int:
+        """Entries of the triangle."""
+        return self.features * (self.features + 1) // 2
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """D x D."""
+        return (self.features, self.features)
+
+    def _added(self, there: NDArray[np.bool_], shares: NDArray[np.int64] | None) -> NDArray[Any]:
+        entries = there.astype(np.float64)
+        weighted = entries if shares is None else entries * shares[:, None]
+        return np.asarray(weighted.T @ entries)  # whole numbers below 2**53

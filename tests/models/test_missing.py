@@ -1,0 +1,157 @@
+"""Missing entries: counted, corrected for, and filled by least squares in a transform."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eigenveil import FederatedPCA, PrivateCovariance, PrivatePCA
+from eigenveil.errors import DataError, EigenveilError
+from eigenveil.models.certify import plan_of
+from eigenveil.models.holes import Observed, corrected, scores_of_observed
+from eigenveil.moments.observed import ObservedCounts, ObservedPairs
+from eigenveil.moments.release import calibrated_record
+from eigenveil.moments.rows import Block, Preparation, RowRule
+from eigenveil.privacy.budget import StepBudget
+
+D = 5
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def holed(seed, rows=400, share=0.3, scale=(9.0, 5.0, 1.0, 1.0, 1.0)):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rows, D)) * scale @ np.linalg.qr(rng.standard_normal((D, D)))[0]
+    X[rng.random(X.shape) < share] = np.nan
+    return X
+
+
+@given(seed=SEEDS, precision=st.sampled_from(["single", "double"]), bound=st.sampled_from([0, 2.0]))
+def test_a_row_with_holes_is_no_longer_than_one_and_zero_where_nothing_is(seed, precision, bound):
+    X = holed(seed, 30, share=0.6).astype(np.float32 if precision == "single" else np.float64)
+    rule = RowRule(
+        np.ones(D), bound=bound, precision=precision, preparation=Preparation(holes=True)
+    )
+    rows, squares = rule(Block(X))
+    assert (rows[np.isnan(X)] == 0).all()
+    assert squares.max() <= 4.0**rule.bits
+    if bound == 0:
+        share = np.count_nonzero(~np.isnan(X), axis=1) / D
+        assert squares / 4.0**rule.bits == pytest.approx(share, abs=0.02)
+
+
+def test_only_what_is_not_a_number_is_a_hole():
+    block = Block(np.array([[1.0, np.nan], [np.inf, 1.0], [np.nan, np.nan]]))
+    rows, _ = block.residuals(None, "double", Preparation(holes=True))
+    assert rows.tolist() == [[1, 0], [0, 0], [0, 0]]
+    assert block.invalid == 1
+    assert block.first_invalid.row == 1
+
+
+@pytest.mark.parametrize(("kind", "norm"), [(ObservedCounts, "l2"), (ObservedPairs, "l2")])
+def test_a_row_moves_counts_by_no_more_than_recorded(kind, norm):
+    """All columns against none is the worst, and reaches it."""
+    record = calibrated_record(
+        kind(D), name="a", adjacency="replace-one", kind="gaussian", budget=StepBudget(mu=1.0)
+    )
+    found = []
+    for one in range(2**D):
+        for other in range(2**D):
+            sums = [kind(D), kind(D)]
+            for total, columns in zip(sums, (one, other), strict=True):
+                row = [1.0 if columns >> j & 1 else np.nan for j in range(D)]
+                total.update(Block(np.array([row])))
+            found.append(np.linalg.norm(sums[0].integers() - sums[1].integers()))
+    assert max(found) == pytest.approx(record.sensitivity())
+
+
+@given(seed=SEEDS)
+def test_counts_merge(seed):
+    X = holed(seed, 20)
+    for kind in (ObservedCounts, ObservedPairs):
+        whole, parts = kind(D), [kind(D), kind(D)]
+        whole.update(Block(X))
+        for part, rows in zip(parts, (X[:7], X[7:]), strict=True):
+            part.update(Block(rows))
+        parts[0].merge(parts[1])
+        assert np.array_equal(whole.integers(), parts[0].integers())
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_without_noise_a_moment_is_what_it_would_be_without_holes(pairs):
+    rng = np.random.default_rng()
+    X = rng.standard_normal((200_000, D)) @ rng.standard_normal((D, D))
+    there = rng.random(X.shape) < np.linspace(0.5, 0.9, D)
+    moment, Z = X.T @ X, np.where(there, X, 0.0)
+    counts = there.T.astype(float) @ there if pairs else there.sum(0).astype(float)
+    kept = Observed(counts, 0.01).kept(len(X))
+    found = corrected(Z.T @ Z, 1e-9, kept, components=D)
+    # entries have errors of one part in 100 or so
+    assert np.linalg.norm(found.matrix - moment) < 0.05 * np.linalg.norm(moment)
+    assert found.seen_in_all == pytest.approx(np.trace(moment) / np.trace(Z.T @ Z), rel=0.05)
+
+
+def test_where_noise_hides_what_a_correction_mends_there_is_none():
+    matrix = np.diag([3.0, 2.0, 1.0])
+    kept = Observed(np.array([60.0, 90.0, 30.0]), 1.0).kept(100.0)
+    assert np.array_equal(
+        corrected(matrix, 1e3, kept, components=1).matrix / matrix.trace() > 0, matrix > 0
+    )
+
+
+@given(seed=SEEDS)
+def test_scores_of_holes_are_least_squares(seed):
+    rng = np.random.default_rng(seed)
+    components = np.linalg.qr(rng.standard_normal((D, 2)))[0].T
+    scores = rng.standard_normal((9, 2))
+    rows = scores @ components
+    rows[rng.random(rows.shape) < 0.3] = np.nan
+    enough = np.count_nonzero(~np.isnan(rows), axis=1) >= 2
+    found = scores_of_observed(rows, components)
+    assert np.allclose(found[enough], scores[enough], atol=1e-5)
+    assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("missing", ["zero", "independent", "pairs"])
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
+def test_a_fit_with_holes_is_certified_and_transforms_them(missing, adjacency):
+    X = holed(3, 4000)
+    model = PrivatePCA(2, epsilon=8.0, delta=1e-5, missing=missing, adjacency=adjacency).fit(X)
+    assert plan_of(model.certificate_).missing == missing
+    assert model.guarantee_.certified
+    assert model.guarantee_.epsilon <= 8.0
+    assert np.isfinite(model.transform(X)).all()
+
+
+def test_variances_are_those_of_whole_rows():
+    rng = np.random.default_rng()
+    X = rng.standard_normal((60_000, 3)) * [6.0, 3.0, 2.0]
+    X[rng.random(X.shape) < [0.5, 0.2, 0.3]] = np.nan
+    model = PrivatePCA(2, epsilon=20.0, delta=1e-5, missing="independent").fit(X)
+    assert model.explained_variance_ == pytest.approx([36, 9], rel=0.2)
+    covariance = PrivateCovariance(epsilon=20.0, delta=1e-5, missing="independent").fit(X)
+    assert np.diag(covariance.covariance_) == pytest.approx([36, 9, 4], rel=0.2)
+
+
+def test_sites_and_one_table_release_the_same():
+    X = holed(5, 3000)
+    options = {"epsilon": 4.0, "delta": 1e-5, "missing": "independent", "random_state": 1}
+    alone = PrivatePCA(2, **options).fit(X)
+    sites = FederatedPCA(2, **options).fit([X[:1000], X[1000:]])
+    names = [[record.name for record in each.certificate_.releases] for each in (alone, sites)]
+    assert names[0] == names[1]
+    assert names[0][0] == "observed entries"
+    assert abs(alone.components_ @ sites.components_.T).diagonal() == pytest.approx(1, abs=0.05)
+
+
+def test_errors_by_default():
+    with pytest.warns(UserWarning, match="not valid"):
+        PrivatePCA(2, epsilon=8.0).fit(holed(1, 3000, share=0.01))
+
+
+@pytest.mark.parametrize("mechanism", ["sketch", "power"])
+def test_what_is_not_released_is_not_corrected(mechanism):
+    with pytest.raises(EigenveilError) as error:
+        PrivatePCA(2, mechanism=mechanism, missing="independent").fit(holed(1))
+    assert error.value.code == "cannot-correct"
+    with pytest.raises(DataError, match="missing"):
+        PrivatePCA(2, missing="drop").fit(holed(1))
