@@ -684,6 +684,12 @@ OPTIONS: tuple[Option, ...] = (
         (PCA, *_TENSORS), _PRIVATE, examples=(20,),
     ),
     Option(
+        "whiten", (Flag(),), False,
+        "Whether transform divides each score by the square root of its component's explained "
+        "variance, so that all have variance 1.",
+        (PCA,), _PRIVATE,
+    ),
+    Option(
         "power_rounds", (Whole(1, MOST_POWER_ROUNDS), _NONE), None,
         "Rounds of mechanism 'power', 1000 at most; 4 by default.",
         (PCA,), ("table",),

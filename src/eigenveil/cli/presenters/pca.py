@@ -78,9 +78,12 @@ class PCAPresenter(Presenter):
         return [("components.csv", "loadings by feature")]
 
     def drawings(self, model: Any) -> Iterator[Drawing]:
-        """The scree plot."""
+        """The scree plot, and the features along the first two components."""
         yield Drawing(
             plots.scree(model), ("scree.png", "scree.svg"), "explained variance against the noise"
+        )
+        yield Drawing(
+            plots.biplot(model), ("biplot.png", "biplot.svg"), "features along the components"
         )
 
     def new_names(self, model: Any) -> list[str]:
@@ -89,7 +92,7 @@ class PCAPresenter(Presenter):
 
     def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
         """Scores along the components."""
-        return np.asarray((rows - model.mean_) @ model.components_.T)
+        return np.asarray(model._scores(rows))
 
 
 def draw_rows(model: FittedPCA, rows: RowSource, file: Path) -> None:

@@ -47,6 +47,8 @@ class FederatedPCA(FederatedFit, FittedPCA):
     center : bool or array of shape (n_features,), default=True
     budget_split : dict, default=None
         As for :class:`eigenveil.PrivatePCA`.
+    whiten : bool, default=False
+        As of :class:`eigenveil.PrivatePCA`.
     sketch_size : int, default=None
         R of "sketch" (4 K by default) and "dpdispca" (2 K), and of no other protocol; "auto" is
         "sketch" where it is given.
@@ -115,6 +117,7 @@ n_samples_, guarantee_, certificate_
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
+        whiten: bool = False,
         missing: str = "error",
         invalid: str = "zero",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
@@ -138,6 +141,7 @@ n_samples_, guarantee_, certificate_
         self.neighbours = neighbours
         self.site_epsilon = site_epsilon
         self.expected_rows = expected_rows
+        self.whiten = whiten
         self.missing = missing
         self.invalid = invalid
         self.random_state = random_state
