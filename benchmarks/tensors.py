@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from benchmarks.report import Report
 from eigenveil import PrivateGaussianMixture, PrivateTopicModel
 from eigenveil_papers.published.data import published_mixture, published_topics
-from eigenveil_papers.reproduction.matching import component_error
+from eigenveil_papers.reproduction.paper001_tensor_panels import component_error
 
 DELTA = 1e-2
 Errors = NDArray[np.float64]

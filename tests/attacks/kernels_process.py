@@ -80,7 +80,7 @@ def row_at_a_tie(width):
         for _ in range(60):
             row[0, 0] = (low + high) / 2
             norm = norms_at(row, 0)[0]
-            factor = 2.0**rule.bits * rule._margin(width) / norm
+            factor = 2.0**rule.bits * rule._margin(width, 4.0**rule.bits) / norm
             if row[0, 0] * factor < np.floor(0.5 * factor) + 0.5:
                 low = row[0, 0]
             else:

@@ -57,6 +57,10 @@ BAD = {
     ],
     "site_epsilon": [{"a": -1.0}, {"a": NAN}, {"nobody": 1.0}, {"a": 1e308}, {"a": "1"}, [1.0]],
     "expected_rows": WHOLE,
+    "unit": ["", "a\n", 1, True, ["id"]],
+    "max_rows_per_unit": [*WHOLE, 2],  # of no unit
+    "sites_per_unit": [*WHOLE, 3],  # of two sites
+    "missing": ["none", "drop", True, NAN, 1],
     "random_state": ["1", -1, 1.5, [1], NAN, True],
 }
 ONE = ["PrivatePCA", "PrivateGaussianMixture", "PrivateTopicModel", "PrivateStreamingPCA"]

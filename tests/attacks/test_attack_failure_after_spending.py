@@ -58,7 +58,7 @@ def check_fit(plan, rows, task, public=None):
         certified_fit(
             plan,
             rounds,
-            rows_for(task, ArrayRows(rows)),
+            rows_for(plan, ArrayRows(rows)),
             SecureSource(),
             spec=EstimatorSpec("test", {}),
             keep=kept.append,

@@ -122,6 +122,6 @@ def test_a_release_is_one_function_of_sum_and_noise_for_any_number_of_rows(rows)
 
 def test_counts_beyond_64_bits():
     made = RowSum(RowRule(bound=1.0, extra_bits=2), features=2, count_weight=0.25)
-    made._rows = 2**60
+    made._count = 2**60 * made._count_unit
     found = release_sum(made, record_for(made), SeededSource(1)).values
     assert abs(found[-1] - 2.0**58) < 2.0**10

@@ -37,7 +37,6 @@ from roles_tools import (
     exact,
     request_of,
     run_study,
-    silence,
     study_of,
 )
 
@@ -53,6 +52,7 @@ from eigenveil.federation.secagg.keys import Context, RoundFacts, SiteKeys, join
 from eigenveil.federation.secagg.masks import Part, neighbours, self_mask, threshold
 from eigenveil.federation.secagg.recovery import MaskRecovery
 from eigenveil.moments.source import ArrayRows
+from noise_tools import silence
 
 SESSION = "s"
 TURNS = (1, 2)

@@ -31,7 +31,6 @@ from roles_tools import (
     query,
     refusal,
     run_study,
-    silence,
     spent,
     study_of,
 )
@@ -43,6 +42,7 @@ from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER, decode, e
 from eigenveil.federation.protocol.payloads import PublicKeys
 from eigenveil.federation.secagg import keys
 from eigenveil.federation.secagg.keys import Context
+from noise_tools import silence
 
 PRIME = 2**255 - 19
 SMALL_ORDER = [

@@ -118,6 +118,31 @@ def test_plan_needs_no_data(run):
     assert "wishart" in out
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--mechanism", "sketch", "--sketch-size", "9", "-k", "2", "--center", "none"),
+        ("--mechanism", "wishart", "--delta", "0", "--row-norm", "auto"),
+        ("--task", "covariance", "--adjacency", "replace-one", "--row-bound", "99"),
+        ("--task", "covariance", "--budget-split", "scale=0.2,center=0.3,moment=0.5"),
+        ("--task", "gaussian-mixture", "--pair", "full", "--noise-variance", "9"),
+        ("--task", "topic-model", "--no-clip-documents", "-k", "2"),
+    ],
+    ids=" ".join,
+)
+def test_a_plan_names_the_command_that_is_the_planned_fit(words, rows, tmp_path, run):
+    shape = ("--rows", "1797", "--features", "16")
+    status, out, _ = run("plan", *shape, *words)
+    assert status == 0
+    _, _, command = " ".join(out.split()).partition("next: eigenveil fit FILES ")
+    typed = command.replace(" --out result/", "").split()
+    planned = json.loads(run("plan", *shape, *words, "--json")[1])
+    planned = planned[0] if isinstance(planned, list) else planned
+    status, out, err = run("fit", rows, *typed, "--out", tmp_path / "r", "--json", "--no-plots")
+    assert status == 0, err
+    assert json.loads(out)["plan_hash"] == planned["plan_hash"]
+
+
 def test_usage_errors_are_short(run):
     for words in (("fit",), ("fit", "a.csv", "--out", "r", "--epsilon", "much"), ("nothing",)):
         status, out, err = run(*words)

@@ -254,7 +254,7 @@ OPTIONS = [
     (MIXTURE, ("--collusion", 1), 3, "several sites"),
     (MIXTURE, ("--budget-split", "moment=1,variance=1"), 4, "variance"),
     (MIXTURE, ("--delta", 0, "--mechanism", "gaussian"), 4, "delta = 0"),
-    (TOPICS, ("--center", "none"), 2, "It is for pca and gaussian-mixture"),
+    (TOPICS, ("--center", "none"), 2, "It is for pca, gaussian-mixture and covariance"),
     (TOPICS, ("--row-bound", 3), 2, "--row-bound"),
     (TOPICS, ("--noise-variance", 1), 2, "It is for gaussian-mixture"),
     (TOPICS, ("-k", 13), 3, "n_components = 13"),

@@ -2,8 +2,6 @@
 
 import inspect
 import math
-from contextlib import contextmanager
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -26,9 +24,9 @@ from eigenveil.federation.ledger.ledger import Budget, Ledger
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.models.mixture.estimator import FittedMixture
 from eigenveil.models.topics.estimator import FittedTopics
-from eigenveil.moments import release
 from eigenveil.moments.source import ArrayRows, SparseRows
 from eigenveil.privacy.gaussian import mu_of_epsilon
+from noise_tools import silence
 
 RNG = np.random.default_rng(0)
 K, SITES = 3, ("north", "south", "west")
@@ -78,17 +76,6 @@ def error(task, model):
     """Largest distance of a true component from what was found, as a part of its length."""
     apart = np.linalg.norm(task.found(model)[:, None] - task.true, axis=2)
     return float(np.max(apart.min(axis=0) / np.linalg.norm(task.true, axis=1)))
-
-
-@contextmanager
-def silence():
-    """No noise at all."""
-
-    def none(accumulator, record, source):
-        return np.zeros(accumulator.size, dtype=np.int64)
-
-    with mock.patch.object(release, "noise_integers", none):
-        yield
 
 
 def ledgers_of(folder, *, epsilon=5.0, adjacency="add-remove", delta=1e-6):

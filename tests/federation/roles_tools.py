@@ -25,7 +25,6 @@ from eigenveil.federation.protocol.round_sums import RoundTotals
 from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import active_sites, settle
 from eigenveil.federation.study.study import WEIGHT_BITS, make_study
-from eigenveil.moments import release
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import ArrayRows
 from eigenveil.noise.entries import coordinates
@@ -232,17 +231,6 @@ def sums_seen():
 
     with mock.patch.object(RoundTotals, "releases", noting):
         yield rounds
-
-
-@contextmanager
-def silence():
-    """No noise at all: sums are then those of the rows, exactly."""
-
-    def none(accumulator, record, source):
-        return np.zeros(accumulator.size, dtype=np.int64)
-
-    with mock.patch.object(release, "noise_integers", none):
-        yield
 
 
 def exact(study, query, tables):

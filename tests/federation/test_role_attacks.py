@@ -20,7 +20,6 @@ from roles_tools import (
     query,
     refusal,
     request_of,
-    silence,
     study_of,
     until,
 )
@@ -34,6 +33,7 @@ from eigenveil.federation.secagg.consistency import bitmap
 from eigenveil.federation.secagg.keys import Context, SiteKeys
 from eigenveil.federation.secagg.masks import threshold
 from eigenveil.privacy.accountant import Loss
+from noise_tools import silence
 from statistics_tools import FALSE_ALARM, chi_square
 
 

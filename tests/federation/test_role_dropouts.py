@@ -15,7 +15,6 @@ from roles_tools import (
     query,
     refusal,
     run_study,
-    silence,
     study_of,
     sums_seen,
     until,
@@ -30,6 +29,7 @@ from eigenveil.federation.secagg import masks
 from eigenveil.federation.secagg.consistency import bitmap
 from eigenveil.federation.secagg.keys import Context, join_secret, self_key
 from eigenveil.federation.secagg.masks import threshold
+from noise_tools import silence
 
 ROUNDS = ("round 1", "round 2")
 STEPS = (

@@ -9,7 +9,6 @@ from roles_tools import (
     NOTHING,
     Consortium,
     run_study,
-    silence,
     spent,
     study_of,
 )
@@ -17,6 +16,7 @@ from roles_tools import (
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol import payloads
 from eigenveil.federation.protocol.messages import REFUSED, Message, decode, encode
+from noise_tools import silence
 
 
 class Liar:

@@ -24,7 +24,6 @@ from roles_tools import (
     Consortium,
     changed,
     exact,
-    silence,
     study_of,
     sums_seen,
 )
@@ -35,6 +34,7 @@ from eigenveil.federation.protocol.messages import AGGREGATOR, REFUSED, Message,
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.secagg.consistency import bitmap
 from eigenveil.federation.secagg.masks import threshold
+from noise_tools import silence
 
 
 @dataclass

@@ -26,7 +26,6 @@ from roles_tools import (
     requested_budget,
     rows_of,
     run_study,
-    silence,
     spent,
     study_of,
     until,
@@ -49,6 +48,7 @@ from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.secagg.keys import SiteKeys
 from eigenveil.moments.source import ArrayRows
 from eigenveil.noise.source import SecureSource
+from noise_tools import silence
 
 
 def check_unharmed(consortium, step, but="s0"):

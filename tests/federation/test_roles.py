@@ -12,7 +12,6 @@ from roles_tools import (
     carry,
     exact,
     run_study,
-    silence,
     study_of,
     sums_seen,
 )
@@ -26,6 +25,7 @@ from eigenveil.linalg.eigen import truncated_root
 from eigenveil.moments import release
 from eigenveil.moments.release import release_of
 from eigenveil.noise.entries import from_coordinates
+from noise_tools import silence
 from statistics_tools import FALSE_ALARM, chi_square
 
 PROTOCOLS = ("cape", "sketch", "dpdispca", "full", "local")

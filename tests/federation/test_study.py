@@ -158,7 +158,7 @@ def test_template_is_commented_and_parses_back():
     assert parse_study(tomllib.loads(text)) == made
     assert all(len(line) <= 100 for line in text.splitlines() if line.startswith("#"))
     for field, info in Study.model_fields.items():
-        found = re.search(rf"^(# )?(\[\[)?{field}( =|\]\])", text, re.M)
+        found = re.search(rf"^(# )?\[*{field}( =|\])", text, re.M)
         assert bool(found) == has_field("pca", field), field
         assert info.description, field
     # an example that is commented out is one that could be taken
@@ -414,6 +414,12 @@ def test_a_public_center_is_an_array():
 
 # -- hashes
 
+NUMBERS = {
+    "format": "eigenveil-schema-1",
+    "columns": [{"name": name, "kind": "number", "range": [0, 2]} for name in "abcdefgh"],
+}
+HALVED = NUMBERS | {"columns": [*NUMBERS["columns"][:7], NUMBERS["columns"][7] | {"range": [0, 1]}]}
+
 CHANGES = [
     {"invalid": "error"},
     {"name": "other"},
@@ -436,6 +442,8 @@ CHANGES = [
     {"center": [0.0] * 8},
     {"budget_split": {"scale": 0.1, "center": 0.1, "moment": 1.0}},
     {"sketch_size": 6},
+    {"features": None, "columns": list("abcdefgh"), "table_schema": NUMBERS},
+    {"features": None, "columns": list("abcdefgh"), "table_schema": HALVED},
     {"expected_rows": 100},
     {"sites": [{"name": "site-9"}, *named(4)]},
     {"sites": named(5)[::-1]},

@@ -18,7 +18,6 @@ from roles_tools import (
     refusal,
     requested_budget,
     run_study,
-    silence,
     until,
 )
 from scipy import stats
@@ -36,6 +35,7 @@ from eigenveil.models.tensors import whitening
 from eigenveil.moments.source import SparseRows
 from eigenveil.noise.cube import tensor_copies, tensor_size
 from eigenveil.privacy.statistics import STATISTICS
+from noise_tools import silence
 from statistics_tools import FALSE_ALARM, OFF_BY_30_PERCENT, REJECTED, gaussian_variance
 
 MIXTURE, TOPICS = "gaussian-mixture", "topic-model"

@@ -43,6 +43,7 @@ from eigenveil.privacy import epsilon_of_mu
 from eigenveil.privacy.certificate import Certificate
 from eigenveil.privacy.tree_views import TreeRun, tree_guarantees
 from eigenveil.privacy.views import mu_of_view
+from noise_tools import silence
 from statistics_tools import FALSE_ALARM, REJECTED, gaussian_variance, together
 
 SESSION = "monday"
@@ -654,7 +655,7 @@ def test_without_noise_the_root_has_the_sum_over_all_rows(data):
     of = rng.integers(tree.leaf_count, size=len(rows))
     codec = agreed.codec(SESSION, KEYS)
     messages = []
-    with mock.patch("eigenveil.moments.release.noise_integers", _no_noise):
+    with silence():
         for number in range(tree.leaf_count):
             leaf = _leaf(agreed, number)
             for part in np.array_split(rows[of == number], data.draw(st.integers(1, 3))):
@@ -671,10 +672,6 @@ def test_without_noise_the_root_has_the_sum_over_all_rows(data):
         exact = coordinates(sums.layout, sums.integers())
         exact <<= sums.grid - query.record.noise.grid
         assert np.array_equal(total, exact.view(np.uint64))
-
-
-def _no_noise(accumulator, record, source):
-    return np.zeros(accumulator.size, dtype=np.int64)
 
 
 # -- noise and what is promised

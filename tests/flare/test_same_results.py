@@ -12,6 +12,7 @@ from federation_tools import SITES, Federation, in_process, pca_study
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.federation.protocol.terms import active_sites
 from eigenveil.federation.study.study import make_study
+from eigenveil.models.task import TASKS
 from eigenveil.network.certificates import read_certificate
 
 RNG = np.random.default_rng(7)
@@ -22,12 +23,16 @@ MIXTURE_ROWS = MEANS[WHICH] + RNG.standard_normal((12_000, 6))
 DOCUMENTS = RNG.multinomial(15, np.repeat(np.eye(3), 4, axis=1)[WHICH] / 4)
 
 
-def tensor_study(name, task, features, **fields):
-    usual = {"components": 3, "epsilon": 25.0, "delta": 1e-6, "protocol": "cape"}
+def study_of(task, features, name, **fields):
+    usual = {"epsilon": 25.0, "delta": 1e-6, "protocol": "cape"}
     sites = [{"name": each} for each in SITES]
     return make_study(
         **({"name": name, "task": task, "features": features, "sites": sites} | usual | fields)
     )
+
+
+def tensor_study(name, task, features, **fields):
+    return study_of(task, features, name, **({"components": 3} | fields))
 
 
 STUDIES = [
@@ -42,9 +47,20 @@ STUDIES = [
     tensor_study("mixture", "gaussian-mixture", 6),
     tensor_study("topics", "topic-model", 12),
     tensor_study("mixture-sketch", "gaussian-mixture", 6, protocol="sketch", dropouts=1),
+    study_of("covariance", 20, "covariance", epsilon=5.0),
+    study_of("covariance", 20, "covariance-bound", epsilon=5.0, row_bound=12.0, masks="helper"),
 ]
-ROWS = {"pca": PCA_ROWS, "gaussian-mixture": MIXTURE_ROWS, "topic-model": DOCUMENTS}
-RESULTS = ("components_", "mean_", "explained_variance_", "means_", "topics_", "weights_")
+ROWS = {
+    "pca": PCA_ROWS,
+    "gaussian-mixture": MIXTURE_ROWS,
+    "topic-model": DOCUMENTS,
+    "covariance": PCA_ROWS,
+}
+
+RESULTS = (
+    *("components_", "mean_", "explained_variance_", "means_", "topics_", "weights_"),
+    *("covariance_", "location_", "usable_"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +74,10 @@ def federation(tmp_path_factory):
 def session(federation):
     with federation.session() as found:
         yield found
+
+
+def test_every_task_is_tried():
+    assert {study.task for study in STUDIES} == set(TASKS)
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)

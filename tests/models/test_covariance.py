@@ -24,6 +24,7 @@ from eigenveil.models.certify import plan_of
 from eigenveil.models.covariance.estimator import FittedCovariance
 from eigenveil.models.explained import shrunk
 from eigenveil.models.scale import NormScale
+from eigenveil.models.shapes import rehearse
 from eigenveil.models.task import TASKS
 from eigenveil.network.results import read_result_files, write_result_files
 from eigenveil.privacy.certificate import read_certificate
@@ -422,3 +423,34 @@ def test_a_plan_says_what_will_be_seen(capsys):
     assert "second moment" in capsys.readouterr().out
     command = ["plan", "--task", "covariance", "--rows", "100", "--features", "5"]
     assert run([*command, "--components", "2"]) == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"delta": 0.0},
+        {"row_bound": 30.0},
+        {"center": False},
+        {"center": MEAN, "row_bound": 30.0},
+        {"adjacency": "replace-one"},
+    ],
+    ids=repr,
+)
+def test_a_plan_says_what_the_fit_releases(options):
+    model = PrivateCovariance(epsilon=4.0, random_state=0, **options).fit(X[:2000])
+    plan = model.plan_
+    planned = rehearse(plan, plan.budgets(), {})
+    found = model.certificate_.releases
+    assert [r.name for r in planned] == [r.name for r in found]
+    assert [r.noise.size for r in planned] == [r.noise.size for r in found]
+    assert [r.noise.scale for r in planned] == pytest.approx([r.noise.scale for r in found])
+
+
+@pytest.mark.parametrize("wrong", [["--spectrum", "flat"], ["--rows", "0"], ["--mean-norm", "1"]])
+def test_what_cannot_be_planned_is_refused_before_anything_is_shown(wrong, capsys):
+    usual = ["plan", "--task", "covariance", "--rows", "100", "--features", "5"]
+    assert run([*usual, *wrong]) in (2, 3)
+    shown = capsys.readouterr()
+    assert not shown.out
+    assert "components" not in shown.err  # which a covariance does not have

@@ -5,7 +5,10 @@ import pytest
 
 from eigenveil import DataError, PrivatePCA
 from eigenveil.linalg.subspace import captured_energy
+from eigenveil.models.task import TASKS
+from eigenveil.models.tensors.plan import make_mixture_plan
 from eigenveil.planning.predict import parse_spectrum, predict
+from eigenveil.planning.tensors import expect
 from plan_tools import plan_of
 
 
@@ -91,3 +94,15 @@ def test_spectra():
 def test_plans_have_stable_hashes_and_differ():
     assert plan(8, 2).hash == plan(8, 2).hash
     assert plan(8, 2).hash != plan(8, 2, epsilon=2.0).hash
+
+
+@pytest.mark.parametrize("variance", [1e-4, 9.0, 1e6])
+def test_a_public_variance_is_in_the_units_of_the_rows_that_are_expected(variance):
+    # rows of a mixture are as long as the variance within components makes them
+    def needed(noise_variance):
+        options = TASKS["gaussian-mixture"].options(
+            "table", n_components="auto", pair="full", noise_variance=noise_variance
+        )
+        return expect(make_mixture_plan(options, features=16), 1797).needed
+
+    assert needed(variance) == pytest.approx(needed(None), rel=0.5)

@@ -57,7 +57,7 @@ def fitted(plan, X, *, public=None, max_norm=None, task="pca"):
     else:
         rounds = rounds_of(plan, stored_single=X.dtype == np.float32, public_center=public)
     source = SeededSource(np.random.default_rng(0))
-    return run_rounds(rounds, rows_for(task, ArrayRows(X)), source)
+    return run_rounds(rounds, rows_for(plan, ArrayRows(X)), source)
 
 
 def check_run(plan, X, **options):

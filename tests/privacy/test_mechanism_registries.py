@@ -10,6 +10,7 @@ from eigenveil.audit import all_cases
 from eigenveil.audit.releases import exact, summed
 from eigenveil.audit.sound import ATTACKS
 from eigenveil.models.pca.ways import LESS
+from eigenveil.models.shapes import SHAPES
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.describe import ACCUMULATORS, Description, describe, rebuild
 from eigenveil.moments.documents.documents import DocumentBlock
@@ -38,6 +39,10 @@ def classes(kind):
     for each in kind.__subclasses__():
         found |= {each} | classes(each)
     return {each for each in found if each.__module__.startswith("eigenveil.")}
+
+
+def test_no_statistic_is_without_a_shape():
+    assert set(SHAPES) == set(STATISTICS)
 
 
 def test_no_mechanism_is_forgotten():

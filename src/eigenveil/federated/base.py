@@ -14,7 +14,7 @@ from eigenveil.federated.running import StudyProgress, StudyRun, Traffic, run_st
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.study.study import Study, make_study
 from eigenveil.models.constraints import Configured
-from eigenveil.models.inputs import warn_owner
+from eigenveil.models.inputs import unit_of, warn_owner
 from eigenveil.models.options import Path, study_options
 from eigenveil.models.result import EstimatorSpec, Result, View
 from eigenveil.models.stored import noise_source, public_center
@@ -118,6 +118,9 @@ class FederatedFit(Configured):
                 hint=f"The sites are {', '.join(rows)}.",
             )
         values = {name: options[name] for name in study_options(self._TASK)} | instead
+        for each in rows.values():
+            unit = unit_of(each, values.get("unit"), taken="unit" in values)
+            values |= {} if unit is None else {"unit": unit}
         if "center" in values:
             values["center"] = study_center(options.center, first.features)
         return make_study(
@@ -126,6 +129,7 @@ class FederatedFit(Configured):
             features=first.features if first.names is None else None,
             columns=None if first.names is None else list(first.names),
             components=options.get("n_components"),
+            table_schema=getattr(first, "schema", None),
             sites=tuple({"name": name, "epsilon": plain_number(own.get(name))} for name in rows),
             **values,
         )

@@ -123,15 +123,11 @@ class Errors:
 
     def private_basis(self, totals: Totals, leaves: int) -> NDArray[np.float64]:
         """Components of so many leaves' noisy sums, as rows."""
-        count = self._study.plan.n_components
+        plan = self._study.plan
         releases = release_sums(self._study, totals, leaves)
-        for query in self._study.queries:
-            values = releases[query.name].values
-            if query.accumulator.statistic == "sketch":
-                found = left_singular(values, count)[1]
-            elif query.accumulator.statistic == "second-moment":
-                found = leading_eigenpairs(values, count)[1]
-        return found
+        moment = next(r for r in releases.values() if r.record.statistic == plan.way.statistic)
+        decompose = leading_eigenpairs if plan.way.columns(plan) is None else left_singular
+        return decompose(moment.values, plan.n_components)[1]
 
     def keep(self, place: Place, components: NDArray[np.float64], merged: Subspace) -> None:
         """What a party knows: private components (K, D), and a subspace without noise."""

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from eigenveil.errors import EigenveilError, PrivacyError
 from eigenveil.models.plan import BasePlan, Planned, Step
 from eigenveil.models.result import claim_of
-from eigenveil.models.shapes import COUNT_WEIGHT, LARGEST_VARIANCE, sizes_of
+from eigenveil.models.shapes import ranges_of, sizes_of
 from eigenveil.models.streaming.plan import StreamPlan
 from eigenveil.models.task import TASKS, task_of_plan
 from eigenveil.privacy.budget import StepBudget
@@ -216,7 +216,7 @@ def check_record(record: ReleaseRecord, planned: Planned, plan: BasePlan, sharin
             raise _refused(
                 f"Release {record.name!r} has {name} = {found!r}, where the plan has {wanted!r}."
             )
-    for name, (least, most) in _ranges(planned, plan).items():
+    for name, (least, most) in ranges_of(plan, planned).items():
         if not least <= (value := getattr(record, name)) <= most:
             raise _refused(
                 f"Release {record.name!r} has {name} = {value!r}, where the plan can have "
@@ -230,31 +230,6 @@ def check_record(record: ReleaseRecord, planned: Planned, plan: BasePlan, sharin
         )
     if noise.grid is None:
         raise _refused(f"Release {record.name!r} has no grid: nothing is proved of its sampler.")
-
-
-def _ranges(planned: Planned, plan: BasePlan) -> dict[str, tuple[float, float]]:
-    """Between which numbers a release's further parameters can be."""
-    counted = plan.is_counted_before(planned.name)
-    found = {"clip": (1.0, 1.0), "gain": (1.0, 1.0)}
-    found |= {"count_weight": (0.0, 0.0), "variance": (0.0, 0.0)}
-    match planned.statistic:
-        case "row-sum":
-            found["count_weight"] = (0.0, 0.0) if counted else (COUNT_WEIGHT, COUNT_WEIGHT)
-        case "sketch":
-            found["clip"] = (0.0, 1.0)
-        case "component-energy":
-            found["gain"] = (1.0, 1.01)
-            found["count_weight"] = (0.0, 0.0 if counted else COUNT_WEIGHT)
-        case "third-moment":
-            found["variance"] = (0.0, LARGEST_VARIANCE)
-        case "document-pairs":
-            found["clip"] = (0.0, 1.0)
-        case "document-sketch":
-            found["clip"] = (0.0, 1.0)
-            found["gain"] = (math.sqrt(plan.sketch_columns),) * 2
-        case "document-triples":
-            found["gain"] = (1.0, 2.0)
-    return found
 
 
 def _budgets(plan: BasePlan) -> dict[Step, StepBudget]:

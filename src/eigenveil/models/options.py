@@ -9,6 +9,7 @@ This module is read for ``eigenveil --help``, so it imports no numerical library
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from numbers import Integral
@@ -334,6 +335,49 @@ class Generator:
         return value
 
 
+@dataclass(frozen=True)
+class LedgerPlace:
+    """Where a ledger is: a path or URL, or the ledger itself."""
+
+    text: str = "a path or URL of a ledger, an eigenveil.Ledger"
+
+    def has(self, value: object) -> bool:
+        """Whether a value is one; checked by name, so that no database library is loaded."""
+        if isinstance(value, str | os.PathLike):
+            return isinstance(os.fspath(value), str) and str(value) != ""
+        return any(
+            kind.__module__.startswith("eigenveil.") and kind.__name__ == "Ledger"
+            for kind in type(value).__mro__
+        )
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {"type": "string"}
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return value
+
+
+@dataclass(frozen=True)
+class Name:
+    """A text that can be shown on a terminal, of 1 to 200 characters."""
+
+    text: str = "a str of 1 to 200 printable characters"
+
+    def has(self, value: object) -> bool:
+        """Whether a value is such a text."""
+        return isinstance(value, str) and 1 <= len(value) <= 200 and value.isprintable()
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {"type": "string", "minLength": 1, "maxLength": 200}
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return value
+
+
 # -- the options
 
 
@@ -361,6 +405,8 @@ class Option:
     privacy : bool
         Whether it is a part of the guarantee: a value that cannot be is a PrivacyError then, and a
         DataError otherwise.
+    local : bool
+        Whether it is for whoever fits only: it is never written with a result.
     """
 
     name: str
@@ -372,6 +418,7 @@ class Option:
     unit: str = ""
     examples: tuple[Any, ...] = ()
     privacy: bool = False
+    local: bool = False
 
     @property
     def text(self) -> str:
@@ -748,7 +795,19 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "random_state", (Whole(0, 2**128 - 1), Generator(), _NONE), None,
         "Reproducible noise, for tests: the result is not certified.",
-        _ALL, _PRIVATE,
+        _ALL, _PRIVATE, local=True,
+    ),
+    Option(
+        "ledger", (LedgerPlace(), _NONE), None,
+        "The ledger that the fit is charged to, a file or a database's URL: more than its budget "
+        "is refused before any row is read.",
+        _ALL, _ONE, local=True,
+    ),
+    Option(
+        "data_set", (Name(), _NONE), None,
+        "What the rows are called in the ledger; by default the account that their files have "
+        "there, or a new one, called by the first file's path.",
+        _ALL, _ONE, local=True,
     ),
 )  # fmt: skip
 

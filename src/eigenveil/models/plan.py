@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.models.options import Options
+from eigenveil.privacy.accountant import NEGLIGIBLE, Loss
 from eigenveil.privacy.budget import StepBudget, split_budget
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency
@@ -26,6 +27,8 @@ Step = Literal["missing", "scale", "center", "moment", "variance", "tensor"]
 
 Invalid = Literal["zero", "error"]
 Missing = Literal["error", "zero", "independent", "pairs"]
+# Of a pure reservation, for events that no sampler avoids; what is charged is far less.
+_PURE_DISTANCE = NEGLIGIBLE / 16
 
 
 @dataclass(frozen=True)
@@ -232,12 +235,57 @@ class BasePlan(BaseModel):
 
     def budgets(self) -> dict[Step, StepBudget]:
         """What each step may spend."""
-        error = lattice_error(self.released_values(), steps_a_scale=2.0**26, draws=self.noise_draws)
         return dict(
             _divided(
-                tuple(self.fractions.items()), self.epsilon, self.delta, self.pure_steps, error
+                tuple(self.fractions.items()),
+                self.epsilon,
+                self.delta,
+                self.pure_steps,
+                self._sampling_error(),
             )
         )
+
+    def reservation(
+        self, *, weight: float = 1.0, pure_weight: float = 1.0, replacing: bool = False
+    ) -> Loss:
+        """The most that a run can cost, under the plan's adjacency.
+
+        Parameters
+        ----------
+        weight, pure_weight : float
+            Factors on the rows that it is counted for, in Gaussian steps and in pure ones.
+        replacing : bool
+            For neighbours of which one row is changed, whatever those of the plan are: each step at
+            the worst of what it may release.
+        """
+        error = self._sampling_error()
+        ratios = self._replacing_ratios() if replacing else {}
+        parts = [(budget, ratios.get(step, 1.0)) for step, budget in self.budgets().items()]
+        return Loss(
+            mu_squared=math.fsum((b.mu * weight * r) ** 2 for b, r in parts if b.mu is not None),
+            pure=math.fsum(b.epsilon * pure_weight * r for b, r in parts if b.epsilon is not None),
+            log_ratio=0.0 if self.pure else error.log_ratio,
+            distance=(0.0 if self.pure else error.distance)
+            + (_PURE_DISTANCE if self.pure_steps else 0.0),
+        )
+
+    @property
+    def pure_part(self) -> float:
+        """Of epsilon, what an account must set aside for its pure steps beside Gaussian ones."""
+        pure = [b.epsilon for b in self.budgets().values() if b.epsilon is not None]
+        return math.fsum(pure) * (1.0 + 1e-10) if self.mixed else 0.0
+
+    def _replacing_ratios(self) -> dict[Step, float]:
+        """How much more each step costs if a row is changed: the worst of what it releases."""
+        found: dict[Step, float] = {}
+        for planned in self.schedule if self.adjacency == "add-remove" else ():
+            norm = MECHANISMS[self.kind(planned.step)].norm
+            ratio = STATISTICS[planned.statistic].replacing_ratio(norm)
+            found[planned.step] = max(found.get(planned.step, 1.0), ratio)
+        return found
+
+    def _sampling_error(self) -> SamplingError:
+        return lattice_error(self.released_values(), steps_a_scale=2.0**26, draws=self.noise_draws)
 
 
 @lru_cache(maxsize=64)

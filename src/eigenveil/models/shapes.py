@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.plan import BasePlan, Planned, Step
 from eigenveil.moments.accumulators import BINS
 from eigenveil.moments.documents.triples import triples_error
+from eigenveil.moments.exact import Description
 from eigenveil.moments.release import calibrated_record
 from eigenveil.noise.cube import tensor_size
 from eigenveil.privacy.budget import StepBudget
+from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import ALONE, ReleaseRecord, Sharing
-from eigenveil.privacy.statistics import StatisticName
+from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
 # A sum of rows carries their count at this weight where no histogram has released it: it makes
 # the noise of the sum 3% larger and is itself known to four noise deviations.
@@ -23,6 +26,149 @@ COUNT_WEIGHT = 0.25
 SMALLEST_CLIP, LARGEST_VARIANCE = 2.0**-12, 1.0
 # Bases are orthonormal but for rounding: a row's energy along them is no more than this.
 _LARGEST_GAIN = 1.01
+
+Range = tuple[float, float]
+
+
+def _one(plan: BasePlan) -> Range:
+    del plan
+    return 1.0, 1.0
+
+
+def _usual(plan: BasePlan) -> list[dict[str, float]]:
+    del plan
+    return [{}]
+
+
+def _always(plan: BasePlan, asked: Description) -> bool:
+    del plan, asked
+    return True
+
+
+@dataclass(frozen=True)
+class ReleaseShape:
+    """What a plan can make of one statistic.
+
+    Attributes
+    ----------
+    size : function of a plan
+        Number of values without the row count; of a tensor the most: it has as many rows as
+        components were found, at least one.
+    counts : pair of float
+        Least and most weight of the row count, in ``COUNT_WEIGHT``, where it is not yet known.
+    clip, variance : pair of float
+    gain : function of a plan
+        Between which numbers these parameters of a record are.
+    costliest : function of a plan
+        The parameters that cost most; each of several where it is not known which do.
+    fits : function of a plan and the description of a sum
+        Whether the sum is of the kind that the plan has, and not larger.
+    counts_shares : bool
+        Whether rows with weights count in whole shares, of which the sum must know.
+    """
+
+    size: Callable[[BasePlan], int]
+    counts: Range = (0.0, 0.0)
+    clip: Range = (1.0, 1.0)
+    variance: Range = (0.0, 0.0)
+    gain: Callable[[BasePlan], Range] = _one
+    costliest: Callable[[BasePlan], list[dict[str, float]]] = _usual
+    fits: Callable[[BasePlan, Description], bool] = _always
+    counts_shares: bool = False
+
+
+def _symmetric(plan: BasePlan) -> int:
+    return plan.features * (plan.features + 1) // 2
+
+
+def _matrix(plan: BasePlan) -> int:
+    columns = plan.way.columns(plan) if isinstance(plan, Plan) else plan.sketch_columns
+    assert columns is not None
+    return plan.features * columns
+
+
+def _tensor(plan: BasePlan) -> int:
+    return tensor_size(plan.n_components)
+
+
+def _sketch_gain(plan: BasePlan) -> float:
+    return math.sqrt(plan.sketch_columns)
+
+
+def _few_columns(plan: BasePlan, asked: Description) -> bool:
+    return asked.columns <= plan.n_components
+
+
+def _same_norm(plan: BasePlan, asked: Description) -> bool:
+    return asked.nuclear == (MECHANISMS[plan.kind("moment")].norm == "nuclear")
+
+
+SHAPES: Mapping[str, ReleaseShape] = MappingProxyType(
+    {
+        "norm-histogram": ReleaseShape(
+            lambda plan: BINS + (not plan.count_is_public), counts_shares=True
+        ),
+        "column-counts": ReleaseShape(lambda plan: plan.features, counts_shares=True),
+        "pair-counts": ReleaseShape(_symmetric, counts_shares=True),
+        "row-sum": ReleaseShape(lambda plan: plan.features, counts=(1.0, 1.0)),
+        "second-moment": ReleaseShape(_symmetric),
+        "bingham-vectors": ReleaseShape(_symmetric),
+        "sketch": ReleaseShape(_matrix, clip=(0.0, 1.0)),
+        "component-energy": ReleaseShape(
+            lambda plan: plan.n_components + 1,
+            counts=(0.0, 1.0),
+            gain=lambda _: (1.0, _LARGEST_GAIN),
+            costliest=lambda _: [{"gain": _LARGEST_GAIN}],
+        ),
+        "third-moment": ReleaseShape(
+            _tensor,
+            counts_shares=True,
+            variance=(0.0, LARGEST_VARIANCE),
+            costliest=lambda _: [{"variance": 0.0}, {"variance": LARGEST_VARIANCE}],
+            fits=_few_columns,
+        ),
+        "document-pairs": ReleaseShape(_symmetric, clip=(0.0, 1.0), fits=_same_norm),
+        "document-sketch": ReleaseShape(
+            _matrix,
+            clip=(0.0, 1.0),
+            gain=lambda plan: (_sketch_gain(plan),) * 2,
+            costliest=lambda plan: [
+                {"gain": _sketch_gain(plan)},
+                {"gain": _sketch_gain(plan), "clip": 0.5},
+            ],
+            fits=lambda plan, asked: asked.columns <= plan.sketch_columns,
+        ),
+        "document-triples": ReleaseShape(
+            _tensor,
+            gain=lambda _: (1.0, 2.0),
+            costliest=lambda plan: [
+                {"gain": 1.0 + triples_error(plan.n_components, SMALLEST_CLIP)}
+            ],
+            fits=_few_columns,
+        ),
+    }
+)
+"""Of each statistic."""
+
+
+def sizes_of(plan: BasePlan, planned: Planned, *, count: bool) -> range:
+    """How many values a planned release may have; ``count``: the row count rides along."""
+    most = SHAPES[planned.statistic].size(plan) + count
+    least = 1 if STATISTICS[planned.statistic].layout == "tensor" else most
+    return range(least, most + 1)
+
+
+def ranges_of(plan: BasePlan, planned: Planned) -> dict[str, Range]:
+    """Between which numbers the further parameters of a release's record can be."""
+    shape = SHAPES[planned.statistic]
+    weight = 0.0 if plan.is_counted_before(planned.name) else COUNT_WEIGHT
+    least, most = shape.counts
+    return {
+        "clip": shape.clip,
+        "gain": shape.gain(plan),
+        "count_weight": (least * weight, most * weight),
+        "variance": shape.variance,
+    }
 
 
 @dataclass(frozen=True)
@@ -37,32 +183,6 @@ class Shape:
     size: int
     grid: int = 0
     parameters: Mapping[str, float] = field(default_factory=dict)
-
-
-def sizes_of(plan: BasePlan, planned: Planned, *, count: bool) -> range:
-    """How many values a planned release may have; ``count``: the row count rides along.
-
-    A tensor has as many rows as components were found, at least one.
-    """
-    d, k = plan.features, plan.n_components
-    match planned.statistic:
-        case "column-counts":
-            size = d
-        case "norm-histogram":
-            size = BINS + (not plan.count_is_public)
-        case "row-sum":
-            size = d + count
-        case "sketch" | "document-sketch":
-            columns = plan.way.columns(plan) if isinstance(plan, Plan) else plan.sketch_columns
-            assert columns is not None
-            size = d * columns
-        case "component-energy":
-            size = k + 1 + count
-        case "third-moment" | "document-triples":
-            return range(1, tensor_size(k) + 1)
-        case _:
-            size = d * (d + 1) // 2
-    return range(size, size + 1)
 
 
 def rehearse(
@@ -100,20 +220,11 @@ def rehearse(
 
 def _worst(plan: BasePlan, planned: Planned) -> list[Shape]:
     """The shapes of a release that cost most."""
-    d, k = plan.features, plan.n_components
-    size = sizes_of(plan, planned, count=True)[-1]
-    rows = k if planned.statistic in ("third-moment", "document-triples") else d
-    known: list[dict[str, float]] = [{}]
-    match planned.statistic:
-        case "row-sum":
-            known = [{"count_weight": COUNT_WEIGHT}]
-        case "component-energy":
-            known = [{"count_weight": COUNT_WEIGHT, "gain": _LARGEST_GAIN}]
-        case "document-sketch":
-            gain = math.sqrt(plan.sketch_columns)
-            known = [{"gain": gain}, {"gain": gain, "clip": 0.5}]
-        case "third-moment":
-            known = [{"variance": 0.0}, {"variance": LARGEST_VARIANCE}]
-        case "document-triples":
-            known = [{"gain": 1.0 + triples_error(k, SMALLEST_CLIP)}]
-    return [Shape(planned.statistic, (rows,), size, parameters=found) for found in known]
+    _, count = ranges_of(plan, planned)["count_weight"]
+    size = sizes_of(plan, planned, count=count > 0)[-1]
+    tensor = STATISTICS[planned.statistic].layout == "tensor"
+    rows = plan.n_components if tensor else plan.features
+    return [
+        Shape(planned.statistic, (rows,), size, parameters={"count_weight": count} | found)
+        for found in SHAPES[planned.statistic].costliest(plan)
+    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import struct
@@ -21,7 +20,14 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from eigenveil.checks import LARGEST
-from eigenveil.errors import DataError, NoisyResultWarning, OutputError, PrivacyError, printable
+from eigenveil.errors import (
+    DataError,
+    NoisyResultWarning,
+    OutputError,
+    PrivacyError,
+    callers_level,
+    printable,
+)
 from eigenveil.files import replacing
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec, Result, View
@@ -154,7 +160,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
             warnings.warn(
                 advice or _ALL_NOISE,
                 NoisyResultWarning,
-                stacklevel=_callers_level(),
+                stacklevel=callers_level(),
             )
 
     def _check_fitted(self) -> Result:
@@ -178,14 +184,6 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._result is not None
-
-
-def _callers_level() -> int:
-    """How far up the call is from which the package was entered, for a warning's place."""
-    level, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("eigenveil."):
-        level, frame = level + 1, frame.f_back
-    return level - 1
 
 
 def _read(path: str | os.PathLike[str], kind: type[StoredModel]) -> Result:

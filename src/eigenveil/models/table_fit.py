@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from pathlib import Path as File
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from eigenveil.models.charging import begin_charges
 from eigenveil.models.constraints import Configured
 from eigenveil.models.driver import RoundProgress, certified_fit, rows_for
-from eigenveil.models.inputs import check_names, public_count, rows_of
+from eigenveil.models.inputs import check_features, public_count, rows_of, unit_of
 from eigenveil.models.options import Options, Path
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec
@@ -57,6 +59,7 @@ class TableFit(Configured):
         if groups is not None and options.get("unit") is None:
             options = options.changed(unit=UNNAMED_UNIT)
         rows = rows_of(self, X, unit=options.get("unit"), groups=groups)
+        check_features("The frame", rows, of_words=task_named(self._TASK).takes_documents)
         return self._fit_rows(options, rows, progress=None)
 
     def fit_rows(self, rows: RowSource, *, progress: RoundProgress | None = None) -> Self:
@@ -66,41 +69,54 @@ class TableFit(Configured):
         ----------
         rows : RowSource
             For example ``eigenveil.io.open_rows(["a.parquet", "b.csv"])``; never held in memory.
-            Of topics a row is a document.
+            Of topics a row is a document. Its ``paths``, if it has any, are the files by which a
+            ledger knows the data set.
         progress : callable, optional
             Called with ``(release, n)`` after every n rows of a pass.
         """
         options, task = self._options(), task_named(self._TASK)
-        check_names("The source of rows", rows.names, of_words=task.takes_documents)
-        return self._fit_rows(options, rows, progress=progress)
+        check_features("The source of rows", rows, of_words=task.takes_documents)
+        given = options.get("unit")
+        unit = unit_of(rows, given, taken=task.has("unit", self._PATH))
+        if unit != given:
+            options = options.changed(unit=unit)
+        files = getattr(rows, "paths", None)
+        return self._fit_rows(options, rows, files=files, progress=progress)
 
     def _fit_rows(
         self,
         options: Options,
         rows: RowSource,
         *,
+        files: Sequence[File] | None = None,
         progress: RoundProgress | None,
     ) -> Self:
         task, model = task_named(self._TASK), self
         assert isinstance(model, StoredModel)
         spec = EstimatorSpec.by(model)
         center = public_center(options.get("center", False), rows.features)
-        plan = task.make_plan(options, features=rows.features)
-        rows = rows_for(plan, rows)
-        if plan.count_is_public:
-            count = public_count(rows, public=True)
-            plan = task.make_plan(options, features=rows.features, rows=count)
         source = noise_source(options.random_state)
-        plan = plan.drawn_from(secure=source.secure)
-        certified_fit(
-            plan,
-            self._rounds(plan, rows, center),
-            rows,
-            source,
-            spec=spec,
-            keep=model._take_over,
-            progress=progress,
-        )
+        plan = task.make_plan(options, features=rows.features).drawn_from(secure=source.secure)
+        charges, outcome = begin_charges(options, plan, files=files), "stopped"
+        try:
+            rows = rows_for(plan, rows)
+            if plan.count_is_public:
+                count = public_count(rows, public=True)
+                plan = task.make_plan(options, features=rows.features, rows=count)
+                plan = plan.drawn_from(secure=source.secure)
+            certified_fit(
+                plan,
+                self._rounds(plan, rows, center),
+                rows,
+                source,
+                spec=spec,
+                keep=model._take_over,
+                charges=charges,
+                progress=progress,
+            )
+            outcome = "finished"
+        finally:
+            charges.end(outcome)
         return self
 
     def _rounds(

@@ -547,6 +547,10 @@ class Sketch(Accumulator):
         return self._sum.integers()
 
 
+# More than the arithmetic of an eigenvalue can be off, and enough that a record cannot lose it.
+_GAIN_MARGIN = 1.0 + 2.0**-14
+
+
 class ComponentEnergy(Accumulator):
     """Squares along released components, the rest of each row's energy, and perhaps the count.
 
@@ -566,7 +570,7 @@ class ComponentEnergy(Accumulator):
         self._basis = integer_basis(components.T, rule)
         rounded = np.ldexp(self._basis.astype(np.float64), -self._shift)
         # projections are rounded towards zero, so that rounding makes no row's energy larger
-        self._gain = max(1.0, float(np.linalg.eigvalsh(rounded.T @ rounded)[-1])) * (1.0 + 1e-9)
+        self._gain = max(1.0, float(np.linalg.eigvalsh(rounded.T @ rounded)[-1])) * _GAIN_MARGIN
         self._sum = ExactSum(
             (components.shape[0] + 1,), largest_term=math.ldexp(2.0, 2 * self._BITS)
         )

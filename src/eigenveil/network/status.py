@@ -116,5 +116,6 @@ def error_from(fields: Mapping[str, Any]) -> EigenveilError:
     )
     spent = fields.get("spent")
     if isinstance(spent, Mapping):
-        error.spent = Guarantee(**{**spent, "caveats": tuple(spent.get("caveats", ()))})
+        lists = {name: tuple(spent.get(name, ())) for name in ("caveats", "assumptions")}
+        error.spent = Guarantee(**{**spent, **lists})
     return error

@@ -151,27 +151,28 @@ class _Data(ABC):
         match sums:
             case NormHistogram():
                 top = math.ceil(OCTAVE_PARTS * (math.log2(self.norm(sums)) - LOWEST_OCTAVE))
+                top = min(max(1, top), BINS - 1)
                 values[top - 1 : top + 1] = self.rows / 2.0
                 values[BINS:] = self.rows
             case RowSum():
                 values[self.plan.features :] = COUNT_WEIGHT * self.rows
             case SecondMoment():
-                return self.pairs(np.eye(self.plan.features))
+                return self.pairs(np.eye(self.plan.features), sums.rule.bound)
             case DocumentPairs():
-                return self.pairs(np.eye(self.plan.features)) / sums.clip
+                return self.pairs(np.eye(self.plan.features), 1.0) / sums.clip
             case Sketch():
-                return self.pairs(sums.basis) / sums.clip
+                return self.pairs(sums.basis, sums.rule.bound) / sums.clip
             case DocumentNorms():
                 values[:] = self.norms_of_documents(sums)
             case DocumentSketch():
-                return self.pairs(sums.signs) / sums.clip
+                return self.pairs(sums.signs, 1.0) / sums.clip
             case _:  # the triple moment: any will do, for no query follows it
                 places = np.arange(sums.shape[0])
                 values[places, places, places] = self.rows / sums.shape[0]
         return values
 
     def norm(self, sums: NormHistogram) -> float:
-        """A row's norm, or that of what is seen of it; the longest row has norm 1."""
+        """A row's norm, or that of what is seen of it."""
         del sums
         return 1.0
 
@@ -182,27 +183,35 @@ class _Data(ABC):
         )
 
     @abstractmethod
-    def pairs(self, test: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The pair moment times a matrix."""
+    def pairs(self, test: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
+        """The pair moment, of rows in units of the bound, times a matrix."""
 
 
 class _Components(_Data):
-    """Rows of a mixture of equal components whose means have ``share`` of the rows' energy."""
+    """Rows of a mixture of equal components whose means have ``share`` of the rows' energy.
+
+    They are as long as a public variance within components makes them, else of norm 1.
+    """
 
     def __init__(self, plan: MixturePlan, rows: int, share: float) -> None:
         super().__init__(plan, rows)
         self.share, self.bulk = share, (1.0 - share) / plan.features
+        self.variance = plan.noise_variance
+        self.length = math.sqrt((self.variance or 0.0) / (_FILLED * self.bulk)) or 1.0
 
     def norm(self, sums: NormHistogram) -> float:
         if sums.basis is None:
-            return 1.0
-        return math.sqrt(min(1.0, self.share + sums.basis.shape[1] * self.bulk))
+            return self.length
+        return self.length * math.sqrt(min(1.0, self.share + sums.basis.shape[1] * self.bulk))
 
-    def pairs(self, test: NDArray[np.float64]) -> NDArray[np.float64]:
+    def pairs(self, test: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
         count = self.plan.n_components
-        moment = self.bulk * test
+        bulk = 0.0 if self.variance == 0 else self.bulk
+        # what is known of the rows' variance is exact, where the bound is rounded to a bin
+        energy = self.variance / bound**2 / bulk if self.variance else _FILLED
+        moment = bulk * test
         moment[:count] += self.share / count * test[:count]
-        return np.asarray(_FILLED * self.rows * moment)
+        return np.asarray(energy * self.rows * moment)
 
 
 class _Topics(_Data):
@@ -226,7 +235,8 @@ class _Topics(_Data):
         some.update(DocumentBlock(counts))
         return np.asarray(some.integers() * (self.rows / _SOME_DOCUMENTS))
 
-    def pairs(self, test: NDArray[np.float64]) -> NDArray[np.float64]:
+    def pairs(self, test: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
+        del bound
         count, words = self.plan.n_components, self.words
         seen = test[: count * words].reshape(count, words, -1).mean(axis=1)
         moment = np.zeros_like(test)

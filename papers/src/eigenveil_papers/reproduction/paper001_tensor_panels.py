@@ -17,10 +17,9 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from eigenveil import PrivateGaussianMixture, PrivateTopicModel
-from eigenveil.errors import PrivacyError
+from eigenveil.errors import DataError, PrivacyError
 from eigenveil_papers.published import data, orthogonal
 from eigenveil_papers.reproduction.experiment import Point, Settings, Task
-from eigenveil_papers.reproduction.matching import component_error
 
 FloatArray = NDArray[np.float64]
 Model = Literal["mixture", "topics"]
@@ -35,6 +34,44 @@ _SITE_METHODS = {
     "local": orthogonal.local,
 }
 _POOLED_METHODS = {"agn": orthogonal.agn, "avn": orthogonal.avn}
+
+
+def component_error(found: NDArray[np.float64], true: NDArray[np.float64]) -> float:
+    """The mean over found rows of the distance to the nearest true one (the papers' q_comp).
+
+    Distances are Euclidean, in the rows' units. Several found rows may share a true one, so a
+    component that was missed need not be seen. Signs are not matched: components of a symmetric
+    tensor of three modes have one.
+
+    Parameters
+    ----------
+    found : array of shape (K, D)
+    true : array of shape (K', D)
+
+    Raises
+    ------
+    DataError
+        When the rows cannot be compared: no rows, other columns, or not finite.
+    """
+    return float(np.mean(np.min(_distances(found, true), axis=1)))
+
+
+def _distances(found: NDArray[np.float64], true: NDArray[np.float64]) -> NDArray[np.float64]:
+    """All distances, shape (K, K')."""
+    if found.ndim != 2 or true.ndim != 2 or found.shape[1] != true.shape[1]:
+        raise DataError(
+            f"Rows of shapes {found.shape} and {true.shape} cannot be compared.",
+            hint="Give two matrices of one component a row, with equally many columns.",
+            code="component-shape",
+        )
+    for name, rows in (("found", found), ("true", true)):
+        if rows.size == 0 or not np.all(np.isfinite(rows)):
+            raise DataError(
+                f"The {name} components are {'not finite' if rows.size else 'empty'}.",
+                hint="Give at least one row, of finite numbers.",
+                code="component-values",
+            )
+    return np.asarray(np.linalg.norm(found[:, None, :] - true[None, :, :], axis=2))
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,15 @@ class EstimatorSpec:
         options = self.task.options("table", **self.targets | instead)
         return self.task.make_plan(options, features=self.features, rows=self.rows)
 
+    def print_next(self, screen: Screen) -> None:
+        """The command that runs what was planned."""
+        usual: dict[str, Any] = {"task": self.task.name}
+        if self.task.counted:
+            usual["n_components"] = self.task.usual_components
+        declared = options_of(self.task.name, "table")
+        targets = {name: declared[name].default for name in ("epsilon", "delta")} | self.targets
+        screen.print(f"next: eigenveil fit FILES {options.as_typed(usual | targets)} --out result/")
+
 
 # -- ``eigenveil plan`` of mixtures and topics: what is released, at which cost, and what it shows.
 
@@ -107,25 +116,24 @@ def plan_tensors(spec: EstimatorSpec) -> None:
             }
         )
     elif not spec.quiet:
-        _print_tensors(found, guarantee, task, rows)
+        screen = Screen()
+        _print_tensors(found, guarantee, spec, screen)
+        spec.print_next(screen)
 
 
-def _print_tensors(found: Expected, guarantee: Guarantee, task: str, rows: int) -> None:
-    plan, screen = found.plan, Screen()
+def _print_tensors(
+    found: Expected, guarantee: Guarantee, spec: EstimatorSpec, screen: Screen
+) -> None:
+    plan, rows = found.plan, spec.rows
     many = f"at most {plan.n_components}" if plan.auto_components else str(plan.n_components)
     things = "components" if isinstance(plan, MixturePlan) else "topics"
     kind = "features" if isinstance(plan, MixturePlan) else "words"
-    screen.print(f"{task}: {rows:,} rows x {plan.features:,} {kind}, {many} {things}.")
+    screen.print(f"{spec.task.name}: {rows:,} rows x {plan.features:,} {kind}, {many} {things}.")
     print_releases(found.records, screen, title=f"releases, in {len(found.rounds)} passes")
     values = 8 * sum(record.noise.size for record in found.records)
     screen.print(f"together {options.bytes_text(values)}.")
     print_needs(found, rows, screen)
     screen.print(f"guarantee: {guarantee}")
-    target = "auto" if plan.auto_components else plan.n_components
-    screen.print(
-        f"next: eigenveil fit FILES --task {task} --components {target} --epsilon {plan.epsilon:g} "
-        f"--delta {plan.delta:g} --out result/"
-    )
 
 
 def print_needs(found: Expected, rows: int, out: Screen) -> None:
@@ -204,14 +212,13 @@ def plan(
         option_values["center"] = center
     targets = estimator_options(chosen, _centered(option_values, features), context, sites=False)
     components = targets.get("n_components", chosen.usual_components)
-    fewest = components if isinstance(components, int) else 1
-    if rows < fewest:
-        raise DataError(
-            f"rows = {rows} is fewer than components = {components}.", hint="Give more rows."
-        )
     check_whole("features", features)
     check_width("The plan", features, sparse=True)
     check_whole("rows", rows, most=2**53)
+    if isinstance(components, int) and rows < components:
+        raise DataError(
+            f"rows = {rows} is fewer than components = {components}.", hint="Give more rows."
+        )
     if not (np.isfinite(mean_norm) and mean_norm >= 0):
         raise DataError(f"mean-norm = {mean_norm} is negative.", hint="Give 0 or more.")
     spec = EstimatorSpec(
@@ -331,7 +338,4 @@ def _print(
         "noise: its scale in the largest contribution a row can make."
     )
     if made is not None:
-        screen.print(
-            f"next: eigenveil fit FILES --components {components} --epsilon {made.epsilon:g} "
-            f"--delta {made.delta:g} --out result/"
-        )
+        spec.print_next(screen)

@@ -37,6 +37,10 @@ class Outlook:
     spectrum: str
     louder: float = 1.0
 
+    def __post_init__(self) -> None:
+        """Refuse a spectrum that is none before anything is shown."""
+        parse_spectrum(self.spectrum, self.plan.features)
+
     @property
     def share(self) -> float | None:
         """The part of the variance that a direction needs to stand above the noise."""
@@ -72,30 +76,27 @@ class Outlook:
         )
 
 
-def plan_releases(asked: Any) -> None:
+def plan_releases(spec: Any) -> None:
     """``eigenveil plan``: what a plan would release of so many rows."""
-    plan = asked.plan()
-    found = Outlook(plan, rehearse(plan, plan.budgets(), {}), asked.rows, asked.spectrum)
+    plan = spec.plan()
+    found = Outlook(plan, rehearse(plan, plan.budgets(), {}), spec.rows, spec.spectrum)
     guarantee = compose(found.records, delta=plan.delta, adjacency=plan.adjacency)
-    if asked.json:
-        said = {"task": asked.task.name, "rows": asked.rows, **found.as_json()}
+    if spec.json:
+        said = {"task": spec.task.name, "rows": spec.rows, **found.as_json()}
         said["guarantee"] = {**guarantee.as_dict(), "sentence": str(guarantee)}
         print_json({**said, "plan_hash": plan.hash, "plan": plan.model_dump(mode="json")})
-    elif not asked.quiet:
+    elif not spec.quiet:
         out = Screen()
-        out.print(f"{asked.task.name}: {asked.rows:,} rows x {plan.features:,} features.")
+        out.print(f"{spec.task.name}: {spec.rows:,} rows x {plan.features:,} features.")
         found.show(out)
         out.print(f"guarantee: {guarantee}")
-        out.print(
-            f"next: eigenveil fit FILES --task {asked.task.name} --epsilon {plan.epsilon:g} "
-            f"--delta {plan.delta:g} --out result/"
-        )
+        spec.print_next(out)
 
 
 def outlook_of_study(study: Any, rows: int | None, words: int, spectrum: str) -> Outlook:
     """``eigenveil study plan``: the same of a study's sum, of rows of full weight."""
     del words
-    plan, alone = study.plan(study.width, None), study.protocol == "local"
+    plan, alone = study.plan(study.width, rows), study.protocol == "local"
     louder = 1.0 if alone else noise_factors(study, plan)["moment"]
     weights = list(study.row_weights().values())
     parts = math.fsum(weights[:1] if alone else weights) / len(weights)

@@ -17,7 +17,7 @@ from eigenveil.cli.options import (
     option_text,
 )
 from eigenveil.cli.presenters.base import Presenter
-from eigenveil.errors import DataError
+from eigenveil.errors import DataError, listed
 from eigenveil.models.options import options_of, tasks_with
 from eigenveil.models.stored import StoredModel, estimator_of
 from eigenveil.models.task import TASKS, Task
@@ -95,5 +95,5 @@ def check_options(task: Task, context: typer.Context) -> None:
 def _not_for(option: str, task: Task, tasks: tuple[str, ...]) -> WrongOption:
     return WrongOption(
         f"{option_text(option)} is not for --task {task.name}.",
-        hint=f"It is for {' and '.join(tasks)}; leave it out.",
+        hint=f"It is for {listed(tasks)}; leave it out.",
     )

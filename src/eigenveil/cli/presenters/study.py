@@ -219,7 +219,7 @@ def _columns_text(study: Study) -> str:
 def _masks_text(study: Study) -> str:
     if study.masks == "helper":
         return "masks: from a trusted helper."
-    text = f"masks: {study.masks}, each site with {study.degree} others"
+    text = f"masks: {study.masks}, each site with {_count(study.degree, 'other')}"
     if study.dropouts:
         text += (
             f"; of the {study.degree + 1} that hold a share of a site's secrets, "

@@ -21,7 +21,7 @@ from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
 
-Kind = Literal["budget", "begin", "answer", "charge", "end"]
+Kind = Literal["budget", "files", "begin", "answer", "charge", "end"]
 FIRST = "0" * 64
 
 
@@ -184,6 +184,28 @@ class BudgetBody(Body):
     caps: Loss
 
 
+@dataclass(frozen=True)
+class FileMark:
+    """A file as a ledger knows it: digests under the ledger's own key, which no entry holds.
+
+    Attributes
+    ----------
+    path, content : str
+        Of the file's place and of what is in it, in hex.
+    """
+
+    path: str
+    content: str
+
+
+class FilesBody(Body):
+    """Files are a data set's: a fit that reads one of them is charged to its account."""
+
+    kind = "files"
+    data_set: str
+    marks: tuple[FileMark, ...]
+
+
 class _SessionBody(Body):
     study: str
     session: str
@@ -245,7 +267,7 @@ class EndBody(_SessionBody):
 
 
 _BODIES: Mapping[str, type[Body]] = {
-    body.kind: body for body in (BudgetBody, BeginBody, AnswerBody, ChargeBody, EndBody)
+    body.kind: body for body in (BudgetBody, FilesBody, BeginBody, AnswerBody, ChargeBody, EndBody)
 }
 
 

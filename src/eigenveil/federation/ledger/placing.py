@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 
 from eigenveil.errors import BudgetExceeded, DataError, PrivacyError, ProtocolError
 from eigenveil.federation.ledger.books import Books, Session, Standing, epsilon_or_infinity
@@ -97,7 +98,7 @@ def place(name: str, books: Books, wanted: Wanted) -> Placed:
         ``over-budget``; for the owner's eyes.
     """
     account = books.accounts.get(wanted.data_set)
-    set_it = f"eigenveil ledger budget {name} --data-set {wanted.data_set}"
+    set_it = f"eigenveil ledger budget {quote(name)} --data-set {quote(wanted.data_set)}"
     if account is None:
         raise DataError(
             f"{name}: no budget is set for data set {wanted.data_set!r}.",
@@ -114,13 +115,32 @@ def place(name: str, books: Books, wanted: Wanted) -> Placed:
     asked = epsilon_or_infinity(loss, budget.delta)
     pure = "pure " if loss.mu_squared == 0 else ""
     under = "" if wanted.adjacency == budget.adjacency else " (counted for one row changed)"
+    exact = replace(loss, log_ratio=0.0, distance=0.0)
+    nearly = Loss.total([held, exact]).within(account.caps)
     raise BudgetExceeded(
         f"{name}: a session requests {pure}epsilon = {asked:.6g}{under} of data set "
         f"{wanted.data_set!r}, of whose budget, epsilon = {budget.epsilon:.6g} at delta = "
-        f"{budget.delta:.3g} ({budget.adjacency}), {budget_left_text(standing)}.",
-        hint=f"Ask for less, end studies that will not go on (eigenveil ledger end), or raise "
-        f"the budget: {set_it} --adjacency {budget.adjacency} --epsilon E --delta D.",
+        f"{budget.delta:.3g} ({budget.adjacency}), {budget_left_text(standing)}"
+        + (", but no room for the sampling error of more noise." if nearly else "."),
+        hint=f"{_open_sessions(name, books, wanted.data_set)}Ask for less, or raise the budget: "
+        f"{set_it} --adjacency {budget.adjacency} --epsilon E --delta D.",
         code="over-budget",
+    )
+
+
+def _open_sessions(name: str, books: Books, data_set: str) -> str:
+    """How to free what open sessions hold, where there are some."""
+    studies = [each.key.study for each in books.of_data_set(data_set) if each.is_open]
+    if not studies:
+        return ""
+    count = (
+        "1 session is open and holds"
+        if len(studies) == 1
+        else (f"{len(studies)} sessions are open and hold")
+    )
+    return (
+        f"{count} a part of the budget; where nothing runs any more: eigenveil ledger end "
+        f"{quote(name)} --study {studies[-1]} (eigenveil ledger show lists them). "
     )
 
 

@@ -22,12 +22,11 @@ from eigenveil.federation.secagg.masks import neighbours
 from eigenveil.models.certify import check_record
 from eigenveil.models.pca.plan import ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.plan import CENTER, SCALE, BasePlan, Planned
+from eigenveil.models.shapes import SHAPES
 from eigenveil.models.tensors.plan import TopicPlan
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.describe import Description
 from eigenveil.moments.release import calibrated_record
-from eigenveil.privacy.mechanisms import MECHANISMS
-from eigenveil.privacy.statistics import STATISTICS
 
 # Noise is worked out from the same numbers everywhere: it agrees to rounding.
 _AGREE = 1e-9
@@ -109,22 +108,11 @@ def check_query(plan: BasePlan, asked: Description) -> None:
     fits = (asked.of is not None) == (counted and isinstance(plan, TopicPlan))
     if asked.of is not None:
         fits &= plan.step_of(asked.of) is not None
-    if STATISTICS[what].layout == "tensor":
-        fits &= asked.columns <= plan.n_components
-    if what == "document-sketch":
-        fits &= asked.columns <= plan.sketch_columns
-    weighted = plan.weighted and asked.kind in (
-        "norm-histogram",
-        "third-moment",
-        "column-counts",
-        "pair-counts",
-    )
-    fits &= asked.weighted == weighted
+    shape = SHAPES[what]
+    fits &= asked.weighted == (plan.weighted and shape.counts_shares)
     fits &= asked.holes == plan.holes
     fits &= not (asked.offset or asked.scaled or asked.limit is not None)
-    if what == "document-pairs":
-        fits &= asked.nuclear == (MECHANISMS[plan.kind("moment")].norm == "nuclear")
-    if not fits:
+    if not (fits and shape.fits(plan, asked)):
         raise ProtocolError(
             f"A {asked.kind}{f' of {asked.of}' if asked.of else ''} with {asked.columns} columns "
             "was requested, which the study does not have.",

@@ -17,15 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     ValidationError,
+    WithJsonSchema,
     create_model,
     model_validator,
 )
 
 from eigenveil.checks import MOST_WHOLE
-from eigenveil.errors import DataError, EigenveilError
+from eigenveil.errors import DataError, EigenveilError, listed
 from eigenveil.federation.secagg.masks import even, threshold
 from eigenveil.federation.study.checks import bad_field, check_study, urgency
 from eigenveil.federation.study.site_weights import coarse_weights, site_weight
@@ -47,6 +50,7 @@ from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.statistics import STATISTICS
+from eigenveil.tables.schema import Schema, json_schema, parse_schema
 
 FORMAT = "eigenveil-study-1"
 # Weights of sites with smaller targets are multiples of 2**-10.
@@ -72,7 +76,7 @@ def _field_of(name: str, *, required: bool = False) -> Any:
     """A study's field, from the option's declarations."""
     declared = _by_task(name)
     helps = [
-        one.help if len(tasks) == len(TASKS) else f"Of {' and '.join(tasks)}: {one.help}"
+        one.help if len(tasks) == len(TASKS) else f"Of {listed(tasks)}: {one.help}"
         for one, tasks in declared
     ]
     schemas: list[Any] = [one.schema() for one, _ in declared]
@@ -92,7 +96,7 @@ def found_task(values: Mapping[str, Any]) -> str:
 def _check_no_components(said: Mapping[str, Any], task: str) -> None:
     """Refuse a number of components where the task has none."""
     if said.get("components") is not None:
-        counted = " or ".join(repr(name) for name, each in TASKS.items() if each.counted)
+        counted = listed((repr(name) for name, each in TASKS.items() if each.counted), "or")
         raise DataError(
             f"components = {said['components']!r:.40} is for task {counted}, and this study's is "
             f"{task!r}.",
@@ -138,13 +142,19 @@ class StudySite(BaseModel):
     )
 
 
+def _schema_of(value: Any) -> Schema | None:
+    return None if value is None else parse_schema(value, origin="table_schema")
+
+
 class Study(StudyOptions):
     """What the sites agree on; made by :func:`make_study`, :func:`read_study`, :func:`parse_study`.
 
     A study that exists can be run: every combination of fields that cannot is refused.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", title="eigenveil study")
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", title="eigenveil study", arbitrary_types_allowed=True
+    )
 
     format: Literal["eigenveil-study-1"] = Field(description="The format of this file.")
     name: Name = Field(
@@ -169,6 +179,16 @@ class Study(StudyOptions):
         description="Number of columns, where files have no names for them. Give either columns "
         "or features.",
         examples=[64],
+    )
+    table_schema: Annotated[
+        Schema | None,
+        BeforeValidator(_schema_of),
+        PlainSerializer(lambda schema: None if schema is None else schema.as_dict()),
+        WithJsonSchema({"anyOf": [json_schema(), {"type": "null"}]}),
+    ] = Field(
+        default=None,
+        description="The schema of the sites' tables ('eigenveil schema new' writes one): all "
+        "sites read their files with it. Columns are then its encoded ones.",
     )
     sites: Annotated[tuple[StudySite, ...], Field(min_length=1)] = Field(
         description="The sites: at least one, each with a name of its own."

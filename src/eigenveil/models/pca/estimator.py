@@ -12,6 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 
 from eigenveil.errors import DataError
+from eigenveil.models.charging import LedgerPlace
 from eigenveil.models.holes import scores_of_observed
 from eigenveil.models.inputs import validated
 from eigenveil.models.pca.derived import ProbabilisticPCA, whitening
@@ -245,6 +246,13 @@ class PrivatePCA(TableFit, FittedPCA):
     whiten : bool, default=False
         Divide scores by the square root of the released variance along their component, so that
         all have variance 1; a score along a component of none is 0.
+    ledger : path, URL or eigenveil.Ledger, default=None
+        What the fit is charged to, before anything is released: beyond the budget there it is
+        refused before any row is read. ``None``: it is charged nowhere, and the certificate says
+        that fits of the same rows are not counted together.
+    data_set : str, default=None
+        What the rows are called in the ledger; by default the account of the ledger's ``budget``,
+        or of files that :meth:`fit_rows` reads the account that they have there.
     sketch_size : int, default=None
         Columns of the sketch; by default 4 times ``n_components``. With ``mechanism="sketch"``
         only.
@@ -314,6 +322,8 @@ class PrivatePCA(TableFit, FittedPCA):
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
         sketch_size: int | None = None,
         power_rounds: int | None = None,
+        ledger: LedgerPlace | None = None,
+        data_set: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
@@ -333,6 +343,8 @@ class PrivatePCA(TableFit, FittedPCA):
         self.random_state = random_state
         self.sketch_size = sketch_size
         self.power_rounds = power_rounds
+        self.ledger = ledger
+        self.data_set = data_set
 
     def _rounds(
         self, plan: BasePlan, rows: RowSource, center: NDArray[np.float64] | None

@@ -509,8 +509,7 @@ def advice_for(floor: float, variance: NDArray[np.float64]) -> str:
     times = float(floor) / first if first > 0 else math.inf
     more = f"at least {max(1.5, times):.2g} times" if times < 100 else "far more than 100 times"
     return (
-        f"No component stands above the noise: it takes {more} the rows or the epsilon. Fewer "
+        f"Nothing stands above the noise: it takes {more} the rows or the epsilon. Fewer "
         "features, a public centre or a public row_bound help too; 'eigenveil plan' predicts "
-        "what to "
-        "expect."
+        "what to expect."
     )

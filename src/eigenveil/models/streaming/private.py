@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike
 
 from eigenveil.errors import DataError, PrivacyError
+from eigenveil.models.charging import LedgerPlace, begin_charges
 from eigenveil.models.constraints import Configured
 from eigenveil.models.inputs import new_columns, validated, warn_owner, without_units
 from eigenveil.models.pca.estimator import FittedPCA
@@ -18,6 +20,7 @@ from eigenveil.models.stored import noise_source, public_center
 from eigenveil.models.streaming.plan import make_stream_plan
 from eigenveil.models.streaming.state import StreamState
 from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
+from eigenveil.tables.identifiers import check_identifiers
 from eigenveil.tables.units import LabelledRows, unit_ids
 
 
@@ -65,6 +68,12 @@ class PrivateStreamingPCA(Configured, FittedPCA):
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None
         For tests and reproductions: the noise is reproducible and the guarantee is not certified.
+    ledger : path, URL or eigenveil.Ledger, default=None
+        What the stream is charged to: its whole target is reserved before its first block is read,
+        and refused beyond the budget. ``None``: it is charged nowhere, and the certificate says
+        that fits of the same rows are not counted together.
+    data_set : str, default=None
+        What the rows are called in the ledger; by default the account of the ledger's ``budget``.
 
     Attributes
     ----------
@@ -103,6 +112,7 @@ n_samples_, guarantee_, certificate_
 
     _TASK, _PATH = "pca", "stream"
     _stream: StreamState | None = None
+    _files: Sequence[Path] | None = None  # that the blocks are read from, where they are
 
     def __init__(
         self,
@@ -122,6 +132,8 @@ n_samples_, guarantee_, certificate_
         invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
+        ledger: LedgerPlace | None = None,
+        data_set: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
@@ -138,6 +150,8 @@ n_samples_, guarantee_, certificate_
         self.invalid = invalid
         self.noise = noise
         self.random_state = random_state
+        self.ledger = ledger
+        self.data_set = data_set
 
     @property
     def blocks_(self) -> int:
@@ -164,11 +178,14 @@ n_samples_, guarantee_, certificate_
         try:
             invalid = stream.add(rows, count, keep=_nowhere)
             result = stream.end()
+            if self._stream is not None:
+                self._stream.abandon()
             self._stream, self._result = stream, None
             self._take_over(result)
         except BaseException as error:
             if stream.result is not None:
                 stream.attach_spent(error)
+            stream.abandon()
             raise
         warn_owner(invalid)
         return self
@@ -235,6 +252,8 @@ n_samples_, guarantee_, certificate_
                 stream.stop(error, noise_drawn=stream.result is not None)
             else:
                 self._stream = begun
+                if begun is None:
+                    stream.abandon()
             raise
         warn_owner(invalid)
         return self
@@ -269,6 +288,8 @@ n_samples_, guarantee_, certificate_
             mine.merge(theirs)
             self._stream = mine
         except BaseException as error:
+            if self._stream is None:
+                mine.abandon()
             for stream in (mine, theirs):
                 if stream.torn or mine.blocks != before:
                     stream.stop(error, noise_drawn=False)
@@ -328,7 +349,12 @@ n_samples_, guarantee_, certificate_
         plan = make_stream_plan(options, features=features)
         source = noise_source(options.random_state)
         plan = plan.drawn_from(secure=source.secure)
-        return StreamState(plan, center, source, spec=spec, names=names)
+        charges = begin_charges(options, plan, files=self._files)
+        try:
+            return StreamState(plan, center, source, spec=spec, names=names, charges=charges)
+        except BaseException:
+            charges.end("stopped")
+            raise
 
 
 def _nowhere(result: Result) -> None:
@@ -378,6 +404,7 @@ def _other_columns() -> DataError:
 
 def _rows(array: Any, names: list[str] | None, ids: Any = None) -> tuple[RowSource, int]:
     """Rows of a block, of which there may be none, with their units, and their number."""
+    check_identifiers("The frame", names)
     sparse, count = scipy.sparse.issparse(array), int(array.shape[0])
     rows: RowSource = (SparseRows if sparse else ArrayRows)(array, names=names)
     return rows if ids is None else LabelledRows(rows, unit_ids(ids, count)), count

@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from eigenveil.errors import DataError, OutputError, printable
+from eigenveil.errors import DataError, OutputError, listed, printable
 from eigenveil.federation.identity import role_extension
 from eigenveil.network.certificates import common_name
 from eigenveil.network.roles import Role
@@ -46,7 +46,7 @@ def need_flare() -> None:
     if version not in TESTED:
         raise OutputError(
             f"NVIDIA FLARE {printable(version)} is installed, and this was tested only with "
-            f"{' and '.join(TESTED)}.",
+            f"{listed(TESTED)}.",
             hint="pip install 'eigenveil[flare]' installs one that was.",
             code="other-flare",
         )
