@@ -203,8 +203,11 @@ def print_summary(study: Study, choice: Choice | None, checked: dict[str, str]) 
 def _components_text(study: Study) -> str:
     if study.components is None:
         return TASKS[study.task].title
+    most = f"(at most {study.most_components})"
     if isinstance(study.components, str):
-        return f"as many components as stand above the noise (at most {study.most_components})"
+        return f"as many components as stand above the noise {most}"
+    if isinstance(study.components, float):
+        return f"components for {study.components:.4g} of the variance {most}"
     return _count(study.components, "component")
 
 
