@@ -45,6 +45,8 @@ class FederatedPCA(FederatedFit, FittedPCA):
     row_norm : {"unit", "auto"} or float, default="unit"
     row_bound : float, default=None
     center : bool or array of shape (n_features,), default=True
+    scale : {"private"} or array of shape (n_features,), default=None
+    ranges : array of shape (2, n_features), default=None
     budget_split : dict, default=None
         As for :class:`eigenveil.PrivatePCA`.
     whiten : bool, default=False
@@ -67,7 +69,7 @@ class FederatedPCA(FederatedFit, FittedPCA):
     Attributes
     ----------
     components_, mean_, explained_variance_, explained_variance_ratio_, noise_floor_, usable_, \
-n_samples_, guarantee_, certificate_
+n_samples_, scale_, unscaled_, guarantee_, certificate_
         As of :class:`eigenveil.PrivatePCA`; ``guarantee_`` is the one that was requested.
     views_ : dict of str to Guarantee
         What each adversary is held to: "outsider", "site", "aggregator", and with colluding sites.
@@ -112,6 +114,8 @@ n_samples_, guarantee_, certificate_
         row_norm: str | float = "unit",
         row_bound: float | None = None,
         center: bool | ArrayLike = True,
+        scale: str | ArrayLike | None = None,
+        ranges: ArrayLike | None = None,
         budget_split: dict[str, float] | None = None,
         sketch_size: int | None = None,
         neighbours: int | None = None,
@@ -136,6 +140,8 @@ n_samples_, guarantee_, certificate_
         self.row_norm = row_norm
         self.row_bound = row_bound
         self.center = center
+        self.scale = scale
+        self.ranges = ranges
         self.budget_split = budget_split
         self.sketch_size = sketch_size
         self.neighbours = neighbours
