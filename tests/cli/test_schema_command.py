@@ -13,6 +13,7 @@ from eigenveil.cli.presenters.study_cost import can_be_shown
 from eigenveil.errors import DataError
 from eigenveil.federation.study.file import read_study
 from eigenveil.federation.study.study import make_study
+from eigenveil.io import read_frame
 from eigenveil.tables.schema import FORMAT, json_schema, parse_schema, read_schema, write_schema
 
 ROWS = 120
@@ -251,6 +252,33 @@ def test_transform_of_rows_with_holes_where_the_fit_had_some(schema, table, tmp_
     scores = pq.read_table(tmp_path / "zero.parquet").to_pandas()
     assert np.isfinite(scores[["PC1", "PC2"]].to_numpy()).all()
     assert len(scores) == ROWS
+
+
+def test_transform_of_scaled_columns_is_that_of_the_estimator(schema, table, tmp_path, run):
+    words = ("fit", table, "--schema", schema, "-k", 2, "--scale", "private", "--missing", "zero")
+    status, _, err = run(*words, "--epsilon", 20, "--out", tmp_path / "scaled", "--quiet")
+    assert status == 0, err
+    status, _, err = run("transform", tmp_path / "scaled", table, "--out", tmp_path / "s.parquet")
+    assert status == 0, err
+    found = pq.read_table(tmp_path / "s.parquet").to_pandas()[["PC1", "PC2"]]
+    model = PrivatePCA.load(tmp_path / "scaled" / "model.npz")
+    assert not np.all(model.scale_ == 1.0)
+    wanted = model.transform(read_frame(frame(), read_schema(schema)).encoded())
+    np.testing.assert_allclose(found, wanted)
+
+
+def test_a_study_of_private_scales_has_the_schemas_ranges(schema, tmp_path, run):
+    text = schema.read_text()
+    flat = 'name = "flat"\nkind = "number"\n'
+    assert flat in text
+    for added, ranges in (("", None), ("range = [0, 9]\n", (0.0, 9.0))):
+        schema.write_text(text.replace(flat, flat + added))
+        words = ("--site", "a", "--components", 1, "--schema", schema, "--scale", "private")
+        status, _, err = run("study", "new", tmp_path / "s.toml", *words, "--overwrite")
+        assert status == 0, err
+        found = read_study(tmp_path / "s.toml").ranges
+        last = None if found is None else (found[0][-1], found[1][-1])
+        assert last == ranges
 
 
 def test_transform_refuses_identifiers_that_it_cannot_carry(result, table, tmp_path, run):
