@@ -153,9 +153,12 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         """Show the result of a finished fit from now on, and warn where it is nothing but noise."""
         self._result = result
         usable = getattr(result.factors, "usable", None)
-        if usable is not None and not np.any(usable):
+        advice = getattr(result.factors, "advice", "")
+        nothing = usable is not None and not np.any(usable)
+        # of components that are counted from what is released there may be less than was requested
+        if nothing or (advice and getattr(result.plan, "variance_share", None) is not None):
             warnings.warn(
-                getattr(result.factors, "advice", "") or _ALL_NOISE,
+                advice or _ALL_NOISE,
                 NoisyResultWarning,
                 stacklevel=callers_level(),
             )

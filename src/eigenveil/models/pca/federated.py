@@ -23,7 +23,8 @@ class FederatedPCA(FederatedFit, FittedPCA):
 
     Parameters
     ----------
-    n_components : int, default=2
+    n_components : int, float or "auto", default=2
+        As of :class:`eigenveil.PrivatePCA`.
     epsilon, delta : float
         Privacy target against the aggregator together with ``collusion`` sites; 0 < epsilon,
         0 <= delta < 1. ``delta=0`` means pure epsilon (protocols "cape" and "local").
@@ -46,6 +47,8 @@ class FederatedPCA(FederatedFit, FittedPCA):
     center : bool or array of shape (n_features,), default=True
     budget_split : dict, default=None
         As for :class:`eigenveil.PrivatePCA`.
+    whiten : bool, default=False
+        As of :class:`eigenveil.PrivatePCA`.
     sketch_size : int, default=None
         R of "sketch" (4 K by default) and "dpdispca" (2 K), and of no other protocol; "auto" is
         "sketch" where it is given.
@@ -94,7 +97,7 @@ n_samples_, guarantee_, certificate_
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | float | str = 2,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
@@ -114,6 +117,7 @@ n_samples_, guarantee_, certificate_
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
+        whiten: bool = False,
         missing: str = "error",
         invalid: str = "zero",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
@@ -137,6 +141,7 @@ n_samples_, guarantee_, certificate_
         self.neighbours = neighbours
         self.site_epsilon = site_epsilon
         self.expected_rows = expected_rows
+        self.whiten = whiten
         self.missing = missing
         self.invalid = invalid
         self.random_state = random_state

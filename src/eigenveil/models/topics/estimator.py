@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from eigenveil.errors import DataError
@@ -53,17 +54,17 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
         Parameters
         ----------
         X : array or sparse matrix of shape (n_documents, n_words)
-            Word counts; documents of any length.
+            Word counts; documents of any length. One with a negative count or NaN is not valid.
 
         Returns
         -------
         array of shape (n_documents, n_components)
-            Rows add up to 1.
+            Rows add up to 1; NaN for a document that is not valid.
         """
         return np.asarray(scipy.special.softmax(self._log_joint(X), axis=1))
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
-        """The likeliest topic of each document, shape (n_documents,); -1 for one with NaN."""
+        """The likeliest topic of each document, shape (n_documents,); -1 for one not valid."""
         joint = self._log_joint(X)
         return np.where(np.isnan(joint[:, 0]), -1, np.argmax(joint, axis=1))
 
@@ -120,13 +121,16 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
             X,
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
-            ensure_non_negative=True,
             ensure_all_finite="allow-nan",
             reset=False,
         )
         size = self.topics_.shape[1]
         smoothed = (self.topics_ + _FLOOR / size) / (1.0 + _FLOOR)
-        return np.asarray(counts @ np.log(smoothed).T + np.log(self.weights_))
+        joint = np.asarray(counts @ np.log(smoothed).T + np.log(self.weights_))
+        # as in a fit, what is wrong with one document is no error of the others
+        least = counts.min(axis=1)
+        joint[(least.toarray().ravel() if issparse(counts) else least) < 0] = np.nan
+        return joint
 
     @property
     def _n_features_out(self) -> int:
