@@ -103,6 +103,14 @@ def test_a_table_that_grew_or_changed_keeps_its_account(place, table):
     assert "another place" in fit(place, copy)[0]
 
 
+def test_a_table_that_grew_keeps_an_account_of_any_name(place, table):
+    fit(place, table, data_set="patients")
+    write(table, np.vstack([X, X[:5]]))
+    with pytest.raises(BudgetExceeded, match="patients"):
+        fit(place, table)
+    assert accounts(place) == ["patients"]
+
+
 def test_another_table_has_another_account(place, table, tmp_path):
     other = write(tmp_path / "other.npy", X + 1)
     fit(place, table)
