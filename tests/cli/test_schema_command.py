@@ -9,8 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from eigenveil import PrivatePCA
+from eigenveil.cli.presenters.study_cost import can_be_shown
 from eigenveil.errors import DataError
 from eigenveil.federation.study.file import read_study
+from eigenveil.federation.study.study import make_study
 from eigenveil.tables.schema import FORMAT, json_schema, parse_schema, read_schema, write_schema
 
 ROWS = 120
@@ -431,3 +433,24 @@ def test_documents_take_a_schema_but_no_unit(schema, tmp_path, run):
         status, _, err = run(*fit, "-k", 2, "--out", tmp_path / "r", "--quiet")
         assert status == code, err
         assert ("protects rows, not units" in err) == (role == "unit")
+
+
+HIDING = "\x1b[2J\u202e"
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        {"name": "b", "kind": "category", "levels": ["x", f"y{HIDING}"]},
+        {"name": "b", "kind": "number", "label": HIDING},
+        {"name": "b", "kind": "number", "unit_of_measure": HIDING},
+        {"name": HIDING, "role": "ignore"},
+    ],
+)
+def test_a_study_whose_schema_could_hide_something_is_not_shown_for_approval(column):
+    made = {"name": "s", "sites": [{"name": "north"}], "components": 1}
+    for added, shown in (([], True), ([column], False)):
+        columns = [{"name": "a", "kind": "number"}, *added]
+        schema = parse_schema({"format": FORMAT, "columns": columns})
+        study = make_study(**made, columns=list(schema.names), table_schema=schema)
+        assert can_be_shown(study) is shown
