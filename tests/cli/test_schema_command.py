@@ -237,6 +237,20 @@ def test_transform_reads_by_the_schema_and_carries_identifiers(result, table, tm
     assert np.load(tmp_path / "o.npy").shape == (ROWS - 1, 2)
 
 
+def test_transform_of_rows_with_holes_where_the_fit_had_some(schema, table, tmp_path, run):
+    for missing, status_of_holes in (("error", 3), ("zero", 0)):
+        out = tmp_path / missing
+        words = ("fit", table, "--schema", schema, "-k", 2, "--missing", missing)
+        status, _, err = run(*words, "--epsilon", 20, "--out", out, "--quiet")
+        assert status == 0, err
+        status, _, err = run("transform", out, table, "--out", tmp_path / f"{missing}.parquet")
+        assert status == status_of_holes
+        assert ("column 'pressure' is not a finite number" in err) == (status == 3)
+    scores = pq.read_table(tmp_path / "zero.parquet").to_pandas()
+    assert np.isfinite(scores[["PC1", "PC2"]].to_numpy()).all()
+    assert len(scores) == ROWS
+
+
 def test_transform_refuses_identifiers_that_it_cannot_carry(result, table, tmp_path, run):
     words = ("transform", result, table)
     status, _, err = run(*words, "--id", "who", "--out", tmp_path / "o.csv")
