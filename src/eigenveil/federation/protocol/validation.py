@@ -109,7 +109,7 @@ def check_query(plan: BasePlan, asked: Description) -> None:
     if asked.of is not None:
         fits &= plan.step_of(asked.of) is not None
     shape = SHAPES[what]
-    fits &= asked.weighted == (plan.weighted and shape.counts_shares)
+    fits &= asked.weighted == (plan.weighted and SHAPES[asked.kind].counts_shares)
     fits &= asked.holes == plan.holes
     fits &= not (asked.offset or asked.scaled or asked.limit is not None)
     if not (fits and shape.fits(plan, asked)):
