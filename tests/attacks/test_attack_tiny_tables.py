@@ -30,6 +30,8 @@ ONE = {"n_components": 1}
 FITS = {
     "PrivatePCA": [
         ONE,
+        {"n_components": 0.9},
+        {"n_components": "auto", "row_bound": 1.0},
         ONE | {"row_bound": 1.0},
         ONE | {"row_norm": "auto"},
         ONE | {"center": False},
@@ -41,7 +43,7 @@ FITS = {
     "PrivateGaussianMixture": [{}, ONE, {"row_bound": 1.0}],
     "PrivateTopicModel": [{}, ONE, {"clip_documents": False}],
     "PrivateStreamingPCA": [ONE, ONE | {"publish": "continual", "horizon": 2}],
-    "FederatedPCA": [ONE],
+    "FederatedPCA": [{"n_components": "auto"}],
     "FederatedCovariance": [{}],
     "FederatedGaussianMixture": [{}],
     "FederatedTopicModel": [{}],

@@ -184,9 +184,11 @@ def test_what_was_asked_at_the_fit_holds(tmp_path):
         np.testing.assert_array_equal(FittedPCA.load(tmp_path / "model.npz").transform(X), scores)
 
 
-@pytest.mark.parametrize("options", [[], ["--whiten"]])
+@pytest.mark.parametrize("options", [[], ["--whiten"], ["--missing", "zero"]])
 def test_the_command_gives_the_scores_of_transform(tmp_path, options):
-    rows = X[:3000]
+    rows = X[:3000].copy()
+    if "--missing" in options:
+        rows[5, 2] = np.nan
     np.save(tmp_path / "rows.npy", rows)
     for arguments in (
         ["fit", "rows.npy", "--epsilon", "9", "--out", "result", *options],

@@ -567,19 +567,19 @@ OPTIONS: tuple[Option, ...] = (
         "unit", (Text(), _NONE), None,
         "The column that says whose each row is, such as patient_id: all rows of one person are "
         "then protected together. Left out, each row is protected by itself.",
-        _IN_SPACE, _PRIVATE, examples=("patient_id",),
+        _ALL, _PRIVATE, examples=("patient_id",),
     ),
     Option(
         "max_rows_per_unit", (Whole(1, MOST_ROWS_OF_UNIT),), 1,
         "Rows of a unit that count alike: each counts 1 over this, and those of a unit with more "
         "count as much as this many. With 1 every unit counts the same.",
-        _IN_SPACE, _PRIVATE, unit="rows",
+        _ALL, _PRIVATE, unit="rows",
     ),
     Option(
         "sites_per_unit", (Whole(),), 1,
         "Sites at which one unit may have rows. With 1, persons whose rows are at several sites "
         "are protected less; with more, the noise is so many times larger.",
-        _IN_SPACE, _SITES, unit="sites",
+        _ALL, _SITES, unit="sites",
     ),
     Option(
         "protocol", (Choice(("auto", "cape", "sketch", "dpdispca", "full", "local")),), "auto",

@@ -85,9 +85,12 @@ class PCAPresenter(Presenter):
         return [("components.csv", "loadings by feature")]
 
     def drawings(self, model: Any) -> Iterator[Drawing]:
-        """The scree plot."""
+        """The scree plot, and the features along the first two components."""
         yield Drawing(
             plots.scree(model), ("scree.png", "scree.svg"), "explained variance against the noise"
+        )
+        yield Drawing(
+            plots.biplot(model), ("biplot.png", "biplot.svg"), "features along the components"
         )
 
     def new_names(self, model: Any) -> list[str]:

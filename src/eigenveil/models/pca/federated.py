@@ -42,6 +42,11 @@ class FederatedPCA(FederatedFit, FittedPCA):
         nothing else. "pairwise": the same with Gaussian masks. "helper": zero-sum Gaussian masks of
         a trusted helper (paper 001).
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
+    unit, max_rows_per_unit
+        As for :class:`eigenveil.PrivatePCA`.
+    sites_per_unit : int, default=1
+        Sites at which one unit may have rows: the noise is so many times larger. With 1, a unit
+        whose rows are at several sites is protected less.
     row_norm : {"unit", "auto"} or float, default="unit"
     row_bound : float, default=None
     center : bool or array of shape (n_features,), default=True
