@@ -74,7 +74,7 @@ def _movement(report: Report) -> None:
         return np.array(found)
 
     def angles(one: Array, other: Array) -> Array:
-        return np.degrees(np.arccos(np.clip(np.abs(one @ other.T), 0.0, 1.0)))
+        return np.asarray(np.degrees(np.arccos(np.clip(np.abs(one @ other.T), 0.0, 1.0))))
 
     for name, units in (("rows protected", False), ("persons protected", True)):
         one, other = (firsts(units=units, without=without) for without in (False, True))

@@ -1,7 +1,7 @@
-"""Write a table of persons for three sites: visits of patients, from scikit-learn's breast cancer data.
+"""Write visits of patients for three sites, from scikit-learn's breast cancer data.
 
-Each of its 569 rows is a patient, who comes one to five times: a visit is the patient's row, measured
-again with an error of 2 per cent. Every site has the visits of its own patients.
+Each of its 569 rows is a patient, who comes one to five times: a visit is the patient's row,
+measured again with an error of 2 per cent. Every site has the visits of its own patients.
 """
 
 from __future__ import annotations
