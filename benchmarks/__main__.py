@@ -13,6 +13,7 @@ from benchmarks import (
     speed,
     streaming,
     tensors,
+    units,
     usable,
     utility,
 )
@@ -23,6 +24,7 @@ PARTS = {
     "utility": utility.run,
     "usable": usable.run,
     "scales": scales.run,
+    "units": units.run,
     "federated": federated.run,
     "tensors": tensors.run,
     "streams": streaming.run,

@@ -11,8 +11,11 @@ from eigenveil.moments.accumulators import (
     Sketch,
 )
 from eigenveil.moments.columns import ColumnHistogram, range_of
-from eigenveil.moments.rows import DTYPE, Block, RowRule
+from eigenveil.moments.documents.documents import DocumentRows
+from eigenveil.moments.rows import DTYPE, Block, RowRule, RowWeights
+from eigenveil.moments.source import ArrayRows
 from eigenveil.moments.third import ThirdMoment
+from eigenveil.tables.units import LabelledRows, UnitRows
 
 COUNT_WEIGHT = 0.25
 VARIANCE = 0.1
@@ -50,6 +53,29 @@ def random_basis(features, columns):
     """The same for every call: merged sums must have one basis."""
     rng = np.random.default_rng(features)
     return np.linalg.qr(rng.standard_normal((features, columns)))[0]
+
+
+def by_unit(rows, ids, most=1, step=3, *, documents=False):
+    """Blocks of a few rows, or documents, with the weights of their units."""
+    if documents:
+        table = DocumentRows(rows, documents_a_block=step)
+    else:
+        table = ArrayRows(rows, rows_a_block=step)
+    return UnitRows(LabelledRows(table, np.asarray(ids)), most).blocks()
+
+
+def forgotten(rows, ids, most=1, step=3, **kind):
+    """A mutant: every row counts 1."""
+    for block in by_unit(rows, ids, most, step, **kind):
+        block.weights = RowWeights(np.ones_like(block.weights.divisors), block.weights.ranks * 0)
+        yield block
+
+
+def by_block(rows, ids, most=1, step=3, **kind):
+    """A mutant: each block counts a unit's rows anew."""
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        yield from by_unit(rows[part], ids[part], most, step, **kind)
 
 
 def make(kind, features, precision="double", center=None, bound=0.0, extra_bits=0):

@@ -142,6 +142,16 @@ def weighted_third_moment() -> Accumulator:
     return ThirdMoment(RULE, np.eye(FEATURES), clip=1.0, variance=0.05, weighted=True)
 
 
+def weighted_triples() -> Accumulator:
+    """Triples of words of units' documents."""
+    return DocumentTriples(np.eye(FEATURES), weighted=True)
+
+
+def weighted_norms_of_documents() -> Accumulator:
+    """The histogram of what units' documents contribute."""
+    return DocumentNorms(DocumentPairs(FEATURES), with_count=True, weighted=True)
+
+
 _ADD: Adjacency = "add-remove"
 _REPLACE: Adjacency = "replace-one"
 _WITH_U, _WITHOUT, _V_AGAIN = [V, U], [V], [V, V]
@@ -151,6 +161,12 @@ _EMPTY = np.array([np.nan, np.nan])  # nothing was observed
 _SINGLE, _TEN, _TEN_ACROSS = V[None], np.tile(U, (10, 1)), np.tile(V, (10, 1))
 _ALONG, _ACROSS, _AGAINST = np.tile(AXIS, (10, 1)), np.tile(OTHER_AXIS, (10, 1)), -_TEN
 _WITH_TEN = [_SINGLE, _TEN]
+_DOCUMENT, _TEN_OF_ONE, _TEN_OF_OTHER = (
+    BOTH[None],
+    np.tile(ONE_WORD, (10, 1)),
+    np.tile(OTHER_WORD, (10, 1)),
+)
+_WITH_TEN_MORE = [_DOCUMENT, _TEN_OF_ONE]
 # mechanism, what distinguishes it from others of the same name, sum, noise, adjacency, neighbours
 _Line = tuple[str, str, Make, NoiseKind, Adjacency, Rows, Rows]
 _LINES: list[_Line] = [
@@ -206,6 +222,14 @@ _LINES: list[_Line] = [
     ("norm-histogram", "units", weighted_histogram, "laplace", _ADD, _WITH_TEN, [_SINGLE]),
     ("component-energy", "units", energy, "gaussian", _REPLACE, [_ALONG], [_ACROSS]),
     ("third-moment", "units", weighted_third_moment, "gaussian", _ADD, _WITH_TEN, [_SINGLE]),
+    ("document-pairs", "units", pairs, "gaussian", _REPLACE, [_TEN_OF_ONE], [_TEN_OF_OTHER]),
+    ("document-pairs", "units", pairs, "wishart", _ADD, _WITH_TEN_MORE, [_DOCUMENT]),
+    ("document-sketch", "units", document_sketch, "gaussian", _ADD, _WITH_TEN_MORE, [_DOCUMENT]),
+    ("document-triples", "units", weighted_triples, "gaussian", _ADD, _WITH_TEN_MORE, [_DOCUMENT]),
+    (
+        *("norm-histogram", "units of documents", weighted_norms_of_documents, "gaussian"),
+        *(_ADD, _WITH_TEN_MORE, [_DOCUMENT]),
+    ),
 ]
 
 

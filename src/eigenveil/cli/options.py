@@ -242,12 +242,12 @@ def read_number(text: str) -> str | float:
         return text
 
 
-def _read_count(text: str) -> str | int:
-    """A choice, or a whole number."""
+def _read_count(text: str) -> str | int | float:
+    """A choice, a whole number, or a share."""
     try:
         return int(text)
     except ValueError:
-        return text
+        return read_number(text)
 
 
 def read_center(text: str) -> bool | NDArray[np.float64]:
@@ -387,10 +387,10 @@ def _kind(found: Sequence[Option]) -> tuple[Any, Any, Callable[[Any], Any]]:
         return bool, default, same
     if Choice in kinds:
         reader: Callable[[Any], Any] = same
-        if Number in kinds:
-            reader = read_number
-        elif Whole in kinds:
+        if Whole in kinds:
             reader = _read_count
+        elif Number in kinds:
+            reader = read_number
         return (str if default is not None else str | None), default, reader
     kind: Any = int if Whole in kinds else float
     return (kind if default is not None else kind | None), default, same

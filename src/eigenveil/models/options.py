@@ -27,6 +27,8 @@ LEAST_FRACTION = 1e-6
 # Each is a release of its own; long before so many, none shows anything above its noise.
 MOST_POWER_ROUNDS = 1000
 MOST_ROWS_OF_UNIT = 1 << 24
+MOST_COMPONENTS = 32
+"""Where their number follows from what is released."""
 
 
 # -- what values there are
@@ -521,14 +523,22 @@ _SITES: tuple[Path, ...] = ("sites",)
 
 _EPSILON = Number(0.0, MOST_EPSILON, open_low=True)
 _DELTA = Number(0.0, 1.0, open_high=True)
+_SHARE = Number(0.0, 1.0, open_low=True, open_high=True)
 _BOUND = Number(SMALLEST, LARGEST)
 _NONE, _VECTOR = Nothing(), Vector()
 
 OPTIONS: tuple[Option, ...] = (
     Option(
+        "n_components", (Whole(), _SHARE, Choice(("auto",))), 2,
+        "Number of components, from 1 to the number of columns; or, as 0.95 does, the share of the "
+        "variance that the fewest shall explain; or 'auto': as many as stand above the noise. Of "
+        "these there are 32 at most, and none is below the noise.",
+        (PCA,), _PRIVATE,
+    ),
+    Option(
         "n_components", (Whole(),), 2,
         "Number of components, from 1 to the number of columns.",
-        (PCA,), (*_PRIVATE, "tracking"),
+        (PCA,), ("tracking",),
     ),
     Option(
         "n_components", (Whole(), Choice(("auto",))), "auto",
@@ -557,19 +567,19 @@ OPTIONS: tuple[Option, ...] = (
         "unit", (Text(), _NONE), None,
         "The column that says whose each row is, such as patient_id: all rows of one person are "
         "then protected together. Left out, each row is protected by itself.",
-        _IN_SPACE, _PRIVATE, examples=("patient_id",),
+        _ALL, _PRIVATE, examples=("patient_id",),
     ),
     Option(
         "max_rows_per_unit", (Whole(1, MOST_ROWS_OF_UNIT),), 1,
         "Rows of a unit that count alike: each counts 1 over this, and those of a unit with more "
         "count as much as this many. With 1 every unit counts the same.",
-        _IN_SPACE, _PRIVATE, unit="rows",
+        _ALL, _PRIVATE, unit="rows",
     ),
     Option(
         "sites_per_unit", (Whole(),), 1,
         "Sites at which one unit may have rows. With 1, persons whose rows are at several sites "
         "are protected less; with more, the noise is so many times larger.",
-        _IN_SPACE, _SITES, unit="sites",
+        _ALL, _SITES, unit="sites",
     ),
     Option(
         "protocol", (Choice(("auto", "cape", "sketch", "dpdispca", "full", "local")),), "auto",
@@ -756,6 +766,12 @@ OPTIONS: tuple[Option, ...] = (
         "Columns of the sketch, at least the components; left out, 4 times as many (2 times of "
         "'dpdispca').",
         (PCA, *_TENSORS), _PRIVATE, examples=(20,),
+    ),
+    Option(
+        "whiten", (Flag(),), False,
+        "Whether transform divides each score by the square root of its component's explained "
+        "variance, so that all have variance 1.",
+        (PCA,), _PRIVATE,
     ),
     Option(
         "power_rounds", (Whole(1, MOST_POWER_ROUNDS), _NONE), None,

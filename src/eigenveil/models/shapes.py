@@ -155,6 +155,7 @@ SHAPES: Mapping[str, ReleaseShape] = MappingProxyType(
         ),
         "document-triples": ReleaseShape(
             _tensor,
+            counts_shares=True,
             gain=lambda _: (1.0, 2.0),
             costliest=lambda plan: [
                 {"gain": 1.0 + triples_error(plan.n_components, SMALLEST_CLIP)}

@@ -51,9 +51,10 @@ class TableFit(Configured):
             ``InvalidParameterError`` too), there is no row, or one is not valid and
             ``invalid="error"``; nothing was released.
         PrivacyError
-            When the target cannot be met, the data set is too small for it, or fewer components
-            stand above the noise than were requested; ``spent`` is the guarantee of what was
-            released before that was known, or ``None``.
+            When the target cannot be met; nothing was released. Rows that are too few for what was
+            requested raise nothing: ``usable_`` is all False then, and a NoisyResultWarning says
+            what would do. Whatever else stops a fit has ``spent``, the guarantee of what was
+            released before, or ``None``.
         """
         del y
         options = self._options()

@@ -140,7 +140,8 @@ def _norms(description: Description, arrays: Arrays) -> DocumentNorms:
         update = {"kind": description.of, "of": None, "with_count": False}
         of = rebuild(description.model_copy(update=update), arrays)
         if isinstance(of, ClippedSum):
-            return DocumentNorms(of, with_count=description.with_count)
+            counts = {"with_count": description.with_count, "weighted": description.weighted}
+            return DocumentNorms(of, **counts)
     raise ProtocolError(
         f"A {description.kind} of a {description.of} was requested.",
         hint="It is refused; check that all parties run the same version.",

@@ -34,6 +34,8 @@ from eigenveil.tables.scales import rows_needed
 _MOST_ROWS = 20_000
 _MOST_FEATURES = 800
 _MOST_FEATURES_OF_DIRECTIONS = 300
+# Of the variance, by as many components as stand above a noise that is not known yet.
+_MOST_SHARE = 0.9
 # Public ranges are taken to be so many deviations to either side.
 _RANGE = 3.0
 
@@ -158,6 +160,15 @@ def predict(
     )
 
 
+def components_expected(plan: Plan, spectrum: NDArray[np.float64]) -> int:
+    """How many components exact PCA would have; fewer than the features, where they are counted."""
+    if plan.variance_share is None:
+        return plan.n_components
+    shares = np.cumsum(np.sort(spectrum)[::-1]) / np.sum(spectrum)
+    count = int(np.searchsorted(shares, min(plan.variance_share, _MOST_SHARE))) + 1
+    return max(1, min(count, plan.n_components, plan.features - 1))
+
+
 def rows_for_scales(plan: Plan) -> float:
     """Rows with which columns' scales are usually found; 0 where none are looked for."""
     if not plan.finds_scales:
@@ -210,8 +221,11 @@ def _simulate(
     if plan.n_components > features // 2 and features < plan.features:
         raise _NotPredictedError(f"not simulated beyond {features // 2} components")
     drawn = min(rows, _MOST_ROWS)
+    leading = np.sort(spectrum)[::-1][:features]
     small = plan.model_copy(
         update={
+            "n_components": components_expected(plan, leading),
+            "variance_share": None,
             "features": features,
             "sketch_columns": min(plan.sketch_columns, features),
             "rows": drawn if plan.rows is not None else None,
@@ -220,7 +234,6 @@ def _simulate(
             "variables": min(plan.variables, features),
         }
     )
-    leading = np.sort(spectrum)[::-1][:features]
     rng = np.random.default_rng(seed)
     synthetic = rng.standard_normal((drawn, features), dtype=np.float32)
     synthetic *= np.sqrt(leading / leading.sum()).astype(np.float32)  # mean squared norm 1

@@ -198,14 +198,33 @@ def budget(
     pure_epsilon: Annotated[
         float, typer.Option(help="Part of epsilon for pure studies; the rest is for Gaussian ones.")
     ] = 0.0,
-    adjacency: Annotated[str, options.option_help("adjacency")] = "add-remove",
+    adjacency: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the account's neighbours: add-remove or replace-one; by default what it has, "
+            "or add-remove."
+        ),
+    ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            help="Whose rows neighbours differ in, the column that a fit or study names with unit; "
+            "by default what the account has, or each row by itself."
+        ),
+    ] = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Open a data set's account, or set its budget anew; makes the ledger where there is none."""
+    from eigenveil.federation.ledger.entries import UNIT
     from eigenveil.federation.ledger.ledger import Budget
 
     ledger = _open(place, makes=True)
-    ledger.set_budget(Budget(data_set, cast("Adjacency", adjacency), epsilon, delta, pure_epsilon))
+    before = ledger.budget_if_any(data_set)
+    adjacency = adjacency or ("add-remove" if before is None else before.adjacency)
+    unit = unit if unit is not None else (UNIT if before is None else before.unit)
+    ledger.set_budget(
+        Budget(data_set, cast("Adjacency", adjacency), epsilon, delta, pure_epsilon, unit)
+    )
     screen = Screen(quiet=quiet)
     _print_standings([s for s in ledger.standings() if s.budget.data_set == data_set], screen)
 

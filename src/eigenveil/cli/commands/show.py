@@ -77,9 +77,10 @@ def transform(
     unit = model.certificate_.target.unit
     usual = found.identifiers if found is not None else () if unit is None else (unit,)
     labels = _labels(rows, options.read_names(ids), usual, out)
+    holes = presenter.takes_holes and model.plan_.holes
     parts = []
     for block in rows.sparse_blocks() if documents else rows.blocks():
-        _check(block, rows.names or names_of(model), counts=documents)
+        _check(block, rows.names or names_of(model), counts=documents, holes=holes)
         parts.append(presenter.new_values(model, block.values))
     values = np.concatenate(parts)
     columns: list[tuple[str, Any]] = [*labels.items()]
@@ -148,11 +149,14 @@ def _labels(
     return found
 
 
-def _check(block: Block, names: Sequence[str] | None, *, counts: bool) -> None:
-    """Raise where an entry is not finite, or a count is negative, naming its place."""
+def _check(block: Block, names: Sequence[str] | None, *, counts: bool, holes: bool) -> None:
+    """Raise where an entry is not finite, or a count is negative, naming its place.
+
+    With ``holes`` an entry may be missing.
+    """
     values: Any = block.values
     entries = values.data if scipy.sparse.issparse(values) else values
-    wrong = ~np.isfinite(entries)
+    wrong = np.isinf(entries) if holes else ~np.isfinite(entries)
     if counts:
         wrong |= entries < 0
     if not wrong.any():

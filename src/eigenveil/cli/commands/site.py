@@ -147,6 +147,10 @@ def start(
     budget_pure_epsilon: Annotated[
         float, typer.Option(help="Part of this epsilon that is set aside for pure studies.")
     ] = 0.0,
+    budget_unit: Annotated[
+        str,
+        typer.Option(help="Whose rows this budget is for: the column that studies name with unit."),
+    ] = "row",
     heads: Annotated[
         str | None,
         typer.Option(help=f"{HEADS_HELP} Every new head is noted before the answer leaves."),
@@ -189,7 +193,9 @@ def start(
     rows = _Rows(files, read_columns(columns, exclude, vocabulary, schema, header=header))
     rows.check()
     place = _absolute(str(_needed("ledger", ledger)))
-    budget = BudgetTarget(data_set, adjacency, budget_epsilon, budget_delta, budget_pure_epsilon)
+    budget = BudgetTarget(
+        data_set, adjacency, budget_epsilon, budget_delta, budget_pure_epsilon, budget_unit
+    )
     noted = heads_of(heads, authority, timestamps)
     check_budget(place, budget, Screen(quiet=quiet), heads=noted)
     need_flare()

@@ -45,8 +45,15 @@ def print_model(model: StoredModel, out: Screen) -> None:
         out.print(bold("the fit ended early:"), f"{model.certificate_.stopped}.")
     print_releases(model.certificate_.releases, out)
     out.print(bold("guarantee:"), model.guarantee_)
+    print_assumptions(model.guarantee_.assumptions, out)
     for caveat in model.guarantee_.caveats if model.guarantee_.certified else ():
         out.print(f"  note: {caveat}.")
+
+
+def print_assumptions(assumptions: Sequence[str], out: Screen) -> None:
+    """What must be true of the rows for a guarantee to mean what it says."""
+    for each in assumptions:
+        out.print(f"  assumes: {each}.")
 
 
 def print_releases(

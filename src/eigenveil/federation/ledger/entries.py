@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from shlex import quote
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -155,6 +156,15 @@ class Budget:
     delta: float
     pure_epsilon: float = 0.0
     unit: str = UNIT
+
+
+def budget_command(ledger: str, data_set: str, *, adjacency: str, unit: str) -> str:
+    """The command that opens an account or changes its budget, but for the budget itself."""
+    which = "" if unit == UNIT else f" --unit {quote(unit)}"
+    return (
+        f"eigenveil ledger budget {quote(ledger)} --data-set {quote(data_set)} --adjacency "
+        f"{adjacency}{which} --epsilon E --delta D"
+    )
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from eigenveil.errors import EigenveilError, LedgerWarning, callers_level
-from eigenveil.federation.ledger.entries import UNIT, SessionKey
+from eigenveil.federation.ledger.entries import UNIT, SessionKey, budget_command
 from eigenveil.federation.ledger.file_marks import marks_of, usual_name
 from eigenveil.federation.ledger.ledger import Begun, Budget, Draft, FitRequest, Ledger
 from eigenveil.federation.ledger.placing import Wanted
@@ -127,8 +127,8 @@ def _news(ledger: Ledger, begun: Begun) -> list[str]:
         found.append(
             f"{ledger.name}: opened an account for {main!r}, with a budget of epsilon = "
             f"{budget.epsilon:g} at delta = {budget.delta:g} for all of its fits together; to set "
-            f"another: eigenveil ledger budget {shlex.quote(ledger.name)} --data-set "
-            f"{shlex.quote(main)} --adjacency {budget.adjacency} --epsilon E --delta D."
+            "another: "
+            f"{budget_command(ledger.name, main, adjacency=budget.adjacency, unit=budget.unit)}."
         )
     if begun.changed:
         found.append(

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from eigenveil.errors import LedgerWarning, PrivacyError, callers_level
+from eigenveil.errors import LedgerWarning, OutputError, PrivacyError, callers_level
 from eigenveil.federation.ledger.books import Books, Session, Standing
 from eigenveil.federation.ledger.entries import (
     FIRST,
@@ -274,6 +274,15 @@ class Ledger:
             books = Books.of(read_entries(connection, _BUDGETS))
         account = books.accounts.get(data_set)
         return None if account is None else account.budget
+
+    def budget_if_any(self, data_set: str) -> Budget | None:
+        """The same; ``None`` also where there is no ledger yet."""
+        try:
+            return self.budget(data_set)
+        except OutputError as error:
+            if error.code != "no-ledger":
+                raise
+            return None
 
     def standings(self) -> list[Standing]:
         """Where each account stands, in the order in which they were opened.

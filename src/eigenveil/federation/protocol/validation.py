@@ -113,7 +113,7 @@ def check_query(plan: BasePlan, asked: Description) -> None:
     if asked.of is not None:
         fits &= plan.step_of(asked.of) is not None
     shape = SHAPES[what]
-    fits &= asked.weighted == (plan.weighted and shape.counts_shares)
+    fits &= asked.weighted == (plan.weighted and SHAPES[asked.kind].counts_shares)
     fits &= asked.holes == plan.holes
     if not (fits and shape.fits(plan, asked)):
         raise ProtocolError(

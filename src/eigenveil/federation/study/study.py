@@ -33,6 +33,7 @@ from eigenveil.federation.secagg.masks import even, threshold
 from eigenveil.federation.study.checks import bad_field, check_study, urgency
 from eigenveil.federation.study.site_weights import coarse_weights, site_weight
 from eigenveil.models.options import (
+    MOST_COMPONENTS,
     OF_SKETCH,
     OPTIONS,
     PCA,
@@ -196,7 +197,7 @@ class Study(StudyOptions):
     )
 
     if TYPE_CHECKING:  # declared: see StudyOptions
-        components: int | Literal["auto"] | None
+        components: int | float | Literal["auto"] | None
         epsilon: float
         delta: float
         adjacency: Adjacency
@@ -318,7 +319,9 @@ class Study(StudyOptions):
     def sketch_columns(self) -> int:
         """R of a sketch, or of DPdisPCA's factors; at most the number of columns."""
         usual = 2 if self.protocol == "dpdispca" else 4
-        return min(self.width, self.given_columns or usual * self.most_components)
+        count = self.components
+        most = count if isinstance(count, int) else min(self.width, MOST_COMPONENTS)
+        return min(self.width, self.given_columns or usual * most)
 
     @property
     def given_columns(self) -> int | None:

@@ -98,7 +98,8 @@ class Table(ABC):
         """Make the error about a column that cannot be used."""
         return DataError(
             f"{self.path}: column {name!r} {what}.",
-            hint="Name the wanted columns (--columns) or leave this one out (--exclude).",
+            hint="Leave it out (--exclude), or state in a schema that it is a category, date or "
+            "boolean (eigenveil schema new drafts one).",
             code="not-numeric",
         )
 

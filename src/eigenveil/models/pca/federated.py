@@ -23,7 +23,8 @@ class FederatedPCA(FederatedFit, FittedPCA):
 
     Parameters
     ----------
-    n_components : int, default=2
+    n_components : int, float or "auto", default=2
+        As of :class:`eigenveil.PrivatePCA`.
     epsilon, delta : float
         Privacy target against the aggregator together with ``collusion`` sites; 0 < epsilon,
         0 <= delta < 1. ``delta=0`` means pure epsilon (protocols "cape" and "local").
@@ -41,6 +42,11 @@ class FederatedPCA(FederatedFit, FittedPCA):
         nothing else. "pairwise": the same with Gaussian masks. "helper": zero-sum Gaussian masks of
         a trusted helper (paper 001).
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
+    unit, max_rows_per_unit
+        As for :class:`eigenveil.PrivatePCA`.
+    sites_per_unit : int, default=1
+        Sites at which one unit may have rows: the noise is so many times larger. With 1, a unit
+        whose rows are at several sites is protected less.
     row_norm : {"unit", "auto"} or float, default="unit"
     row_bound : float, default=None
     center : bool or array of shape (n_features,), default=True
@@ -48,6 +54,8 @@ class FederatedPCA(FederatedFit, FittedPCA):
     ranges : array of shape (2, n_features), default=None
     budget_split : dict, default=None
         As for :class:`eigenveil.PrivatePCA`.
+    whiten : bool, default=False
+        As of :class:`eigenveil.PrivatePCA`.
     sketch_size : int, default=None
         R of "sketch" (4 K by default) and "dpdispca" (2 K), and of no other protocol; "auto" is
         "sketch" where it is given.
@@ -96,7 +104,7 @@ n_samples_, scale_, unscaled_, guarantee_, certificate_
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | float | str = 2,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
@@ -118,6 +126,7 @@ n_samples_, scale_, unscaled_, guarantee_, certificate_
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
+        whiten: bool = False,
         missing: str = "error",
         invalid: str = "zero",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
@@ -143,6 +152,7 @@ n_samples_, scale_, unscaled_, guarantee_, certificate_
         self.neighbours = neighbours
         self.site_epsilon = site_epsilon
         self.expected_rows = expected_rows
+        self.whiten = whiten
         self.missing = missing
         self.invalid = invalid
         self.random_state = random_state

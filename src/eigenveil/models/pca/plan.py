@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Annotated, Any, ClassVar, Literal
 
 from eigenveil.checks import one_of
 from eigenveil.errors import DataError
-from eigenveil.models.options import Options
+from eigenveil.models.options import MOST_COMPONENTS, Options
 from eigenveil.models.pca.ways import (
     CHOICES,
     DIRECTIONS,
@@ -81,7 +82,9 @@ ENERGIES = "explained variance"
 class Plan(BasePlan):
     """Everything about a fit of PCA that is decided before data is touched.
 
-    ``row_norm`` is "unit", "auto", "max", or a public number.
+    ``row_norm`` is "unit", "auto", "max", or a public number. With ``variance_share`` the number of
+    components follows from what is released: the fewest that explain this share of the variance, or
+    with 1 all that stand above the noise; ``n_components`` is then the most that there can be.
     """
 
     one_pass: ClassVar[bool] = False
@@ -90,6 +93,7 @@ class Plan(BasePlan):
     mechanism: Annotated[str, *one_of(MECHANISMS)]
     row_norm: Literal["unit", "auto", "max"] | float
     power_rounds: int
+    variance_share: float | None = None
 
     @property
     def way(self) -> Way:
@@ -104,7 +108,9 @@ class Plan(BasePlan):
     def options_otherwise(self) -> dict[str, Any]:
         """Options of another name or value; see :class:`BasePlan`."""
         rounds = self.power_rounds if self.way is POWER else None
-        return super().options_otherwise() | {"power_rounds": rounds}
+        share = self.variance_share
+        chosen = {} if share is None else {"n_components": "auto" if share == 1.0 else share}
+        return super().options_otherwise() | {"power_rounds": rounds} | chosen
 
     def context(self) -> dict[str, Any]:
         """What makes this plan beside its options; parties may send factors of so many columns."""
@@ -214,12 +220,12 @@ def make_plan(
     PrivacyError, DataError
         Naming the parameter and what it may be.
     """
-    mechanism, components = options.mechanism, int(options.n_components)
+    mechanism = options.mechanism
     if mechanism == "auto":
         mechanism = STATISTICS["second-moment"].usual(pure=options.delta == 0).name
     check_pure("second-moment", mechanism, options.delta)
-    check_components(components, features)
     way = way_of(mechanism)
+    components, share = _components(options, features, way, mechanism)
     way.check(features, components)
     if options.power_rounds is not None and way is not POWER:
         raise options.refused(
@@ -249,9 +255,13 @@ def make_plan(
             hint="Use row_norm='unit', or leave scale and ranges out.",
             code="unused-parameter",
         )
-    columns = columns_of_sketch(options, components, sketched=way is SKETCH, features=features)
+    fewest = components if share is None else 1
+    columns = columns_of_sketch(options, fewest, sketched=way is SKETCH, features=features)
+    if share is not None and options.given_columns is None:
+        columns = min(features, 4 * components)
     plan = Plan(
-        n_components=components,
+        n_components=min(components, columns) if way is SKETCH else components,
+        variance_share=share,
         mechanism=mechanism,
         row_norm=options.row_norm if isinstance(options.row_norm, str) else float(options.row_norm),
         fractions={"moment": 1.0},
@@ -262,6 +272,28 @@ def make_plan(
         ),
     )
     return plan.model_copy(update={"fractions": _fractions(plan, options)})
+
+
+def _components(
+    options: Options, features: int, way: Way, mechanism: str
+) -> tuple[int, float | None]:
+    """How many components there are, or can be, and the share of the variance that they shall have.
+
+    The latter is ``None`` where their number is given.
+    """
+    wanted = options.n_components
+    if isinstance(wanted, Integral):
+        check_components(int(wanted), features)
+        return int(wanted), None
+    if not way.counts:
+        raise options.refused(
+            "n_components",
+            f"must be a whole number with mechanism={mechanism!r}, which releases so many "
+            f"directions and no others. Got {wanted!r} instead.",
+            hint="Give a number of components, or mechanism='auto', which releases the whole "
+            "moment before they are chosen.",
+        )
+    return min(features, MOST_COMPONENTS), 1.0 if isinstance(wanted, str) else float(wanted)
 
 
 def _fractions(plan: Plan, options: Options) -> dict[Step, float]:

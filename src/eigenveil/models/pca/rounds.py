@@ -23,6 +23,7 @@ from eigenveil.models.explained import (
 )
 from eigenveil.models.holes import Corrected, Observed, corrected
 from eigenveil.models.pca.correlation import correlation_of
+from eigenveil.models.pca.derived import advice_for_more, fewest
 from eigenveil.models.pca.plan import ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.pca.ways import DIRECTIONS, POWER, SKETCH, WHOLE, Way
 from eigenveil.models.plan import CENTERED_SCALE, OBSERVED, Step
@@ -229,16 +230,17 @@ def release_moment(
 def _nothing(state: _State) -> Factors:
     """The result of a fit that ended before its components were released: public directions."""
     plan = state.plan
-    none = np.zeros(plan.n_components)
+    count = plan.n_components if plan.variance_share is None else 1
+    none = np.zeros(count)
     return Factors(
-        components=np.eye(plan.n_components, plan.features),
+        components=np.eye(count, plan.features),
         **_in_data_units(state),
         explained_variance=none,
         explained_variance_ratio=none.copy(),
         total_variance=0.0,
         rows=state.rows or 1.0,
         noise_floor=0.0,
-        usable=np.zeros(plan.n_components, dtype=np.bool_),
+        usable=np.zeros(count, dtype=np.bool_),
         row_bound=0.0,
         stopped=state.stopped,
         advice=state.advice,
@@ -510,18 +512,25 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
     if found.refined and known:
         variance, total, noise_floor = _of_variance_one(state, variance, total, noise_floor)
     usable = np.asarray(variance > noise_floor)
+    advice = state.advice
+    if not usable.any():
+        advice = advice or advice_for(noise_floor, variance)
+    elif plan.variance_share is not None:
+        advice = advice or advice_for_more(variance / total, usable, plan.variance_share)
+    if plan.variance_share is not None:
+        k = fewest(variance / total, usable, plan.variance_share)
     return Factors(
-        components=found.components,
+        components=found.components[:k],
         **_in_data_units(state),
-        explained_variance=variance,
-        explained_variance_ratio=variance / total,
+        explained_variance=variance[:k],
+        explained_variance_ratio=variance[:k] / total,
         total_variance=total,
         rows=state.rows,
         noise_floor=noise_floor,
-        usable=usable,
+        usable=usable[:k],
         row_bound=row_bound,
         stopped=state.stopped,
-        advice=state.advice if usable.any() or state.advice else advice_for(noise_floor, variance),
+        advice=advice,
     )
 
 

@@ -36,7 +36,8 @@ class PrivateStreamingPCA(Configured, FittedPCA):
 
     Parameters
     ----------
-    n_components : int, default=2
+    n_components : int, float or "auto", default=2
+        As of :class:`eigenveil.PrivatePCA`; chosen anew at every release.
         Number of components, at most the number of features.
     epsilon : float, default=1.0
         Privacy target, > 0, for the whole stream.
@@ -51,11 +52,18 @@ class PrivateStreamingPCA(Configured, FittedPCA):
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
         Which streams are neighbours: one row more or less in a block, or one row changed (the
         number of rows then being public).
+    unit : str, default=None
+        The column of a frame with each row's unit, such as a patient: all rows of one are then
+        protected together. ``partial_fit(X, groups=ids)`` gives the units beside the rows instead.
+    max_rows_per_unit : int, default=1
+        Rows of a unit that count, each 1 over this; those beyond so many are left out.
     row_norm : "unit" or float, default="unit"
         Rows are divided by their norm, or shortened to a public number in the data's units.
     center : False or array of shape (n_features,), default=False
         Nothing, or a public centre, is subtracted first. One pass cannot subtract a mean that is
         not known yet.
+    whiten : bool, default=False
+        As of :class:`eigenveil.PrivatePCA`.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
         a zero row, which is counted and adds nothing to any other sum; a warning gives their
@@ -113,7 +121,7 @@ n_samples_, guarantee_, certificate_
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | float | str = 2,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
@@ -125,6 +133,7 @@ n_samples_, guarantee_, certificate_
         max_rows_per_unit: int = 1,
         row_norm: str | float = "unit",
         center: bool | ArrayLike = False,
+        whiten: bool = False,
         invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
@@ -142,6 +151,7 @@ n_samples_, guarantee_, certificate_
         self.max_rows_per_unit = max_rows_per_unit
         self.row_norm = row_norm
         self.center = center
+        self.whiten = whiten
         self.invalid = invalid
         self.noise = noise
         self.random_state = random_state

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from eigenveil.errors import DataError
@@ -53,17 +54,17 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
         Parameters
         ----------
         X : array or sparse matrix of shape (n_documents, n_words)
-            Word counts; documents of any length.
+            Word counts; documents of any length. One with a negative count or NaN is not valid.
 
         Returns
         -------
         array of shape (n_documents, n_components)
-            Rows add up to 1.
+            Rows add up to 1; NaN for a document that is not valid.
         """
         return np.asarray(scipy.special.softmax(self._log_joint(X), axis=1))
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
-        """The likeliest topic of each document, shape (n_documents,); -1 for one with NaN."""
+        """The likeliest topic of each document, shape (n_documents,); -1 for one not valid."""
         joint = self._log_joint(X)
         return np.where(np.isnan(joint[:, 0]), -1, np.argmax(joint, axis=1))
 
@@ -120,13 +121,16 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
             X,
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
-            ensure_non_negative=True,
             ensure_all_finite="allow-nan",
             reset=False,
         )
         size = self.topics_.shape[1]
         smoothed = (self.topics_ + _FLOOR / size) / (1.0 + _FLOOR)
-        return np.asarray(counts @ np.log(smoothed).T + np.log(self.weights_))
+        joint = np.asarray(counts @ np.log(smoothed).T + np.log(self.weights_))
+        # as in a fit, what is wrong with one document is no error of the others
+        least = counts.min(axis=1)
+        joint[(least.toarray().ravel() if issparse(counts) else least) < 0] = np.nan
+        return joint
 
     @property
     def _n_features_out(self) -> int:
@@ -165,6 +169,12 @@ class PrivateTopicModel(TableFit, FittedTopics):
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
         Which collections are neighbours: one document more or less, or one changed (their number
         then being public).
+    unit : str, default=None
+        The column of a frame with each document's unit, such as an author: all documents of one are
+        then protected together. ``fit(X, groups=ids)`` gives the units beside them instead.
+    max_rows_per_unit : int, default=1
+        Documents of a unit that count alike, each 1 over this; those of a unit with more count as
+        much as this many. With 1 every unit counts the same.
     pair : {"auto", "full", "sketch"}, default="auto"
         How the pairs are released: D x D, or as a sketch of D x ``sketch_size``. "auto": a sketch
         beyond 1000 words, or where ``sketch_size`` is given.
@@ -247,6 +257,8 @@ class PrivateTopicModel(TableFit, FittedTopics):
         delta: float = 1e-6,
         mechanism: str = "auto",
         adjacency: str = "add-remove",
+        unit: str | None = None,
+        max_rows_per_unit: int = 1,
         pair: str = "auto",
         clip_documents: bool = True,
         budget_split: dict[str, float] | None = None,
@@ -262,6 +274,8 @@ class PrivateTopicModel(TableFit, FittedTopics):
         self.delta = delta
         self.mechanism = mechanism
         self.adjacency = adjacency
+        self.unit = unit
+        self.max_rows_per_unit = max_rows_per_unit
         self.pair = pair
         self.clip_documents = clip_documents
         self.budget_split = budget_split
