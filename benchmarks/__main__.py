@@ -5,13 +5,24 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from benchmarks import federated, flare, private_streams, speed, streaming, tensors, usable, utility
+from benchmarks import (
+    federated,
+    flare,
+    private_streams,
+    speed,
+    streaming,
+    tensors,
+    units,
+    usable,
+    utility,
+)
 from benchmarks.report import Report
 
 PARTS = {
     "speed": speed.run,
     "utility": utility.run,
     "usable": usable.run,
+    "units": units.run,
     "federated": federated.run,
     "tensors": tensors.run,
     "streams": streaming.run,

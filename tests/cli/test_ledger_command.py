@@ -87,7 +87,7 @@ def test_budget_keeps_unit_and_adjacency_where_they_are_not_given(path, run):
     wanted = {"data_set": "visits", "adjacency": "replace-one", "unit": "patient id", "state": b""}
     with pytest.raises(BudgetExceeded) as caught:
         Ledger(path).begin(SessionKey(STUDY, "s"), reserve=Loss(mu_squared=9.0), **wanted)
-    assert "--data-set visits --unit 'patient id' --adjacency replace-one" in caught.value.hint
+    assert "--data-set visits --adjacency replace-one --unit 'patient id'" in caught.value.hint
 
 
 def test_budget_refuses_what_is_none(path, run):

@@ -9,8 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from eigenveil import PrivatePCA
+from eigenveil.cli.presenters.study_cost import can_be_shown
 from eigenveil.errors import DataError
 from eigenveil.federation.study.file import read_study
+from eigenveil.federation.study.study import make_study
+from eigenveil.io import read_frame
 from eigenveil.tables.schema import FORMAT, json_schema, parse_schema, read_schema, write_schema
 
 ROWS = 120
@@ -251,6 +254,33 @@ def test_transform_of_rows_with_holes_where_the_fit_had_some(schema, table, tmp_
     assert len(scores) == ROWS
 
 
+def test_transform_of_scaled_columns_is_that_of_the_estimator(schema, table, tmp_path, run):
+    words = ("fit", table, "--schema", schema, "-k", 2, "--scale", "private", "--missing", "zero")
+    status, _, err = run(*words, "--epsilon", 20, "--out", tmp_path / "scaled", "--quiet")
+    assert status == 0, err
+    status, _, err = run("transform", tmp_path / "scaled", table, "--out", tmp_path / "s.parquet")
+    assert status == 0, err
+    found = pq.read_table(tmp_path / "s.parquet").to_pandas()[["PC1", "PC2"]]
+    model = PrivatePCA.load(tmp_path / "scaled" / "model.npz")
+    assert not np.all(model.scale_ == 1.0)
+    wanted = model.transform(read_frame(frame(), read_schema(schema)).encoded())
+    np.testing.assert_allclose(found, wanted)
+
+
+def test_a_study_of_private_scales_has_the_schemas_ranges(schema, tmp_path, run):
+    text = schema.read_text()
+    flat = 'name = "flat"\nkind = "number"\n'
+    assert flat in text
+    for added, ranges in (("", None), ("range = [0, 9]\n", (0.0, 9.0))):
+        schema.write_text(text.replace(flat, flat + added))
+        words = ("--site", "a", "--components", 1, "--schema", schema, "--scale", "private")
+        status, _, err = run("study", "new", tmp_path / "s.toml", *words, "--overwrite")
+        assert status == 0, err
+        found = read_study(tmp_path / "s.toml").ranges
+        last = None if found is None else (found[0][-1], found[1][-1])
+        assert last == ranges
+
+
 def test_transform_refuses_identifiers_that_it_cannot_carry(result, table, tmp_path, run):
     words = ("transform", result, table)
     status, _, err = run(*words, "--id", "who", "--out", tmp_path / "o.csv")
@@ -431,3 +461,24 @@ def test_documents_take_a_schema_but_no_unit(schema, tmp_path, run):
         status, _, err = run(*fit, "-k", 2, "--out", tmp_path / "r", "--quiet")
         assert status == code, err
         assert ("protects rows, not units" in err) == (role == "unit")
+
+
+HIDING = "\x1b[2J\u202e"
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        {"name": "b", "kind": "category", "levels": ["x", f"y{HIDING}"]},
+        {"name": "b", "kind": "number", "label": HIDING},
+        {"name": "b", "kind": "number", "unit_of_measure": HIDING},
+        {"name": HIDING, "role": "ignore"},
+    ],
+)
+def test_a_study_whose_schema_could_hide_something_is_not_shown_for_approval(column):
+    made = {"name": "s", "sites": [{"name": "north"}], "components": 1}
+    for added, shown in (([], True), ([column], False)):
+        columns = [{"name": "a", "kind": "number"}, *added]
+        schema = parse_schema({"format": FORMAT, "columns": columns})
+        study = make_study(**made, columns=list(schema.names), table_schema=schema)
+        assert can_be_shown(study) is shown

@@ -3,13 +3,14 @@
 import json
 import os
 import shutil
+import stat
 import warnings
 
 import numpy as np
 import pytest
 
 import eigenveil
-from eigenveil.errors import BudgetExceeded, DataError, LedgerWarning
+from eigenveil.errors import BudgetExceeded, DataError, LedgerWarning, OutputError
 from eigenveil.federation.ledger import file_marks
 from eigenveil.federation.ledger.file_marks import content_mark, marks_of, place_mark, usual_name
 from eigenveil.federation.ledger.ledger import Ledger
@@ -101,6 +102,14 @@ def test_a_table_that_grew_or_changed_keeps_its_account(place, table):
     # and so does a copy of any version of it
     copy = write(table.parent / "copy.npy", X)
     assert "another place" in fit(place, copy)[0]
+
+
+def test_a_table_that_grew_keeps_an_account_of_any_name(place, table):
+    fit(place, table, data_set="patients")
+    write(table, np.vstack([X, X[:5]]))
+    with pytest.raises(BudgetExceeded, match="patients"):
+        fit(place, table)
+    assert accounts(place) == ["patients"]
 
 
 def test_another_table_has_another_account(place, table, tmp_path):
@@ -248,3 +257,12 @@ def test_names_of_new_accounts(tmp_path):
         assert found.isprintable()
         assert len(found) < 200
     assert place_mark(tmp_path / "a", KEY) != place_mark(tmp_path / "b", KEY)
+
+
+def test_a_file_that_is_no_ledger_keeps_its_mode(tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("a,b\n1,2\n")
+    rows.chmod(0o644)
+    with pytest.raises((DataError, OutputError)):
+        Ledger(rows).standings()
+    assert stat.S_IMODE(rows.stat().st_mode) == 0o644

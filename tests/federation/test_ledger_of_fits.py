@@ -255,7 +255,7 @@ def test_an_account_keeps_its_budget_and_says_so(place):
 def test_a_new_account_says_what_it_got_and_how_to_set_it(place):
     with pytest.warns(LedgerWarning, match="epsilon = 0.7 at delta = 1e-06") as caught:
         eigenveil.PrivatePCA(epsilon=0.7, ledger=place, data_set="a b").fit(X)
-    assert f"ledger budget {place} --data-set 'a b' --epsilon" in str(
+    assert f"ledger budget {place} --data-set 'a b' --adjacency add-remove --epsilon" in str(
         next(each.message for each in caught if each.category is LedgerWarning)
     )
 

@@ -52,8 +52,11 @@ def fit(place, table, found, gate=None, rounds=0):
         found.put(error.code)
 
 
-def test_of_fits_at_once_as_many_succeed_as_the_budget_covers(place, table):
-    """There is no ledger yet: one makes it, one opens the account, one is within its budget."""
+@pytest.mark.parametrize(("budget", "covered"), [(None, 1), (1.5, 2)])
+def test_of_fits_at_once_as_many_succeed_as_the_budget_covers(place, table, budget, covered):
+    """Where there is no ledger yet, one makes it, one opens the account, one is within it."""
+    if budget is not None:
+        Ledger(place).set_budget(Budget(str(table), "add-remove", budget, 1e-6))
     gate, found = FORK.Barrier(FITS), FORK.Queue()
     processes = [FORK.Process(target=fit, args=(place, table, found, gate)) for _ in range(FITS)]
     for process in processes:
@@ -61,9 +64,9 @@ def test_of_fits_at_once_as_many_succeed_as_the_budget_covers(place, table):
     outcomes = sorted(found.get(timeout=120) for _ in processes)
     for process in processes:
         process.join(120)
-    assert outcomes == ["fitted", *["over-budget"] * (FITS - 1)]
-    (session,), (standing,) = Ledger(place).sessions(), Ledger(place).standings()
-    assert session.outcome == "finished"
+    assert outcomes == ["fitted"] * covered + ["over-budget"] * (FITS - covered)
+    assert [each.outcome for each in Ledger(place).sessions()] == ["finished"] * covered
+    (standing,) = Ledger(place).standings()
     assert standing.spent.within(standing.caps)
     assert standing.reserved == Loss()
     assert Ledger(place).verify().holds

@@ -10,8 +10,12 @@ from eigenveil.moments.accumulators import (
     SecondMoment,
     Sketch,
 )
-from eigenveil.moments.rows import DTYPE, Block, RowRule
+from eigenveil.moments.columns import ColumnHistogram, range_of
+from eigenveil.moments.documents.documents import DocumentRows
+from eigenveil.moments.rows import DTYPE, Block, RowRule, RowWeights
+from eigenveil.moments.source import ArrayRows
 from eigenveil.moments.third import ThirdMoment
+from eigenveil.tables.units import LabelledRows, UnitRows
 
 COUNT_WEIGHT = 0.25
 VARIANCE = 0.1
@@ -51,6 +55,29 @@ def random_basis(features, columns):
     return np.linalg.qr(rng.standard_normal((features, columns)))[0]
 
 
+def by_unit(rows, ids, most=1, step=3, *, documents=False):
+    """Blocks of a few rows, or documents, with the weights of their units."""
+    if documents:
+        table = DocumentRows(rows, documents_a_block=step)
+    else:
+        table = ArrayRows(rows, rows_a_block=step)
+    return UnitRows(LabelledRows(table, np.asarray(ids)), most).blocks()
+
+
+def forgotten(rows, ids, most=1, step=3, **kind):
+    """A mutant: every row counts 1."""
+    for block in by_unit(rows, ids, most, step, **kind):
+        block.weights = RowWeights(np.ones_like(block.weights.divisors), block.weights.ranks * 0)
+        yield block
+
+
+def by_block(rows, ids, most=1, step=3, **kind):
+    """A mutant: each block counts a unit's rows anew."""
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        yield from by_unit(rows[part], ids[part], most, step, **kind)
+
+
 def make(kind, features, precision="double", center=None, bound=0.0, extra_bits=0):
     """An empty sum of each kind."""
     rule = RowRule(center=center, bound=bound, precision=precision, extra_bits=extra_bits)
@@ -62,6 +89,17 @@ def make(kind, features, precision="double", center=None, bound=0.0, extra_bits=
             basis = random_basis(features, few)
             return NormHistogram(
                 center, precision=precision, with_count=True, basis=basis, bound=bound
+            )
+        case "column histogram":
+            return ColumnHistogram(features, precision=precision)
+        case "column ranges":
+            middle, half = np.linspace(-2, 3, features), np.linspace(9.0, 0.0, features)
+            variables = np.minimum(np.arange(features), 2.0)  # the last ones are levels
+            return ColumnHistogram(
+                features,
+                precision=precision,
+                preparation=range_of(middle, half, holes=False),
+                variables=variables,
             )
         case "row sum":
             finer = RowRule(center=center, bound=bound, precision=precision, extra_bits=2)
@@ -80,6 +118,8 @@ def make(kind, features, precision="double", center=None, bound=0.0, extra_bits=
 KINDS = (
     "histogram",
     "seen histogram",
+    "column histogram",
+    "column ranges",
     "row sum",
     "second moment",
     "sketch",

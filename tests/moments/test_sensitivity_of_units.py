@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sums_tools import COUNT_WEIGHT, SEEDS, VARIANCE, nasty_rows, random_basis
+from sums_tools import (
+    COUNT_WEIGHT,
+    SEEDS,
+    VARIANCE,
+    by_block,
+    by_unit,
+    forgotten,
+    nasty_rows,
+    random_basis,
+)
 
 from eigenveil.moments.accumulators import (
     ComponentEnergy,
@@ -19,10 +28,8 @@ from eigenveil.moments.accumulators import (
 )
 from eigenveil.moments.release import calibrated_record
 from eigenveil.moments.rows import Block, RowRule, RowWeights
-from eigenveil.moments.source import ArrayRows
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.privacy.budget import StepBudget
-from eigenveil.tables.units import LabelledRows, UnitRows
 
 D = 4
 KINDS = ("histogram", "row sum", "second moment", "sketch", "energy", "third moment")
@@ -48,26 +55,6 @@ def make(kind, noise="gaussian", bound=0.0, *, with_count=True):
         case "third moment":
             basis = random_basis(D, 3)
             return ThirdMoment(rule, basis, clip=0.5, variance=VARIANCE, weighted=True)
-
-
-def by_unit(rows, ids, most=1, step=3):
-    """Blocks of a few rows with the weights of their units."""
-    table = ArrayRows(rows, rows_a_block=step)
-    return UnitRows(LabelledRows(table, np.asarray(ids)), most).blocks()
-
-
-def forgotten(rows, ids, most=1, step=3):
-    """A mutant: every row counts 1."""
-    for block in by_unit(rows, ids, most, step):
-        block.weights = RowWeights(np.ones_like(block.weights.divisors), block.weights.ranks * 0)
-        yield block
-
-
-def by_block(rows, ids, most=1, step=3):
-    """A mutant: each block counts a unit's rows anew."""
-    for start in range(0, len(rows), step):
-        part = slice(start, start + step)
-        yield from by_unit(rows[part], ids[part], most, step)
 
 
 def total(accumulator, blocks):

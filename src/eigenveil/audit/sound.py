@@ -19,6 +19,7 @@ from eigenveil.moments.accumulators import (
     SecondMoment,
     Sketch,
 )
+from eigenveil.moments.columns import ColumnHistogram
 from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.observed import ObservedCounts, ObservedPairs
@@ -34,7 +35,9 @@ RULE = RowRule(bound=1.0)
 # Longer than the bound, orthogonal to each other.
 U, V = np.array([3.0, 3.0]), np.array([3.0, -3.0])
 AXIS, OTHER_AXIS = np.array([5.0, 0.0]), np.array([0.0, 5.0])
-LONGER = np.array([30.0, 30.0])  # in another bin of norms
+LONGER = np.array([30.0, 30.0])  # in another bin of norms, and of each column
+# A number, and one of two levels.
+FIRST, SECOND = np.array([3.0, 1.0, 0.0]), np.array([-3.0, 0.0, 1.0])
 # Documents: one word repeated, the other repeated, and both.
 ONE_WORD, OTHER_WORD, BOTH = np.array([4.0, 0.0]), np.array([0.0, 7.0]), np.array([3.0, 3.0])
 
@@ -57,6 +60,16 @@ def histogram() -> Accumulator:
 def public_count_histogram() -> Accumulator:
     """The histogram of norms alone."""
     return NormHistogram(None, precision="double", with_count=False)
+
+
+def columns() -> Accumulator:
+    """Histograms of all columns."""
+    return ColumnHistogram(FEATURES, precision="double")
+
+
+def categories() -> Accumulator:
+    """Histograms of a number and of a category of two levels."""
+    return ColumnHistogram(FEATURES + 1, precision="double", variables=np.array([0.0, 1.0, 1.0]))
 
 
 def sketch() -> Accumulator:
@@ -129,6 +142,16 @@ def weighted_third_moment() -> Accumulator:
     return ThirdMoment(RULE, np.eye(FEATURES), clip=1.0, variance=0.05, weighted=True)
 
 
+def weighted_triples() -> Accumulator:
+    """Triples of words of units' documents."""
+    return DocumentTriples(np.eye(FEATURES), weighted=True)
+
+
+def weighted_norms_of_documents() -> Accumulator:
+    """The histogram of what units' documents contribute."""
+    return DocumentNorms(DocumentPairs(FEATURES), with_count=True, weighted=True)
+
+
 _ADD: Adjacency = "add-remove"
 _REPLACE: Adjacency = "replace-one"
 _WITH_U, _WITHOUT, _V_AGAIN = [V, U], [V], [V, V]
@@ -138,6 +161,12 @@ _EMPTY = np.array([np.nan, np.nan])  # nothing was observed
 _SINGLE, _TEN, _TEN_ACROSS = V[None], np.tile(U, (10, 1)), np.tile(V, (10, 1))
 _ALONG, _ACROSS, _AGAINST = np.tile(AXIS, (10, 1)), np.tile(OTHER_AXIS, (10, 1)), -_TEN
 _WITH_TEN = [_SINGLE, _TEN]
+_DOCUMENT, _TEN_OF_ONE, _TEN_OF_OTHER = (
+    BOTH[None],
+    np.tile(ONE_WORD, (10, 1)),
+    np.tile(OTHER_WORD, (10, 1)),
+)
+_WITH_TEN_MORE = [_DOCUMENT, _TEN_OF_ONE]
 # mechanism, what distinguishes it from others of the same name, sum, noise, adjacency, neighbours
 _Line = tuple[str, str, Make, NoiseKind, Adjacency, Rows, Rows]
 _LINES: list[_Line] = [
@@ -156,6 +185,11 @@ _LINES: list[_Line] = [
     ("norm-histogram", "", histogram, "laplace", _ADD, _WITH_U, _WITHOUT),
     ("norm-histogram", "", public_count_histogram, "gaussian", _REPLACE, _WITH_U, [V, LONGER]),
     ("norm-histogram", "documents", norms_of_documents, "gaussian", _ADD, _ONE, [BOTH]),
+    ("column-histogram", "", columns, "gaussian", _ADD, _WITH_U, _WITHOUT),
+    ("column-histogram", "", columns, "laplace", _ADD, _WITH_U, _WITHOUT),
+    ("column-histogram", "", columns, "gaussian", _REPLACE, _WITH_U, [V, LONGER]),
+    ("column-histogram", "", columns, "laplace", _REPLACE, _WITH_U, [V, LONGER]),
+    ("column-histogram", "levels", categories, "gaussian", _REPLACE, [FIRST], [SECOND]),
     ("component-energy", "", energy, "gaussian", _ADD, [V, AXIS], [V]),
     ("component-energy", "", energy, "laplace", _ADD, [V, AXIS], [V]),
     ("component-energy", "", energy, "gaussian", _REPLACE, [V, AXIS], [V, OTHER_AXIS]),
@@ -188,6 +222,14 @@ _LINES: list[_Line] = [
     ("norm-histogram", "units", weighted_histogram, "laplace", _ADD, _WITH_TEN, [_SINGLE]),
     ("component-energy", "units", energy, "gaussian", _REPLACE, [_ALONG], [_ACROSS]),
     ("third-moment", "units", weighted_third_moment, "gaussian", _ADD, _WITH_TEN, [_SINGLE]),
+    ("document-pairs", "units", pairs, "gaussian", _REPLACE, [_TEN_OF_ONE], [_TEN_OF_OTHER]),
+    ("document-pairs", "units", pairs, "wishart", _ADD, _WITH_TEN_MORE, [_DOCUMENT]),
+    ("document-sketch", "units", document_sketch, "gaussian", _ADD, _WITH_TEN_MORE, [_DOCUMENT]),
+    ("document-triples", "units", weighted_triples, "gaussian", _ADD, _WITH_TEN_MORE, [_DOCUMENT]),
+    (
+        *("norm-histogram", "units of documents", weighted_norms_of_documents, "gaussian"),
+        *(_ADD, _WITH_TEN_MORE, [_DOCUMENT]),
+    ),
 ]
 
 

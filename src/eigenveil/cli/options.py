@@ -282,8 +282,9 @@ def read_split(text: str) -> dict[str, float]:
 
 # Options that are spelled otherwise on a command line: by their name, and a letter.
 _SPELLED = {"n_components": ("components", "-k"), "random_state": ("seed",)}
-# Those that commands have of their own, or none has: what is only one, name:epsilon of sites.
-_NOT_HERE = ("noise", "site_epsilon", "ledger", "data_set")
+# Those that commands have of their own, or none has: what is only one, name:epsilon of sites, and
+# what a schema says of each column.
+_NOT_HERE = ("noise", "site_epsilon", "ledger", "data_set", "ranges")
 
 
 def option_name(name: str) -> str:
@@ -380,7 +381,7 @@ def _kind(found: Sequence[Option]) -> tuple[Any, Any, Callable[[Any], Any]]:
         return str | None, None, same
     if Shares in kinds:
         return str | None, None, read_split
-    if Vector in kinds:
+    if Vector in kinds and Flag in kinds:
         return str, "private", read_center
     if Flag in kinds:
         return bool, default, same
@@ -407,7 +408,7 @@ def _help(found: Sequence[Option], paths: Sequence[DataPath]) -> str:
     )
     only_sites = len(paths) > 1 and all(option.paths == ("sites",) for option in found)
     where = "With --site: " if only_sites else ""
-    center = any(isinstance(domain, Vector) for domain in found[0].values)
+    center = {Flag, Vector} <= {type(domain) for domain in found[0].values}
     how = " Give private, none, or a .npy file with a public centre." if center else ""
     return f"{where}{text}{how}"
 

@@ -18,9 +18,11 @@ from eigenveil.models.inputs import unit_of, warn_owner
 from eigenveil.models.options import Path, study_options
 from eigenveil.models.result import EstimatorSpec, Result, View
 from eigenveil.models.stored import noise_source, public_center
+from eigenveil.models.table_fit import known_ranges
 from eigenveil.models.task import TASKS
 from eigenveil.moments.source import RowSource
 from eigenveil.privacy.guarantee import UNNAMED_UNIT
+from eigenveil.tables.scales import public_preparation
 
 
 class FederatedFit(Configured):
@@ -123,6 +125,9 @@ class FederatedFit(Configured):
             values |= {} if unit is None else {"unit": unit}
         if "center" in values:
             values["center"] = study_center(options.center, first.features)
+        if "scale" in values:
+            values["ranges"] = known_ranges(options, first)
+            public_preparation(options.scale, values["ranges"], first.features)  # named as here
         return make_study(
             name="fit",
             task=self._TASK,

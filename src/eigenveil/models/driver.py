@@ -20,7 +20,7 @@ from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.certificate import reasons_of
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.spending import Spending
-from eigenveil.tables.units import UnitRows
+from eigenveil.tables.units import LabelledRows, UnitRows
 
 
 def rounds_of(plan: BasePlan, **context: Any) -> Generator[Round, Answers, Any]:
@@ -31,7 +31,8 @@ def rounds_of(plan: BasePlan, **context: Any) -> Generator[Round, Answers, Any]:
 
 def rows_for(plan: BasePlan, rows: RowSource) -> RowSource:
     """Rows as a plan takes them: as its task does, with the weights of its units."""
-    taken: RowSource = task_of_plan(plan).rows_for(rows)
+    reader = task_of_plan(plan).rows_for
+    taken = rows.read_by(reader) if isinstance(rows, LabelledRows) else reader(rows)
     return taken if plan.unit is None else UnitRows(taken, plan.max_rows_per_unit)
 
 

@@ -231,6 +231,28 @@ class Vector:
 
 
 @dataclass(frozen=True)
+class Ranges:
+    """Two arrays of one number a feature; that they fit the rows is checked with them."""
+
+    text: str = "two arrays, the smallest and the largest number of each feature"
+
+    def has(self, value: object) -> bool:
+        """Whether a value is like two arrays; ones of Python's must hold numbers."""
+        if isinstance(value, list | tuple):
+            return len(value) == 2 and all(_VECTOR.has(each) for each in value)
+        shape = getattr(value, "shape", ())
+        return isinstance(shape, tuple) and len(shape) == 2 and shape[0] == 2
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {"type": "array", "items": _VECTOR.schema(), "minItems": 2, "maxItems": 2}
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return tuple(_VECTOR.plain(each) for each in value)
+
+
+@dataclass(frozen=True)
 class Pair:
     """Two percentages, the first below the second."""
 
@@ -503,7 +525,7 @@ _EPSILON = Number(0.0, MOST_EPSILON, open_low=True)
 _DELTA = Number(0.0, 1.0, open_high=True)
 _SHARE = Number(0.0, 1.0, open_low=True, open_high=True)
 _BOUND = Number(SMALLEST, LARGEST)
-_NONE = Nothing()
+_NONE, _VECTOR = Nothing(), Vector()
 
 OPTIONS: tuple[Option, ...] = (
     Option(
@@ -545,19 +567,19 @@ OPTIONS: tuple[Option, ...] = (
         "unit", (Text(), _NONE), None,
         "The column that says whose each row is, such as patient_id: all rows of one person are "
         "then protected together. Left out, each row is protected by itself.",
-        _IN_SPACE, _PRIVATE, examples=("patient_id",),
+        _ALL, _PRIVATE, examples=("patient_id",),
     ),
     Option(
         "max_rows_per_unit", (Whole(1, MOST_ROWS_OF_UNIT),), 1,
         "Rows of a unit that count alike: each counts 1 over this, and those of a unit with more "
         "count as much as this many. With 1 every unit counts the same.",
-        _IN_SPACE, _PRIVATE, unit="rows",
+        _ALL, _PRIVATE, unit="rows",
     ),
     Option(
         "sites_per_unit", (Whole(),), 1,
         "Sites at which one unit may have rows. With 1, persons whose rows are at several sites "
         "are protected less; with more, the noise is so many times larger.",
-        _IN_SPACE, _SITES, unit="sites",
+        _ALL, _SITES, unit="sites",
     ),
     Option(
         "protocol", (Choice(("auto", "cape", "sketch", "dpdispca", "full", "local")),), "auto",
@@ -674,6 +696,19 @@ OPTIONS: tuple[Option, ...] = (
         (PCA,), ("tracking",),
     ),
     Option(
+        "scale", (Choice(("private",)), Vector(), _NONE), None,
+        "What columns are divided by: 'private' (each by its deviation, found privately, so that "
+        "the components are those of the correlation matrix), public scales, one number a column "
+        "(not on the command line), or nothing.",
+        (PCA,), _FITS, unit="the data's", examples=("private",),
+    ),
+    Option(
+        "ranges", (Ranges(), _NONE), None,
+        "Public ranges of columns, their smallest and their largest numbers: entries are clipped "
+        "to them, and scales cost nothing.",
+        (PCA,), _FITS, unit="the data's",
+    ),
+    Option(
         "noise_variance", (Number(SMALLEST, LARGEST, zero=True), _NONE), None,
         "A public variance of every column within a component, in the data's units squared; left "
         "out, it is found from what is released.",
@@ -692,8 +727,10 @@ OPTIONS: tuple[Option, ...] = (
         (TOPICS,), _FITS,
     ),
     Option(
-        "budget_split", (Shares(("missing", "scale", "center", "moment", "variance")), _NONE), None,
-        "Fractions of the budget for the steps missing, scale, center, moment and variance: those "
+        "budget_split",
+        (Shares(("missing", "columns", "scale", "center", "moment", "variance")), _NONE), None,
+        "Fractions of the budget for the steps missing, columns, scale, center, moment and "
+        "variance: those "
         "that the fit takes, and no others.",
         (PCA,), _FITS,
         examples=({"scale": 0.02, "center": 0.08, "moment": 0.88, "variance": 0.02},),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path as File
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from eigenveil.models.charging import begin_charges
 from eigenveil.models.constraints import Configured
@@ -19,8 +19,10 @@ from eigenveil.models.result import EstimatorSpec
 from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.stored import StoredModel, noise_source, public_center
 from eigenveil.models.task import task_named
+from eigenveil.moments.columns import count_variables
 from eigenveil.moments.source import RowSource
 from eigenveil.privacy.guarantee import UNNAMED_UNIT
+from eigenveil.tables.scales import public_preparation
 
 
 class TableFit(Configured):
@@ -94,19 +96,22 @@ class TableFit(Configured):
         task, model = task_named(self._TASK), self
         assert isinstance(model, StoredModel)
         spec = EstimatorSpec.by(model)
-        center = public_center(options.get("center", False), rows.features)
+        if "ranges" in options:
+            options = options.changed(ranges=known_ranges(options, rows))
+        public, context = public_columns(options, rows)
         source = noise_source(options.random_state)
-        plan = task.make_plan(options, features=rows.features).drawn_from(secure=source.secure)
+        plan = task.make_plan(options, features=rows.features, **context)
+        plan = plan.drawn_from(secure=source.secure)
         charges, outcome = begin_charges(options, plan, files=files), "stopped"
         try:
             rows = rows_for(plan, rows)
             if plan.count_is_public:
                 count = public_count(rows, public=True)
-                plan = task.make_plan(options, features=rows.features, rows=count)
+                plan = task.make_plan(options, features=rows.features, rows=count, **context)
                 plan = plan.drawn_from(secure=source.secure)
             certified_fit(
                 plan,
-                self._rounds(plan, rows, center),
+                self._rounds(plan, rows, public),
                 rows,
                 source,
                 spec=spec,
@@ -120,9 +125,46 @@ class TableFit(Configured):
         return self
 
     def _rounds(
-        self, plan: BasePlan, rows: RowSource, center: NDArray[np.float64] | None
+        self, plan: BasePlan, rows: RowSource, public: Mapping[str, Any]
     ) -> Generator[Round, Answers, Any]:
         task = task_named(self._TASK)
         rounds: Generator[Round, Answers, Any]
-        rounds = task.rounds(plan, stored_single=rows.single, public_center=center)
+        rounds = task.rounds(plan, stored_single=rows.single, **public)
         return rounds
+
+
+def known_ranges(options: Options, rows: RowSource) -> Any:
+    """Public ranges of columns: those given, or those of the rows' schema where scales are found.
+
+    The schema's, if it has one of each column.
+    """
+    schema = getattr(rows, "schema", None)
+    if options.ranges is not None or schema is None or not isinstance(options.scale, str):
+        return options.ranges
+    ranges = schema.public_ranges()
+    return ranges if np.isfinite(ranges).all() else None
+
+
+def public_columns(options: Options, rows: RowSource) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is public about columns, as rounds take it, and as plans do.
+
+    Categories are told by a source's ``variables``, of shape (n_features,), where it has them: the
+    variable that each column belongs to.
+
+    Raises
+    ------
+    DataError
+        When a public centre, scale or range is not one finite number a feature.
+    """
+    features = rows.features
+    public: dict[str, Any] = {
+        "public_center": public_center(options.get("center", False), features)
+    }
+    if "scale" not in options:
+        return public, {}
+    public["preparation"] = public_preparation(options.scale, options.ranges, features)
+    if not (isinstance(options.scale, str) and options.ranges is None):
+        return public, {}
+    variables = getattr(rows, "variables", None)
+    public["variables"] = variables
+    return public, {"variables": count_variables(features, variables)}

@@ -35,6 +35,7 @@ from eigenveil.moments.rows import (
     Precision,
     Preparation,
     RowRule,
+    RowWeights,
     integer_rows,
     squared_norms,
     upper_norms,
@@ -177,11 +178,18 @@ def counted(block: Block, *, weighted: bool, bits: int = WEIGHT_BITS) -> NDArray
     AssertionError
         Where rows have weights and the sum has none: they would count more than they may.
     """
-    if block.weights is None:
-        return np.full(block.values.shape[0], 1 << bits) if weighted else None
+    return shares_of(block.weights, block.values.shape[0], weighted=weighted, bits=bits)
+
+
+def shares_of(
+    weights: RowWeights | None, rows: int, *, weighted: bool, bits: int = WEIGHT_BITS
+) -> NDArray[np.int64] | None:
+    """The same of so many rows with some weights, or none."""
+    if weights is None:
+        return np.full(rows, 1 << bits) if weighted else None
     if not weighted:
         raise AssertionError("rows with weights in a sum without: a defect")
-    return block.weights.shares(1 << bits)
+    return weights.shares(1 << bits)
 
 
 class NormHistogram(Accumulator):

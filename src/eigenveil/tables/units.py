@@ -8,7 +8,7 @@ sensitivity of one row (docs/proofs/units.md). Identifiers stay in the process t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from numbers import Integral, Real
@@ -245,6 +245,10 @@ class LabelledRows:
     def __init__(self, rows: RowSource, units: NDArray[Any]) -> None:
         self._rows, self._units = rows, units
         self.features, self.names, self.single = rows.features, rows.names, rows.single
+
+    def read_by(self, reader: Callable[[RowSource], RowSource]) -> LabelledRows:
+        """The same rows read as something else, one for one."""
+        return LabelledRows(reader(self._rows), self._units)
 
     def blocks(self) -> Iterator[Block]:
         """The rows' blocks, with units."""

@@ -84,6 +84,10 @@ def new(
     ).with_unit(targets.get("unit"))
     if wanted.schema is not None and wanted.schema.unit is not None:
         targets["unit"] = wanted.schema.unit
+    if wanted.schema is not None and targets.get("scale") == "private":
+        ranges = wanted.schema.public_ranges()
+        if np.isfinite(ranges).all():  # as a fit of rows that are read by the schema
+            targets["ranges"] = ranges.tolist()
     written = make_study(
         name=_name_of(out) if name is None else name,
         task=chosen.name,

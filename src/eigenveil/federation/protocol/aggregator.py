@@ -373,7 +373,7 @@ class Aggregator:
         rounds = rounds_of(
             self._terms.plan,
             stored_single=all(table.single for table in self._know.joined.values()),
-            public_center=self.study.public_center,
+            **self.study.public_columns,
             sharing=self._terms.sharings,
         )
         turns = count(1)

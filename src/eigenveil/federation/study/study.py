@@ -46,10 +46,12 @@ from eigenveil.models.options import (
 )
 from eigenveil.models.plan import BasePlan, Invalid
 from eigenveil.models.task import TASKS, part
+from eigenveil.moments.columns import count_variables
 from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.statistics import STATISTICS
+from eigenveil.tables.scales import public_preparation
 from eigenveil.tables.schema import Schema, json_schema, parse_schema
 
 FORMAT = "eigenveil-study-1"
@@ -247,6 +249,7 @@ class Study(StudyOptions):
     @model_validator(mode="after")
     def _can_be_run(self) -> Study:
         check_study(self)
+        self.public_columns  # noqa: B018 - refused here, before any row is touched
         self.plan(self.width, None).budgets()
         self.weights()
         return self
@@ -336,6 +339,31 @@ class Study(StudyOptions):
     def public_center(self) -> NDArray[np.float64] | None:
         """The public centre, shape (D,), if there is one."""
         return np.array(self.center) if isinstance(self.center, tuple) else None
+
+    @cached_property
+    def public_columns(self) -> dict[str, Any]:
+        """What is public about columns, as the task's rounds take it.
+
+        Raises
+        ------
+        DataError
+            When scales or ranges are not one finite number a column, or a range is reversed.
+        """
+        found: dict[str, Any] = {"public_center": self.public_center}
+        if TASKS[self.task].has("scale", "sites"):
+            found["preparation"] = public_preparation(self.scale, self.ranges, self.width)
+        if self._finds_scales:
+            found["variables"] = self._variables
+        return found
+
+    @property
+    def _finds_scales(self) -> bool:
+        return self.scale == "private" and self.ranges is None
+
+    @property
+    def _variables(self) -> NDArray[np.float64] | None:
+        """The variable that each column belongs to, where the schema says it."""
+        return None if self.table_schema is None else self.table_schema.variable_numbers()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -428,6 +456,8 @@ class Study(StudyOptions):
     def _made_plan(self, features: int, rows: int | None) -> BasePlan:
         task = TASKS[self.task]
         values, context = part(task.of_sites)(self)
+        if self._finds_scales:
+            context = context | {"variables": count_variables(self.width, self._variables)}
         declared = {name: getattr(self, name) for name in study_options(self.task)}
         if task.counted:
             declared["n_components"] = self.components

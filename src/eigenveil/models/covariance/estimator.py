@@ -94,6 +94,12 @@ class PrivateCovariance(TableFit, FittedCovariance):
     mechanism : {"auto", "gaussian", "wishart", "vector"}
         Noise of the second moment; "auto": "gaussian", or "wishart" when ``delta=0``.
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
+    unit : str, default=None
+        The column of a frame with each row's unit, such as a patient: all rows of one are then
+        protected together. ``fit(X, groups=ids)`` gives the units beside the rows instead.
+    max_rows_per_unit : int, default=1
+        Rows of a unit that count alike, each 1 over this; those of a unit with more count as much
+        as this many. With 1 every unit counts the same.
     row_bound : float, default=None
         A public bound on the norm of (centred) rows, in the data's units; longer rows are
         shortened. By default the bound is chosen from released norms.

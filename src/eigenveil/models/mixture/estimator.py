@@ -146,6 +146,12 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
         Which data sets are neighbours: one row more or less, or one row changed (the number of rows
         then being public).
+    unit : str, default=None
+        The column of a frame with each row's unit, such as a patient: all rows of one are then
+        protected together. ``fit(X, groups=ids)`` gives the units beside the rows instead.
+    max_rows_per_unit : int, default=1
+        Rows of a unit that count alike, each 1 over this; those of a unit with more count as much
+        as this many. With 1 every unit counts the same.
     pair : {"auto", "full", "sketch"}, default="auto"
         How the second moment is released: D x D, or as a sketch of D x ``sketch_size``. "auto":
         a sketch beyond 1000 features, or where ``sketch_size`` is given.

@@ -59,6 +59,8 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
 
     components_: View[NDArray[np.float64]] = of_factors("components")
     mean_: View[NDArray[np.float64]] = of_factors("mean")
+    scale_: View[NDArray[np.float64]] = of_factors("scale")
+    unscaled_: View[NDArray[np.bool_]] = View(lambda result: result.factors.scale == 0)
     explained_variance_: View[NDArray[np.float64]] = of_factors("explained_variance")
     explained_variance_ratio_: View[NDArray[np.float64]] = of_factors("explained_variance_ratio")
     usable_: View[NDArray[np.bool_]] = of_factors("usable")
@@ -91,12 +93,14 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
 
     def _scores(self, array: Any) -> NDArray[np.floating[Any]]:
         """Of checked rows, dense or sparse."""
-        components = self.components_.astype(array.dtype, copy=False)
-        offset = (self.mean_ @ self.components_.T).astype(array.dtype, copy=False)
-        scores = np.asarray(array @ components.T - offset)
+        scale = self.scale_
+        inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+        along = self.components_ * inverse
+        offset = (self.mean_ @ along.T).astype(array.dtype, copy=False)
+        scores = np.asarray(array @ along.T.astype(array.dtype, copy=False) - offset)
         if self._check_fitted().plan.holes and not scipy.sparse.issparse(array):
             holed = np.isnan(array).any(axis=1)
-            residuals = array[holed].astype(np.float64) - self.mean_
+            residuals = (array[holed].astype(np.float64) - self.mean_) * inverse
             scores[holed] = scores_of_observed(residuals, self.components_)
         if self._whitens:
             scores *= whitening(self.explained_variance_).astype(scores.dtype, copy=False)
@@ -113,7 +117,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
             )
         if self._whitens:
             scores = scores * np.sqrt(self.explained_variance_)
-        return np.asarray(scores @ self.components_ + self.mean_)
+        return np.asarray(scores @ (self.components_ * self.scale_) + self.mean_)
 
     @_of_the_whole
     def get_covariance(self) -> NDArray[np.float64]:
@@ -219,21 +223,40 @@ class PrivatePCA(TableFit, FittedPCA):
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
         Which data sets are neighbours: one row more or less, or one row changed (the number of rows
         then being public).
+    unit : str, default=None
+        The column of a frame with each row's unit, such as a patient: all rows of one are then
+        protected together. ``fit(X, groups=ids)`` gives the units beside the rows instead.
+    max_rows_per_unit : int, default=1
+        Rows of a unit that count alike, each 1 over this; those of a unit with more count as much
+        as this many. With 1 every unit counts the same.
     row_norm : {"unit", "auto", "max"} or float, default="unit"
         How rows are bounded in the second moment: divided by their norm; clipped at a quantile
         chosen from the released norms; divided by the largest norm found (reproductions only,
         never certified); clipped at a public number.
     row_bound : float, default=None
-        A public bound on the norm of rows, in the data's units. When given, the release of the
-        norms is skipped.
+        A public bound on the norm of rows, in the data's units, or in scales where columns have
+        some. When given, the release of the norms is skipped.
     center : bool or array of shape (n_features,), default=True
         True: subtract a privately released mean. False: do not. An array: a public centre.
+    scale : {"private"} or array of shape (n_features,), default=None
+        What columns are divided by, after centring. "private": each by its standard deviation, so
+        that the components are those of the correlation matrix, as of R's ``prcomp(scale.=TRUE)``.
+        Three rounds of noisy histograms of all columns find middles and scales, entries are clipped
+        at 6 scales, and the second moment's own diagonal refines the scales for nothing. An array:
+        public scales, in the data's units, which cost nothing; 0 leaves a column out. (A scaler of
+        the rows before the fit would void the guarantee.)
+    ranges : array of shape (2, n_features), default=None
+        Public ranges of columns, in the data's units: smallest numbers, then largest. Entries are
+        clipped to them, and columns have half their width as scale; with ``scale="private"``
+        the deviations are then found within them, and no histograms are needed. For few rows.
     budget_split : dict, default=None
-        Shares of the steps "scale", "center", "moment" and "variance". By default 4, 14, 78 and 4
-        per cent of mu squared; 8, 20, 69 and 3 per cent of epsilon when ``delta=0``. Every step
-        that the fit takes needs a share, but "variance", which it can do without (not for
-        "bingham"); a step that it does not take ("center" without a private one, "scale" where no
-        norms are released) must have none.
+        Shares of the steps "columns", "scale", "center", "moment" and "variance". By default 4, 14,
+        78 and 4 per cent of mu squared for the last four; 8, 20, 69 and 3 per cent of epsilon when
+        ``delta=0``. "columns" is taken with ``scale="private"`` and no ranges, and is then 30 per
+        cent of mu squared (40 of epsilon), which the others share the rest of. Every step that the
+        fit takes needs a share, but "variance", which it can do without (not for "bingham"); a step
+        that it does not take ("center" without a private one, "scale" where no norms are released)
+        must have none.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
         a zero row, which is counted and adds nothing to any other sum; a warning gives their
@@ -265,9 +288,16 @@ class PrivatePCA(TableFit, FittedPCA):
         Orthonormal rows; the entry of largest magnitude of each is positive.
     n_components_ : int
     mean_ : ndarray of shape (n_features,)
-        What :meth:`transform` subtracts: the released mean, the public centre, or zero.
+        What :meth:`transform` subtracts, in the data's units: the released mean, the public centre,
+        or zero (the middles of public ranges).
+    scale_ : ndarray of shape (n_features,)
+        What :meth:`transform` then divides by, in the data's units; 1 without scales. A column of
+        scale 0 is left out.
+    unscaled_ : ndarray of bool, shape (n_features,)
+        Which columns are left out: constant ones, and those of which too few rows show.
     explained_variance_ : ndarray of shape (n_components,)
-        Released variance along each component, made non-negative and non-increasing.
+        Released variance along each component, made non-negative and non-increasing; in squared
+        scales where columns have some. With ``scale="private"`` the total is their number.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         The same as a share of the released total variance.
     noise_floor_ : float
@@ -314,6 +344,8 @@ class PrivatePCA(TableFit, FittedPCA):
         row_norm: str | float = "unit",
         row_bound: float | None = None,
         center: bool | ArrayLike = True,
+        scale: str | ArrayLike | None = None,
+        ranges: ArrayLike | None = None,
         budget_split: dict[str, float] | None = None,
         whiten: bool = False,
         missing: str = "error",
@@ -335,6 +367,8 @@ class PrivatePCA(TableFit, FittedPCA):
         self.row_norm = row_norm
         self.row_bound = row_bound
         self.center = center
+        self.scale = scale
+        self.ranges = ranges
         self.budget_split = budget_split
         self.whiten = whiten
         self.missing = missing
@@ -347,14 +381,15 @@ class PrivatePCA(TableFit, FittedPCA):
         self.data_set = data_set
 
     def _rounds(
-        self, plan: BasePlan, rows: RowSource, center: NDArray[np.float64] | None
+        self, plan: BasePlan, rows: RowSource, public: Mapping[str, Any]
     ) -> Generator[Round, Answers, Any]:
         assert isinstance(plan, Plan)
+        center, longest = public["public_center"], plan.row_norm == "max"
         return private_pca(
             plan,
-            public_center=center,
             stored_single=rows.single,
-            max_norm=_largest_norm(rows, center) if plan.row_norm == "max" else None,
+            max_norm=_largest_norm(rows, center) if longest else None,
+            **public,
         )
 
 

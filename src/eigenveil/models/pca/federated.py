@@ -42,9 +42,16 @@ class FederatedPCA(FederatedFit, FittedPCA):
         nothing else. "pairwise": the same with Gaussian masks. "helper": zero-sum Gaussian masks of
         a trusted helper (paper 001).
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
+    unit, max_rows_per_unit
+        As for :class:`eigenveil.PrivatePCA`.
+    sites_per_unit : int, default=1
+        Sites at which one unit may have rows: the noise is so many times larger. With 1, a unit
+        whose rows are at several sites is protected less.
     row_norm : {"unit", "auto"} or float, default="unit"
     row_bound : float, default=None
     center : bool or array of shape (n_features,), default=True
+    scale : {"private"} or array of shape (n_features,), default=None
+    ranges : array of shape (2, n_features), default=None
     budget_split : dict, default=None
         As for :class:`eigenveil.PrivatePCA`.
     whiten : bool, default=False
@@ -67,7 +74,7 @@ class FederatedPCA(FederatedFit, FittedPCA):
     Attributes
     ----------
     components_, mean_, explained_variance_, explained_variance_ratio_, noise_floor_, usable_, \
-n_samples_, guarantee_, certificate_
+n_samples_, scale_, unscaled_, guarantee_, certificate_
         As of :class:`eigenveil.PrivatePCA`; ``guarantee_`` is the one that was requested.
     views_ : dict of str to Guarantee
         What each adversary is held to: "outsider", "site", "aggregator", and with colluding sites.
@@ -112,6 +119,8 @@ n_samples_, guarantee_, certificate_
         row_norm: str | float = "unit",
         row_bound: float | None = None,
         center: bool | ArrayLike = True,
+        scale: str | ArrayLike | None = None,
+        ranges: ArrayLike | None = None,
         budget_split: dict[str, float] | None = None,
         sketch_size: int | None = None,
         neighbours: int | None = None,
@@ -136,6 +145,8 @@ n_samples_, guarantee_, certificate_
         self.row_norm = row_norm
         self.row_bound = row_bound
         self.center = center
+        self.scale = scale
+        self.ranges = ranges
         self.budget_split = budget_split
         self.sketch_size = sketch_size
         self.neighbours = neighbours

@@ -27,11 +27,13 @@ from eigenveil.models.plan import (
     center_schedule,
     check_components,
     check_pure,
+    column_schedule,
     columns_of_sketch,
     fields_of,
     fractions_of,
 )
 from eigenveil.models.scale import NormScale, choose_bound
+from eigenveil.moments.columns import MAGNITUDE_BINS, RANGE_BINS
 from eigenveil.privacy.mechanisms import NoiseKind
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
@@ -40,6 +42,7 @@ MECHANISMS = CHOICES
 # Shares of mu squared (privacy.md, section 8; tables.md, section 2a), and of epsilon where all is
 # pure: epsilons add up where mus add in squares, so a small step must be paid more.
 _FRACTIONS: dict[Step, float] = {
+    "columns": 0.43,
     "missing": 0.03,
     "scale": 0.04,
     "center": 0.14,
@@ -47,6 +50,7 @@ _FRACTIONS: dict[Step, float] = {
     "variance": 0.04,
 }
 _PURE_FRACTIONS: dict[Step, float] = {
+    "columns": 0.67,
     "missing": 0.08,
     "scale": 0.08,
     "center": 0.20,
@@ -63,6 +67,7 @@ _CENTERS = (0.3, 0.35, 0.35)
 _PURE_CENTERS = (0.4, 0.6)
 
 _STATISTICS: dict[Step, StatisticName] = {
+    "columns": "column-histogram",
     "scale": "norm-histogram",
     "center": "row-sum",
     "variance": "component-energy",
@@ -117,17 +122,24 @@ class Plan(BasePlan):
         return self.centered == "private" and not self.pure and self.way is not DIRECTIONS
 
     @property
+    def refines_scales(self) -> bool:
+        """Whether columns' scales are read once more off the second moment's diagonal."""
+        return self.scaled == "private" and self.way is WHOLE
+
+    @property
     def schedule(self) -> tuple[Planned, ...]:
-        """Norms and centre, norms about it, the second moment and mean, the variances."""
+        """Columns, norms and centre, norms about it, the second moment and mean, the variances."""
         before, beside = self._centered_scale()
         first, *later = self.way.schedule(self)
         found = self.counts_of_holes()
+        found += column_schedule() if self.finds_scales else ()
         if self.centered == "private":
             *stages, left = _CENTERS if self.removes_mean else (*_PURE_CENTERS, 0.0)
             found += center_schedule(
                 bounded=self.row_bound is not None,
                 scale=_SCALES_AUTO[:2] if before else _SCALES,
                 center=(stages[0], stages[1]),
+                near=self.finds_scales,
             )
             if left:
                 beside = [
@@ -143,7 +155,8 @@ class Plan(BasePlan):
     def _centered_scale(self) -> tuple[list[Planned], list[Planned]]:
         """The norms of centred rows, before the moment or read beside it: one pass for both."""
         wanted = self.one_pass or self.row_norm == "auto" or "variance" in self.fractions
-        if not wanted or self.row_bound is not None:
+        # of columns of variance 1 the norms are known, and those before the centre will do
+        if not wanted or self.row_bound is not None or self.finds_scales:
             return [], []
         private, auto = self.centered == "private", self.row_norm == "auto"
         beside = self.one_pass or (private and not auto)
@@ -171,8 +184,9 @@ class Plan(BasePlan):
     def released_values(self) -> int:
         """Number of coordinates of all releases together, rounded up."""
         d, k = self.features, self.n_components
+        columns = d * (MAGNITUDE_BINS + 2 * RANGE_BINS) if self.finds_scales else 0
         pairs = d * (d + 1) // 2 if self.missing == "pairs" else 0
-        return self.way.values(self) + 4 * d + 3 * 330 + k + 4 + pairs
+        return self.way.values(self) + columns + 4 * d + 3 * 330 + k + 4 + pairs
 
 
 def make_plan(
@@ -182,6 +196,7 @@ def make_plan(
     rows: int | None = None,
     sketch_columns: int | None = None,
     noise_draws: int = 1,
+    variables: int | None = None,
 ) -> Plan:
     """Settle every choice that the options of one table leave open.
 
@@ -197,6 +212,8 @@ def make_plan(
         Columns of factors that parties send beside the plan's own mechanism.
     noise_draws : int
         Draws of lattice noise that make up a released value.
+    variables : int, optional
+        How many there are, where columns are levels of categories; by default one a column.
 
     Raises
     ------
@@ -231,6 +248,13 @@ def make_plan(
             "row_norm='auto' chooses from the released norms, and row_bound skips releasing them.",
             hint="Give row_norm='unit' or a number with row_bound, or leave row_bound out.",
         )
+    if options.row_norm == "max" and (options.scale is not None or options.ranges is not None):
+        raise options.refused(
+            "row_norm",
+            "= 'max' is of reproductions, which have no scales of columns.",
+            hint="Use row_norm='unit', or leave scale and ranges out.",
+            code="unused-parameter",
+        )
     fewest = components if share is None else 1
     columns = columns_of_sketch(options, fewest, sketched=way is SKETCH, features=features)
     if share is not None and options.given_columns is None:
@@ -243,7 +267,9 @@ def make_plan(
         fractions={"moment": 1.0},
         sketch_columns=columns if sketch_columns is None else sketch_columns,
         power_rounds=int(options.power_rounds or POWER_ROUNDS),
-        **fields_of(options, features=features, rows=rows, noise_draws=noise_draws),
+        **fields_of(
+            options, features=features, rows=rows, noise_draws=noise_draws, variables=variables
+        ),
     )
     return plan.model_copy(update={"fractions": _fractions(plan, options)})
 
@@ -277,7 +303,7 @@ def _fractions(plan: Plan, options: Options) -> dict[Step, float]:
     private = plan.centered == "private"
     scale = plan.row_bound is None and (private or plan.row_norm == "auto" or variance)
     taken = {"scale": scale, "center": private, "moment": True, "variance": variance}
-    taken["missing"] = plan.missing in COUNTS_OF_HOLES
+    taken |= {"columns": plan.finds_scales, "missing": plan.missing in COUNTS_OF_HOLES}
     usual = {
         step: fraction
         for step, fraction in (_PURE_FRACTIONS if plan.pure else _FRACTIONS).items()

@@ -52,6 +52,11 @@ class PrivateStreamingPCA(Configured, FittedPCA):
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
         Which streams are neighbours: one row more or less in a block, or one row changed (the
         number of rows then being public).
+    unit : str, default=None
+        The column of a frame with each row's unit, such as a patient: all rows of one are then
+        protected together. ``partial_fit(X, groups=ids)`` gives the units beside the rows instead.
+    max_rows_per_unit : int, default=1
+        Rows of a unit that count, each 1 over this; those beyond so many are left out.
     row_norm : "unit" or float, default="unit"
         Rows are divided by their norm, or shortened to a public number in the data's units.
     center : False or array of shape (n_features,), default=False

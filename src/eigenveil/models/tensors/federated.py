@@ -38,6 +38,11 @@ class FederatedGaussianMixture(FederatedFit, FittedMixture):
     collusion, dropouts, masks, neighbours, site_epsilon
         As of :class:`eigenveil.FederatedPCA`.
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
+    unit, max_rows_per_unit
+        As for :class:`eigenveil.PrivateGaussianMixture`.
+    sites_per_unit : int, default=1
+        Sites at which one unit may have rows: the noise is so many times larger. With 1, a unit
+        whose rows are at several sites is protected less.
     budget_split : dict, default=None
         Shares of the steps "scale", "center", "moment" and "tensor".
     sketch_size : int, default=None
@@ -152,6 +157,11 @@ class FederatedTopicModel(FederatedFit, FittedTopics):
     collusion, dropouts, masks, neighbours, site_epsilon
         As of :class:`eigenveil.FederatedPCA`.
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
+    unit, max_rows_per_unit
+        As for :class:`eigenveil.PrivateTopicModel`.
+    sites_per_unit : int, default=1
+        Sites at which one unit may have documents: the noise is so many times larger. With 1, a
+        unit whose documents are at several sites is protected less.
     budget_split : dict, default=None
         Shares of the steps "scale" (norms, if documents are clipped), "moment" (pairs) and "tensor"
         (triples).
@@ -209,6 +219,9 @@ guarantee_, certificate_
         dropouts: int = 0,
         masks: str = "modular",
         adjacency: str = "add-remove",
+        unit: str | None = None,
+        max_rows_per_unit: int = 1,
+        sites_per_unit: int = 1,
         clip_documents: bool = True,
         budget_split: dict[str, float] | None = None,
         sketch_size: int | None = None,
@@ -227,6 +240,9 @@ guarantee_, certificate_
         self.dropouts = dropouts
         self.masks = masks
         self.adjacency = adjacency
+        self.unit = unit
+        self.max_rows_per_unit = max_rows_per_unit
+        self.sites_per_unit = sites_per_unit
         self.clip_documents = clip_documents
         self.budget_split = budget_split
         self.sketch_size = sketch_size

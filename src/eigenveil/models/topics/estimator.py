@@ -169,6 +169,12 @@ class PrivateTopicModel(TableFit, FittedTopics):
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
         Which collections are neighbours: one document more or less, or one changed (their number
         then being public).
+    unit : str, default=None
+        The column of a frame with each document's unit, such as an author: all documents of one are
+        then protected together. ``fit(X, groups=ids)`` gives the units beside them instead.
+    max_rows_per_unit : int, default=1
+        Documents of a unit that count alike, each 1 over this; those of a unit with more count as
+        much as this many. With 1 every unit counts the same.
     pair : {"auto", "full", "sketch"}, default="auto"
         How the pairs are released: D x D, or as a sketch of D x ``sketch_size``. "auto": a sketch
         beyond 1000 words, or where ``sketch_size`` is given.
@@ -251,6 +257,8 @@ class PrivateTopicModel(TableFit, FittedTopics):
         delta: float = 1e-6,
         mechanism: str = "auto",
         adjacency: str = "add-remove",
+        unit: str | None = None,
+        max_rows_per_unit: int = 1,
         pair: str = "auto",
         clip_documents: bool = True,
         budget_split: dict[str, float] | None = None,
@@ -266,6 +274,8 @@ class PrivateTopicModel(TableFit, FittedTopics):
         self.delta = delta
         self.mechanism = mechanism
         self.adjacency = adjacency
+        self.unit = unit
+        self.max_rows_per_unit = max_rows_per_unit
         self.pair = pair
         self.clip_documents = clip_documents
         self.budget_split = budget_split

@@ -111,8 +111,9 @@ def private_topics(
     pair = _leading(plan, pairs, keep_all=keep_all)
     if pair is None:
         return _without_topics(pairs)
-    clip, _ = yield from _clip(state, "norms of triples", DocumentTriples(pair.basis))
-    triples = DocumentTriples(pair.basis, clip=clip)
+    whole = DocumentTriples(pair.basis, weighted=plan.weighted)
+    clip, _ = yield from _clip(state, "norms of triples", whole)
+    triples = DocumentTriples(pair.basis, clip=clip, weighted=plan.weighted)
     answers = yield (state.query("triple moment", triples),)
     triple = _Moment(answers["triple moment"], triples.unit)
     found = recover(pair, triple.values, rows=state.rows)
@@ -193,7 +194,7 @@ def _clip(
     """Where contributions are to be clipped, and their mean square; 1 where nothing is released."""
     if not state.plan.clip_documents:
         return 1.0, _OF_THREE_WORDS
-    norms = DocumentNorms(contributions, with_count=state.with_count)
+    norms = DocumentNorms(contributions, with_count=state.with_count, weighted=state.plan.weighted)
     answers = yield (state.query(name, norms),)
     scale = state.read(answers[name])
     if not scale.found:

@@ -16,7 +16,15 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.moments.rows import AS_IT_IS, Block, FloatArray, InvalidPlace, Precision, Preparation
+from eigenveil.moments.rows import (
+    AS_IT_IS,
+    Block,
+    FloatArray,
+    InvalidPlace,
+    Precision,
+    Preparation,
+    RowWeights,
+)
 from eigenveil.moments.source import RowSource, SparseRows, block_rows
 
 # Every triple of words needs three places; sums of longer documents would leave the floats.
@@ -37,6 +45,8 @@ class DocumentBlock(Block):
         The file, for messages to the owner of the documents.
     first_row : int
         Number of the first document within ``origin``, from 0.
+    units, weights
+        As of :class:`Block`.
 
     Attributes
     ----------
@@ -53,9 +63,17 @@ class DocumentBlock(Block):
         When the matrix itself is damaged: an index is out of its range.
     """
 
-    def __init__(self, counts: Any, *, origin: str = "", first_row: int = 0) -> None:
+    def __init__(
+        self,
+        counts: Any,
+        *,
+        origin: str = "",
+        first_row: int = 0,
+        units: NDArray[Any] | None = None,
+        weights: RowWeights | None = None,
+    ) -> None:
         values = scipy.sparse.csr_array(counts, dtype=np.float64, copy=True)
-        super().__init__(values, origin=origin, first_row=first_row)
+        super().__init__(values, origin=origin, first_row=first_row, units=units, weights=weights)
         where = f"{origin}: " if origin else ""
         try:  # an index out of range would be written to
             values.check_format(full_check=True)
@@ -186,7 +204,13 @@ class TableDocuments:
         """The documents of each block of rows."""
         rows = self._rows
         for block in rows.sparse_blocks() if isinstance(rows, SparseSource) else rows.blocks():
-            yield DocumentBlock(block.values, origin=block.origin, first_row=block.first_row)
+            yield DocumentBlock(
+                block.values,
+                origin=block.origin,
+                first_row=block.first_row,
+                units=block.units,
+                weights=block.weights,
+            )
 
 
 def as_documents(rows: RowSource) -> RowSource:

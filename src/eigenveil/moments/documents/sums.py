@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -21,10 +21,17 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from eigenveil.moments.accumulators import BINS, Accumulator, check_same_kind, norm_bins
+from eigenveil.moments.accumulators import (
+    BINS,
+    WEIGHT_BITS,
+    Accumulator,
+    check_same_kind,
+    norm_bins,
+    shares_of,
+)
 from eigenveil.moments.documents.documents import MOST_DOCUMENTS, DocumentBlock
 from eigenveil.moments.exact import Description, ExactSum, Integers, Parts, Spec
-from eigenveil.moments.rows import Block
+from eigenveil.moments.rows import Block, RowWeights
 from eigenveil.privacy.statistics import Layout, StatisticName
 
 # Entries of what waits for a product.
@@ -34,10 +41,41 @@ ROUNDED_UP = 1.0 + 2.0**-40
 
 
 class Documents(NamedTuple):
-    """Counts and lengths of some documents."""
+    """Counts and lengths of some documents, and with what weight each counts: by default 1."""
 
     counts: Any
     lengths: NDArray[np.int64]
+    weights: RowWeights | None = None
+
+    @classmethod
+    def of(cls, blocks: Sequence[DocumentBlock]) -> Documents:
+        """Those of some blocks."""
+        counts = scipy.sparse.vstack([each.values for each in blocks], format="csr")
+        lengths = np.concatenate([each.lengths for each in blocks])
+        if all(each.weights is None for each in blocks):
+            return cls(counts, lengths)
+        found = [
+            RowWeights(np.ones_like(each.lengths), np.zeros_like(each.lengths))
+            if each.weights is None
+            else each.weights
+            for each in blocks
+        ]
+        joined = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return cls(counts, lengths, RowWeights(*joined))
+
+    def taken(self, which: Any) -> Documents:
+        """Some of them."""
+        weights = self.weights
+        if weights is not None:
+            weights = RowWeights(weights.divisors[which], weights.ranks[which])
+        return Documents(self.counts[which], self.lengths[which], weights)
+
+    @property
+    def divisors(self) -> NDArray[np.float64]:
+        """A document's weight is 1 over this: the number of its unit's, or more."""
+        if self.weights is None:
+            return np.ones(self.lengths.size)
+        return self.weights.divisors.astype(np.float64)
 
     @property
     def pairs(self) -> NDArray[np.float64]:
@@ -59,7 +97,7 @@ class DocumentSum(Accumulator):
     def update(self, block: Block) -> None:
         """Add a block of documents; a block of rows is read as counts."""
         if not isinstance(block, DocumentBlock):
-            block = DocumentBlock(block.values)
+            block = DocumentBlock(block.values, weights=block.weights)
         self._waiting.append(block)
         self._waiting_documents += block.lengths.size
         self._waiting_entries += block.entries
@@ -72,15 +110,14 @@ class DocumentSum(Accumulator):
         self._waiting_documents = self._waiting_entries = 0
         if not blocks:
             return
-        counts = scipy.sparse.vstack([each.values for each in blocks], format="csr")
-        lengths = np.concatenate([each.lengths for each in blocks])
-        if not lengths.all():  # documents that are not valid
-            some = lengths > 0
-            self._add_empty(int(lengths.size - np.count_nonzero(some)))
-            counts, lengths = counts[some], lengths[some]
-        for start in range(0, lengths.size, MOST_DOCUMENTS):
-            part = slice(start, start + MOST_DOCUMENTS)
-            self._add(Documents(counts[part], lengths[part]))
+        documents = Documents.of(blocks)
+        if documents.weights is not None and not documents.weights.divisors.all():
+            documents = documents.taken(documents.weights.divisors > 0)  # what does not count
+        if not documents.lengths.all():  # documents that are not valid
+            self._add_empty(documents.taken(documents.lengths == 0))
+            documents = documents.taken(documents.lengths > 0)
+        for start in range(0, documents.lengths.size, MOST_DOCUMENTS):
+            self._add(documents.taken(slice(start, start + MOST_DOCUMENTS)))
 
     def merge(self, other: Self) -> None:
         """Add another sum's documents."""
@@ -92,7 +129,7 @@ class DocumentSum(Accumulator):
     def _add(self, documents: Documents) -> None:
         """Add at most ``MOST_DOCUMENTS``, at least one, all with words."""
 
-    def _add_empty(self, documents: int) -> None:
+    def _add_empty(self, documents: Documents) -> None:
         """Add documents without words, which a sum does not see unless it counts."""
         del documents
 
@@ -120,8 +157,23 @@ _PAIR_BITS = 18
 _LEAST_WEIGHT = 256.0
 
 
+# Entries are rounded one by one only where a document's words times the square of its divisor are
+# not more: else what rounding moves a unit's documents by could add up.
+_MOST_ROUNDED = float(1 << 24)
+
+
+def _pair_weights(
+    documents: Documents, longest: NDArray[np.float64] | float, bits: int
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Weights of pairs, exact, and of which documents entries are rounded, not the weight."""
+    exact = 4.0**bits / (documents.pairs * longest * documents.divisors)
+    words = np.diff(documents.counts.indptr)
+    few = words * documents.divisors**2 <= _MOST_ROUNDED
+    return exact, (exact < _LEAST_WEIGHT) & few
+
+
 def _long_documents(
-    documents: Documents, weights: NDArray[np.float64]
+    documents: Documents, weights: NDArray[np.float64], rounded: NDArray[np.bool_]
 ) -> Iterator[tuple[int, NDArray[np.intp], NDArray[np.float64], float]]:
     """Documents with too small a weight of a pair: number, words, counts, and the weight.
 
@@ -130,10 +182,11 @@ def _long_documents(
     add, and more than the entries' can to the distance of an unclipped sketch from another
     document's. With |Y|, |Y'| <= g and |Y - Y'| <= sqrt(5/2) g, g the gain, convexity gives
     |(1 - a) Y - Y'| <= sqrt(5/2) g - (sqrt(5/2) - 1) a g, and rounding the entries of at most 2^24
-    words times R, g = sqrt(R), costs no more than 2^12 g / 2^36.
+    words times R, g = sqrt(R), costs no more than 2^12 g / 2^36. So it is of the documents of a
+    unit, of which there are at most M with m words and m M^2 <= 2^24.
     """
     counts = documents.counts
-    for row in np.flatnonzero(weights < _LEAST_WEIGHT):
+    for row in np.flatnonzero(rounded):
         own = slice(counts.indptr[row], counts.indptr[row + 1])
         yield (
             int(row),
@@ -143,9 +196,9 @@ def _long_documents(
         )
 
 
-def _whole(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Weights rounded down, and 0 where that is too coarse."""
-    return np.where(weights < _LEAST_WEIGHT, 0.0, np.floor(weights))
+def _whole(weights: NDArray[np.float64], rounded: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Weights rounded down, and 0 where entries are."""
+    return np.where(rounded, 0.0, np.floor(weights))
 
 
 class DocumentPairs(ClippedSum):
@@ -154,7 +207,9 @@ class DocumentPairs(ClippedSum):
     ``w_d = floor(2**36 / (L (L - 1) max(clip, n_d)) )`` with n_d the norm of
     ``(c c' - diag(c)) / (L (L - 1))``. Entries of one document's part are not negative and its norm
     is at most 1 (docs/proofs/documents.md). Where the weight is below 256, beyond 2**14 words for
-    ``clip=1``, every entry is rounded down in its place.
+    ``clip=1``, every entry is rounded down in its place. Where documents have weights, w_d is as
+    much smaller, and of units with so many that roundings could add up (m words in each of M
+    documents, m M^2 > 2**24) it is always w_d that is rounded down, to 0 where it is below 1.
 
     Parameters
     ----------
@@ -251,31 +306,20 @@ class DocumentPairs(ClippedSum):
         sqrt(12) w, as there is another word, for one of 1 because it is at least sqrt(6) w. None is
         negative: 2^15 documents together stay below 2^53.
         """
-        counts, lengths = documents
+        counts, lengths, _ = documents
         longest = 1.0 if self.clip == 1.0 else np.maximum(self.norms(documents), self.clip)
-        exact = 4.0**self._bits / (documents.pairs * longest)
-        weights = _whole(exact)
+        exact, rounded = _pair_weights(documents, longest, self._bits)
+        weights = _whole(exact, rounded)
         part = _weighted_gram(counts, weights)
         part[np.diag_indices(self.features)] -= weights @ counts
-        for row, words, own, weight in _long_documents(documents, exact):
+        for row, words, own, weight in _long_documents(documents, exact, rounded):
             if self.nuclear and self.clip < 1.0:
-                weight = self._nuclear_weight(int(lengths[row]), own.size, weight)
+                bound = 4.0**self._bits / float(documents.divisors[row])
+                weight = _nuclear_weight(int(lengths[row]), own.size, weight, bound)
             pairs = np.outer(own, own)
             pairs[np.diag_indices(own.size)] -= own
             part[np.ix_(words, words)] += np.floor(pairs * weight)
         self._total().add(part, lengths.size)
-
-    def _nuclear_weight(self, length: int, words: int, weight: float) -> float:
-        """A smaller weight, that rounding entries down leaves the nuclear norm below its bound.
-
-        It moves m x m entries by less than one each, and a bit for the arithmetic: by m in the
-        Frobenius norm, so by ``m^1.5`` in the nuclear one. Where all entries add up to the bound at
-        most, nothing can move it beyond.
-        """
-        bound = 4.0**self._bits
-        surely = bound / (length * (length - 1)) * (1.0 - 2.0**-20)
-        shorter = 1.0 - 1.001 * words * math.sqrt(words) / bound
-        return max(surely, weight * shorter)
 
     def _merge(self, other: Self) -> None:
         if other._sum is not None:
@@ -285,6 +329,18 @@ class DocumentPairs(ClippedSum):
         if self._sum is None:
             self._sum = ExactSum(self.shape, largest_term=4.0**self._bits)
         return self._sum
+
+
+def _nuclear_weight(length: int, words: int, weight: float, bound: float) -> float:
+    """A smaller weight, that rounding entries down leaves the nuclear norm below its bound.
+
+    It moves m x m entries by less than one each, and a bit for the arithmetic: by m in the
+    Frobenius norm, so by ``m^1.5`` in the nuclear one. Where all entries add up to the bound at
+    most, nothing can move it beyond.
+    """
+    surely = bound / (length * (length - 1)) * (1.0 - 2.0**-20)
+    shorter = 1.0 - 1.001 * words * math.sqrt(words) / bound
+    return max(surely, weight * shorter)
 
 
 # A product of two sparse entries costs as much as this many of dense ones (measured).
@@ -386,7 +442,7 @@ class DocumentSketch(ClippedSum):
         |c|^2 (|z|^2 + R) - 2 <z, sum c_i^2 s_i>``. Both vectors are exact integers; their products
         are off by less than a 2^40th of the terms' sizes, which is added.
         """
-        counts, lengths = documents
+        counts, lengths, _ = documents
         repeated = counts.data > 1  # what occurs once is in z
         again = scipy.sparse.csr_array(
             (
@@ -412,24 +468,27 @@ class DocumentSketch(ClippedSum):
         )
 
     def _add(self, documents: Documents) -> None:
-        counts, lengths = documents
-        seen = counts @ self.signs
+        seen = documents.counts @ self.signs
         longest = 1.0 if self.clip == 1.0 else np.maximum(self._norms(documents, seen), self.clip)
-        exact = 4.0**_PAIR_BITS / (documents.pairs * longest)
+        exact, rounded = _pair_weights(documents, longest, _PAIR_BITS)
         terms = self._terms(documents, seen, exact)
         for part in _parts(terms, int(2.0**53 / self._largest_term)):
-            own = Documents(counts[part], lengths[part])
-            self._total().add(self._product(own, seen[part], exact[part]), int(terms[part].sum()))
+            product = self._product(documents.taken(part), seen[part], exact[part], rounded[part])
+            self._total().add(product, int(terms[part].sum()))
 
     def _product(
-        self, documents: Documents, seen: NDArray[np.float64], exact: NDArray[np.float64]
+        self,
+        documents: Documents,
+        seen: NDArray[np.float64],
+        exact: NDArray[np.float64],
+        rounded: NDArray[np.bool_],
     ) -> NDArray[np.float64]:
         """Contributions of documents that together stay below 2^53."""
-        counts, weights = documents.counts, _whole(exact)
+        counts, weights = documents.counts, _whole(exact, rounded)
         # by word: several times faster than by document
         product = counts.T.tocsr() @ (weights[:, None] * seen)
         product -= (weights @ counts)[:, None] * self.signs
-        for row, words, own, weight in _long_documents(documents, exact):
+        for row, words, own, weight in _long_documents(documents, exact, rounded):
             pairs = own[:, None] * (seen[row] - self.signs[words])
             product[words] += np.trunc(pairs * weight)
         return np.asarray(product)
@@ -507,16 +566,22 @@ class DocumentNorms(DocumentSum):
         An empty one; its clip is not used.
     with_count : bool
         Whether the last coordinate counts all documents.
+    weighted : bool
+        Whether documents have weights: counts are then in units of ``2**-24``.
     """
 
     statistic: StatisticName = "norm-histogram"
     layout: Layout = "vector"
-    grid = 0  # counts
 
-    def __init__(self, of: ClippedSum, *, with_count: bool) -> None:
+    def __init__(self, of: ClippedSum, *, with_count: bool, weighted: bool = False) -> None:
         super().__init__()
-        self.of, self.with_count = of, with_count
+        self.of, self.with_count, self.weighted = of, with_count, weighted
         self._counts = np.zeros(BINS + with_count, dtype=np.int64)
+
+    @property
+    def grid(self) -> int:
+        """Counts, or parts of them."""
+        return -WEIGHT_BITS if self.weighted else 0
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -525,17 +590,17 @@ class DocumentNorms(DocumentSum):
 
     def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        return (self.of.statistic, self.with_count, *self.of.merge_key())
+        return (self.of.statistic, self.with_count, self.weighted, *self.of.merge_key())
 
     def empty(self) -> Self:
         """An empty histogram of the same kind."""
-        return type(self)(self.of, with_count=self.with_count)
+        return type(self)(self.of, with_count=self.with_count, weighted=self.weighted)
 
     def spec(self) -> Spec:
         """What another process needs to add up the same."""
         inner = self.of.spec()
-        fields = {**inner.fields, "of": self.of.statistic, "with_count": self.with_count}
-        return replace(inner, fields=fields)
+        own = {"with_count": self.with_count, "weighted": self.weighted}
+        return replace(inner, fields={**inner.fields, "of": self.of.statistic, **own})
 
     def integers(self) -> Integers:
         """The counts."""
@@ -543,14 +608,16 @@ class DocumentNorms(DocumentSum):
         return self._counts.copy()
 
     def _add(self, documents: Documents) -> None:
-        self._counts[:BINS] += norm_bins(self.of.norms(documents))
-        if self.with_count:
-            self._counts[BINS] += documents.lengths.size
+        self._count(self.of.norms(documents), documents)
 
-    def _add_empty(self, documents: int) -> None:
-        self._counts[0] += documents
+    def _add_empty(self, documents: Documents) -> None:
+        self._count(np.zeros(documents.lengths.size), documents)
+
+    def _count(self, norms: NDArray[np.float64], documents: Documents) -> None:
+        shares = shares_of(documents.weights, norms.size, weighted=self.weighted)
+        self._counts[:BINS] += norm_bins(norms, shares)
         if self.with_count:
-            self._counts[BINS] += documents
+            self._counts[BINS] += norms.size if shares is None else shares.sum()
 
     def _merge(self, other: Self) -> None:
         self._counts += other._counts

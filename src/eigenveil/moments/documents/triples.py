@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.moments.accumulators import shares_of
 from eigenveil.moments.documents.sums import ROUNDED_UP, ClippedSum, Documents
 from eigenveil.moments.exact import Description, Integers, IntegerSum, Parts, Spec, sum_of
 from eigenveil.moments.rows import integer_rows
@@ -31,6 +32,8 @@ _LEAST_CUBE = 1.0 / 16.0
 _TABLE_ENTRIES = 1 << 22
 # Sums of so many contributions, of 36 bits and a little more, stay within 64.
 _MOST_TRIPLES = 1 << 26
+# A document with a weight counts in whole parts of one over two to this.
+_SHARE_BITS = 8
 
 
 def triples_error(columns: int, clip: float = 1.0) -> float:
@@ -100,7 +103,9 @@ class DocumentTriples(ClippedSum):
 
     Three sums of exact integers (:func:`triples_error` has the formula and how far they are from
     it), added up modulo ``2**64``, in which only the total of at most ``2**26`` documents has to
-    fit: that of more is the sum of such totals.
+    fit: that of more is the sum of such totals. Where documents have weights, a document's integers
+    are multiplied by its whole share of ``2**8``: those of a unit add up to that at most, so that
+    the bound of one document holds for a unit's, too.
 
     Parameters
     ----------
@@ -108,6 +113,8 @@ class DocumentTriples(ClippedSum):
         Released, with near-orthonormal columns.
     clip : float
         From 2**-20 to 1: how long a contribution may be, in units of ``rho**3``. 1 clips nothing.
+    weighted : bool
+        Whether documents have weights.
 
     Attributes
     ----------
@@ -118,11 +125,12 @@ class DocumentTriples(ClippedSum):
 
     statistic: StatisticName = "document-triples"
     layout: Layout = "tensor"
-    grid = -_TRIPLE_BITS
 
-    def __init__(self, basis: NDArray[np.float64], *, clip: float = 1.0) -> None:
+    def __init__(
+        self, basis: NDArray[np.float64], *, clip: float = 1.0, weighted: bool = False
+    ) -> None:
         super().__init__()
-        self.basis, self.clip = basis, clip
+        self.basis, self.clip, self.weighted = basis, clip, weighted
         self.features, rows = basis.shape
         self.rho = _longest_row(basis)
         radius = math.ldexp(1.0, _WORD_BITS)
@@ -135,7 +143,12 @@ class DocumentTriples(ClippedSum):
         self._cubes = np.zeros((rows, rows, rows), dtype=np.int64)
         self._products = np.zeros((rows * (rows + 1) // 2, rows), dtype=np.int64)
         self._weights = np.zeros(self.features, dtype=np.int64)
-        self._documents = 0
+        self._documents = 0  # in the open parts, or shares
+
+    @property
+    def grid(self) -> int:
+        """That of a part, times a share where documents have weights."""
+        return -_TRIPLE_BITS - (_SHARE_BITS if self.weighted else 0)
 
     @property
     def unit(self) -> float:
@@ -164,21 +177,25 @@ class DocumentTriples(ClippedSum):
 
     def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
-        return (self.basis, self.clip)
+        return (self.basis, self.clip, self.weighted)
 
     def empty(self) -> Self:
         """An empty sum with the same basis."""
-        return type(self)(self.basis, clip=self.clip)
+        return type(self)(self.basis, clip=self.clip, weighted=self.weighted)
 
     def spec(self) -> Spec:
         """What another process needs to add up the same."""
-        fields = {"clip": self.clip, "columns": self.basis.shape[1]}
+        fields = {
+            "clip": self.clip,
+            "columns": self.basis.shape[1],
+            "weighted": self.weighted,
+        }
         return Spec(fields, {"basis": self.basis})
 
     @classmethod
     def from_spec(cls, d: Description, parts: Parts) -> Self:
         """An empty one, as described."""
-        return cls(parts.known_basis, clip=d.clip)
+        return cls(parts.known_basis, clip=d.clip, weighted=d.weighted)
 
     def integers(self) -> Integers:
         """The tensor, shape (K, K, K)."""
@@ -200,7 +217,7 @@ class DocumentTriples(ClippedSum):
         return self._norms(documents, documents.counts @ self._words)
 
     def _norms(self, documents: Documents, seen: NDArray[np.float64]) -> NDArray[np.float64]:
-        counts, lengths = documents
+        counts, lengths, _ = documents
         length = lengths.astype(np.float64)
         spread = (counts @ self._squares) * 2.0**-_TABLE_BITS / length  # an exact sum
         squared = np.zeros(lengths.size)
@@ -214,24 +231,40 @@ class DocumentTriples(ClippedSum):
         return np.asarray(np.minimum(1.0, bound * ROUNDED_UP / others))
 
     def _add(self, documents: Documents) -> None:
-        counts, lengths = documents
-        self._count(lengths.size)
+        shares = shares_of(
+            documents.weights, documents.lengths.size, weighted=self.weighted, bits=_SHARE_BITS
+        )
+        if shares is not None:
+            order = np.argsort(shares, kind="stable")
+            order = order[shares[order] > 0]
+            if order.size == 0:
+                return
+            documents, shares = documents.taken(order), shares[order]
+        counts, lengths, _ = documents
+        alike = _alike(shares, lengths.size)
+        self._count(sum(share * (part.stop - part.start) for part, share in alike))
         seen = counts @ self._words
         factors = _triple_factors(lengths)
         if self.clip < 1.0:
             factors = factors.larger(1.0 / np.maximum(self._norms(documents, seen), self.clip))
-        for start in range(0, lengths.size, ROWS_A_PRODUCT):
-            part = slice(start, start + ROWS_A_PRODUCT)
-            columns = np.rint(seen[part] * factors.cube[part, None]).T
-            self._cubes += cube_sums(np.ascontiguousarray(columns)).astype(np.int64)
+        for part, share in alike:
+            for start in range(part.start, part.stop, ROWS_A_PRODUCT):
+                some = slice(start, min(start + ROWS_A_PRODUCT, part.stop))
+                columns = np.rint(seen[some] * factors.cube[some, None]).T
+                cubes = cube_sums(np.ascontiguousarray(columns)).astype(np.int64)
+                self._cubes += share * cubes
         seen *= factors.single[:, None]
         np.rint(seen, out=seen)
         for pairs, table in self._tables():
             product = counts @ table
             product *= factors.pair[:, None]
             np.rint(product, out=product)
-            self._products[pairs] += (product.T @ seen).astype(np.int64)
-        self._weights += (np.rint(factors.weight) @ counts).astype(np.int64)
+            for part, share in alike:
+                self._products[pairs] += share * (product[part].T @ seen[part]).astype(np.int64)
+        weights = np.rint(factors.weight)
+        if shares is not None:
+            weights *= shares
+        self._weights += (weights @ counts).astype(np.int64)
 
     def _merge(self, other: Self) -> None:
         self._whole.merge(other._whole)
@@ -267,6 +300,16 @@ class DocumentTriples(ClippedSum):
             np.rint(table, out=table)
             yield slice(start, start + width), table
             start, first = start + width, last
+
+
+def _alike(shares: NDArray[np.int64] | None, documents: int) -> list[tuple[slice, int]]:
+    """Neighbours of the same share, of shares in ascending order; all, where all count one."""
+    if shares is None:
+        return [(slice(0, documents), 1)]
+    different, starts = np.unique(shares, return_index=True)
+    ends = np.append(starts[1:], documents)
+    found = zip(starts.tolist(), ends.tolist(), different.tolist(), strict=True)
+    return [(slice(start, end), share) for start, end, share in found]
 
 
 def _longest_row(basis: NDArray[np.float64]) -> float:
