@@ -6,6 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 
@@ -224,3 +226,10 @@ def test_the_same_model_gives_the_same_bytes(mixture, topics, tmp_path):
                 plots.save_figure(draw(model), tmp_path / f"{name}.{ending}")
             a, b = (tmp_path / f"{name}.{ending}" for name in ("a", "b"))
             assert a.read_bytes() == b.read_bytes()
+
+
+@given(st.lists(st.floats(-1, 1), max_size=20), st.floats(0.01, 0.2))
+def test_names_beside_arrows_do_not_cover_each_other(heights, gap):
+    found = plots._apart(np.sort(np.array(heights, dtype=float)), gap)
+    assert found.shape == (len(heights),)
+    assert np.all(np.diff(found) >= gap * (1 - 1e-9))

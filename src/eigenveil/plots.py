@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
+from sklearn.isotonic import IsotonicRegression
 
 from eigenveil.errors import printable
 from eigenveil.models.mixture.estimator import FittedMixture
@@ -69,7 +70,7 @@ def biplot(model: FittedPCA, ax: Any = None) -> Any:
     released the whole second moment, else the components themselves. A component that does not
     stand above the noise is marked. No rows are shown: these are private.
     """
-    axes = ax if ax is not None else Figure(figsize=(5.8, 5.6), layout="constrained").subplots()
+    axes = ax if ax is not None else Figure(figsize=(8.2, 5.6), layout="constrained").subplots()
     correlated = hasattr(model, "loadings_")
     arrows = (model.loadings_ if correlated else model.components_.T)[:, :2]
     count = min(2, arrows.shape[1])
@@ -79,28 +80,37 @@ def biplot(model: FittedPCA, ax: Any = None) -> Any:
     shown = np.argsort(-length, kind="stable")[:_MOST_ARROWS]
     reach = 1.0 if correlated else float(np.max(length, initial=0.0)) or 1.0
     for index in shown[length[shown] > 0]:
-        x, y = arrows[index]
         axes.annotate(
-            "", (x, y), (0.0, 0.0), arrowprops={"arrowstyle": "-|>", "color": _BLUE, "lw": 1.0}
+            "",
+            arrows[index],
+            (0.0, 0.0),
+            arrowprops={"arrowstyle": "-|>", "color": _BLUE, "lw": 1.0},
         )
-        name = str(index) if names is None else printable(names[index], most=_LONGEST_NAME)
-        beyond = 1.0 + 0.05 * reach / length[index]
-        axes.text(
-            x * beyond,
-            y * beyond,
-            name,
-            parse_math=False,
-            fontsize=8,
-            color=_INK,
-            ha="left" if x >= 0 else "right",
-            va="bottom" if y >= 0 else "top",
-        )
+    for right in (True, False):  # names beside the circle, so that none covers another
+        side = [i for i in shown[length[shown] > 0] if (arrows[i, 0] >= 0) == right]
+        side.sort(key=lambda index: arrows[index, 1])
+        edge = (1.08 if right else -1.08) * reach
+        for index, height in zip(side, _apart(arrows[side, 1], 0.085 * reach), strict=True):
+            x, y = arrows[index]
+            name = str(index) if names is None else printable(names[index], most=_LONGEST_NAME)
+            axes.plot([x, edge], [y, height], color=_GREY, lw=0.5, zorder=0)
+            axes.text(
+                edge + (0.02 if right else -0.02) * reach,
+                height,
+                name,
+                parse_math=False,
+                fontsize=8,
+                color=_INK,
+                ha="left" if right else "right",
+                va="center",
+            )
     axes.axhline(0, color=_GREY, lw=0.8, zorder=0)
     axes.axvline(0, color=_GREY, lw=0.8, zorder=0)
     if correlated:
         axes.add_patch(Circle((0, 0), 1.0, fill=False, color=_GREY, lw=0.8))
-    axes.set_xlim(-1.25 * reach, 1.25 * reach)
+    axes.set_xlim(-1.9 * reach, 1.9 * reach)
     axes.set_ylim(-1.25 * reach, 1.25 * reach)
+    axes.set_xticks([tick * reach for tick in (-1.0, -0.5, 0.0, 0.5, 1.0)])
     axes.set_aspect("equal")
     ratio, usable = 100 * model.explained_variance_ratio_, model.usable_
     for number, label in enumerate((axes.set_xlabel, axes.set_ylabel)[:count]):
@@ -111,6 +121,15 @@ def biplot(model: FittedPCA, ax: Any = None) -> Any:
     axes.set_title(_promise(model), fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     return axes
+
+
+def _apart(heights: NDArray[np.float64], gap: float) -> NDArray[np.float64]:
+    """The nearest heights that are a gap apart; both ascending."""
+    steps = gap * np.arange(heights.size)
+    if heights.size == 0:
+        return heights
+    fit = IsotonicRegression().fit_transform(np.arange(heights.size), heights - steps)
+    return np.asarray(fit + steps)
 
 
 def _promise(model: StoredModel) -> str:

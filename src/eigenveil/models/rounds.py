@@ -43,8 +43,6 @@ from eigenveil.tables.runs import CORE
 from eigenveil.tables.scales import LIMIT, closer_ranges, ranges_of, rows_needed, scales_of
 
 _CENTER_QUANTILE = 0.90
-# Numbers of columns that a message lists.
-_SHOWN = 5
 # Most tables' norms lie within some 10 bins; their noise adds up in squares.
 _BINS_OF_MOST = math.sqrt(10.0)
 # Rounding to 2**-9 is invisible when it keeps all but this share of a unit row's energy, and what
@@ -265,12 +263,10 @@ def find_scales(
     hidden = np.flatnonzero(found.scale == 0)
     if hidden.size:
         needed = rows_needed(second.record)
-        shown = ", ".join(str(column + 1) for column in hidden[:_SHOWN])
-        more = f" and {hidden.size - _SHOWN} more" if hidden.size > _SHOWN else ""
-        which = "column" if hidden.size == 1 else "columns"
+        which = "1 column" if hidden.size == 1 else f"{hidden.size} columns"
         state.advice = (
-            f"No scale was found for {which} {shown}{more}, left out (unscaled_): constant, or too "
-            f"few rows show. Public ranges need none; else about {needed:.2g} rows at this budget."
+            f"No scale was found for {which}, left out (unscaled_): constant, or too few rows "
+            f"show. Public ranges need none; else about {needed:.2g} rows at this budget."
         )
     if hidden.size == plan.features:
         state.stopped = "no column's released histogram shows anything above its noise"

@@ -26,7 +26,9 @@ from eigenveil.errors import (
     OutputError,
     PrivacyError,
     callers_level,
+    listed,
     printable,
+    short_name,
 )
 from eigenveil.files import replacing
 from eigenveil.models.plan import BasePlan
@@ -35,6 +37,8 @@ from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
 from eigenveil.privacy.certificate import Certificate
 
 _MODEL_FORMAT = "eigenveil-model-2"
+# Columns named where some are left out.
+_SHOWN = 5
 _ALL_NOISE = (
     "No component stands above the noise: the result shows nothing of the data. More rows, a "
     "larger epsilon or fewer components would help."
@@ -153,7 +157,7 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         """Show the result of a finished fit from now on, and warn where parts are but noise."""
         self._result = result
         usable = getattr(result.factors, "usable", None)
-        advice = getattr(result.factors, "advice", "")
+        advice = getattr(result.factors, "advice", "") + _left_out(result)
         if advice or (usable is not None and not np.any(usable)):
             warnings.warn(advice or _ALL_NOISE, NoisyResultWarning, stacklevel=callers_level())
 
@@ -178,6 +182,17 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._result is not None
+
+
+def _left_out(result: Result) -> str:
+    """The columns that a result leaves out, by their names or numbers."""
+    columns = np.flatnonzero(getattr(result.factors, "scale", np.ones(0)) == 0)
+    if columns.size == 0:
+        return ""
+    names = [str(c + 1) if result.names is None else short_name(result.names[c]) for c in columns]
+    shown = listed(names[:_SHOWN]) if columns.size <= _SHOWN else ", ".join(names[:_SHOWN])
+    more = f" and {columns.size - _SHOWN} more" if columns.size > _SHOWN else ""
+    return f" Left out: {shown}{more}."
 
 
 def _read(path: str | os.PathLike[str], kind: type[StoredModel]) -> Result:

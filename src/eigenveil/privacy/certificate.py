@@ -49,6 +49,9 @@ NOT_PREPARED = (
 ONE_ROW_EACH = "each person has one row: of a person with m rows the rows are protected one by one"
 UNITS = "column {unit!r} tells units apart: rows of one person have one and the same entry there"
 GROUPS = "groups tells units apart: rows of one person have one and the same entry there"
+PUBLIC_COLUMNS = (
+    "ranges, scales and levels of columns are public: known without looking at these rows"
+)
 UNIT_COUNT = "the number of units is public"
 AT_ONE_SITE = "a {}'s rows are at one site: what several sites have of one is protected less"
 AT_SITES = "a {}'s rows are at no more than {} sites"
@@ -174,6 +177,9 @@ class Certificate(BaseModel):
             found.append(GROUPS if unit == UNNAMED_UNIT else UNITS.format(unit=unit))
             if self.target.adjacency == "replace-one" and self.plan.get("max_rows_per_unit") == 1:
                 found.append(UNIT_COUNT)
+        schema = (self.study or {}).get("table_schema")
+        if self.plan.get("ranged") or self.plan.get("scaled") == "public" or schema is not None:
+            found.append(PUBLIC_COLUMNS)
         if self.federation is not None and self.federation.sites > 1:
             most = self.federation.sites_per_unit
             what = "row" if unit is None else "unit"

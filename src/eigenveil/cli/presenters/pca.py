@@ -78,9 +78,11 @@ class PCAPresenter(Presenter):
         names = names_of(model)
         with (folder / "components.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow(["feature", "mean", *self.new_names(model)])
+            scaled = bool(np.any(model.scale_ != 1.0))
+            writer.writerow(["feature", "mean", *["scale"] * scaled, *self.new_names(model)])
             for index in range(model.components_.shape[1]):
-                values = [model.mean_[index], *model.components_[:, index]]
+                moved = [model.mean_[index], *[model.scale_[index]] * scaled]
+                values = [*moved, *model.components_[:, index]]
                 writer.writerow([name_of(names, index), *(repr(float(v)) for v in values)])
         return [("components.csv", "loadings by feature")]
 
