@@ -455,8 +455,6 @@ CHANGES = [
     {"unit": "who"},
     {"unit": "who", "max_rows_per_unit": 3},
     {"sites_per_unit": 2},
-    {"missing": "zero"},
-    {"whiten": True},
     {"features": None, "columns": list("abcdefgh"), "table_schema": NUMBERS},
     {"features": None, "columns": list("abcdefgh"), "table_schema": HALVED},
     {"expected_rows": 100},
