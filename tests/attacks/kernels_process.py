@@ -14,6 +14,7 @@ from eigenveil.moments.accumulators import (
     SecondMoment,
     Sketch,
 )
+from eigenveil.moments.columns import ColumnHistogram, range_of
 from eigenveil.moments.independence import dependence
 from eigenveil.moments.rows import DTYPE, Block, RowRule
 from eigenveil.moments.third import ThirdMoment
@@ -32,6 +33,9 @@ def sums(rule, width):
     basis = np.eye(width)[:, :few] * 0.6 + 0.8 * np.eye(width)[:, ::-1][:, :few] * (width > 6)
     yield NormHistogram(rule.center, precision=precision, with_count=True)
     yield NormHistogram(rule.center, precision=precision, with_count=True, basis=basis, bound=1.0)
+    yield ColumnHistogram(width, precision=precision)
+    ranges = range_of(np.full(width, 0.1), np.full(width, 3.0), holes=False)
+    yield ColumnHistogram(width, precision=precision, preparation=ranges)
     yield RowSum(rule, features=width, count_weight=0.25)
     yield SecondMoment(rule, features=width)
     yield Sketch(rule, basis, clip=0.5)

@@ -25,6 +25,7 @@ from eigenveil.moments.accumulators import (
     SecondMoment,
     Sketch,
 )
+from eigenveil.moments.columns import ColumnHistogram, range_of
 from eigenveil.moments.rows import Block, RowRule
 from eigenveil.moments.third import ThirdMoment
 
@@ -61,6 +62,10 @@ def sums(precision):
     return [
         NormHistogram(None, precision=precision, with_count=True),
         NormHistogram(None, precision=precision, with_count=True, basis=basis, bound=2.0),
+        ColumnHistogram(D, precision=precision),
+        ColumnHistogram(
+            D, precision=precision, preparation=range_of(np.zeros(D), np.full(D, 3.0), holes=False)
+        ),
         RowSum(rule, features=D, count_weight=0.25),
         SecondMoment(rule, features=D),
         Sketch(rule, basis, clip=0.5),
