@@ -36,9 +36,11 @@ def timed(call: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def paired(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[float, float, float]:
+def paired(
+    first: Callable[[], Any], second: Callable[[], Any], *, pairs: int = PAIRS
+) -> tuple[float, float, float]:
     """Median seconds of both, and the median ratio of pairs run in turn."""
-    times = np.array([(timed(first), timed(second)) for _ in range(PAIRS)])
+    times = np.array([(timed(first), timed(second)) for _ in range(pairs)])
     ratio = float(np.median(times[:, 0] / times[:, 1]))
     return float(np.median(times[:, 0])), float(np.median(times[:, 1])), ratio
 

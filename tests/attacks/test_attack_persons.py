@@ -45,9 +45,8 @@ def fitted(how, **options):
         frame["person"] = IDS
     if how == "table":
         return PrivatePCA(2, **one).fit(frame)
-    parts = {  # all rows of a person are at one site
-        name: frame[number == IDS % 3] for number, name in enumerate(("north", "south", "west"))
-    }
+    site = IDS % 3  # all rows of a person are at one
+    parts = {name: frame[site == number] for number, name in enumerate(("north", "south", "west"))}
     return FederatedPCA(2, protocol="cape", **one).fit(parts)
 
 

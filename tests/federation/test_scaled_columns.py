@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from roles_tools import LIMIT, Consortium, at, changed, run_study, study_of
+from roles_tools import LIMIT, Consortium, at, changed, rows_of, run_study, study_of
 
 from eigenveil.federation.protocol.messages import AGGREGATOR, REFUSED, decode, encode
 from eigenveil.federation.study.file import read_study, write_toml
 from eigenveil.federation.study.study import make_study
-from eigenveil.models.plan import CLOSER_RANGES, COLUMN_RANGES, COLUMNS
+from eigenveil.models.plan import CLOSER_RANGES, COLUMN_RANGES, COLUMNS, OBSERVED
 
 RANGES = ((-4.0, -3.0, -2.0), (5.0, 4.0, 3.0))
 PRIVATE = {"scale": "private", "budget_split": None, "row_bound": None}
@@ -106,3 +106,18 @@ def test_a_study_file_has_scales(fields, tmp_path):
     assert again == study
     assert again.hash == study.hash
     assert make_study(**again.model_dump()).plan(3, None) == study.plan(3, None)
+
+
+@pytest.mark.parametrize("fields", [PRIVATE, PUBLIC], ids=["private", "public"])
+def test_missing_entries_go_with_scales(fields, tmp_path):
+    """Their counts are of entries as they are, whatever columns are scaled by."""
+    with_holes = {"missing": "independent", "budget_split": None, "row_bound": None}
+    study = study_of(3, **fields | with_holes)
+    rows = rows_of(study, rows=400)
+    for each in rows.values():
+        each[::7, 1] = np.nan
+    finished = run_study(Consortium(study, tmp_path, rows=rows))
+    assert not finished.wire.refusals()
+    names = [query.name for queries, _ in finished.rounds for query in queries]
+    assert names[0] == OBSERVED
+    assert np.isfinite(finished.outcome.factors.components).all()

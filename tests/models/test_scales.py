@@ -25,7 +25,8 @@ from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.releases import ALONE
 from eigenveil.tables.scales import closer_ranges, ranges_of, rows_needed, scales_of
 
-EXACT = {"epsilon": 20.0, "delta": 1e-5}
+# Hardly any noise, and always the same
+EXACT = {"epsilon": 20.0, "delta": 1e-5, "random_state": 1}
 RNG = np.random.default_rng
 
 
@@ -229,7 +230,6 @@ def test_the_components_are_those_of_the_correlation_matrix(options):
     )
     back = (model.inverse_transform(whole) - model.mean_) / model.scale_
     assert back == pytest.approx(whole @ model.components_, rel=1e-6, abs=1e-6)
-    assert model.guarantee_.certified
 
 
 def test_without_scales_they_are_not():
@@ -263,7 +263,7 @@ def test_a_column_that_shows_nothing_is_left_out_and_told():
 
 def test_with_far_too_few_rows_nothing_is_usable_and_the_way_out_is_told():
     with pytest.warns(NoisyResultWarning, match="Public ranges"):
-        model = PrivatePCA(2, scale="private", epsilon=0.1).fit(table(60))
+        model = PrivatePCA(2, scale="private", epsilon=0.1).fit(table(60))  # 9 deviations off
     assert not model.usable_.any()
     assert model.unscaled_.all()
     assert model.certificate_.stopped
@@ -295,9 +295,7 @@ def test_entries_are_clipped_to_public_ranges():
     wild = rows.copy()
     wild[::3] = np.where(wild[::3] > middle, 1e12, -1e12)
     clipped = np.clip(wild, *ranges)
-    models = [
-        PrivatePCA(3, ranges=ranges, random_state=5, **EXACT).fit(each) for each in (wild, clipped)
-    ]
+    models = [PrivatePCA(3, ranges=ranges, **EXACT).fit(each) for each in (wild, clipped)]
     assert np.array_equal(models[0].components_, models[1].components_)
 
 
@@ -390,7 +388,8 @@ def tampered(certificate, plan=None, record=None, index=0):
 
 
 def test_a_certificate_of_scales_is_checked():
-    certificate = PrivatePCA(3, scale="private", **EXACT).fit(table()).certificate_
+    certificate = PrivatePCA(3, scale="private", epsilon=20.0).fit(table()).certificate_
+    assert certificate.guarantee().certified
     check(certificate)
     louder = certificate.releases[0].noise.model_copy(
         update={"scale": 0.5 * certificate.releases[0].noise.scale}

@@ -706,7 +706,7 @@ OPTIONS: tuple[Option, ...] = (
         "ranges", (Ranges(), _NONE), None,
         "Public ranges of columns, their smallest and their largest numbers: entries are clipped "
         "to them, and scales cost nothing.",
-        (PCA,), _FITS, unit="the data's",
+        (PCA,), _FITS, unit="the data's", examples=(((0.0, 0.0), (120.0, 300.0)),),
     ),
     Option(
         "noise_variance", (Number(SMALLEST, LARGEST, zero=True), _NONE), None,

@@ -8,10 +8,12 @@ fine enough, the third round counts over it again and both are averaged, so that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from eigenveil.checks import LARGEST
 from eigenveil.errors import DataError
@@ -39,6 +41,8 @@ _WIDER = 0.25
 _FINE = 5
 # Laplace noise exceeds so many deviations as seldom as a normal one exceeds CORE.
 _CORE_PURE = 8.4
+# Fits in which a bin of noise alone stands out.
+_FALSE = 1e-3
 # A level whose count stands this many deviations of its noise above 0 is there.
 _LEVEL = 3.0
 # A column of mass in so many bins is seen by its strongest run.
@@ -136,26 +140,29 @@ class BinNoise:
     Attributes
     ----------
     deviation : float
-    sure : float
-        Deviations that a bin must have to stand out. Noise of pure epsilon has longer tails: there
-        as many as a bin of noise alone exceeds as seldom.
+    core, alone : float
+        Deviations that the run must have to stand out, and a bin by itself: so many that of all
+        bins of noise one does in a thousand fits. Noise of pure epsilon has longer tails.
     """
 
     deviation: float
-    sure: float = CORE
+    core: float
+    alone: float
 
     @classmethod
-    def of(cls, release: Release) -> BinNoise:
+    def of(cls, record: ReleaseRecord) -> BinNoise:
         """As it was recorded."""
-        record = release.record
-        return cls(deviation(record.noise, 1), _CORE_PURE if record.pure else CORE)
+        chance = _FALSE / record.noise.size
+        if record.pure:
+            return cls(deviation(record.noise, 1), _CORE_PURE, -log(2.0 * chance) / sqrt(2.0))
+        return cls(deviation(record.noise, 1), CORE, -float(ndtri(chance)))
 
 
 def ranges_of(release: Release, features: int) -> Ranges:
     """Ranges of columns, from their histograms of magnitudes."""
     edges = magnitude_edges()
     edges[[0, -1]] = 2.0 * edges[[1, -2]]  # the open bins, as far as ranges are concerned
-    noise = BinNoise.of(release)
+    noise = BinNoise.of(release.record)
     middle, half = np.zeros(features), np.zeros(features)
     for column, counts in enumerate(release.values.reshape(features, MAGNITUDE_BINS)):
         seen = _standing(counts, noise)
@@ -168,7 +175,7 @@ def ranges_of(release: Release, features: int) -> Ranges:
 def closer_ranges(release: Release, ranges: Ranges) -> Ranges:
     """Ranges around the bins that stand out, where they are few; the same ones elsewhere."""
     middle, half = ranges.middle.copy(), ranges.half.copy()
-    noise = BinNoise.of(release)
+    noise = BinNoise.of(release.record)
     for column, counts in enumerate(release.values.reshape(-1, RANGE_BINS)):
         places = np.flatnonzero(_standing(counts, noise))
         if half[column] == 0 or places.size == 0:
@@ -204,7 +211,7 @@ def scales_of(
     features = ranges.half.size
     offset, scale, masses = np.zeros(features), np.zeros(features), np.zeros(features)
     counts = [release.values.reshape(features, -1) for release in releases]
-    noise = [BinNoise.of(release) for release in releases]
+    noise = [BinNoise.of(release.record) for release in releases]
     again = (ranges.middle == closer.middle) & (ranges.half == closer.half)
     levels = levels_of(variables)
     is_level = np.zeros(features, dtype=np.bool_)
@@ -229,16 +236,16 @@ def scales_of(
 
 def rows_needed(record: ReleaseRecord) -> float:
     """Rows with which a column is usually seen, in histograms over ranges with this record."""
-    noise = BinNoise.of(Release(record, np.empty(0)))
-    return noise.sure * noise.deviation * float(np.sqrt(_BINS_OF_MOST))
+    noise = BinNoise.of(record)
+    return noise.core * noise.deviation * float(np.sqrt(_BINS_OF_MOST))
 
 
 def _standing(counts: Array, noise: BinNoise) -> NDArray[np.bool_]:
     """Bins of the run that stands out, and any others that do by themselves."""
-    found = counts > noise.sure * noise.deviation
+    found = counts > noise.alone * noise.deviation
     strength = run_strengths(counts, noise.deviation)
     first, last = strongest_run(strength)
-    if strength[first, last] >= noise.sure:
+    if strength[first, last] >= noise.core:
         first, last = grown_run(strength, first, last)
         found[first:last] = True
     return np.asarray(found)
@@ -263,7 +270,7 @@ def _edges(ranges: Ranges, column: int) -> Array:
 def _averaged(counts: list[Array], noise: list[BinNoise]) -> tuple[Array, BinNoise]:
     """Counts of the same bins, averaged by precision, and the noise in each."""
     weights = np.array([each.deviation for each in noise]) ** -2.0
-    average = BinNoise(float(1.0 / np.sqrt(weights.sum())), max(each.sure for each in noise))
+    average = replace(noise[-1], deviation=float(1.0 / np.sqrt(weights.sum())))
     return np.average(counts, axis=0, weights=weights), average
 
 

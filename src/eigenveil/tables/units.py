@@ -8,9 +8,9 @@ sensitivity of one row (docs/proofs/units.md). Identifiers stay in the process t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, repeat
 from numbers import Integral, Real
 from typing import Any
 
@@ -165,16 +165,11 @@ def _coded(block: Block, codes: dict[Any, int], *, add: bool = False) -> NDArray
             hint="Name the column with each row's unit: unit='patient_id', or --unit patient_id.",
             code="no-units",
         )
-    different, places = _different(block.units)
-    numbers = np.empty(len(different), dtype=np.int64)
-    for index, each in enumerate(different):
-        unit = _identifier(each)
-        if unit is None:
-            numbers[index] = -1
-        elif add:
-            numbers[index] = codes.setdefault(unit, len(codes))
-        else:
-            numbers[index] = codes.get(unit, -1)
+    given = _identifiers(block.units)
+    if add:
+        for unit in dict.fromkeys(given):
+            if unit is not None and unit != "" and unit == unit:  # not NaN
+                codes.setdefault(unit, len(codes))
     ends = (*islice(codes, 1), *islice(reversed(codes), 1))
     if add and len({isinstance(unit, str) for unit in ends}) > 1:
         raise DataError(
@@ -182,7 +177,8 @@ def _coded(block: Block, codes: dict[Any, int], *, add: bool = False) -> NDArray
             hint="Write a unit's identifier in the same way everywhere: else it counts twice.",
             code="mixed-units",
         )
-    return np.asarray(numbers[places])
+    # a missing one was never added
+    return np.fromiter(map(codes.get, given, repeat(-1)), np.int64, len(given))
 
 
 def _identifier(value: Any) -> float | str | None:
@@ -200,14 +196,13 @@ def _identifier(value: Any) -> float | str | None:
     return None if text in ("None", "<NA>", "NaT", "nan") else text
 
 
-def _different(units: NDArray[Any]) -> tuple[Sequence[Any], NDArray[np.int64]]:
-    """The identifiers of a block, each once, and where each row's stands."""
-    if units.dtype != object:
-        different, places = np.unique(units, return_inverse=True)
-        return different.tolist(), places
-    known: dict[Any, int] = {}
-    places = np.fromiter((known.setdefault(each, len(known)) for each in units), np.int64)
-    return list(known), places
+def _identifiers(units: NDArray[Any]) -> list[Any]:
+    """Each row's identifier as it is compared; a missing one is None, NaN or an empty text."""
+    given: list[Any] = units.tolist()
+    if units.dtype.kind in "biufU":  # compared as they are: 1.0 is the unit 1
+        return given
+    known = {each: _identifier(each) for each in dict.fromkeys(given)}
+    return [known[each] for each in given]
 
 
 def _weights(

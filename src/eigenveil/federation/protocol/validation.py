@@ -209,19 +209,20 @@ def _check_preparation(
     terms: Terms, planned: Planned, asked: Description, message: Message, index: int
 ) -> None:
     """Check what is done to the entries of rows first, as far as the study itself states it."""
-    plan = terms.plan
-    released = plan.finds_scales
+    plan, counts = terms.plan, planned.step == "missing"  # of entries, whatever they are
     public: Preparation = terms.study.public_columns.get("preparation", AS_IT_IS)
+    public = AS_IT_IS if counts else public
+    released = plan.finds_scales and not counts and planned.name != COLUMNS
     wanted = {"offset": public.offset, "scale": public.scale}
     limit: float | None = None if public.limit == math.inf else public.limit
     refined = planned.name == ENERGIES and isinstance(plan, Plan) and plan.refines_scales
-    if released and planned.name != COLUMNS:
+    if released:
         limit = RANGE_LIMIT if planned.step == "columns" else LIMIT
     there = {"offset": asked.offset, "scale": asked.scaled}
     right = asked.limit == limit or (refined and plan.ranged)
     for name, array in wanted.items():
         given = message.arrays.get(f"{name} {index}")
-        chosen = (released and planned.name != COLUMNS) or (refined and name == "scale")
+        chosen = released or (refined and name == "scale")
         right &= there[name] == (chosen or array is not None)
         right &= chosen or array is None or (given is not None and np.array_equal(given, array))
     variables = message.arrays.get(f"variables {index}")

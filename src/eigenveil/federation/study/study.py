@@ -340,7 +340,7 @@ class Study(StudyOptions):
         """The public centre, shape (D,), if there is one."""
         return np.array(self.center) if isinstance(self.center, tuple) else None
 
-    @cached_property
+    @property
     def public_columns(self) -> dict[str, Any]:
         """What is public about columns, as the task's rounds take it.
 
