@@ -99,6 +99,35 @@ def test_a_column_that_was_left_out_has_no_variance_and_does_not_count():
     assert np.isnan(whole.log_density(rows)[1])
 
 
+@pytest.mark.parametrize("count", [0.9, "auto", 6, 7])
+def test_in_the_data_s_units_where_columns_are_scaled(count):
+    """A seventh column is constant: it has no scale, no variance and no say."""
+    rows = np.hstack([X * np.array([1.0, 10.0, 0.1, 3.0, 1.0, 100.0]), np.full((len(X), 1), 3.0)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = PrivatePCA(count, scale="private", **STRONG).fit(rows)
+    deviation = rows.std(axis=0)[:6]
+    found = model.get_covariance()
+    assert model.unscaled_.tolist() == [False] * 6 + [True]
+    assert not found[6].any()
+    near = 0.3 if count == 0.9 else 0.05
+    np.testing.assert_allclose(
+        found[:6, :6] / np.outer(deviation, deviation), np.corrcoef(rows.T[:6]), atol=near
+    )
+    exact = np.corrcoef(rows.T[:6], model.transform(rows).T[:4])[:6, 6:]
+    np.testing.assert_allclose(model.loadings_[:6, :4], exact, atol=near)
+    assert not model.loadings_[6].any()
+    plain = PCA(model.n_components_ if count == 0.9 else 6).fit(rows[:, :6] / deviation)
+    density = plain.score_samples(rows[:9, :6] / deviation) - np.log(deviation).sum()
+    np.testing.assert_allclose(model.score_samples(rows[:9]), density, atol=2.0)
+    scores = (
+        PrivatePCA(3, scale="private", whiten=True, **STRONG)
+        .fit(rows[:, :6])
+        .transform(rows[:, :6])
+    )
+    np.testing.assert_allclose(scores.std(axis=0), 1.0, atol=0.05)
+
+
 def test_released_noise_leaves_a_covariance_positive_semidefinite():
     """Twelve random fits that noise rules: no chance, whatever the noise."""
     for _ in range(12):

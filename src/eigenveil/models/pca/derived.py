@@ -88,7 +88,8 @@ class ProbabilisticPCA:
     @property
     def singular(self) -> bool:
         """Whether some direction has no variance but for rounding, so that there is no density."""
-        some = self.variance if self.variance.size >= np.count_nonzero(self.scale) else [self.rest]
+        count = int(np.count_nonzero(self.scale))
+        some = self.variance[:count] if 0 < count <= self.variance.size else [self.rest]
         highest = max(self.rest, float(np.max(self.variance)))
         least = max(self.rest, float(np.min(some)))
         return bool(least <= self.scale.size * np.finfo(np.float64).eps * highest)
@@ -121,7 +122,7 @@ class ProbabilisticPCA:
         if self.singular:
             return np.where(np.isnan(residuals).any(axis=1), np.nan, -math.inf)
         count = int(np.count_nonzero(self.scale))
-        variance = np.maximum(self.variance, self.rest)
+        variance = np.maximum(self.variance, self.rest)[:count]  # those of columns left out are 0
         volume = float(np.sum(np.log(variance)))
         if count > variance.size:
             volume += (count - variance.size) * math.log(self.rest)

@@ -176,7 +176,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
             factors.components,
             factors.explained_variance,
             factors.total_variance,
-            getattr(factors, "scale", np.ones(factors.components.shape[1])),
+            factors.scale,
         )
 
     @property
