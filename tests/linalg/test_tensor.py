@@ -11,7 +11,7 @@ from scipy import stats
 from eigenveil.errors import DataError
 from eigenveil.linalg import tensor as subject
 from eigenveil.linalg.tensor import cubes, identity_terms, multilinear, power_iteration
-from eigenveil_papers.reproduction.matching import matched
+from matching_tools import matched
 from statistics_tools import FALSE_ALARM, mutant
 
 SIZES = st.integers(1, 7)

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from eigenveil_papers.reproduction.matching import component_error, matched
 from sklearn.base import clone
 from sklearn.mixture import GaussianMixture
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -24,6 +23,8 @@ from eigenveil.federation.protocol.certificates import check
 from eigenveil.moments.source import ArrayRows
 from eigenveil.privacy.gaussian import mu_of_epsilon
 from eigenveil_papers.published.data import published_mixture
+from eigenveil_papers.reproduction.paper001_tensor_panels import component_error
+from matching_tools import matched
 from plan_tools import plan_of
 from results_tools import shown_by, with_factors
 from statistics_tools import FALSE_ALARM, chi_square, isotropic

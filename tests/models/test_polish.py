@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from eigenveil.linalg.tensor import cubes
 from eigenveil.models.tensors import polish
 from eigenveil.models.tensors.polish import TopicMoments, polished_means, polished_topics
-from eigenveil_papers.reproduction.matching import matched_error
+from matching_tools import matched_error
 
 ROWS = 100_000.0
 

@@ -14,7 +14,7 @@ import scipy.sparse
 
 from eigenveil import PrivateGaussianMixture, PrivateTopicModel
 from eigenveil_papers.published.data import published_mixture, published_topics
-from eigenveil_papers.reproduction.matching import component_error
+from eigenveil_papers.reproduction.paper001_tensor_panels import component_error
 
 REFERENCE = Path(__file__).parents[3] / "shared" / "reference" / "published.json"
 pytestmark = [

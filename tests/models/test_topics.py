@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from eigenveil_papers.reproduction.matching import matched
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -28,6 +27,7 @@ from eigenveil import DataError, OutputError, PrivacyError, PrivatePCA, PrivateT
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.moments.source import ArrayRows
 from eigenveil.privacy.gaussian import mu_of_epsilon
+from matching_tools import matched
 from results_tools import shown_by, with_factors
 
 

@@ -17,7 +17,8 @@ from eigenveil.privacy.gaussian import delta_of_mu
 from eigenveil.privacy.views import published_cape_mu
 from eigenveil_papers.published import data as tensor_data
 from eigenveil_papers.published import orthogonal as otd
-from eigenveil_papers.reproduction.matching import component_error, matched
+from eigenveil_papers.reproduction.paper001_tensor_panels import component_error
+from matching_tools import matched
 from statistics_tools import (
     FALSE_ALARM,
     REJECTED,
