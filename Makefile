@@ -31,12 +31,12 @@ $(FLARE): $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[flare]'
 	touch $@ $(CORE)
 
-demo: $(CORE)  ## private PCA of handwritten digits that three sites keep to themselves
+demo: $(CORE)  ## private PCA of patients' visits that three sites keep to themselves
 	rm -rf demo
-	$(BIN)/python examples/digits.py demo/rows
-	$(BIN)/eigenveil fit --site north=demo/rows/digits-1.parquet \
-		--site south=demo/rows/digits-2.parquet --site west=demo/rows/digits-3.parquet \
-		--protocol cape --components 10 --epsilon 1 --delta 1e-6 \
+	$(BIN)/python examples/persons.py demo/rows
+	$(BIN)/eigenveil fit --site north=demo/rows/north.parquet \
+		--site south=demo/rows/south.parquet --site west=demo/rows/west.parquet \
+		--unit patient_id --scale private --components 3 --epsilon 3 --delta 1e-6 \
 		--ledgers demo/ledgers --out demo/result
 	$(BIN)/eigenveil certify demo/result
 	$(BIN)/eigenveil ledger show demo/ledgers/north.ledger

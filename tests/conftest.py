@@ -1,5 +1,6 @@
 """Lets the tests import :mod:`statistics_tools`, which lies beside this file."""
 
+import itertools
 import os
 from pathlib import Path
 
@@ -42,12 +43,41 @@ def _every_code_is_declared():
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def next_ledger(tmp_path_factory):
+    """Name another new file for the ledger that commands charge to; never that of this user."""
+    folder, number = tmp_path_factory.mktemp("ledgers"), itertools.count()
+
+    def name_it():
+        """The file, from now on, of this process and those that it starts."""
+        os.environ["EIGENVEIL_LEDGER"] = place = str(folder / f"{next(number)}.ledger")
+        return place
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EIGENVEIL_LEDGER", "")  # to be put back as it was
+        name_it()
+        yield name_it
+
+
+@pytest.fixture(autouse=True)
+def _a_ledger_of_its_own_for_each_test(next_ledger):
+    next_ledger()
+
+
 @pytest.fixture
-def run(capsys):
-    """Call the command line: exit status, standard output, standard error."""
+def run(capsys, next_ledger):
+    """Call the command line: exit status, standard output, standard error.
+
+    Each call's usual ledger is new, where the test has not set EIGENVEIL_LEDGER itself.
+    """
     from eigenveil.cli.app import main
 
+    usual = os.environ["EIGENVEIL_LEDGER"]
+
     def call(*words):
+        nonlocal usual
+        if os.environ.get("EIGENVEIL_LEDGER") == usual:
+            usual = next_ledger()
         with pytest.raises(SystemExit) as ended:
             main([str(word) for word in words])
         out, err = capsys.readouterr()

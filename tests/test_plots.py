@@ -1,8 +1,10 @@
 """Figures: axes in, axes out, the same bytes for the same model."""
 
+import warnings
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
@@ -23,6 +25,50 @@ def test_scree_marks_components_under_the_noise(tmp_path):
         plots.save_figure(plots.scree(model), tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.4, 0.8, 3.0])
+def test_the_band_of_the_scree_plot_and_usable_agree(epsilon):
+    """Filled is above the band, hollow is in it: whatever the noise, so there is no chance."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = PrivatePCA(12, epsilon=epsilon).fit(ROWS)
+    axes = plots.scree(model)
+    band = axes.patches[0].get_extents().transformed(axes.transData.inverted()).y1
+    drawn = {line.get_label(): line.get_data() for line in axes.lines}
+    number, filled = drawn.get("component", ([], np.array([])))
+    assert np.array_equal(number, 1 + np.flatnonzero(model.usable_))
+    assert (filled > band * (1 - 1e-9)).all()
+    number, hollow = drawn.get("not usable", ([], np.array([])))
+    assert np.array_equal(number, 1 + np.flatnonzero(~model.usable_))
+    assert (hollow <= band * (1 + 1e-9)).all()
+
+
+def test_biplot_shows_the_features_of_largest_loadings_and_marks_what_is_noise(tmp_path):
+    names = [f"a$b_{index}$" for index in range(64)]
+    frame = pd.DataFrame(ROWS, columns=names)
+    model = PrivatePCA(2, epsilon=2.0).fit(frame)
+    axes = plots.biplot(model)
+    shown = [text.get_text() for text in axes.texts if text.get_text()]
+    longest = np.argsort(-np.hypot(*model.loadings_.T), kind="stable")[:20]
+    assert shown == [names[index] for index in longest]
+    assert len(axes.collections) == 0  # no points: rows are private
+    assert not any("not usable" in label for label in (axes.get_xlabel(), axes.get_ylabel()))
+    plots.save_figure(axes, tmp_path / "a.png")
+    plots.save_figure(plots.biplot(model), tmp_path / "b.png")
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+    noise = with_factors(model, usable=np.array([True, False]))
+    assert plots.biplot(noise).get_ylabel().endswith("not usable")
+    assert not plots.biplot(noise).get_xlabel().endswith("not usable")
+
+
+def test_biplot_of_one_component_and_of_less_than_the_moment():
+    one = PrivatePCA(1, epsilon=2.0).fit(ROWS)
+    assert not plots.biplot(one).get_ylabel()
+    axes = Figure().subplots()
+    sketched = PrivatePCA(2, mechanism="sketch", epsilon=2.0).fit(ROWS)
+    assert plots.biplot(sketched, ax=axes) is axes
+    assert not axes.patches  # no circle: these are no correlations
 
 
 def test_projection_says_that_it_shows_rows():

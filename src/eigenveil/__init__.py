@@ -14,11 +14,14 @@ if TYPE_CHECKING:
         DataError,
         EigenveilError,
         InvalidRowsWarning,
+        LedgerWarning,
         NoisyResultWarning,
         OutputError,
         PrivacyError,
         ProtocolError,
     )
+    from eigenveil.federation.ledger.entries import Budget
+    from eigenveil.federation.ledger.ledger import Ledger
     from eigenveil.models.covariance.estimator import PrivateCovariance
     from eigenveil.models.covariance.federated import FederatedCovariance
     from eigenveil.models.mixture.estimator import PrivateGaussianMixture
@@ -32,11 +35,13 @@ if TYPE_CHECKING:
 
 # Each is imported when it is first used: the command line's help needs none of the libraries.
 _MODULES = {
+    "Budget": "federation.ledger.entries",
     "FederatedCovariance": "models.covariance.federated",
     "FederatedGaussianMixture": "models.tensors.federated",
     "FederatedPCA": "models.pca.federated",
     "FederatedTopicModel": "models.tensors.federated",
     "Guarantee": "privacy.guarantee",
+    "Ledger": "federation.ledger.ledger",
     "PrivateCovariance": "models.covariance.estimator",
     "PrivateGaussianMixture": "models.mixture.estimator",
     "PrivatePCA": "models.pca.estimator",
@@ -57,6 +62,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "Budget",
     "BudgetExceeded",
     "DataError",
     "EigenveilError",
@@ -66,6 +72,8 @@ __all__ = [
     "FederatedTopicModel",
     "Guarantee",
     "InvalidRowsWarning",
+    "Ledger",
+    "LedgerWarning",
     "NoisyResultWarning",
     "OutputError",
     "PrivacyError",

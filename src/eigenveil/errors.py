@@ -9,6 +9,7 @@ given.
 from __future__ import annotations
 
 import functools
+import inspect
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -148,8 +149,23 @@ class InvalidRowsWarning(UserWarning):
     """
 
 
+class LedgerWarning(UserWarning):
+    """What a ledger's owner should know of a fit: an account that was opened, rows that changed.
+
+    For the owner of the rows only.
+    """
+
+
 class NoisyResultWarning(UserWarning):
     """The result shows nothing above its noise."""
+
+
+def callers_level() -> int:
+    """How far up the call is from which the package was entered, for a warning's place."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("eigenveil."):
+        level, frame = level + 1, frame.f_back
+    return level - 1
 
 
 def spent_of(error: BaseException) -> Guarantee | None:

@@ -1,14 +1,19 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and those in TOML, which people read."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import tempfile
-from collections.abc import Iterator
+import textwrap
+import tomllib
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from eigenveil.errors import OutputError
+from eigenveil.errors import DataError, OutputError
 
 
 @contextmanager
@@ -40,3 +45,78 @@ def replacing(target: Path) -> Iterator[Path]:
             hint="Choose a folder that exists and can be written.",
             code="cannot-write",
         ) from None
+
+
+# -- TOML.
+
+
+def read_toml(path: str | Path, *, hint: str) -> dict[str, Any]:
+    """What a TOML file holds.
+
+    Parameters
+    ----------
+    hint : str
+        Which command writes such a file.
+
+    Raises
+    ------
+    DataError
+        Naming the file, and the line where it is not TOML.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            return tomllib.load(file)
+    except OSError as problem:
+        raise DataError(
+            f"{path} cannot be read: {problem.strerror or problem}.",
+            hint=f"Check the path; {hint}.",
+            code="no-such-file",
+        ) from None
+    except (ValueError, RecursionError) as problem:  # TOMLDecodeError, and text that is not UTF-8
+        raise DataError(
+            f"{path} is not TOML: {str(problem).rstrip('.')}.",
+            hint=f"Correct that line; {hint} to start from.",
+            code="bad-toml",
+        ) from None
+
+
+def toml_comment(text: str) -> list[str]:
+    """A sentence as lines of comment."""
+    return textwrap.wrap(text, 96, initial_indent="# ", subsequent_indent="# ")
+
+
+def toml_value(value: Any) -> str:
+    """A value as TOML; long arrays take several lines."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return repr(value)
+        case str():
+            return _toml_text(value)
+        case dict():
+            return (
+                f"{{ {', '.join(f'{_toml_key(k)} = {toml_value(v)}' for k, v in value.items())} }}"
+            )
+        case _:
+            parts = ", ".join(toml_value(part) for part in value)
+            return f"[{parts}]" if len(parts) < 80 else f"[\n{_packed(value)}]"
+
+
+def _packed(values: Iterable[Any]) -> str:
+    """Entries of an array, as many on a line as fit."""
+    lines = [""]
+    for part in map(toml_value, values):
+        if lines[-1] and len(lines[-1]) + len(part) > 90:
+            lines.append("")
+        lines[-1] += f" {part}," if lines[-1] else f"    {part},"
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _toml_text(text: str) -> str:
+    """A basic string: as in JSON, but that one more control character must be escaped."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_text(key)

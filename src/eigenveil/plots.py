@@ -18,6 +18,7 @@ from matplotlib.patches import Circle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
+from eigenveil.errors import printable
 from eigenveil.models.mixture.estimator import FittedMixture
 from eigenveil.models.pca.estimator import FittedPCA
 from eigenveil.models.stored import StoredModel
@@ -25,6 +26,7 @@ from eigenveil.models.topics.estimator import FittedTopics
 
 _BLUE, _GREY, _RED = "#2b6cb0", "#a0aec0", "#c05621"
 _INK = "#2d3748"
+_MOST_ARROWS, _LONGEST_NAME = 20, 24
 
 
 def scree(model: FittedPCA, ax: Any = None) -> Any:
@@ -57,6 +59,57 @@ def scree(model: FittedPCA, ax: Any = None) -> Any:
     axes.set_title(_promise(model), fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
+    return axes
+
+
+def biplot(model: FittedPCA, ax: Any = None) -> Any:
+    """Arrows of the features along the first two components, at most the 20 longest.
+
+    Their loadings: correlations of features and scores, inside a circle of radius 1, where the fit
+    released the whole second moment, else the components themselves. A component that does not
+    stand above the noise is marked. No rows are shown: these are private.
+    """
+    axes = ax if ax is not None else Figure(figsize=(5.8, 5.6), layout="constrained").subplots()
+    correlated = hasattr(model, "loadings_")
+    arrows = (model.loadings_ if correlated else model.components_.T)[:, :2]
+    count = min(2, arrows.shape[1])
+    arrows = np.hstack([arrows, np.zeros((arrows.shape[0], 2 - count))])
+    names = getattr(model, "feature_names_in_", None)
+    length = np.hypot(*arrows.T)
+    shown = np.argsort(-length, kind="stable")[:_MOST_ARROWS]
+    reach = 1.0 if correlated else float(np.max(length, initial=0.0)) or 1.0
+    for index in shown[length[shown] > 0]:
+        x, y = arrows[index]
+        axes.annotate(
+            "", (x, y), (0.0, 0.0), arrowprops={"arrowstyle": "-|>", "color": _BLUE, "lw": 1.0}
+        )
+        name = str(index) if names is None else printable(names[index], most=_LONGEST_NAME)
+        beyond = 1.0 + 0.05 * reach / length[index]
+        axes.text(
+            x * beyond,
+            y * beyond,
+            name,
+            parse_math=False,
+            fontsize=8,
+            color=_INK,
+            ha="left" if x >= 0 else "right",
+            va="bottom" if y >= 0 else "top",
+        )
+    axes.axhline(0, color=_GREY, lw=0.8, zorder=0)
+    axes.axvline(0, color=_GREY, lw=0.8, zorder=0)
+    if correlated:
+        axes.add_patch(Circle((0, 0), 1.0, fill=False, color=_GREY, lw=0.8))
+    axes.set_xlim(-1.25 * reach, 1.25 * reach)
+    axes.set_ylim(-1.25 * reach, 1.25 * reach)
+    axes.set_aspect("equal")
+    ratio, usable = 100 * model.explained_variance_ratio_, model.usable_
+    for number, label in enumerate((axes.set_xlabel, axes.set_ylabel)[:count]):
+        label(
+            f"PC{number + 1} ({ratio[number]:.0f} %)" + ("" if usable[number] else ": not usable"),
+            color=_INK if usable[number] else _RED,
+        )
+    axes.set_title(_promise(model), fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
     return axes
 
 

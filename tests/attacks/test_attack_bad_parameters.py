@@ -41,6 +41,7 @@ BAD = {
     "collusion": [-1, True, 1.5, "1", NAN, 10**30, None],
     "dropouts": [-1, True, 1.5, "1", NAN, 10**30, None],
     "clip_documents": FLAG,
+    "whiten": FLAG,
     "center": ["yes", NAN, [1.0], [NAN] * 4, [1e308] * 4, {}, None],
     "budget_split": [
         {},

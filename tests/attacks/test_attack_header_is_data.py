@@ -33,11 +33,11 @@ from eigenveil.cli.app import app
 from eigenveil.errors import DataError
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.site import Site
-from eigenveil.federation.protocol.terms import first_difference, settle
+from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import make_study
 from eigenveil.io import open_rows, read_vocabulary, write_table
 from eigenveil.io.follow import FollowedRows
-from eigenveil.models.inputs import is_counted, reads_as_value
+from eigenveil.models.inputs import first_difference, is_counted, reads_as_value
 from eigenveil.moments.source import ArrayRows
 
 SECRET = ["61.25", "1987-04-23", "7e3", "-2,5", "NaN"]  # the first person

@@ -6,6 +6,7 @@ left a hidden folder that nothing removed.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import platform
@@ -27,8 +28,13 @@ from eigenveil.errors import OutputError
 N = 137  # nowhere else a number
 
 
+CALLS = itertools.count()
+
+
 def invoke(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
+    """Run a command, with a ledger of its own."""
+    ledger = {"EIGENVEIL_LEDGER": f"{os.environ['EIGENVEIL_LEDGER']}-{next(CALLS)}"}
+    return CliRunner().invoke(app, [str(word) for word in words], env=ledger)
 
 
 @pytest.fixture

@@ -34,6 +34,8 @@ def test_fit_writes_a_whole_result(result):
         "model.npz",
         "certificate.json",
         "components.csv",
+        "biplot.png",
+        "biplot.svg",
         "scree.png",
         "scree.svg",
     }

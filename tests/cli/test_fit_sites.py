@@ -37,6 +37,8 @@ def test_the_whole_protocol_writes_a_certified_result(sites, tmp_path, run):
         "model.npz",
         "certificate.json",
         "components.csv",
+        "biplot.png",
+        "biplot.svg",
         "scree.png",
         "scree.svg",
         "study.toml",

@@ -2,10 +2,13 @@
 
 import json
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from eigenveil.cli.presenters.screen import Screen
+from eigenveil.cli.presenters.site_console import BudgetTarget, check_budget
 from eigenveil.errors import DataError, ProtocolError
 from eigenveil.federation.ledger.heads import HeadsFile
 from eigenveil.federation.ledger.ledger import Budget, Ledger
@@ -280,6 +283,16 @@ def test_site_start_wants_rows_a_ledger_and_a_budget(start, tmp_path, ledger):
     new = f"sqlite:///{tmp_path}/new"
     assert "has no budget" in start(*rows, "--ledger", new)[2]
     assert not (tmp_path / "new").exists()
+
+
+def test_a_site_s_budget_has_its_unit(tmp_path):
+    target = BudgetTarget("default", "add-remove", 2.0, None, unit="patient")
+    check_budget(str(tmp_path / "l"), target, Screen(quiet=True))
+    assert Ledger(tmp_path / "l").budget("default").unit == "patient"
+    check_budget(str(tmp_path / "l"), target, Screen(quiet=True))
+    with pytest.raises(DataError, match="one patient") as caught:
+        check_budget(str(tmp_path / "l"), replace(target, unit="row"), Screen(quiet=True))
+    assert caught.value.code == "budget-exists"
 
 
 def test_site_start_tries_the_second_place_of_heads(start, tmp_path, ledger):

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from authority_tools import TestAuthority, needed
+from eigenveil.errors import BudgetExceeded
 from eigenveil.federation.ledger.heads import HeadsFile
 from eigenveil.federation.ledger.heads_stamped import Authority, StampedHeads
 from eigenveil.federation.ledger.heads_table import HeadsTable
@@ -71,6 +72,22 @@ def test_budget_keeps_the_adjacency_of_what_was_charged(used, run):
     status, _, err = run("budget", used, "--data-set", "patients", *words)
     assert status == 4
     assert "one row more or less" in err
+
+
+def test_budget_keeps_unit_and_adjacency_where_they_are_not_given(path, run):
+    words = ("budget", path, "--data-set", "visits", "--delta", 1e-6, "--quiet")
+    kind = ("--unit", "patient id", "--adjacency", "replace-one")
+    assert run(*words, "--epsilon", 1, *kind) == (0, "", "")
+    assert run(*words, "--epsilon", 2) == (0, "", "")
+    budget = Budget("visits", "replace-one", 2.0, 1e-6, unit="patient id")
+    assert Ledger(path).budget("visits") == budget
+    assert "one patient id" in run("show", path)[1]
+    assert run(*words, "--epsilon", 2, "--unit", "")[0] == 3
+    # what a refusal advises
+    wanted = {"data_set": "visits", "adjacency": "replace-one", "unit": "patient id", "state": b""}
+    with pytest.raises(BudgetExceeded) as caught:
+        Ledger(path).begin(SessionKey(STUDY, "s"), reserve=Loss(mu_squared=9.0), **wanted)
+    assert "--data-set visits --adjacency replace-one --unit 'patient id'" in caught.value.hint
 
 
 def test_budget_refuses_what_is_none(path, run):

@@ -61,7 +61,7 @@ def test_new_takes_columns_features_or_a_file(tmp_path, run):
     for words in ((), ("--features", 5, "--columns", "a,b")):
         status, _, err = run("study", "new", tmp_path / "n.toml", "--site", "a", *words)
         assert status == 3
-        assert "--columns, --features and --from" in err
+        assert "--columns, --features, --from, --schema" in err
 
 
 def test_new_keeps_an_existing_file(file, run):

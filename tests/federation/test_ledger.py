@@ -414,7 +414,7 @@ def test_every_part_of_a_loss_must_be_reserved(part):
 def test_noise_of_both_kinds_in_one_session(in_file):
     pure = release(0.1, kind="laplace")
     in_file.set_budget(budget_of(100.0))
-    begin(in_file, key_of(), loss_of(ONE, pure))
+    begin(in_file, key_of(), Loss.total([loss_of(ONE), loss_of(pure).as_pure()]))
     commit(in_file, key_of(), charges=[pure, ONE])
     refusal(
         BudgetExceeded,

@@ -158,7 +158,7 @@ def test_template_is_commented_and_parses_back():
     assert parse_study(tomllib.loads(text)) == made
     assert all(len(line) <= 100 for line in text.splitlines() if line.startswith("#"))
     for field, info in Study.model_fields.items():
-        found = re.search(rf"^(# )?(\[\[)?{field}( =|\]\])", text, re.M)
+        found = re.search(rf"^(# )?\[*{field}( =|\])", text, re.M)
         assert bool(found) == has_field("pca", field), field
         assert info.description, field
     # an example that is commented out is one that could be taken
@@ -414,6 +414,12 @@ def test_a_public_center_is_an_array():
 
 # -- hashes
 
+NUMBERS = {
+    "format": "eigenveil-schema-1",
+    "columns": [{"name": name, "kind": "number", "range": [0, 2]} for name in "abcdefgh"],
+}
+HALVED = NUMBERS | {"columns": [*NUMBERS["columns"][:7], NUMBERS["columns"][7] | {"range": [0, 1]}]}
+
 CHANGES = [
     {"invalid": "error"},
     {"name": "other"},
@@ -421,6 +427,13 @@ CHANGES = [
     {"features": None, "columns": list("abcdefgh")},
     {"features": None, "columns": list("abcdefhg")},
     {"components": 3},
+    {"components": 0.5},
+    {"components": "auto"},
+    {"whiten": True},
+    {"unit": "patient"},
+    {"unit": "patient", "max_rows_per_unit": 2},
+    {"unit": "patient", "sites_per_unit": 2},
+    {"missing": "zero"},
     {"epsilon": 1.0 + 2**-52},
     {"delta": 1e-7},
     {"adjacency": "replace-one"},
@@ -435,7 +448,21 @@ CHANGES = [
     {"center": False},
     {"center": [0.0] * 8},
     {"budget_split": {"scale": 0.1, "center": 0.1, "moment": 1.0}},
+    {"scale": "private"},
+    {"scale": [1.0] * 8},
+    {"ranges": [[0.0] * 8, [1.0] * 8]},
+    {"missing": "zero"},
+    {"unit": "patient"},
+    {"unit": "patient", "max_rows_per_unit": 2},
+    {"unit": "patient", "sites_per_unit": 2},
     {"sketch_size": 6},
+    {"unit": "who"},
+    {"unit": "who", "max_rows_per_unit": 3},
+    {"sites_per_unit": 2},
+    {"missing": "zero"},
+    {"whiten": True},
+    {"features": None, "columns": list("abcdefgh"), "table_schema": NUMBERS},
+    {"features": None, "columns": list("abcdefgh"), "table_schema": HALVED},
     {"expected_rows": 100},
     {"sites": [{"name": "site-9"}, *named(4)]},
     {"sites": named(5)[::-1]},

@@ -17,6 +17,8 @@ import pytest
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[flare]'")
 
+from eigenveil.tables.schema import read_schema
+
 SITES = ("north", "south", "west")
 NAMES = [f"column {number}" for number in range(6)]
 PATIENCE = 180.0
@@ -109,7 +111,9 @@ def study(place, name, *words):
     """A study file of the three sites; every name is another study."""
     sites = [word for site in SITES for word in ("--site", site)]
     targets = ("--components", 2, "--protocol", "cape", *words)
-    place.ok("study", "new", f"{name}.toml", *sites, "--from", "north.parquet", *targets)
+    if "--schema" not in words:
+        targets = ("--columns", ",".join(NAMES), *targets)
+    place.ok("study", "new", f"{name}.toml", *sites, *targets)
     return f"{name}.toml"
 
 
@@ -122,7 +126,10 @@ def place(tmp_path_factory):
         rows = random.normal(size=(400, 6)) * (9, 5, 1, 1, 1, 1)
         columns = NAMES if site != "west" else NAMES[::-1]  # matched by name
         values = rows if site != "west" else rows[:, ::-1]
-        pq.write_table(pa.table(list(values.T), names=columns), place.folder / f"{site}.parquet")
+        table = pa.table(list(values.T), names=columns)
+        for name, cells in (("who", np.arange(400)), ("stage", random.choice(["I", "II"], 400))):
+            table = table.append_column(name, pa.array(cells.astype(str)))  # no features of most
+        pq.write_table(table, place.folder / f"{site}.parquet")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -214,6 +221,41 @@ def test_what_was_approved_runs_again_and_is_charged_again(place):
     assert found["guarantee"]["certified"] is True
     after = json.loads(place.ok("ledger", "show", "north.ledger", "--json"))["standings"][0]
     assert after["spent_epsilon"] > before["spent_epsilon"]
+
+
+SCHEMA = """format = "eigenveil-schema-1"
+
+[[columns]]
+name = "column 0"
+kind = "number"
+
+[[columns]]
+name = "stage"
+kind = "category"
+levels = ["I", "II", "III"]
+
+[[columns]]
+name = "who"
+role = "identifier"
+"""
+
+
+def test_every_site_reads_its_files_by_the_studys_schema(place):
+    (place.folder / "schema.toml").write_text(SCHEMA)
+    file = study(place, "by-schema", "--schema", "schema.toml")
+    for site in SITES:
+        place.ok("site", "approve", "--kit", f"kits/{site}", file)
+    words = ("--kit", "kits/lead", "--out", "by-schema-result", "--json", "--no-plots")
+    found = json.loads(place.ok("study", "run", file, *words))
+    assert len(found["components"][0]) == 4
+    result = place.folder / "by-schema-result"
+    assert read_schema(result / "schema.toml") == read_schema(place.folder / "schema.toml")
+    words = ("transform", "by-schema-result", "west.parquet", "--out", "scores.parquet")
+    assert "after who" in " ".join(place.ok(*words).split())
+    scores = pq.read_table(place.folder / "scores.parquet")
+    assert scores.column_names == ["who", "PC1", "PC2"]
+    checked = place.ok("study", "check", file)
+    assert "column 0 (number), stage (3 levels)" in " ".join(checked.split())
 
 
 def test_sites_that_do_not_approve_are_named(place):

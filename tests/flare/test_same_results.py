@@ -44,6 +44,7 @@ STUDIES = [
     pca_study("dpdispca", protocol="dpdispca", epsilon=20.0),
     pca_study("full", protocol="full"),
     pca_study("local", protocol="local"),
+    pca_study("scales", scale="private", epsilon=20.0),
     tensor_study("mixture", "gaussian-mixture", 6),
     tensor_study("topics", "topic-model", 12),
     tensor_study("mixture-sketch", "gaussian-mixture", 6, protocol="sketch", dropouts=1),
@@ -58,7 +59,7 @@ ROWS = {
 }
 
 RESULTS = (
-    *("components_", "mean_", "explained_variance_", "means_", "topics_", "weights_"),
+    *("components_", "mean_", "scale_", "explained_variance_", "means_", "topics_", "weights_"),
     *("covariance_", "location_", "usable_"),
 )
 

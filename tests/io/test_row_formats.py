@@ -190,8 +190,8 @@ def test_row_labels_of_pandas_are_no_columns(tmp_path):
     rows = open_rows([tmp_path / "p.parquet", tmp_path / "p.csv"])
     assert rows.names == ("a", "b")
     assert values(rows).tolist() == [[3, 6], [1, 4], [2, 5]] * 2
-    labels = open_rows([tmp_path / "p.parquet"], columns=["__index_level_0__"])
-    assert values(labels).tolist() == [[2], [0], [1]]
+    labels = open_rows([tmp_path / "p.parquet"], unit="__index_level_0__")
+    assert [unit for block in labels.blocks() for unit in block.units] == ["2", "0", "1"]
 
 
 def test_names_with_dots_and_common_beginnings(tmp_path):

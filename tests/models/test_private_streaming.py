@@ -266,7 +266,7 @@ def test_the_error_of_a_prefix_grows_with_the_logarithm(rows):
 
 
 @parametrize_with_checks(
-    [PrivateStreamingPCA(epsilon=8.0, random_state=0)],
+    [PrivateStreamingPCA(), PrivateStreamingPCA(random_state=0)],
     expected_failed_checks=lambda _: {
         "check_fit_score_takes_y": "it adds rows after fit, which has released the stream"
     },

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from eigenveil_papers.reproduction.matching import matched
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -27,7 +28,6 @@ from eigenveil import DataError, OutputError, PrivacyError, PrivatePCA, PrivateT
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.moments.source import ArrayRows
 from eigenveil.privacy.gaussian import mu_of_epsilon
-from eigenveil_papers.reproduction.matching import matched
 from results_tools import shown_by, with_factors
 
 
@@ -76,43 +76,7 @@ def assert_recovered(model, corpus, *, near=0.04):
     assert np.mean(order[model.predict(corpus.counts)] == corpus.labels) > 0.98
 
 
-# The checks' rows are no counts: they are rounded, and three of every word are added so that
-# documents are long enough. What is not a matrix of numbers stays as it is.
-
-
-def as_counts(rows):
-    if scipy.sparse.issparse(rows):
-        return type(rows)(as_counts(rows.toarray()))
-    try:
-        values = np.asarray(rows)
-        if values.ndim != 2 or values.dtype.kind == "c" or np.isinf(values.astype(float)).any():
-            return rows
-    except (TypeError, ValueError):
-        return rows
-    counts = np.rint(np.abs(values.astype(float))) + 3
-    return pd.DataFrame(counts, columns=rows.columns) if hasattr(rows, "columns") else counts
-
-
-class CountingTopicModel(PrivateTopicModel):
-    def fit(self, X, y=None):
-        return super().fit(as_counts(X), y)
-
-    def transform(self, X):
-        return super().transform(as_counts(X))
-
-    def predict(self, X):
-        return super().predict(as_counts(X))
-
-    def score_samples(self, X):
-        return super().score_samples(as_counts(X))
-
-
-@parametrize_with_checks(
-    [
-        CountingTopicModel(1, random_state=0),
-        CountingTopicModel(1),
-    ]
-)
+@parametrize_with_checks([PrivateTopicModel(), PrivateTopicModel(random_state=0)])
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
 
@@ -493,10 +457,21 @@ def test_documents_of_any_length_have_a_topic(fitted):
     assert np.allclose(found[0], model.weights_)  # nothing is known of a document without words
     assert np.isfinite(found).all()
     assert np.allclose(found.sum(axis=1), 1.0)
-    with pytest.raises(ValueError, match="Negative values"):
-        model.transform(-documents)
     with pytest.raises(ValueError, match="14 features"):
         model.transform(documents[:, :14])
+
+
+@pytest.mark.parametrize("stored", [np.asarray, scipy.sparse.csr_array])
+@pytest.mark.parametrize("wrong", [-1.0, np.nan])
+def test_a_document_that_is_not_valid_has_no_topic_and_spoils_no_other(fitted, stored, wrong):
+    model, _ = fitted
+    documents = np.zeros((3, 15))
+    documents[1, 4] = wrong
+    documents[2] = 2.0
+    found = model.transform(stored(documents))
+    assert np.isnan(found).any(axis=1).tolist() == [False, True, False]
+    assert (model.predict(stored(documents)) < 0).tolist() == [False, True, False]
+    assert np.isnan(model.score_samples(stored(documents))).tolist() == [False, True, False]
 
 
 def test_words_of_no_topic_do_not_rule_a_document_out():

@@ -10,6 +10,7 @@ from eigenveil.moments.accumulators import (
     SecondMoment,
     Sketch,
 )
+from eigenveil.moments.columns import ColumnHistogram, range_of
 from eigenveil.moments.documents.documents import DocumentRows
 from eigenveil.moments.rows import DTYPE, Block, RowRule, RowWeights
 from eigenveil.moments.source import ArrayRows
@@ -89,6 +90,17 @@ def make(kind, features, precision="double", center=None, bound=0.0, extra_bits=
             return NormHistogram(
                 center, precision=precision, with_count=True, basis=basis, bound=bound
             )
+        case "column histogram":
+            return ColumnHistogram(features, precision=precision)
+        case "column ranges":
+            middle, half = np.linspace(-2, 3, features), np.linspace(9.0, 0.0, features)
+            variables = np.minimum(np.arange(features), 2.0)  # the last ones are levels
+            return ColumnHistogram(
+                features,
+                precision=precision,
+                preparation=range_of(middle, half, holes=False),
+                variables=variables,
+            )
         case "row sum":
             finer = RowRule(center=center, bound=bound, precision=precision, extra_bits=2)
             return RowSum(finer, features=features, count_weight=COUNT_WEIGHT)
@@ -106,6 +118,8 @@ def make(kind, features, precision="double", center=None, bound=0.0, extra_bits=
 KINDS = (
     "histogram",
     "seen histogram",
+    "column histogram",
+    "column ranges",
     "row sum",
     "second moment",
     "sketch",

@@ -155,10 +155,11 @@ PREPARED_OTHERWISE = {
 }
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "histogram"])
+@pytest.mark.parametrize("kind", [k for k in KINDS if k == "seen histogram" or "histo" not in k])
 @pytest.mark.parametrize("otherwise", PREPARED_OTHERWISE)
 def test_sums_of_rows_prepared_otherwise_do_not_merge(kind, otherwise):
-    refuses(make(kind, D), PREPARED_OTHERWISE[otherwise](kind))
+    if kind != "column ranges":  # which have no bound and no centre
+        refuses(make(kind, D), PREPARED_OTHERWISE[otherwise](kind))
 
 
 def test_sums_of_another_count_weight_do_not_merge():

@@ -17,6 +17,8 @@ from eigenveil.privacy.budget import StepBudget
 D = 4
 NOISE = {
     "histogram": ("gaussian", "laplace"),
+    "column histogram": ("gaussian", "laplace"),
+    "column ranges": ("gaussian", "laplace"),
     "row sum": ("gaussian", "vector"),
     "second moment": ("gaussian", "wishart"),
     "sketch": ("gaussian",),
@@ -98,6 +100,8 @@ def test_a_row_replaced_moves_a_sum_by_no_more_than_recorded(kind, noise, precis
 
 WORST = {
     "histogram": ([1, 0, 0, 0], [30, 0, 0, 0]),
+    "column histogram": ([1, 1, 1, 1], [-1, 30, 0, 1e12]),
+    "column ranges": ([1, 1, 1, 0], [-1e3, -1e3, 0, 1]),
     "row sum": ([1, 0, 0, 0], [-1, 0, 0, 0]),
     "second moment": ([1, 0, 0, 0], [0, 1, 0, 0]),
     "energy": ("first component", "second component"),

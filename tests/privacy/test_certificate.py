@@ -9,6 +9,7 @@ from eigenveil.errors import DataError, OutputError
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.certificate import (
     LARGEST_NORM,
+    NOT_COUNTED,
     SEEDED,
     Claim,
     make_certificate,
@@ -36,6 +37,7 @@ def certificate(run="gaussian", *, secure=True, plan=PLAN):
         secure=secure,
         target=Claim(epsilon=epsilon, delta=delta, adjacency="add-remove"),
         releases=list(releases),
+        counted=True,
     )
 
 
@@ -85,6 +87,12 @@ def test_rows_divided_by_their_largest_norm_are_never_certified():
 @pytest.mark.parametrize(("run", "caveat"), [("pure", True), ("drawn", True), ("gaussian", False)])
 def test_what_a_pure_guarantee_leaves_out_is_said(run, caveat):
     assert bool(certificate(run).guarantee().caveats) == caveat
+
+
+def test_what_no_ledger_counts_is_said():
+    made = certificate()
+    assert made.model_copy(update={"counted": False}).guarantee().caveats == (NOT_COUNTED,)
+    assert made.guarantee().caveats == ()
 
 
 def test_laplace_noise_alone_carries_the_caveat_of_its_cut_tail():

@@ -137,6 +137,16 @@ def described(name):
         common |= {"bound": 0.5, "precision": "single", "centered": True}
     own = {
         "norm-histogram": {"with_count": True},
+        "column-histogram": {
+            "bound": 0.0,
+            "centered": False,
+            "offset": True,
+            "scaled": True,
+            "limit": 1.0625,
+            "holes": True,
+            "categories": True,
+            "weighted": True,
+        },
         "row-sum": {"count_weight": 0.25, "extra_bits": 2},
         "second-moment": {"extra_bits": -2},
         "sketch": {"clip": 0.5},
@@ -153,6 +163,7 @@ def described(name):
 
 def arrays_of(description):
     arrays = {"center": np.array([0.5, 0.0, -1.0]), "basis": np.linalg.qr(np.eye(3) + 0.3)[0]}
+    arrays |= {"offset": np.ones(3), "scale": np.array([2.0, 0.0, 1.0]), "variables": np.zeros(3)}
     return {name: arrays[name][: shape[0], : shape[-1]] if len(shape) == 2 else arrays[name]
             for name, shape in description.shapes().items()}  # fmt: skip
 

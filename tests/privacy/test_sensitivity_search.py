@@ -138,6 +138,57 @@ def test_histogram(adjacency):
         assert max(map(norm, changes)) == pytest.approx(claimed, rel=1e-15)
 
 
+def columns_search(categories, adjacency, norm):
+    """Every row of a number with three bins, another, and a category of so many levels (or none).
+
+    Of a number, None is an entry that was not observed; a row has a level or none.
+    """
+    bins = [None, 0, 1, 2]
+    contributions = []
+    for first, second, *levels in product(bins, bins, *[[None, *range(n)] for n in categories]):
+        parts = [one_hot(3, first), one_hot(3, second)]
+        parts += [one_hot(n, level) for n, level in zip(categories, levels, strict=True)]
+        contributions.append(np.concatenate(parts))
+    found = np.array(contributions)
+    if adjacency == "add-remove":
+        return max(map(norm, found))
+    return max(norm(one - other) for one in found for other in found)
+
+
+def one_hot(size, place):
+    return np.zeros(size) if place is None else np.eye(size)[place]
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("categories", [(), (2,), (4,), (2, 3)])
+def test_histograms_of_columns_move_as_far_as_claimed(categories, adjacency):
+    variables = {"variables": 2 + len(categories)}
+    for kind, norm in (("gaussian", l2), ("laplace", l1)):
+        claimed = record("column-histogram", kind, adjacency, variables).sensitivity()
+        found = columns_search(categories, adjacency, norm)
+        assert found == pytest.approx(claimed, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("function", "old", "new"),
+    [
+        (statistics.column_histogram, "2 * variables", "variables"),
+        (statistics.column_histogram, "math.sqrt(variables", "math.sqrt(1"),
+        (statistics.column_histogram_l1, "2 * variables", "variables"),
+        (statistics.column_histogram_l1, "float(variables", "math.sqrt(variables"),
+    ],
+)
+def test_other_histograms_of_columns_are_rejected(function, old, new):
+    """A bound without the root of 2, or of a single column, is seen to be too small."""
+    norm = l1 if function is statistics.column_histogram_l1 else l2
+    wrong = mutant(function, old, new)
+    found = [columns_search((2,), adjacency, norm) for adjacency in ADJACENCIES]
+    assert any(
+        wrong(adjacency, variables=3) < far * 0.999
+        for adjacency, far in zip(ADJACENCIES, found, strict=True)
+    )
+
+
 def bingham_loss(moment_, one, two):
     """Largest log ratio of the densities exp(u' A u) on the circle, by quadrature."""
     angle = (np.arange(40_000) + 0.5) * (math.pi / 40_000)

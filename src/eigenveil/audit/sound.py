@@ -19,6 +19,7 @@ from eigenveil.moments.accumulators import (
     SecondMoment,
     Sketch,
 )
+from eigenveil.moments.columns import ColumnHistogram
 from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.observed import ObservedCounts, ObservedPairs
@@ -34,7 +35,9 @@ RULE = RowRule(bound=1.0)
 # Longer than the bound, orthogonal to each other.
 U, V = np.array([3.0, 3.0]), np.array([3.0, -3.0])
 AXIS, OTHER_AXIS = np.array([5.0, 0.0]), np.array([0.0, 5.0])
-LONGER = np.array([30.0, 30.0])  # in another bin of norms
+LONGER = np.array([30.0, 30.0])  # in another bin of norms, and of each column
+# A number, and one of two levels.
+FIRST, SECOND = np.array([3.0, 1.0, 0.0]), np.array([-3.0, 0.0, 1.0])
 # Documents: one word repeated, the other repeated, and both.
 ONE_WORD, OTHER_WORD, BOTH = np.array([4.0, 0.0]), np.array([0.0, 7.0]), np.array([3.0, 3.0])
 
@@ -57,6 +60,16 @@ def histogram() -> Accumulator:
 def public_count_histogram() -> Accumulator:
     """The histogram of norms alone."""
     return NormHistogram(None, precision="double", with_count=False)
+
+
+def columns() -> Accumulator:
+    """Histograms of all columns."""
+    return ColumnHistogram(FEATURES, precision="double")
+
+
+def categories() -> Accumulator:
+    """Histograms of a number and of a category of two levels."""
+    return ColumnHistogram(FEATURES + 1, precision="double", variables=np.array([0.0, 1.0, 1.0]))
 
 
 def sketch() -> Accumulator:
@@ -172,6 +185,11 @@ _LINES: list[_Line] = [
     ("norm-histogram", "", histogram, "laplace", _ADD, _WITH_U, _WITHOUT),
     ("norm-histogram", "", public_count_histogram, "gaussian", _REPLACE, _WITH_U, [V, LONGER]),
     ("norm-histogram", "documents", norms_of_documents, "gaussian", _ADD, _ONE, [BOTH]),
+    ("column-histogram", "", columns, "gaussian", _ADD, _WITH_U, _WITHOUT),
+    ("column-histogram", "", columns, "laplace", _ADD, _WITH_U, _WITHOUT),
+    ("column-histogram", "", columns, "gaussian", _REPLACE, _WITH_U, [V, LONGER]),
+    ("column-histogram", "", columns, "laplace", _REPLACE, _WITH_U, [V, LONGER]),
+    ("column-histogram", "levels", categories, "gaussian", _REPLACE, [FIRST], [SECOND]),
     ("component-energy", "", energy, "gaussian", _ADD, [V, AXIS], [V]),
     ("component-energy", "", energy, "laplace", _ADD, [V, AXIS], [V]),
     ("component-energy", "", energy, "gaussian", _REPLACE, [V, AXIS], [V, OTHER_AXIS]),

@@ -19,7 +19,13 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from eigenveil.cli.presenters.screen import notify
-from eigenveil.errors import EigenveilError, InvalidRowsWarning, NoisyResultWarning, OutputError
+from eigenveil.errors import (
+    EigenveilError,
+    InvalidRowsWarning,
+    LedgerWarning,
+    NoisyResultWarning,
+    OutputError,
+)
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,10 @@ COMMANDS = {
         "eigenveil.cli.commands.audit:audit",
         "Attack mechanisms on worst-case neighbours and compare with what is claimed of them.",
     ),
+    "schema": Command(
+        "eigenveil.cli.commands.schema:schema_app",
+        "A table's schema: its columns, with their kinds, roles, levels and public ranges.",
+    ),
     "study": Command(
         "eigenveil.cli.commands.study_run:study_app",
         "A study: one file that several sites agree on, checked before any row is read.",
@@ -101,7 +111,7 @@ COMMANDS = {
     ),
     "ledger": Command(
         "eigenveil.cli.commands.ledger:ledger_app",
-        "A site's ledger: the privacy budget of its rows, and what was spent.",
+        "A ledger, of tables or of a site: the privacy budget of rows, and what was spent.",
     ),
     "flare": Command(
         "eigenveil.cli.commands.flare:flare_app",
@@ -196,6 +206,7 @@ def main(arguments: list[str] | None = None) -> None:
             warnings.showwarning = _show_warning
             warnings.simplefilter("always", InvalidRowsWarning)
             warnings.simplefilter("always", NoisyResultWarning)
+            warnings.simplefilter("always", LedgerWarning)
             command = typer.main.get_command(app)
             # not its main, which swallows an interrupt and what was spent
             with command.make_context("eigenveil", words) as made:
@@ -246,6 +257,8 @@ def _show_warning(
     """One line for the owner of the rows of the package's own warnings; others as always."""
     if issubclass(category, InvalidRowsWarning | NoisyResultWarning):
         notify(f"warning: {message}")
+    elif issubclass(category, LedgerWarning):
+        notify(f"ledger: {message}")
     else:
         _showwarning(message, category, *place, **more)
 

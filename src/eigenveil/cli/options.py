@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from eigenveil.errors import DataError, EigenveilError, listed
+from eigenveil.cli.ledger_place import VARIABLE, usual_ledger
+from eigenveil.cli.presenters.screen import notify
+from eigenveil.errors import DataError, EigenveilError, LedgerWarning, listed
 from eigenveil.io import FileRows, open_rows, read_vocabulary
 from eigenveil.models.options import (
     OPTIONS,
@@ -21,6 +25,7 @@ from eigenveil.models.options import (
     Number,
     Option,
     Shares,
+    Text,
     Vector,
     Whole,
 )
@@ -29,6 +34,10 @@ from eigenveil.models.options import (
 )
 from eigenveil.models.task import TASKS, Task
 from eigenveil.moments.documents.documents import FEWEST_WORDS, MOST_WORDS
+from eigenveil.tables.schema import Schema, read_schema
+
+if TYPE_CHECKING:
+    from eigenveil.federation.study.study import Study
 
 
 class WrongOption(EigenveilError):
@@ -55,6 +64,14 @@ Columns = Annotated[
 Exclude = Annotated[
     str | None, typer.Option(help="Names of columns to leave out, with commas between.")
 ]
+SchemaFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema",
+        help="What the columns are, as 'eigenveil schema new' writes it: instead of --columns and "
+        "--exclude.",
+    ),
+]
 Header = Annotated[
     bool,
     typer.Option(
@@ -63,6 +80,112 @@ Header = Annotated[
         "c2, ...",
     ),
 ]
+
+
+LedgerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        help="The ledger that the fit is charged to: a file or a database's URL; by default one of "
+        f"this user, or what {VARIABLE} names.",
+    ),
+]
+_NO_LEDGER = (
+    "no ledger: this fit is charged nowhere. What several fits of the same rows cost together is "
+    "not counted, and no budget stops them; the certificate says so."
+)
+DataSetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--data-set",
+        help="What the rows are called in the ledger; by default the account that their files have "
+        "there, or a new one, called by the first file's path.",
+    ),
+]
+NoLedger = Annotated[
+    bool,
+    typer.Option(
+        "--no-ledger",
+        help="Charge the fit nowhere: nothing counts what fits of the same rows cost together, as "
+        "the certificate then says.",
+    ),
+]
+
+
+@dataclass
+class LedgerChoice:
+    """The values of ``--ledger``, ``--data-set`` and ``--no-ledger``.
+
+    ``given`` is whether one of the first two was, ``charged`` whether the third was not; ``place``
+    is ``None`` for the usual one.
+    """
+
+    place: str | None
+    data_set: str | None
+    given: bool
+    charged: bool
+
+    @contextmanager
+    def open(self, *, quiet: bool) -> Iterator[dict[str, Any]]:
+        """The parameters of the estimator that fits in the block.
+
+        The usual ledger's folder is made; what is still open at the block's end is ended. Unless
+        ``quiet``, the ledger says what it does, or what no ledger means is said.
+        """
+        with warnings.catch_warnings():
+            if quiet:
+                warnings.simplefilter("ignore", LedgerWarning)
+            if not self.charged:
+                if not quiet:
+                    notify(_NO_LEDGER)
+                yield {}
+                return
+            # imported here: the ledger's database library takes a moment to load
+            from eigenveil.federation.ledger.ledger import Ledger
+
+            if self.place is None:
+                self.place = usual_ledger(make_folder=True)
+            with Ledger(self.place) as ledger:
+                yield {"ledger": ledger, "data_set": self.data_set}
+
+    def notify_left(self, model: Any) -> None:
+        """Print, for the owner, what is left of the accounts that a fit was charged to."""
+        if self.place is None:
+            return
+        from eigenveil.federation.ledger.ledger import Ledger
+        from eigenveil.federation.ledger.placing import budget_left_text
+
+        ledger = Ledger(self.place)
+        mine = [each for each in ledger.sessions() if each.terms.note.endswith(model.plan_.hash)]
+        names = {each.terms.data_set for each in mine if each.key.study == mine[-1].key.study}
+        for standing in ledger.standings():
+            if standing.budget.data_set in names:
+                budget = standing.budget
+                notify(
+                    f"ledger: {budget.data_set}: of epsilon = {budget.epsilon:g} at delta = "
+                    f"{budget.delta:g}, {budget_left_text(standing)}"
+                )
+
+
+def read_ledger(ledger: str | None, data_set: str | None, *, no_ledger: bool) -> LedgerChoice:
+    """What was said of the ledger, checked.
+
+    Raises
+    ------
+    WrongOption
+        When one of the options has no meaning beside another.
+    """
+    if no_ledger and (ledger is not None or data_set is not None):
+        raise WrongOption(
+            "--no-ledger leaves nothing to charge, and --ledger or --data-set names something.",
+            hint="Leave one of them out.",
+        )
+    for name, value in (("ledger", ledger), ("data_set", data_set)):
+        if value is not None:
+            check_value(next(one for one in OPTIONS if one.name == name), value)
+    return LedgerChoice(
+        ledger, data_set, given=ledger is not None or data_set is not None, charged=not no_ledger
+    )
 
 
 def given(context: typer.Context) -> frozenset[str]:
@@ -119,12 +242,12 @@ def read_number(text: str) -> str | float:
         return text
 
 
-def _read_count(text: str) -> str | int:
-    """A choice, or a whole number."""
+def _read_count(text: str) -> str | int | float:
+    """A choice, a whole number, or a share."""
     try:
         return int(text)
     except ValueError:
-        return text
+        return read_number(text)
 
 
 def read_center(text: str) -> bool | NDArray[np.float64]:
@@ -159,8 +282,9 @@ def read_split(text: str) -> dict[str, float]:
 
 # Options that are spelled otherwise on a command line: by their name, and a letter.
 _SPELLED = {"n_components": ("components", "-k"), "random_state": ("seed",)}
-# Those that no command has: what is only one, and what sites say as name:epsilon.
-_NOT_HERE = ("noise", "site_epsilon")
+# Those that commands have of their own, or none has: what is only one, name:epsilon of sites, and
+# what a schema says of each column.
+_NOT_HERE = ("noise", "site_epsilon", "ledger", "data_set", "ranges")
 
 
 def option_name(name: str) -> str:
@@ -253,18 +377,20 @@ def _kind(found: Sequence[Option]) -> tuple[Any, Any, Callable[[Any], Any]]:
     def same(value: Any) -> Any:
         return value
 
+    if Text in kinds:
+        return str | None, None, same
     if Shares in kinds:
         return str | None, None, read_split
-    if Vector in kinds:
+    if Vector in kinds and Flag in kinds:
         return str, "private", read_center
     if Flag in kinds:
         return bool, default, same
     if Choice in kinds:
         reader: Callable[[Any], Any] = same
-        if Number in kinds:
-            reader = read_number
-        elif Whole in kinds:
+        if Whole in kinds:
             reader = _read_count
+        elif Number in kinds:
+            reader = read_number
         return (str if default is not None else str | None), default, reader
     kind: Any = int if Whole in kinds else float
     return (kind if default is not None else kind | None), default, same
@@ -282,7 +408,7 @@ def _help(found: Sequence[Option], paths: Sequence[DataPath]) -> str:
     )
     only_sites = len(paths) > 1 and all(option.paths == ("sites",) for option in found)
     where = "With --site: " if only_sites else ""
-    center = any(isinstance(domain, Vector) for domain in found[0].values)
+    center = {Flag, Vector} <= {type(domain) for domain in found[0].values}
     how = " Give private, none, or a .npy file with a public centre." if center else ""
     return f"{where}{text}{how}"
 
@@ -324,16 +450,59 @@ def print_json(value: Any) -> None:
 
 @dataclass(frozen=True)
 class WantedColumns:
-    """The values of ``--columns``, ``--exclude``, ``--vocabulary`` and ``--no-header``.
+    """The values of ``--columns``, ``--exclude``, ``--vocabulary``, ``--schema``, ``--no-header``.
 
     ``names`` are all columns' names, also of files without any; ``header`` is whether text begins
-    with a line of names.
+    with a line of names; ``unit`` is the column with each row's unit.
     """
 
     columns: Sequence[str] | None = None
     exclude: Sequence[str] = ()
     names: Sequence[str] | None = None
     header: bool = True
+    schema: Schema | None = None
+    unit: str | None = None
+
+    @classmethod
+    def of_study(cls, study: Study, own: WantedColumns) -> WantedColumns:
+        """What a study reads of a site's files, whose owner may have a schema of its own.
+
+        Raises
+        ------
+        DataError
+            When that is not the study's.
+        """
+        if own.schema is not None and study.table_schema is not None:
+            study.table_schema.check_same(own.schema, "--schema")
+        elif own.schema is not None:
+            raise DataError(
+                "--schema is given, and the study has no schema.",
+                hint="Leave it out, or let the study's lead write the study with --schema.",
+                code="other-schema",
+            )
+        if study.columns is None:
+            return replace(own, schema=None, unit=study.unit)
+        if study.table_schema is not None:
+            return cls(schema=study.table_schema, header=own.header)
+        return cls(list(study.columns), header=own.header, unit=study.unit)
+
+    def with_unit(self, unit: str | None) -> WantedColumns:
+        """The same, with the unit that an option names.
+
+        Raises
+        ------
+        WrongOption
+            When the schema has another.
+        """
+        if self.schema is None:
+            return replace(self, unit=unit)
+        if unit not in (None, self.schema.unit):
+            raise WrongOption(
+                f"--unit {unit}: the schema gives role 'unit' to "
+                f"{'no column' if self.schema.unit is None else repr(self.schema.unit)}.",
+                hint="Give the column role = 'unit' in the schema, and leave --unit out.",
+            )
+        return self
 
     def open(self, files: Sequence[str]) -> FileRows:
         """The rows of files with these columns."""
@@ -343,6 +512,8 @@ class WantedColumns:
             exclude=self.exclude,
             names=self.names,
             header=self.header,
+            schema=self.schema,
+            unit=self.unit,
         )
 
     def open_like(self, files: Sequence[str]) -> FileRows:
@@ -358,7 +529,12 @@ class WantedColumns:
 
 
 def read_columns(
-    columns: str | None, exclude: str | None, vocabulary: Path | None, *, header: bool
+    columns: str | None,
+    exclude: str | None,
+    vocabulary: Path | None,
+    schema: Path | None = None,
+    *,
+    header: bool,
 ) -> WantedColumns:
     """The values as they are typed.
 
@@ -367,6 +543,13 @@ def read_columns(
     WrongOption, DataError
         When two of them say which columns, or the vocabulary cannot be one.
     """
+    if schema is not None:
+        if columns is not None or exclude is not None or vocabulary is not None:
+            raise WrongOption(
+                "--schema and --columns, --exclude or --vocabulary all say which columns.",
+                hint="Give roles in the schema: feature, ignore.",
+            )
+        return WantedColumns(schema=read_schema(schema), header=header)
     if vocabulary is None:
         return WantedColumns(read_names(columns), read_names(exclude) or (), header=header)
     if columns is not None or exclude is not None:
@@ -375,8 +558,3 @@ def read_columns(
             hint="Give the wanted words as the vocabulary.",
         )
     return WantedColumns(names=read_vocabulary(vocabulary), header=header)
-
-
-def open_for_model(names: Sequence[str] | None, files: Sequence[str], *, header: bool) -> FileRows:
-    """A model's columns by name; by position where files have no names, or the model has none."""
-    return WantedColumns(names, header=header).open_like(files)

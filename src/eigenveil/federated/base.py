@@ -14,13 +14,15 @@ from eigenveil.federated.running import StudyProgress, StudyRun, Traffic, run_st
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.study.study import Study, make_study
 from eigenveil.models.constraints import Configured
-from eigenveil.models.inputs import warn_owner
+from eigenveil.models.inputs import unit_of, warn_owner
 from eigenveil.models.options import Path, study_options
 from eigenveil.models.result import EstimatorSpec, Result, View
 from eigenveil.models.stored import noise_source, public_center
+from eigenveil.models.table_fit import known_ranges
 from eigenveil.models.task import TASKS
 from eigenveil.moments.source import RowSource
 from eigenveil.privacy.guarantee import UNNAMED_UNIT
+from eigenveil.tables.scales import public_preparation
 
 
 class FederatedFit(Configured):
@@ -118,14 +120,21 @@ class FederatedFit(Configured):
                 hint=f"The sites are {', '.join(rows)}.",
             )
         values = {name: options[name] for name in study_options(self._TASK)} | instead
+        for each in rows.values():
+            unit = unit_of(each, values.get("unit"), taken="unit" in values)
+            values |= {} if unit is None else {"unit": unit}
         if "center" in values:
             values["center"] = study_center(options.center, first.features)
+        if "scale" in values:
+            values["ranges"] = known_ranges(options, first)
+            public_preparation(options.scale, values["ranges"], first.features)  # named as here
         return make_study(
             name="fit",
             task=self._TASK,
             features=first.features if first.names is None else None,
             columns=None if first.names is None else list(first.names),
             components=options.get("n_components"),
+            table_schema=getattr(first, "schema", None),
             sites=tuple({"name": name, "epsilon": plain_number(own.get(name))} for name in rows),
             **values,
         )

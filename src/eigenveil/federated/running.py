@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -201,7 +200,8 @@ def run_study(
             invalid = {
                 name: site.invalid for name, site in sites.items() if site.invalid is not None
             }
-            run = replace(run, invalid=invalid)
+            certificate = run.certificate.model_copy(update={"counted": ledgers is not None})
+            run = replace(run, invalid=invalid, certificate=certificate)
             if keep is not None:
                 keep(run)
         except EigenveilError as error:
@@ -262,15 +262,14 @@ class _Ledgers:
 
 def requested_budget(terms: Terms) -> Budget:
     """The budget that just covers a study."""
-    study, plan = terms.study, terms.plan
-    pure = [b.epsilon for b in plan.budgets().values() if b.epsilon is not None]
+    study = terms.study
     return Budget(
         data_set=DATA_SET,
         adjacency=study.adjacency,
         unit=study.unit or UNIT,
         epsilon=study.epsilon,
         delta=study.delta,
-        pure_epsilon=math.fsum(pure) * (1.0 + 1e-10) if plan.mixed else 0.0,
+        pure_epsilon=terms.plan.pure_part,
     )
 
 

@@ -60,20 +60,23 @@ def _first_line(error: BaseException) -> str:
 # -- Rows in pieces of one size, whatever pieces they come in.
 
 
-def rechunk(parts: Iterable[NDArray[Any]], step: int) -> Iterator[NDArray[Any]]:
+def rechunk(
+    parts: Iterable[tuple[NDArray[Any], ...]], step: int
+) -> Iterator[tuple[NDArray[Any], ...]]:
     """Cut the same rows into pieces of ``step``; only the last may be shorter, and none is empty.
 
-    A piece that lies within one part is a view of it.
+    A part is one array or several with the same rows. A piece that lies within one part is a view
+    of it.
     """
-    waiting: list[NDArray[Any]] = []
+    waiting: list[tuple[NDArray[Any], ...]] = []
     count = 0
     for part in parts:
-        taken = 0
-        while taken < part.shape[0]:
-            piece = part[taken : taken + step - count]
+        taken, rows = 0, part[0].shape[0]
+        while taken < rows:
+            piece = tuple(each[taken : taken + step - count] for each in part)
             waiting.append(piece)
-            taken += piece.shape[0]
-            count += piece.shape[0]
+            taken += piece[0].shape[0]
+            count += piece[0].shape[0]
             if count == step:
                 yield _joined(waiting)
                 waiting, count = [], 0
@@ -81,8 +84,10 @@ def rechunk(parts: Iterable[NDArray[Any]], step: int) -> Iterator[NDArray[Any]]:
         yield _joined(waiting)
 
 
-def _joined(pieces: list[NDArray[Any]]) -> NDArray[Any]:
-    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+def _joined(pieces: list[tuple[NDArray[Any], ...]]) -> tuple[NDArray[Any], ...]:
+    if len(pieces) == 1:
+        return pieces[0]
+    return tuple(np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
 
 
 # -- Which files are meant: folders and patterns made into a list.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,8 @@ class FollowedRows:
         """
         problem: list[DataError] = []
         first_row = 0
-        for values in rechunk(_at_most(self._parts(problem), limit), size):
+        parts = ((part,) for part in _at_most(self._parts(problem), limit))
+        for (values,) in rechunk(parts, size):
             yield Block(values, origin=str(self.path), first_row=first_row)
             first_row += values.shape[0]
         if problem:
@@ -179,7 +180,7 @@ class _Names(Table):
         ).schema.names
         return names
 
-    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
+    def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
         raise NotImplementedError
 
 

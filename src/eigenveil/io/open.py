@@ -12,6 +12,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
+from eigenveil.io.encode import RowEncoder, labels
 from eigenveil.io.files import expand, reading, rechunk
 from eigenveil.io.formats.arrays import ArrayFile, SparseArrayFile
 from eigenveil.io.formats.registry import format_of
@@ -19,6 +20,7 @@ from eigenveil.io.formats.tabular import Table
 from eigenveil.io.formats.text import TextTable
 from eigenveil.moments.rows import Block, FloatArray
 from eigenveil.moments.source import block_rows
+from eigenveil.tables.schema import Schema
 
 
 def select(
@@ -47,14 +49,14 @@ def select(
             tables[0].check_names()  # before they are listed
             raise DataError(
                 f"{tables[0].path} has no column {name!r} to leave out, nor has any other file.",
-                hint=_known(tables[0]),
+                hint=tables[0].known,
                 code="missing-column",
             )
     names = [n for n in (tables[0].columns if columns is None else columns) if n not in exclude]
     if not names:
         raise DataError(
             f"No column of {tables[0].path} is left.",
-            hint=_known(tables[0]),
+            hint=tables[0].known,
             code="no-columns",
         )
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
@@ -65,6 +67,8 @@ def select(
     for table in tables:
         found = all(name in table.types for name in names)
         table.check_names(names if found else None, of_words=of_words)
+        if not of_words:
+            table.check_identifiers([name for name in names if name in table.types])
         _check(table, names, exclude, extra_allowed=columns is not None, first=tables[0])
     return tuple(names)
 
@@ -78,10 +82,7 @@ def _check(
     first: Table,
 ) -> None:
     for name in names:
-        if name not in table.types:
-            raise DataError(
-                f"{table.path} has no column {name!r}.", hint=_known(table), code="missing-column"
-            )
+        table.require(name)
     if not extra_allowed:
         wanted = {*names, *exclude}
         extra = next((name for name in table.columns if name not in wanted), None)
@@ -93,12 +94,6 @@ def _check(
             )
     for name in names:
         table.require_numeric(name)
-
-
-def _known(table: Table) -> str:
-    shown = ", ".join(repr(name) for name in table.columns[:20])
-    more = f" and {len(table.columns) - 20} more" if len(table.columns) > 20 else ""
-    return f"Its columns are {shown}{more}."
 
 
 # -- Any number of files as one source of rows.
@@ -119,6 +114,8 @@ def open_rows(
     exclude: Sequence[str] = (),
     names: Sequence[str] | None = None,
     header: bool = True,
+    schema: Schema | None = None,
+    unit: str | None = None,
 ) -> FileRows:
     """Open files as one source of rows, read a block at a time and as often as wanted.
 
@@ -136,28 +133,44 @@ def open_rows(
         every other must then have too, and no more. Files without names have columns in this order.
     exclude : sequence of str
         Columns to leave out. Row labels that pandas adds (an unnamed column in text,
-        ``__index_level_0__``) are left out unless ``columns`` names them.
+        ``__index_level_0__``) are left out anyway.
     names : sequence of str, optional
         All columns' names, such as a vocabulary, in place of ``columns``: also for files without
         names, whose columns have these in this order.
     header : bool
         Whether text files begin with a line of names. If not, their columns are named c1, c2, ...
         and the first line is a row. Names that read as values (numbers, dates) are refused.
+    schema : Schema, optional
+        Which columns are read, and how, in place of ``columns``, ``exclude`` and ``names``; others
+        that files have are not read. The rows then have its encoded columns.
+    unit : str, optional
+        A column that is no feature, but says which unit (such as a person) a row belongs to: each
+        block's ``units``. A schema names its own.
 
     Raises
     ------
     DataError
         Naming file and column. Most of what can be wrong is found here; a file that is damaged
         further inside is found by ``blocks()``. A file may have no rows; cells that are no numbers
-        and lines of another length make rows that are not valid, and no error.
+        and lines of another length make rows that are not valid, and no error. Columns that look
+        like identifiers are refused where there is no schema.
     """
     if isinstance(paths, (str, Path)):
         paths = [paths]
     files = [_open(path, header=header) for path in expand(paths)]
     tables = [file for file in files if isinstance(file, Table)]
+    bare = next((file for file in files if isinstance(file, ArrayFile)), None)
+    if bare is not None and (schema is not None or unit is not None):
+        raise _no_names(bare, "a schema" if schema is not None else "a unit (--unit)")
+    if schema is not None:
+        _check_alone(columns, exclude, names, unit)
+        return FileRows(files, None, _encoder_of(schema, tables))
     if names is not None:
         _check_names(files, names)
         columns = names
+    if unit is not None:
+        _check_unit(tables, unit, columns)
+        exclude = [*exclude, unit] if unit not in exclude else exclude
     chosen = select(tables, columns, exclude, of_words=names is not None) if tables else names
     if chosen is None and (columns is not None or exclude):
         raise DataError(
@@ -165,7 +178,70 @@ def open_rows(
             hint="Choose them before saving, or use a format with names.",
             code="no-names",
         )
-    return FileRows(files, chosen)
+    encoder = RowEncoder.of_numbers(chosen, unit=unit) if tables and chosen is not None else None
+    return FileRows(files, chosen, encoder)
+
+
+def _check_alone(
+    columns: Sequence[str] | None,
+    exclude: Sequence[str],
+    names: Sequence[str] | None,
+    unit: str | None,
+) -> None:
+    if columns is not None or exclude or names is not None or unit is not None:
+        raise DataError(
+            "A schema says which columns are read, and which is the unit's.",
+            hint="Give roles in the schema (feature, unit, ignore), and no columns, exclude, names "
+            "or unit beside it.",
+            code="schema-and-columns",
+        )
+
+
+def _encoder_of(schema: Schema, tables: Sequence[Table]) -> RowEncoder:
+    """How rows are made of these tables, if they have what the schema names."""
+    for table in tables:
+        schema.check_usable(str(table.path))
+    encoder = RowEncoder.of_schema(schema)
+    encoder.check_tables(tables)
+    return encoder
+
+
+def open_tables(paths: Sequence[str | Path], *, header: bool = True) -> list[Table]:
+    """Open files with named columns.
+
+    Raises
+    ------
+    DataError
+        Naming a file without names.
+    """
+    tables = []
+    for path in expand(paths):
+        file = _open(path, header=header)
+        if not isinstance(file, Table):
+            raise _no_names(file, "a schema")
+        tables.append(file)
+    return tables
+
+
+def _no_names(file: ArrayFile, needs: str) -> DataError:
+    return DataError(
+        f"{file.path} has no column names, which {needs} needs.",
+        hint="Use a format with names, such as .parquet or .csv.",
+        code="no-names",
+    )
+
+
+def _check_unit(tables: Sequence[Table], unit: str, columns: Sequence[str] | None) -> None:
+    for table in tables:
+        if unit not in table.types:
+            table.check_names()  # before they are listed
+        table.require(unit, "which is to say whose each row is (--unit)")
+    if columns is not None and unit in columns:
+        raise DataError(
+            f"Column {unit!r} is both the unit (--unit) and one of the columns.",
+            hint="Take it out of the columns: an identifier is no feature.",
+            code="unit-is-feature",
+        )
 
 
 def _check_names(files: Sequence[Table | ArrayFile], names: Sequence[str]) -> None:
@@ -190,13 +266,35 @@ class FileRows:
     ----------
     files : sequence of Table or ArrayFile
     names : sequence of str or None
-        Columns wanted, which every table has; ``None`` if they have no names.
+        The columns; ``None`` if they have no names, or the encoder's.
+    encoder : RowEncoder or None
+        How rows are made of tables; ``None`` if there is none among the files.
+
+    Attributes
+    ----------
+    schema : Schema or None
+        What the columns are, where a schema says it.
+    variables : array of shape (D,) or None
+        The variable that each column belongs to, where a schema says it: a category has several.
+    unit : str or None
+        Name of the column that says which unit a row belongs to.
     """
 
-    def __init__(self, files: Sequence[Table | ArrayFile], names: Sequence[str] | None) -> None:
-        self._files, self.names = files, names
+    def __init__(
+        self,
+        files: Sequence[Table | ArrayFile],
+        names: Sequence[str] | None,
+        encoder: RowEncoder | None,
+    ) -> None:
+        self._files, self._encoder = files, encoder
+        self.paths = tuple(file.path for file in files)
+        self.names = names if encoder is None or names is not None else encoder.names
+        self.schema = None if encoder is None else encoder.schema
+        self.unit = None if encoder is None else encoder.unit
+        self.variables = None if self.schema is None else self.schema.variable_numbers()
         widths = [
-            file.features if isinstance(file, ArrayFile) else len(names or ()) for file in files
+            file.features if isinstance(file, ArrayFile) else len(self.names or ())
+            for file in files
         ]
         for file, width in zip(files, widths, strict=True):
             if width != widths[0]:
@@ -207,7 +305,9 @@ class FileRows:
                 )
         self.features = widths[0]
         self.single = all(
-            file.single if isinstance(file, ArrayFile) else file.single(names or ())
+            file.single
+            if isinstance(file, ArrayFile)
+            else encoder is not None and encoder.single(file.types)
             for file in files
         )
 
@@ -217,12 +317,13 @@ class FileRows:
         for file in self._files:
             first_row = 0
             with reading(file.path):
-                for part in rechunk(self._parts(file, step), step):
+                for part, *units in rechunk(self._parts(file, step), step):
                     yield Block(
                         self._dense(part),
                         origin=str(file.path),
                         first_row=first_row,
                         nan=_TEXT_NAN if isinstance(file, TextTable) else "nan",
+                        units=units[0] if units else None,
                     )
                     first_row += part.shape[0]
             yield from self._malformed(file)
@@ -232,8 +333,13 @@ class FileRows:
         for file in self._files:
             first_row = 0
             with reading(file.path):
-                for part in self._sparse_parts(file):
-                    yield Block(part, origin=str(file.path), first_row=first_row)
+                for part, *units in self._sparse_parts(file):
+                    yield Block(
+                        part,
+                        origin=str(file.path),
+                        first_row=first_row,
+                        units=units[0] if units else None,
+                    )
                     first_row += part.shape[0]
             yield from self._malformed(file)
 
@@ -245,7 +351,11 @@ class FileRows:
             part = lines[start : start + step]
             values = np.full((len(part), self.features), np.nan)
             yield Block(
-                self._dense(values), origin=str(file.path), first_row=part[0], nan=_MALFORMED_NAN
+                self._dense(values),
+                origin=str(file.path),
+                first_row=part[0],
+                nan=_MALFORMED_NAN,
+                units=None if self.unit is None else np.full(len(part), None, dtype=np.object_),
             )
 
     def _dense(self, part: NDArray[Any]) -> FloatArray:
@@ -253,19 +363,45 @@ class FileRows:
             return np.ascontiguousarray(part, np.float32)
         return np.ascontiguousarray(part, np.float64)
 
-    def _parts(self, file: Table | ArrayFile, step: int) -> Iterator[NDArray[Any]]:
+    def _parts(self, file: Table | ArrayFile, step: int) -> Iterator[tuple[NDArray[Any], ...]]:
+        """Rows, and the units of rows where they are read."""
         if isinstance(file, ArrayFile):
-            return file.parts(step)
+            yield from ((part,) for part in file.parts(step))
+            return
+        assert self._encoder is not None
         dtype = np.float32 if self.single else np.float64
-        return file.parts(self.names or (), dtype, step)
+        for batch in file.batches(self._encoder.columns, step, texts=self._encoder.texts):
+            rows, units = self._encoder(batch, dtype)
+            yield (rows,) if units is None else (rows, units)
 
-    def _sparse_parts(self, file: Table | ArrayFile) -> Iterator[Any]:
+    def _sparse_parts(self, file: Table | ArrayFile) -> Iterator[tuple[Any, ...]]:
         if isinstance(file, SparseArrayFile):
-            yield from file.sparse_parts(_SPARSE_ROWS)
+            yield from ((part,) for part in file.sparse_parts(_SPARSE_ROWS))
             return
         step = block_rows(self.features)
-        for part in rechunk(self._parts(file, step), step):
-            yield scipy.sparse.csr_array(self._dense(part))
+        for part, *units in rechunk(self._parts(file, step), step):
+            yield scipy.sparse.csr_array(self._dense(part)), *units
+
+    def labels(self, names: Sequence[str]) -> dict[str, NDArray[np.object_]]:
+        """Columns of the files as texts, in the order of the rows of ``blocks``; a pass of its own.
+
+        Those that every file has; ``None`` where a cell is empty.
+        """
+        tables = [file for file in self._files if isinstance(file, Table)]
+        if len(tables) < len(self._files):
+            return {}
+        wanted = [name for name in names if all(name in table.types for table in tables)]
+        found: dict[str, list[NDArray[np.object_]]] = {name: [] for name in wanted}
+        for table in tables if wanted else ():
+            with reading(table.path):
+                for batch in table.batches(wanted, block_rows(len(wanted)), texts=wanted):
+                    for name in wanted:
+                        place = batch.schema.get_field_index(name)
+                        found[name].append(labels(batch.column(place)))
+            for name in wanted:
+                found[name].append(np.full(len(table.malformed), None, dtype=np.object_))
+        empty = np.empty(0, dtype=np.object_)
+        return {name: np.concatenate([*parts, empty]) for name, parts in found.items()}
 
 
 def _open(path: Path, *, header: bool) -> Table | ArrayFile:

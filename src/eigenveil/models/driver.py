@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Never, TypeVar
 
 from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.models.charging import UNCHARGED, Charges
 from eigenveil.models.inputs import warn_owner
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec, Result, certificate_of
@@ -65,9 +66,12 @@ def certified_fit(
     *,
     spec: EstimatorSpec,
     keep: Callable[[Result], None],
+    charges: Charges = UNCHARGED,
     progress: RoundProgress | None = None,
 ) -> None:
     """Run a plan's rounds over one data set, certify what they released, and hand it to ``keep``.
+
+    Every release is charged to ``charges`` before its noise is drawn; whoever began them ends them.
 
     Raises
     ------
@@ -89,7 +93,9 @@ def certified_fit(
         plan.unit,
         reasons_of(plan.model_dump(include={"row_norm", "noise_source"})),
     ) as spending:
-        run = run_rounds(rounds, rows, source, progress=progress, records=spending.records)
+        run = run_rounds(
+            rounds, rows, source, progress=progress, records=spending.records, charges=charges
+        )
         names = None if rows.names is None else tuple(str(name) for name in rows.names)
         keep(
             certified(
@@ -100,6 +106,7 @@ def certified_fit(
                 features=rows.features,
                 names=names,
                 secure=secure,
+                counted=charges.counted,
             )
         )
         warn_owner(run.invalid)
@@ -114,6 +121,7 @@ def certified(
     features: int,
     names: tuple[str, ...] | None,
     secure: bool,
+    counted: bool,
 ) -> Result:
     """What was made of one data set's releases under a plan, with the certificate of both."""
     certificate = certificate_of(
@@ -124,6 +132,7 @@ def certified(
         names=names,
         secure=secure,
         dependent=dependence(),
+        counted=counted,
     )
     return Result(spec, plan, factors, features, names, certificate)
 
@@ -176,6 +185,7 @@ def run_rounds(
     *,
     progress: RoundProgress | None = None,
     records: list[ReleaseRecord] | None = None,
+    charges: Charges = UNCHARGED,
 ) -> Run[Found]:
     """Answer every round from ``rows``.
 
@@ -192,6 +202,7 @@ def run_rounds(
         notify = None if progress is None else _notifier(progress, label)
         found = accumulate(rows, [query.accumulator for query in queries], progress=notify)
         invalid, answers = found.invalid, {}
+        charges.charge([query.record for query in queries])
         for query in queries:
             records.append(query.record)  # counted before the noise is drawn
             answers[query.name] = query.accumulator.release(query.record, source)

@@ -21,6 +21,7 @@ from sklearn.utils.validation import validate_data
 from eigenveil.errors import DataError, InvalidRowsWarning
 from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
+from eigenveil.tables.identifiers import check_identifiers
 from eigenveil.tables.units import LabelledRows, UnitRows, unit_ids
 
 MOST_COLUMNS = 1 << 16
@@ -129,6 +130,27 @@ def check_names(
         "rename them.",
         code="header-is-data",
     )
+
+
+def check_features(whose: str, rows: RowSource, *, of_words: bool = False) -> None:
+    """Refuse columns whose names read as values, or as identifiers where no schema says otherwise.
+
+    Raises
+    ------
+    DataError
+        With code ``header-is-data`` or ``identifier-column``.
+    """
+    check_names(whose, rows.names, of_words=of_words)
+    if not of_words and getattr(rows, "schema", None) is None:
+        check_identifiers(whose, rows.names)
+
+
+def first_difference(found: Sequence[str], wanted: Sequence[str]) -> str:
+    """Where two lists of columns part, in words that quote neither: both may be a site's own."""
+    for number, (one, other) in enumerate(zip(found, wanted, strict=False), start=1):
+        if one != other:
+            return f"column {number} has another name"
+    return "their numbers differ"
 
 
 def check_width(whose: str, columns: int, *, sparse: bool = False) -> None:
@@ -279,6 +301,40 @@ def less_units(X: Any, unit: str | None) -> Any:
         return X.drop(columns=[unit])
     except TypeError:  # not pandas
         return X.drop(unit)
+
+
+def unit_of(rows: RowSource, unit: str | None, *, taken: bool) -> str | None:
+    """The column with the units of rows that are read with them, such as a file's.
+
+    Rows whose units are read are never protected one by one.
+
+    Parameters
+    ----------
+    unit : str or None
+        What the caller says it is.
+    taken : bool
+        Whether the task protects units.
+
+    Raises
+    ------
+    DataError
+        When the rows were opened with another, or units are not for the task.
+    """
+    own: str | None = getattr(rows, "unit", None)
+    if None not in (own, unit) and own != unit:
+        raise DataError(
+            f"unit = {unit!r}, and the rows were opened with unit {own!r}.",
+            hint="Name one column in both places.",
+            code="other-unit",
+        )
+    if own is not None and not taken:
+        raise DataError(
+            f"The rows were opened with unit {own!r}, and this task protects rows, not units.",
+            hint="Merge the rows of each unit into one; or, where each unit has one row, give the "
+            "column role = 'ignore'.",
+            code="units-not-taken",
+        )
+    return own or unit
 
 
 def public_count(rows: RowSource, *, public: bool) -> int | None:

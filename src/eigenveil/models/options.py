@@ -9,6 +9,7 @@ This module is read for ``eigenveil --help``, so it imports no numerical library
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from numbers import Integral
@@ -26,6 +27,8 @@ LEAST_FRACTION = 1e-6
 # Each is a release of its own; long before so many, none shows anything above its noise.
 MOST_POWER_ROUNDS = 1000
 MOST_ROWS_OF_UNIT = 1 << 24
+MOST_COMPONENTS = 32
+"""Where their number follows from what is released."""
 
 
 # -- what values there are
@@ -228,6 +231,28 @@ class Vector:
 
 
 @dataclass(frozen=True)
+class Ranges:
+    """Two arrays of one number a feature; that they fit the rows is checked with them."""
+
+    text: str = "two arrays, the smallest and the largest number of each feature"
+
+    def has(self, value: object) -> bool:
+        """Whether a value is like two arrays; ones of Python's must hold numbers."""
+        if isinstance(value, list | tuple):
+            return len(value) == 2 and all(_VECTOR.has(each) for each in value)
+        shape = getattr(value, "shape", ())
+        return isinstance(shape, tuple) and len(shape) == 2 and shape[0] == 2
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {"type": "array", "items": _VECTOR.schema(), "minItems": 2, "maxItems": 2}
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return tuple(_VECTOR.plain(each) for each in value)
+
+
+@dataclass(frozen=True)
 class Pair:
     """Two percentages, the first below the second."""
 
@@ -332,6 +357,49 @@ class Generator:
         return value
 
 
+@dataclass(frozen=True)
+class LedgerPlace:
+    """Where a ledger is: a path or URL, or the ledger itself."""
+
+    text: str = "a path or URL of a ledger, an eigenveil.Ledger"
+
+    def has(self, value: object) -> bool:
+        """Whether a value is one; checked by name, so that no database library is loaded."""
+        if isinstance(value, str | os.PathLike):
+            return isinstance(os.fspath(value), str) and str(value) != ""
+        return any(
+            kind.__module__.startswith("eigenveil.") and kind.__name__ == "Ledger"
+            for kind in type(value).__mro__
+        )
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {"type": "string"}
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return value
+
+
+@dataclass(frozen=True)
+class Name:
+    """A text that can be shown on a terminal, of 1 to 200 characters."""
+
+    text: str = "a str of 1 to 200 printable characters"
+
+    def has(self, value: object) -> bool:
+        """Whether a value is such a text."""
+        return isinstance(value, str) and 1 <= len(value) <= 200 and value.isprintable()
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        return {"type": "string", "minLength": 1, "maxLength": 200}
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return value
+
+
 # -- the options
 
 
@@ -359,6 +427,8 @@ class Option:
     privacy : bool
         Whether it is a part of the guarantee: a value that cannot be is a PrivacyError then, and a
         DataError otherwise.
+    local : bool
+        Whether it is for whoever fits only: it is never written with a result.
     """
 
     name: str
@@ -370,6 +440,7 @@ class Option:
     unit: str = ""
     examples: tuple[Any, ...] = ()
     privacy: bool = False
+    local: bool = False
 
     @property
     def text(self) -> str:
@@ -452,14 +523,22 @@ _SITES: tuple[Path, ...] = ("sites",)
 
 _EPSILON = Number(0.0, MOST_EPSILON, open_low=True)
 _DELTA = Number(0.0, 1.0, open_high=True)
+_SHARE = Number(0.0, 1.0, open_low=True, open_high=True)
 _BOUND = Number(SMALLEST, LARGEST)
-_NONE = Nothing()
+_NONE, _VECTOR = Nothing(), Vector()
 
 OPTIONS: tuple[Option, ...] = (
     Option(
+        "n_components", (Whole(), _SHARE, Choice(("auto",))), 2,
+        "Number of components, from 1 to the number of columns; or, as 0.95 does, the share of the "
+        "variance that the fewest shall explain; or 'auto': as many as stand above the noise. Of "
+        "these there are 32 at most, and none is below the noise.",
+        (PCA,), _PRIVATE,
+    ),
+    Option(
         "n_components", (Whole(),), 2,
         "Number of components, from 1 to the number of columns.",
-        (PCA,), (*_PRIVATE, "tracking"),
+        (PCA,), ("tracking",),
     ),
     Option(
         "n_components", (Whole(), Choice(("auto",))), "auto",
@@ -617,6 +696,19 @@ OPTIONS: tuple[Option, ...] = (
         (PCA,), ("tracking",),
     ),
     Option(
+        "scale", (Choice(("private",)), Vector(), _NONE), None,
+        "What columns are divided by: 'private' (each by its deviation, found privately, so that "
+        "the components are those of the correlation matrix), public scales, one number a column "
+        "(not on the command line), or nothing.",
+        (PCA,), _FITS, unit="the data's", examples=("private",),
+    ),
+    Option(
+        "ranges", (Ranges(), _NONE), None,
+        "Public ranges of columns, their smallest and their largest numbers: entries are clipped "
+        "to them, and scales cost nothing.",
+        (PCA,), _FITS, unit="the data's", examples=(((0.0, 0.0), (120.0, 300.0)),),
+    ),
+    Option(
         "noise_variance", (Number(SMALLEST, LARGEST, zero=True), _NONE), None,
         "A public variance of every column within a component, in the data's units squared; left "
         "out, it is found from what is released.",
@@ -635,8 +727,10 @@ OPTIONS: tuple[Option, ...] = (
         (TOPICS,), _FITS,
     ),
     Option(
-        "budget_split", (Shares(("missing", "scale", "center", "moment", "variance")), _NONE), None,
-        "Fractions of the budget for the steps missing, scale, center, moment and variance: those "
+        "budget_split",
+        (Shares(("missing", "columns", "scale", "center", "moment", "variance")), _NONE), None,
+        "Fractions of the budget for the steps missing, columns, scale, center, moment and "
+        "variance: those "
         "that the fit takes, and no others.",
         (PCA,), _FITS,
         examples=({"scale": 0.02, "center": 0.08, "moment": 0.88, "variance": 0.02},),
@@ -672,6 +766,12 @@ OPTIONS: tuple[Option, ...] = (
         "Columns of the sketch, at least the components; left out, 4 times as many (2 times of "
         "'dpdispca').",
         (PCA, *_TENSORS), _PRIVATE, examples=(20,),
+    ),
+    Option(
+        "whiten", (Flag(),), False,
+        "Whether transform divides each score by the square root of its component's explained "
+        "variance, so that all have variance 1.",
+        (PCA,), _PRIVATE,
     ),
     Option(
         "power_rounds", (Whole(1, MOST_POWER_ROUNDS), _NONE), None,
@@ -732,7 +832,19 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "random_state", (Whole(0, 2**128 - 1), Generator(), _NONE), None,
         "Reproducible noise, for tests: the result is not certified.",
-        _ALL, _PRIVATE,
+        _ALL, _PRIVATE, local=True,
+    ),
+    Option(
+        "ledger", (LedgerPlace(), _NONE), None,
+        "The ledger that the fit is charged to, a file or a database's URL: more than its budget "
+        "is refused before any row is read.",
+        _ALL, _ONE, local=True,
+    ),
+    Option(
+        "data_set", (Name(), _NONE), None,
+        "What the rows are called in the ledger; by default the account that their files have "
+        "there, or a new one, called by the first file's path.",
+        _ALL, _ONE, local=True,
     ),
 )  # fmt: skip
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.models.options import Options
+from eigenveil.privacy.accountant import NEGLIGIBLE, Loss
 from eigenveil.privacy.budget import StepBudget, split_budget
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency
@@ -21,11 +22,13 @@ from eigenveil.privacy.releases import NoiseSource
 from eigenveil.privacy.sampling import SamplingError, lattice_error
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
-Step = Literal["missing", "scale", "center", "moment", "variance", "tensor"]
+Step = Literal["missing", "columns", "scale", "center", "moment", "variance", "tensor"]
 
 
 Invalid = Literal["zero", "error"]
 Missing = Literal["error", "zero", "independent", "pairs"]
+# Of a pure reservation, for events that no sampler avoids; what is charged is far less.
+_PURE_DISTANCE = NEGLIGIBLE / 16
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,23 @@ COUNTS_OF_HOLES: Mapping[str, StatisticName] = {
 }
 
 
+# Of the columns' middles and scales, in order (tables.md, section 2).
+COLUMNS, COLUMN_RANGES = "columns", "columns, over ranges"
+CLOSER_RANGES = "columns, over closer ranges"
+# Parts of the step's share: the first round's bins are the most, and hold the fewest rows each.
+_OF_COLUMNS = {COLUMNS: 0.4, COLUMN_RANGES: 0.3, CLOSER_RANGES: 0.3}
+
+
+def column_schedule() -> tuple[Planned, ...]:
+    """The releases that find the columns' scales."""
+    return tuple(
+        Planned(name, "columns", "column-histogram", fraction=fraction)
+        for name, fraction in _OF_COLUMNS.items()
+    )
+
+
 def center_schedule(
-    *, bounded: bool, scale: tuple[float, float], center: tuple[float, float]
+    *, bounded: bool, scale: tuple[float, float], center: tuple[float, float], near: bool = False
 ) -> tuple[Planned, ...]:
     """The releases that find a private centre.
 
@@ -79,9 +97,16 @@ def center_schedule(
         Whether a public bound on the norms is given: one stage, and no norms.
     scale, center : pair of float
         Shares of the steps "scale" and "center" that the two stages may spend.
+    near : bool
+        Whether the rows are near zero, compared with their spread: one stage.
     """
     if bounded:
         return (Planned(CENTER, "center", "row-sum", fraction=sum(center)),)
+    if near:
+        return (
+            Planned(SCALE, "scale", "norm-histogram", fraction=sum(scale)),
+            Planned(CENTER, "center", "row-sum", fraction=sum(center)),
+        )
     return (
         Planned(SCALE, "scale", "norm-histogram", fraction=scale[0]),
         Planned(CENTER, "center", "row-sum", fraction=center[0]),
@@ -100,7 +125,9 @@ class BasePlan(BaseModel):
     row that is not valid becomes a zero row, or stops the fit before anything is released;
     ``missing`` says what becomes of entries that were not observed; ``unit``
     names whose rows are protected together, each counting 1 over ``max_rows_per_unit`` or over
-    their number, where that is larger.
+    their number, where that is larger; ``scaled`` is where columns' scales come from, ``ranged``
+    whether public ranges of columns are given, and ``variables`` how many there are: a category's
+    columns are one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -121,6 +148,9 @@ class BasePlan(BaseModel):
     missing: Missing = "error"
     unit: str | None = None
     max_rows_per_unit: int = 1
+    scaled: Literal["private", "public", "no"] = "no"
+    ranged: bool = False
+    variables: int = Field(default=1, ge=1)
 
     def drawn_from(self, *, secure: bool) -> Self:
         """The plan, saying where the noise comes from."""
@@ -146,6 +176,11 @@ class BasePlan(BaseModel):
     def count_is_public(self) -> bool:
         """Whether the number of units is public."""
         return has_public_count(self)
+
+    @property
+    def finds_scales(self) -> bool:
+        """Whether columns' scales are found in histograms: there are no public ranges."""
+        return self.scaled == "private" and not self.ranged
 
     @property
     def hash(self) -> str:
@@ -176,11 +211,17 @@ class BasePlan(BaseModel):
             "center": public if self.centered == "public" else self.centered == "private",
             "budget_split": dict(self.fractions),
             "sketch_size": self.sketch_columns if self.sketched else None,
+            "scale": {"private": "private", "public": (1.0,) * self.features}.get(self.scaled),
+            "ranges": ((0.0,) * self.features, (1.0,) * self.features) if self.ranged else None,
         }
 
     def context(self) -> dict[str, Any]:
         """What makes this plan beside its options."""
-        return {"features": self.features, "rows": self.rows, "noise_draws": self.noise_draws}
+        return {
+            "features": self.features,
+            "rows": self.rows,
+            "noise_draws": self.noise_draws,
+        } | ({"variables": self.variables} if self.finds_scales else {})
 
     @property
     @abstractmethod
@@ -232,12 +273,57 @@ class BasePlan(BaseModel):
 
     def budgets(self) -> dict[Step, StepBudget]:
         """What each step may spend."""
-        error = lattice_error(self.released_values(), steps_a_scale=2.0**26, draws=self.noise_draws)
         return dict(
             _divided(
-                tuple(self.fractions.items()), self.epsilon, self.delta, self.pure_steps, error
+                tuple(self.fractions.items()),
+                self.epsilon,
+                self.delta,
+                self.pure_steps,
+                self._sampling_error(),
             )
         )
+
+    def reservation(
+        self, *, weight: float = 1.0, pure_weight: float = 1.0, replacing: bool = False
+    ) -> Loss:
+        """The most that a run can cost, under the plan's adjacency.
+
+        Parameters
+        ----------
+        weight, pure_weight : float
+            Factors on the rows that it is counted for, in Gaussian steps and in pure ones.
+        replacing : bool
+            For neighbours of which one row is changed, whatever those of the plan are: each step at
+            the worst of what it may release.
+        """
+        error = self._sampling_error()
+        ratios = self._replacing_ratios() if replacing else {}
+        parts = [(budget, ratios.get(step, 1.0)) for step, budget in self.budgets().items()]
+        return Loss(
+            mu_squared=math.fsum((b.mu * weight * r) ** 2 for b, r in parts if b.mu is not None),
+            pure=math.fsum(b.epsilon * pure_weight * r for b, r in parts if b.epsilon is not None),
+            log_ratio=0.0 if self.pure else error.log_ratio,
+            distance=(0.0 if self.pure else error.distance)
+            + (_PURE_DISTANCE if self.pure_steps else 0.0),
+        )
+
+    @property
+    def pure_part(self) -> float:
+        """Of epsilon, what an account must set aside for its pure steps beside Gaussian ones."""
+        pure = [b.epsilon for b in self.budgets().values() if b.epsilon is not None]
+        return math.fsum(pure) * (1.0 + 1e-10) if self.mixed else 0.0
+
+    def _replacing_ratios(self) -> dict[Step, float]:
+        """How much more each step costs if a row is changed: the worst of what it releases."""
+        found: dict[Step, float] = {}
+        for planned in self.schedule if self.adjacency == "add-remove" else ():
+            norm = MECHANISMS[self.kind(planned.step)].norm
+            ratio = STATISTICS[planned.statistic].replacing_ratio(norm)
+            found[planned.step] = max(found.get(planned.step, 1.0), ratio)
+        return found
+
+    def _sampling_error(self) -> SamplingError:
+        return lattice_error(self.released_values(), steps_a_scale=2.0**26, draws=self.noise_draws)
 
 
 @lru_cache(maxsize=64)
@@ -353,12 +439,21 @@ def check_components(n_components: int, features: int) -> None:
         )
 
 
-def fields_of(options: Options, *, features: int, rows: int | None, noise_draws: int) -> Any:
+def fields_of(
+    options: Options,
+    *,
+    features: int,
+    rows: int | None,
+    noise_draws: int,
+    variables: int | None = None,
+) -> Any:
     """The fields that the plan of every task has of its options, but components and fractions.
 
     Where a task has no ``row_bound`` and no ``center``, nothing is bounded or subtracted.
     """
     bound = options.get("row_bound")
+    scaled, ranged = scale_kind(options), options.get("ranges") is not None
+    finds_scales = scaled == "private" and not ranged
     if options.get("unit") is None and options.get("max_rows_per_unit", 1) != 1:
         raise options.refused(
             "max_rows_per_unit",
@@ -379,6 +474,9 @@ def fields_of(options: Options, *, features: int, rows: int | None, noise_draws:
         "missing": options.get("missing", "error"),
         "unit": options.get("unit"),
         "max_rows_per_unit": int(options.get("max_rows_per_unit", 1)),
+        "scaled": scaled,
+        "ranged": ranged,
+        "variables": (variables or features) if finds_scales else 1,
     }
 
 
@@ -389,6 +487,36 @@ def has_public_count(options: Any) -> bool:
     their weights is not public even under replace-one.
     """
     return options.adjacency == "replace-one" and getattr(options, "max_rows_per_unit", 1) == 1
+
+
+def scale_kind(options: Options) -> Literal["private", "public", "no"]:
+    """Where columns' scales come from, by the options ``scale`` and ``ranges``.
+
+    Raises
+    ------
+    DataError
+        When both give public scales, or private ones are asked for without a private centre.
+    """
+    scale, ranged = options.get("scale"), options.get("ranges") is not None
+    if scale is None:
+        return "no"
+    if not isinstance(scale, str):
+        if ranged:
+            raise options.refused(
+                "scale",
+                "gives public scales, and ranges does so too.",
+                hint="Give one of them; scale='private' with ranges finds the scales within them.",
+                code="unused-parameter",
+            )
+        return "public"
+    if not ranged and center_kind(options.get("center", False)) != "private":
+        raise options.refused(
+            "scale",
+            "= 'private' finds the columns' middles and scales, and center is not True.",
+            hint="Use center=True, or give public scales or ranges.",
+            code="unused-parameter",
+        )
+    return "private"
 
 
 def center_kind(center: object) -> Literal["private", "public", "no"]:

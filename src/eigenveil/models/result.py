@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import PrivacyError
+from eigenveil.models.options import options_of
 from eigenveil.models.plan import BasePlan
 from eigenveil.privacy.certificate import Certificate, Claim, make_certificate
 from eigenveil.privacy.guarantee import Guarantee
@@ -42,9 +43,10 @@ class EstimatorSpec:
 
     @classmethod
     def by(cls, model: Any, **instead: Any) -> EstimatorSpec:
-        """By an estimator, with some parameters ``instead`` of its own; no random state is kept."""
+        """By an estimator, with some parameters ``instead`` of its own; none that is local."""
         given = model.get_params(deep=False) | instead
-        kept = {name: None if name == "random_state" else v for name, v in given.items()}
+        local = {one.name for one in options_of(model._TASK, model._PATH).values() if one.local}
+        kept = {name: None if name in local else v for name, v in given.items()}
         return cls(type(model).__name__, json.loads(json.dumps(_plain(kept))))
 
 
@@ -235,6 +237,7 @@ def certificate_of(
     names: Sequence[str] | None,
     secure: bool,
     dependent: bool,
+    counted: bool = False,
     view: str = "outsider",
     **of_many: Any,
 ) -> Certificate:
@@ -247,6 +250,8 @@ def certificate_of(
     secure, dependent : bool
         Whether all noise came from the operating system, and whether on some party's processor a
         row's rounding depended on its neighbours.
+    counted : bool
+        Whether every release was charged to the ledger of its rows' owner.
     view : str
         The adversary that the plan's epsilon and delta are promised against.
     **of_many
@@ -261,6 +266,7 @@ def certificate_of(
         releases=releases,
         stopped=getattr(factors, "stopped", None) or None,
         dependent=dependent,
+        counted=counted,
         **of_many,
     )
 

@@ -17,10 +17,21 @@ from numpy.typing import NDArray
 
 from eigenveil.models.explained import squared_length
 from eigenveil.models.holes import Observed
-from eigenveil.models.plan import CENTER, NEAR_SCALE, SCALE, SECOND_CENTER, BasePlan, Step
-from eigenveil.models.scale import CORE, NormScale, read_scale
+from eigenveil.models.plan import (
+    CENTER,
+    CLOSER_RANGES,
+    COLUMN_RANGES,
+    COLUMNS,
+    NEAR_SCALE,
+    SCALE,
+    SECOND_CENTER,
+    BasePlan,
+    Step,
+)
+from eigenveil.models.scale import NormScale, read_scale
 from eigenveil.models.shapes import COUNT_WEIGHT, rehearse
 from eigenveil.moments.accumulators import Accumulator, NormHistogram, RowSum
+from eigenveil.moments.columns import ColumnHistogram, range_of
 from eigenveil.moments.release import Release, calibrated_record
 from eigenveil.moments.rows import AS_IT_IS, BITS, Precision, Preparation, RowRule
 from eigenveil.noise.grid import deviation
@@ -28,8 +39,12 @@ from eigenveil.privacy import statistics
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import ALONE, ReleaseRecord, Sharing
+from eigenveil.tables.runs import CORE
+from eigenveil.tables.scales import LIMIT, closer_ranges, ranges_of, rows_needed, scales_of
 
 _CENTER_QUANTILE = 0.90
+# Numbers of columns that a message lists.
+_SHOWN = 5
 # Most tables' norms lie within some 10 bins; their noise adds up in squares.
 _BINS_OF_MOST = math.sqrt(10.0)
 # Rounding to 2**-9 is invisible when it keeps all but this share of a unit row's energy, and what
@@ -210,6 +225,57 @@ class RoundState(Generic[PlanT]):
         return "single" if fine else "double"
 
 
+def find_scales(
+    state: RoundState[Any], variables: NDArray[np.float64] | None
+) -> Generator[Round, Answers, None]:
+    """Middles and scales of columns, where the plan finds them; sets the state's preparation.
+
+    ``state.stopped`` is set where no column shows anything.
+
+    Parameters
+    ----------
+    state : RoundState
+    variables : array of shape (D,), optional
+        As of :class:`eigenveil.moments.columns.ColumnHistogram`.
+    """
+    plan: BasePlan = state.plan
+    if not plan.finds_scales:
+        return
+    holes = state.preparation.holes
+
+    def over(name: str, preparation: Preparation) -> Round:
+        histograms = ColumnHistogram(
+            plan.features,
+            precision=state.storage,
+            preparation=preparation,
+            variables=variables,
+            weighted=plan.weighted,
+        )
+        return (state.query(name, histograms),)
+
+    first = (yield over(COLUMNS, state.preparation))[COLUMNS]
+    ranges = ranges_of(first, plan.features)
+    preparation = range_of(ranges.middle, ranges.half, holes=holes)
+    second = (yield over(COLUMN_RANGES, preparation))[COLUMN_RANGES]
+    closer = closer_ranges(second, ranges)
+    preparation = range_of(closer.middle, closer.half, holes=holes)
+    third = (yield over(CLOSER_RANGES, preparation))[CLOSER_RANGES]
+    found = scales_of((first, second, third), ranges, closer, variables)
+    state.preparation = Preparation(found.offset, found.scale, LIMIT, holes)
+    hidden = np.flatnonzero(found.scale == 0)
+    if hidden.size:
+        needed = rows_needed(second.record)
+        shown = ", ".join(str(column + 1) for column in hidden[:_SHOWN])
+        more = f" and {hidden.size - _SHOWN} more" if hidden.size > _SHOWN else ""
+        which = "column" if hidden.size == 1 else "columns"
+        state.advice = (
+            f"No scale was found for {which} {shown}{more}, left out (unscaled_): constant, or too "
+            f"few rows show. Public ranges need none; else about {needed:.2g} rows at this budget."
+        )
+    if hidden.size == plan.features:
+        state.stopped = "no column's released histogram shows anything above its noise"
+
+
 def find_center(
     state: RoundState[Any], public_center: NDArray[np.float64] | None
 ) -> Generator[Round, Answers, NormScale | None]:
@@ -218,7 +284,7 @@ def find_center(
     A private centre is found in two stages: at the scale of the rows' norms, then at that of their
     norms about the first centre. Where rows lie far from zero compared with their spread the first
     one's noise would be a direction with more energy than the data (tables.md, section 2a). With a
-    public ``row_bound`` there is one stage.
+    public ``row_bound``, or about columns' middles that were found, there is one stage.
 
     Returns
     -------
@@ -228,7 +294,7 @@ def find_center(
     """
     plan: BasePlan = state.plan
     if plan.centered == "public":
-        state.center = public_center
+        state.center = prepared_center(public_center, state.preparation)
     if plan.centered != "private":
         return None
     if plan.row_bound is not None:
@@ -241,7 +307,9 @@ def find_center(
         return None
     bound = scale.quantile(_CENTER_QUANTILE)
     first, error = yield from _mean(state, CENTER, bound)
-    state.center = first
+    state.center, state.center_error = first, error
+    if plan.finds_scales:
+        return scale
     answers = yield (state.query(NEAR_SCALE, state.histogram()),)
     near = state.read(answers[NEAR_SCALE], scale)
     if near.found:
@@ -256,6 +324,13 @@ def find_center(
         first_error = min(first_error, near.mean_square())
     state.center_error = (1.0 - part) ** 2 * first_error + part**2 * second_error
     return near if near.found else scale
+
+
+def prepared_center(
+    center: NDArray[np.float64] | None, preparation: Preparation
+) -> NDArray[np.float64] | None:
+    """A public centre, shape (D,), where prepared rows have it."""
+    return None if center is None else preparation(center[None], np.float64)[0]
 
 
 def _mean(

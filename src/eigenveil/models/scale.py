@@ -11,12 +11,8 @@ from numpy.typing import NDArray
 from eigenveil.moments.accumulators import BINS, OCTAVE_PARTS, bin_upper_edges
 from eigenveil.moments.release import Release
 from eigenveil.noise.grid import deviation
+from eigenveil.tables.runs import CORE, grown_run, run_strengths, strongest_run
 
-# The core must stand this many of its own noise deviations above zero: among the 50000 runs of a
-# histogram of noise alone, the best does in one of a hundred (simulated).
-CORE = 4.5
-# It grows by windows of up to this many bins that stand out by this much.
-_REACH, _TAIL = 8, 3.5
 # Bins below the longest norm about one point in which those about another are looked for.
 _SPAN = 20 * OCTAVE_PARTS
 # Relative error that bins give to a mean square beside their noise, and the part of it that must be
@@ -121,41 +117,26 @@ def read_scale(
 ) -> NormScale:
     """The run of norm bins that stands out most from the noise of a released histogram.
 
-    Of all runs of neighbouring bins the one with the most rows against its own noise is the core;
-    it grows on either side as long as one of the next few windows stands out too. So few rows or
-    little budget give a coarser answer before they give none, and noise far away never counts. The
-    row count is the histogram's last coordinate, or public. Where the norms about another point are
-    ``known``, noise is not looked at beyond twice the longest of them, or far below it.
+    The row count is the histogram's last coordinate, or public. Where the norms about another point
+    are ``known``, noise is not looked at beyond twice the longest of them, or far below it.
     """
     counts = release.values[:BINS]
     rows = float(public_rows) if public_rows is not None else float(release.values[BINS])
     noise = release.record.noise
     each = deviation(noise, noise.size)
-    below = np.concatenate([[0.0], np.cumsum(counts)])  # rows in bins before each edge
-    width = np.arange(BINS + 1)[None, :] - np.arange(BINS + 1)[:, None]
-    strength = (below[None, :] - below[:, None]) / (each * np.sqrt(np.maximum(width, 1)))
-    strength[width <= 0] = -np.inf
+    strength = run_strengths(counts, each)
     if known is not None and known.found:
         top = int(np.searchsorted(bin_upper_edges(), 2.0 * known.edges[-1]))
         strength[:, top + 2 :] = -np.inf
         strength[: max(0, top - _SPAN), :] = -np.inf
-    first, last = (int(i) for i in np.unravel_index(int(np.argmax(strength)), strength.shape))
-    enough = rows > 0 and below[last] - below[first] >= _ENOUGH * rows
+    first, last = strongest_run(strength)
+    enough = rows > 0 and float(np.sum(counts[first:last])) >= _ENOUGH * rows
     if not enough or strength[first, last] < CORE:
         return NormScale(rows=rows, edges=np.empty(0), masses=np.empty(0))
-    while (step := _next_step(strength[last, last + 1 : last + 1 + _REACH])) > 0:
-        last += step
-    while (step := _next_step(strength[max(0, first - _REACH) : first, first][::-1])) > 0:
-        first -= step
+    first, last = grown_run(strength, first, last)
     upper = bin_upper_edges()
     upper[-1] = upper[-2] * 2.0  # the open bin, as far as clipping is concerned
     return NormScale(rows, upper[first:last], counts[first:last].copy(), origin, each)
-
-
-def _next_step(strengths: NDArray[np.float64]) -> int:
-    """Bins by which to grow, given the strengths of windows of 1, 2, ... bins; 0 to stop."""
-    clear = np.flatnonzero(strengths > _TAIL)
-    return int(clear[0]) + 1 if clear.size else 0
 
 
 # -- Choosing the clipping quantile from released norms and the noise level alone.

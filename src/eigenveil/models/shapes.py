@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from eigenveil.models.pca.plan import Plan
-from eigenveil.models.plan import BasePlan, Planned, Step
+from eigenveil.models.plan import CLOSER_RANGES, COLUMN_RANGES, BasePlan, Planned, Step
 from eigenveil.moments.accumulators import BINS
+from eigenveil.moments.columns import MAGNITUDE_BINS, RANGE_BINS
 from eigenveil.moments.documents.triples import triples_error
 from eigenveil.moments.exact import Description
 from eigenveil.moments.release import calibrated_record
@@ -33,6 +34,11 @@ Range = tuple[float, float]
 def _one(plan: BasePlan) -> Range:
     del plan
     return 1.0, 1.0
+
+
+def _one_variable(plan: BasePlan) -> int:
+    del plan
+    return 1
 
 
 def _usual(plan: BasePlan) -> list[dict[str, float]]:
@@ -63,6 +69,8 @@ class ReleaseShape:
         The parameters that cost most; each of several where it is not known which do.
     fits : function of a plan and the description of a sum
         Whether the sum is of the kind that the plan has, and not larger.
+    variables : function of a plan
+        Number of variables of which a row counts in a histogram.
     counts_shares : bool
         Whether rows with weights count in whole shares, of which the sum must know.
     """
@@ -74,6 +82,7 @@ class ReleaseShape:
     gain: Callable[[BasePlan], Range] = _one
     costliest: Callable[[BasePlan], list[dict[str, float]]] = _usual
     fits: Callable[[BasePlan, Description], bool] = _always
+    variables: Callable[[BasePlan], int] = _one_variable
     counts_shares: bool = False
 
 
@@ -107,6 +116,12 @@ SHAPES: Mapping[str, ReleaseShape] = MappingProxyType(
     {
         "norm-histogram": ReleaseShape(
             lambda plan: BINS + (not plan.count_is_public), counts_shares=True
+        ),
+        "column-histogram": ReleaseShape(
+            lambda plan: plan.features * MAGNITUDE_BINS,
+            counts_shares=True,
+            variables=lambda plan: plan.variables,
+            costliest=lambda plan: [{"variables": plan.variables}],
         ),
         "column-counts": ReleaseShape(lambda plan: plan.features, counts_shares=True),
         "pair-counts": ReleaseShape(_symmetric, counts_shares=True),
@@ -155,6 +170,8 @@ SHAPES: Mapping[str, ReleaseShape] = MappingProxyType(
 def sizes_of(plan: BasePlan, planned: Planned, *, count: bool) -> range:
     """How many values a planned release may have; ``count``: the row count rides along."""
     most = SHAPES[planned.statistic].size(plan) + count
+    if planned.name in (COLUMN_RANGES, CLOSER_RANGES):
+        most = plan.features * RANGE_BINS
     least = 1 if STATISTICS[planned.statistic].layout == "tensor" else most
     return range(least, most + 1)
 
@@ -169,6 +186,7 @@ def ranges_of(plan: BasePlan, planned: Planned) -> dict[str, Range]:
         "gain": shape.gain(plan),
         "count_weight": (least * weight, most * weight),
         "variance": shape.variance,
+        "variables": (float(shape.variables(plan)),) * 2,
     }
 
 

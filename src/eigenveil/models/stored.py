@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import struct
@@ -21,7 +20,14 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from eigenveil.checks import LARGEST
-from eigenveil.errors import DataError, NoisyResultWarning, OutputError, PrivacyError, printable
+from eigenveil.errors import (
+    DataError,
+    NoisyResultWarning,
+    OutputError,
+    PrivacyError,
+    callers_level,
+    printable,
+)
 from eigenveil.files import replacing
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec, Result, View
@@ -144,15 +150,12 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         return cls._PLAN.model_validate(plan)
 
     def _take_over(self, result: Result) -> None:
-        """Show the result of a finished fit from now on, and warn where it is nothing but noise."""
+        """Show the result of a finished fit from now on, and warn where parts are but noise."""
         self._result = result
         usable = getattr(result.factors, "usable", None)
-        if usable is not None and not np.any(usable):
-            warnings.warn(
-                getattr(result.factors, "advice", "") or _ALL_NOISE,
-                NoisyResultWarning,
-                stacklevel=_callers_level(),
-            )
+        advice = getattr(result.factors, "advice", "")
+        if advice or (usable is not None and not np.any(usable)):
+            warnings.warn(advice or _ALL_NOISE, NoisyResultWarning, stacklevel=callers_level())
 
     def _check_fitted(self) -> Result:
         """The result; raises where nothing was fitted or loaded yet.
@@ -175,14 +178,6 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._result is not None
-
-
-def _callers_level() -> int:
-    """How far up the call is from which the package was entered, for a warning's place."""
-    level, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("eigenveil."):
-        level, frame = level + 1, frame.f_back
-    return level - 1
 
 
 def _read(path: str | os.PathLike[str], kind: type[StoredModel]) -> Result:
@@ -307,7 +302,8 @@ NOT_A_MODEL = (
 )
 """What reading a cut, changed or foreign file raises."""
 # Their lengths are not that of the components; the last may be undefined.
-_OF_FEATURES, _OF_ANY_LENGTH, _MAY_BE_NAN = "mean", "strengths", "explained_variance_ratio"
+_OF_FEATURES = ("mean", "scale")
+_OF_ANY_LENGTH, _MAY_BE_NAN = "strengths", "explained_variance_ratio"
 
 
 def check_model_arrays(arrays: Mapping[str, NDArray[Any]], features: object, names: object) -> None:
@@ -317,7 +313,7 @@ def check_model_arrays(arrays: Mapping[str, NDArray[Any]], features: object, nam
     ----------
     arrays : mapping
         The first is the matrix of components, shape (k, D); the others have k entries, but for the
-        mean and the strengths.
+        mean and the scales, which have D, and the strengths.
     features, names
         D, and the features' names or ``None``.
 
@@ -335,7 +331,7 @@ def check_model_arrays(arrays: Mapping[str, NDArray[Any]], features: object, nam
     if names is not None and not (isinstance(names, list) and len(names) == width):
         raise ValueError(f"{first} has {width} columns, and as many names there are not")
     for name, array in arrays.items():
-        size = {first: (count, width), _OF_FEATURES: (width,)}.get(name, (count,))
+        size = {first: (count, width)}.get(name, (width if name in _OF_FEATURES else count,))
         if name == _OF_ANY_LENGTH:
             size = (array.size,)
         if array.shape != size or array.dtype.kind not in "biuf":

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path as File
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from eigenveil.models.charging import begin_charges
 from eigenveil.models.constraints import Configured
 from eigenveil.models.driver import RoundProgress, certified_fit, rows_for
-from eigenveil.models.inputs import check_names, public_count, rows_of
+from eigenveil.models.inputs import check_features, public_count, rows_of, unit_of
 from eigenveil.models.options import Options, Path
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec
 from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.stored import StoredModel, noise_source, public_center
 from eigenveil.models.task import task_named
+from eigenveil.moments.columns import count_variables
 from eigenveil.moments.source import RowSource
 from eigenveil.privacy.guarantee import UNNAMED_UNIT
+from eigenveil.tables.scales import public_preparation
 
 
 class TableFit(Configured):
@@ -47,15 +51,17 @@ class TableFit(Configured):
             ``InvalidParameterError`` too), there is no row, or one is not valid and
             ``invalid="error"``; nothing was released.
         PrivacyError
-            When the target cannot be met, the data set is too small for it, or fewer components
-            stand above the noise than were requested; ``spent`` is the guarantee of what was
-            released before that was known, or ``None``.
+            When the target cannot be met; nothing was released. Rows that are too few for what was
+            requested raise nothing: ``usable_`` is all False then, and a NoisyResultWarning says
+            what would do. Whatever else stops a fit has ``spent``, the guarantee of what was
+            released before, or ``None``.
         """
         del y
         options = self._options()
         if groups is not None and options.get("unit") is None:
             options = options.changed(unit=UNNAMED_UNIT)
         rows = rows_of(self, X, unit=options.get("unit"), groups=groups)
+        check_features("The frame", rows, of_words=task_named(self._TASK).takes_documents)
         return self._fit_rows(options, rows, progress=None)
 
     def fit_rows(self, rows: RowSource, *, progress: RoundProgress | None = None) -> Self:
@@ -65,47 +71,100 @@ class TableFit(Configured):
         ----------
         rows : RowSource
             For example ``eigenveil.io.open_rows(["a.parquet", "b.csv"])``; never held in memory.
-            Of topics a row is a document.
+            Of topics a row is a document. Its ``paths``, if it has any, are the files by which a
+            ledger knows the data set.
         progress : callable, optional
             Called with ``(release, n)`` after every n rows of a pass.
         """
         options, task = self._options(), task_named(self._TASK)
-        check_names("The source of rows", rows.names, of_words=task.takes_documents)
-        return self._fit_rows(options, rows, progress=progress)
+        check_features("The source of rows", rows, of_words=task.takes_documents)
+        given = options.get("unit")
+        unit = unit_of(rows, given, taken=task.has("unit", self._PATH))
+        if unit != given:
+            options = options.changed(unit=unit)
+        files = getattr(rows, "paths", None)
+        return self._fit_rows(options, rows, files=files, progress=progress)
 
     def _fit_rows(
         self,
         options: Options,
         rows: RowSource,
         *,
+        files: Sequence[File] | None = None,
         progress: RoundProgress | None,
     ) -> Self:
         task, model = task_named(self._TASK), self
         assert isinstance(model, StoredModel)
         spec = EstimatorSpec.by(model)
-        center = public_center(options.get("center", False), rows.features)
-        plan = task.make_plan(options, features=rows.features)
-        rows = rows_for(plan, rows)
-        if plan.count_is_public:
-            count = public_count(rows, public=True)
-            plan = task.make_plan(options, features=rows.features, rows=count)
+        if "ranges" in options:
+            options = options.changed(ranges=known_ranges(options, rows))
+        public, context = public_columns(options, rows)
         source = noise_source(options.random_state)
+        plan = task.make_plan(options, features=rows.features, **context)
         plan = plan.drawn_from(secure=source.secure)
-        certified_fit(
-            plan,
-            self._rounds(plan, rows, center),
-            rows,
-            source,
-            spec=spec,
-            keep=model._take_over,
-            progress=progress,
-        )
+        charges, outcome = begin_charges(options, plan, files=files), "stopped"
+        try:
+            rows = rows_for(plan, rows)
+            if plan.count_is_public:
+                count = public_count(rows, public=True)
+                plan = task.make_plan(options, features=rows.features, rows=count, **context)
+                plan = plan.drawn_from(secure=source.secure)
+            certified_fit(
+                plan,
+                self._rounds(plan, rows, public),
+                rows,
+                source,
+                spec=spec,
+                keep=model._take_over,
+                charges=charges,
+                progress=progress,
+            )
+            outcome = "finished"
+        finally:
+            charges.end(outcome)
         return self
 
     def _rounds(
-        self, plan: BasePlan, rows: RowSource, center: NDArray[np.float64] | None
+        self, plan: BasePlan, rows: RowSource, public: Mapping[str, Any]
     ) -> Generator[Round, Answers, Any]:
         task = task_named(self._TASK)
         rounds: Generator[Round, Answers, Any]
-        rounds = task.rounds(plan, stored_single=rows.single, public_center=center)
+        rounds = task.rounds(plan, stored_single=rows.single, **public)
         return rounds
+
+
+def known_ranges(options: Options, rows: RowSource) -> Any:
+    """Public ranges of columns: those given, or those of the rows' schema where scales are found.
+
+    The schema's, if it has one of each column.
+    """
+    schema = getattr(rows, "schema", None)
+    if options.ranges is not None or schema is None or not isinstance(options.scale, str):
+        return options.ranges
+    ranges = schema.public_ranges()
+    return ranges if np.isfinite(ranges).all() else None
+
+
+def public_columns(options: Options, rows: RowSource) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is public about columns, as rounds take it, and as plans do.
+
+    Categories are told by a source's ``variables``, of shape (n_features,), where it has them: the
+    variable that each column belongs to.
+
+    Raises
+    ------
+    DataError
+        When a public centre, scale or range is not one finite number a feature.
+    """
+    features = rows.features
+    public: dict[str, Any] = {
+        "public_center": public_center(options.get("center", False), features)
+    }
+    if "scale" not in options:
+        return public, {}
+    public["preparation"] = public_preparation(options.scale, options.ranges, features)
+    if not (isinstance(options.scale, str) and options.ranges is None):
+        return public, {}
+    variables = getattr(rows, "variables", None)
+    public["variables"] = variables
+    return public, {"variables": count_variables(features, variables)}

@@ -19,6 +19,7 @@ from eigenveil.moments.accumulators import (
     SecondMoment,
     Sketch,
 )
+from eigenveil.moments.columns import ColumnHistogram
 from eigenveil.moments.documents.sums import (
     ClippedSum,
     DocumentNorms,
@@ -45,6 +46,7 @@ ACCUMULATORS: Mapping[str, type[Accumulator]] = MappingProxyType(
         each.statistic: each
         for each in (
             NormHistogram,
+            ColumnHistogram,
             RowSum,
             SecondMoment,
             Sketch,
@@ -125,7 +127,12 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
             hint="It is refused; check that all parties run the same version.",
             code="bad-query",
         )
-    return made.from_spec(d, Parts(rule, center, basis))
+    variables = np.array(arrays["variables"]) if d.categories else None
+    if variables is not None and not np.isfinite(variables).all():
+        raise ProtocolError(
+            f"A {d.kind} of columns that belong to no variable was requested.", code="bad-query"
+        )
+    return made.from_spec(d, Parts(rule, center, basis, variables))
 
 
 def _norms(description: Description, arrays: Arrays) -> DocumentNorms:

@@ -245,6 +245,7 @@ class Description(BaseModel):
     columns: int = Field(default=0, ge=0)
     variance: Variance = 0.0
     nuclear: bool = False
+    categories: bool = False
 
     @property
     def with_basis(self) -> bool:
@@ -255,7 +256,12 @@ class Description(BaseModel):
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the arrays that belong to it."""
         shapes: dict[str, tuple[int, ...]] = {}
-        of_columns = {"center": self.centered, "offset": self.offset, "scale": self.scaled}
+        of_columns = {
+            "center": self.centered,
+            "offset": self.offset,
+            "scale": self.scaled,
+            "variables": self.categories,
+        }
         shapes |= {name: (self.features,) for name, there in of_columns.items() if there}
         if self.with_basis:
             shapes["basis"] = (self.features, self.columns)
@@ -298,6 +304,7 @@ class Parts:
     rule: RowRule
     center: NDArray[np.float64] | None
     basis: NDArray[np.float64] | None
+    variables: NDArray[np.float64] | None = None
 
     @property
     def known_basis(self) -> NDArray[np.float64]:

@@ -23,6 +23,7 @@ from eigenveil.moments.accumulators import (
     SecondMoment,
     Sketch,
 )
+from eigenveil.moments.columns import ColumnHistogram
 from eigenveil.moments.rows import DTYPE, Block, FloatArray, Precision, RowRule
 from eigenveil.moments.third import ThirdMoment
 
@@ -92,6 +93,7 @@ def _sums(rule: RowRule, basis: NDArray[np.float64]) -> Iterator[Accumulator]:
     yield NormHistogram(
         rule.center, precision=precision, with_count=True, basis=basis, bound=rule.bound
     )
+    yield ColumnHistogram(width, precision=precision)
     yield RowSum(rule, features=width, count_weight=0.25)
     yield SecondMoment(rule, features=width)
     yield Sketch(rule, basis, clip=0.5)

@@ -177,6 +177,9 @@ MANTISSA: dict[Precision, int] = {"single": 24, "double": 53}
 DTYPE: dict[Precision, Any] = {"single": np.float32, "double": np.float64}
 
 
+_FAR_WITHIN_SINGLE = 1e30
+
+
 @dataclass(frozen=True, eq=False)
 class Preparation:
     """What is done to the entries of a row before anything else (tables.md, sections 2 and 3).
@@ -215,17 +218,26 @@ class Preparation:
     def __call__(self, values: FloatArray, dtype: Any) -> FloatArray:
         """The entries of some rows; those that are not finite are left for the caller.
 
-        In double precision, and then in that of ``dtype``: entry by entry.
+        Entry by entry.
         """
         if self.offset is None and self.scale is None and self.limit == math.inf:
             return np.asarray(values, dtype=dtype, order="C")
-        found = np.array(values, dtype=np.float64, order="C")
+        # rows that are stored in single precision lose no more by its arithmetic
+        single = self._within_single and values.dtype == dtype == np.float32
+        kind: Any = np.float32 if single else np.float64
+        found: FloatArray = np.array(values, dtype=kind, order="C")
         if self.offset is not None:
-            found -= self.offset
+            found -= self.offset.astype(kind)
         if self.factors is not None:
-            found *= self.factors
+            found *= self.factors.astype(kind)
         np.clip(found, -self.limit, self.limit, out=found)
         return np.asarray(found, dtype=dtype)
+
+    @cached_property
+    def _within_single(self) -> bool:
+        """Whether offsets and factors are far within the range of single precision."""
+        given = [each for each in (self.offset, self.factors) if each is not None]
+        return all(bool(np.all(np.abs(each) < _FAR_WITHIN_SINGLE)) for each in given)
 
 
 AS_IT_IS = Preparation()

@@ -29,7 +29,14 @@ from eigenveil.moments.rows import FloatArray
 from eigenveil.moments.source import ArrayRows, block_rows
 from eigenveil.noise.cube import tensor_size
 from eigenveil.noise.source import RandomSource
-from eigenveil.planning.predict import Drive, memory_bytes, parse_spectrum, predict, released_values
+from eigenveil.planning.predict import (
+    Drive,
+    components_expected,
+    memory_bytes,
+    parse_spectrum,
+    predict,
+    released_values,
+)
 from eigenveil.privacy.mechanisms import MECHANISMS
 
 if TYPE_CHECKING:
@@ -194,8 +201,9 @@ def _simulated(
     eigenvalues = parse_spectrum(spectrum, plan.features) if isinstance(spectrum, str) else spectrum
     if rows is None:
         return None, ""
-    if rows < plan.n_components:
-        return None, f"{rows:.3g} rows are too few for {plan.n_components} components"
+    components = components_expected(plan, eigenvalues)
+    if rows < components:
+        return None, f"{rows:.3g} rows are too few for {components} components"
     found = predict(
         plan, eigenvalues, rows=round(rows), seed=seed, louder=scene.louder, drive=scene.drive
     )

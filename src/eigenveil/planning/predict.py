@@ -21,17 +21,23 @@ from eigenveil.models.driver import run_rounds
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.rounds import Factors, private_pca
 from eigenveil.models.pca.ways import DIRECTIONS
-from eigenveil.models.plan import Step
+from eigenveil.models.plan import COLUMN_RANGES, Step
 from eigenveil.models.rounds import Answers, Round
-from eigenveil.moments.rows import FloatArray
+from eigenveil.models.shapes import rehearse
+from eigenveil.moments.rows import AS_IT_IS, FloatArray, Preparation
 from eigenveil.moments.source import ArrayRows, block_rows
 from eigenveil.noise.source import RandomSource, SeededSource
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.mechanisms import MECHANISMS
+from eigenveil.tables.scales import rows_needed
 
 _MOST_ROWS = 20_000
 _MOST_FEATURES = 800
 _MOST_FEATURES_OF_DIRECTIONS = 300
+# Of the variance, by as many components as stand above a noise that is not known yet.
+_MOST_SHARE = 0.9
+# Public ranges are taken to be so many deviations to either side.
+_RANGE = 3.0
 
 # Runs the rounds of a fit on synthetic rows.
 Drive = Callable[[Generator[Round, Answers, Factors], FloatArray, RandomSource], Factors]
@@ -141,6 +147,9 @@ def predict(
         note = error.message
     except _NotPredictedError as reason:
         note = str(reason)
+    needed = rows_for_scales(plan)
+    if needed > rows:
+        note = "; ".join(filter(None, [note, f"scales of columns take about {needed:.2g} rows"]))
     values = released_values(plan)
     return Prediction(
         captured_energy=energy,
@@ -149,6 +158,23 @@ def predict(
         memory_bytes=memory_bytes(plan),
         noise_rows=_noise_rows(plan.budgets()["moment"]),
     )
+
+
+def components_expected(plan: Plan, spectrum: NDArray[np.float64]) -> int:
+    """How many components exact PCA would have; fewer than the features, where they are counted."""
+    if plan.variance_share is None:
+        return plan.n_components
+    shares = np.cumsum(np.sort(spectrum)[::-1]) / np.sum(spectrum)
+    count = int(np.searchsorted(shares, min(plan.variance_share, _MOST_SHARE))) + 1
+    return max(1, min(count, plan.n_components, plan.features - 1))
+
+
+def rows_for_scales(plan: Plan) -> float:
+    """Rows with which columns' scales are usually found; 0 where none are looked for."""
+    if not plan.finds_scales:
+        return 0.0
+    records = {record.name: record for record in rehearse(plan, plan.budgets(), {})}
+    return rows_needed(records[COLUMN_RANGES])
 
 
 def released_values(plan: Plan) -> int:
@@ -195,19 +221,33 @@ def _simulate(
     if plan.n_components > features // 2 and features < plan.features:
         raise _NotPredictedError(f"not simulated beyond {features // 2} components")
     drawn = min(rows, _MOST_ROWS)
+    leading = np.sort(spectrum)[::-1][:features]
     small = plan.model_copy(
         update={
+            "n_components": components_expected(plan, leading),
+            "variance_share": None,
             "features": features,
             "sketch_columns": min(plan.sketch_columns, features),
             "rows": drawn if plan.rows is not None else None,
             "row_bound": None if plan.row_bound is None else 2.0,
             "row_norm": plan.row_norm if isinstance(plan.row_norm, str) else 2.0,
+            "variables": min(plan.variables, features),
         }
     )
-    leading = np.sort(spectrum)[::-1][:features]
     rng = np.random.default_rng(seed)
     synthetic = rng.standard_normal((drawn, features), dtype=np.float32)
     synthetic *= np.sqrt(leading / leading.sum()).astype(np.float32)  # mean squared norm 1
+    preparation = AS_IT_IS
+    if plan.scaled != "no" or plan.ranged:  # the spectrum is that of columns of equal variance
+        basis = np.linalg.qr(rng.standard_normal((features, features)))[0].astype(np.float32)
+        synthetic = synthetic @ basis
+        deviations = synthetic.std(axis=0)
+        synthetic /= deviations * np.float32(math.sqrt(features))
+        public = np.full(features, 1.0 / math.sqrt(features))
+        if plan.ranged:
+            preparation = Preparation(np.zeros(features), _RANGE * public, limit=1.0)
+        elif plan.scaled == "public":
+            preparation = Preparation(scale=public)
     exact = (synthetic.T @ synthetic).astype(np.float64)
     if plan.centered == "private":
         direction = rng.standard_normal(features)
@@ -217,6 +257,7 @@ def _simulate(
         small,
         stored_single=True,
         public_center=np.zeros(features) if plan.centered == "public" else None,
+        preparation=preparation,
         max_norm=None if plan.row_norm != "max" else float(np.linalg.norm(synthetic, axis=1).max()),
         budgets={step: _times(b, 1.0 / louder.get(step, 1.0)) for step, b in budgets.items()},
     )
@@ -235,6 +276,8 @@ def _scaled_budgets(plan: Plan, more_rows: float, features: int) -> dict[Step, S
     budgets["moment"] = _times(budgets["moment"], growth)
     if "center" in budgets:
         budgets["center"] = _times(budgets["center"], math.sqrt(fewer) if not plan.pure else fewer)
+    if "columns" in budgets:
+        budgets["columns"] = _times(budgets["columns"], fewer if plan.pure else math.sqrt(fewer))
     return budgets
 
 

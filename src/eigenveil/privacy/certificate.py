@@ -38,6 +38,10 @@ VISIBLE_VALIDITY = (
     "invalid='error' lets everybody see whether all rows are valid: where one is not, there is no "
     "result, or none with its site"
 )
+NOT_COUNTED = (
+    "this fit was charged to no ledger: other fits of the same rows cost on top of it, and nothing "
+    "counts them together"
+)
 NOT_PREPARED = (
     "nothing was done to the rows before that depended on other rows, such as a StandardScaler "
     "fitted to them: center and scale here, where it is counted"
@@ -91,6 +95,8 @@ class Certificate(BaseModel):
     was requested; ``stopped`` gives the reason a run ended before it had released all that its plan
     lists. Where the noise came from is stated by the certificate, the plan and every release.
     ``dependent``: on some party's processor a row's rounding depended on its neighbours.
+    ``counted``: every release was charged, before it was drawn, to a ledger that counts all fits of
+    the same rows; that this was so is the word of whoever ran the software.
     ``signatures`` are there between organisations.
     """
 
@@ -103,6 +109,7 @@ class Certificate(BaseModel):
     model: str = Field(pattern="^[0-9a-f]{64}$")
     noise_source: NoiseSource
     dependent: bool = False
+    counted: bool = False
     target: Claim
     releases: tuple[ReleaseRecord, ...]
     stopped: str | None = None
@@ -150,6 +157,8 @@ class Certificate(BaseModel):
             caveats.append(SAME_BLOCKS)
         if self.plan.get("invalid") == "error":
             caveats.append(VISIBLE_VALIDITY)
+        if not self.counted:
+            caveats.append(NOT_COUNTED)
         found = self._by_view(caveats, reasons)
         unit, assumed = self.target.unit, self.assumptions
         return {view: replace(each, unit=unit, assumptions=assumed) for view, each in found.items()}
@@ -199,6 +208,7 @@ def make_certificate(
     releases: Sequence[ReleaseRecord],
     stopped: str | None = None,
     dependent: bool = False,
+    counted: bool = False,
     federation: Federation | None = None,
     study: dict[str, Any] | None = None,
     study_hash: str | None = None,
@@ -218,6 +228,7 @@ def make_certificate(
         model=model,
         noise_source=source,
         dependent=dependent,
+        counted=counted,
         target=target,
         releases=tuple(r.model_copy(update={"noise_source": source}) for r in releases),
         stopped=stopped,

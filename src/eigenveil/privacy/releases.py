@@ -96,6 +96,9 @@ class ReleaseRecord(BaseModel):
         allow_inf_nan=False,
         description="what a third moment takes off: so much of a row's variance is known",
     )
+    variables: int = Field(
+        default=1, gt=0, description="histograms of columns: in so many a row counts"
+    )
     draws: int = Field(default=1, gt=0, description="sequential draws of the bingham mechanism")
     weight: float = Field(
         default=1.0, gt=0, le=1, description="factor on every row of the data set that is protected"

@@ -45,6 +45,16 @@ def norm_histogram_l1(adjacency: Adjacency) -> float:
     return 2.0
 
 
+def column_histogram(adjacency: Adjacency, *, variables: int) -> float:
+    """Histograms of all columns together: a row counts in one bin of each variable's histogram."""
+    return math.sqrt(variables if adjacency == "add-remove" else 2 * variables)
+
+
+def column_histogram_l1(adjacency: Adjacency, *, variables: int) -> float:
+    """The same in L1."""
+    return float(variables if adjacency == "add-remove" else 2 * variables)
+
+
 def second_moment(adjacency: Adjacency) -> float:
     """``X.T @ X`` in the Frobenius norm: |xx' - yy'|_F <= sqrt(2), reached at orthogonal x, y."""
     return 1.0 if adjacency == "add-remove" else SQRT2
@@ -259,6 +269,17 @@ _ALL = (
         pure=("l1",),
         ratios={"l2": 1.0, "l1": 1.0},
         may_have_basis=True,
+    ),
+    Statistic(
+        "column-histogram",
+        "vector",
+        {
+            "l2": lambda r: column_histogram(r.adjacency, variables=r.variables),
+            "l1": lambda r: column_histogram_l1(r.adjacency, variables=r.variables),
+        },
+        pure=("l1",),
+        ratios={"l2": _ROOT_OF_2},
+        proof="scales.md",
     ),
     Statistic(
         "row-sum",

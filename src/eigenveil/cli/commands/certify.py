@@ -11,7 +11,7 @@ from cryptography import x509
 
 from eigenveil.cli import options
 from eigenveil.cli.presenters.registry import load_model
-from eigenveil.cli.presenters.results import CERTIFICATE, MODEL, print_views
+from eigenveil.cli.presenters.results import CERTIFICATE, MODEL, print_assumptions, print_views
 from eigenveil.cli.presenters.screen import Screen, bold, say
 from eigenveil.errors import DataError, EigenveilError, short_name
 from eigenveil.federation.protocol.certificates import NOT_TRUE, WHAT_SITES_SIGN, Verdict, check
@@ -102,6 +102,7 @@ def certify(
         screen.print(verdict.explanation)
         if verdict.guarantee is not None:
             screen.print(f"claim: {verdict.guarantee}")
+            print_assumptions(verdict.guarantee.assumptions, screen)
         if len(verdict.views) > 1:
             print_views(verdict.views, screen)
         screen.print(f"releases: {', '.join(short_name(r.name) for r in certificate.releases)}")

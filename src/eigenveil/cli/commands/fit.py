@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -92,8 +92,9 @@ def open_sites(files: dict[str, list[str]], wanted: WantedColumns) -> dict[str, 
                 code="other-features",
             )
         found[name] = rows
-        if wanted.columns is None and wanted.names is None and rows.names is not None:
-            wanted = WantedColumns(columns=list(rows.names), header=wanted.header)
+        chosen = (wanted.columns, wanted.names, wanted.schema)
+        if chosen == (None, None, None) and rows.names is not None:
+            wanted = replace(wanted, columns=list(rows.names), exclude=())
     return found
 
 
@@ -227,9 +228,13 @@ def fit(
             help=_OF_SITES + "folder of the sites' ledgers, NAME.ledger; kept between runs."
         ),
     ] = None,
+    ledger: options.LedgerOption = None,
+    data_set: options.DataSetOption = None,
+    no_ledger: options.NoLedger = False,
     vocabulary: options.Vocabulary = None,
     columns: options.Columns = None,
     exclude: options.Exclude = None,
+    schema: options.SchemaFile = None,
     header: options.Header = True,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier result.")] = False,
     plots: Annotated[bool, typer.Option(help="Write figures.")] = True,
@@ -248,6 +253,12 @@ def fit(
     """Fit private PCA, or another --task, to the rows of FILES, or of several sites."""
     check_free(out, overwrite=overwrite)
     _check_place(files, site, study, ledgers)
+    account = options.read_ledger(ledger, data_set, no_ledger=no_ledger)
+    if site and (account.given or no_ledger):
+        raise WrongOption(
+            "--ledger, --data-set and --no-ledger are for one data set.",
+            hint="Sites have a ledger each: --ledgers FOLDER.",
+        )
     picture = None if projection is None else _picture(projection, out, overwrite=overwrite)
     if picture is not None and site:
         raise WrongOption(
@@ -256,12 +267,17 @@ def fit(
     agreed = None if study is None else _read_agreed(study, task, context)
     fitted = options.read_task(task) if agreed is None else TASKS[agreed.task]
     targets = estimator_options(fitted, option_values, context, sites=bool(site))
-    wanted = read_columns(columns, exclude, vocabulary, header=header)
+    wanted = read_columns(columns, exclude, vocabulary, schema, header=header)
+    if agreed is None:
+        wanted = wanted.with_unit(targets.get("unit"))
+        own = None if wanted.schema is None else wanted.schema.unit
+        if own is not None and fitted.has("unit", "sites" if site else "table"):
+            targets["unit"] = own
     show = _Show(out, figures=plots, json=json, quiet=quiet)
     if site:
         _fit_sites(fitted, targets, site, wanted, show, agreed=agreed, ledgers=ledgers)
     else:
-        _fit_one(fitted, targets, files or [], wanted, show, picture)
+        _fit_one(fitted, targets, files or [], wanted, show, picture, account)
 
 
 @dataclass(frozen=True)
@@ -300,13 +316,18 @@ def _fit_one(
     wanted: WantedColumns,
     show: _Show,
     picture: Path | None,
+    account: options.LedgerChoice,
 ) -> None:
-    model: Any = task.estimator("table")(**targets)
     rows = wanted.open(files)
-    with new_folder(show.out) as folder:  # made before anything is spent
+    silent = show.quiet or show.json
+    # the folder is made before anything is spent
+    with new_folder(show.out) as folder, account.open(quiet=silent) as charged:
+        model: Any = task.estimator("table")(**targets, **charged)
         with fit_progress(quiet=show.quiet or show.json) as progress:
             model.fit_rows(rows, progress=progress)
-        written = write_result(model, folder, figures=show.figures)
+        written = write_result(model, folder, figures=show.figures, schema=rows.schema)
+    if not silent:
+        account.notify_left(model)
     if picture is not None:  # when the result is safe
         draw_rows(model, rows, picture)
     if show.json:
@@ -385,8 +406,7 @@ def _fit_sites(
         for name, value in usual.items():
             if not np.array_equal(targets.get(name, value), value):
                 raise _for_the_study(name)
-        if agreed.columns is not None:
-            wanted = WantedColumns(columns=list(agreed.columns), header=wanted.header)
+        wanted = WantedColumns.of_study(agreed, wanted)
     rows = open_sites(paths, wanted)
     agreed_study = model.study_of(rows) if agreed is None else agreed
     screen = Screen(quiet=show.quiet)
@@ -398,7 +418,8 @@ def _fit_sites(
         steps = protocol_progress(len(rows), quiet=show.quiet or show.json)
         with steps as progress:
             model.fit_study(agreed_study, rows, ledgers=books, progress=progress)
-        written = write_result(model, folder, figures=show.figures)
+        schema = model.study_.table_schema
+        written = write_result(model, folder, figures=show.figures, schema=schema)
         write_toml(model.study_, folder / "study.toml")
         written.append(("study.toml", "the study that was run, for 'eigenveil study check'"))
     if show.json:

@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 
 from eigenveil.cli import options
+from eigenveil.cli.ledger_place import VARIABLE, usual_ledger
 from eigenveil.cli.presenters.results import check_place
 from eigenveil.cli.presenters.screen import Screen, bold
 from eigenveil.files import replacing
@@ -83,13 +84,17 @@ def heads_of(
 
 
 ledger_app = typer.Typer(
-    help="A site's ledger: the privacy budget of its rows, and what was spent.",
+    help="A ledger, of tables or of a site: the privacy budget of rows, and what was spent.",
     no_args_is_help=True,
     add_completion=False,
 )
 
 Place = Annotated[
-    str, typer.Argument(help="The ledger's file, or a URL such as postgresql://host/name.")
+    str | None,
+    typer.Argument(
+        help="The ledger's file, or a URL such as postgresql://host/name; by default that of this "
+        f"user's tables, or what {VARIABLE} names."
+    ),
 ]
 
 _DOES_NOT_HOLD = 8
@@ -97,7 +102,7 @@ _MOST_SESSIONS = 20
 
 
 @ledger_app.command()
-def show(place: Place, json: options.Json = False) -> None:
+def show(place: Place = None, json: options.Json = False) -> None:
     """Show the budgets, what is spent of them, and the last sessions."""
     ledger = _open(place)
     standings, sessions = ledger.standings(), ledger.sessions()
@@ -117,7 +122,7 @@ def show(place: Place, json: options.Json = False) -> None:
 
 @ledger_app.command()
 def verify(
-    place: Place,
+    place: Place = None,
     against: Annotated[
         str | None,
         typer.Option(help="A last hash that was kept elsewhere; it must be in the chain."),
@@ -160,7 +165,7 @@ def verify(
 
 @ledger_app.command()
 def export(
-    place: Place,
+    place: Place = None,
     out: Annotated[
         Path | None, typer.Option(help="Write to this file; standard output by default.")
     ] = None,
@@ -180,7 +185,8 @@ def export(
 
 @ledger_app.command()
 def budget(
-    place: Place,
+    place: Place = None,
+    *,
     data_set: Annotated[str, typer.Option(help="The rows' name in this ledger.")],
     epsilon: Annotated[float, typer.Option(help="Epsilon of the budget; 0 closes the data set.")],
     delta: Annotated[
@@ -192,21 +198,41 @@ def budget(
     pure_epsilon: Annotated[
         float, typer.Option(help="Part of epsilon for pure studies; the rest is for Gaussian ones.")
     ] = 0.0,
-    adjacency: Annotated[str, options.option_help("adjacency")] = "add-remove",
+    adjacency: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the account's neighbours: add-remove or replace-one; by default what it has, "
+            "or add-remove."
+        ),
+    ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            help="Whose rows neighbours differ in, the column that a fit or study names with unit; "
+            "by default what the account has, or each row by itself."
+        ),
+    ] = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Open a data set's account, or set its budget anew; makes the ledger where there is none."""
+    from eigenveil.federation.ledger.entries import UNIT
     from eigenveil.federation.ledger.ledger import Budget
 
-    ledger = _open(place)
-    ledger.set_budget(Budget(data_set, cast("Adjacency", adjacency), epsilon, delta, pure_epsilon))
+    ledger = _open(place, makes=True)
+    before = ledger.budget_if_any(data_set)
+    adjacency = adjacency or ("add-remove" if before is None else before.adjacency)
+    unit = unit if unit is not None else (UNIT if before is None else before.unit)
+    ledger.set_budget(
+        Budget(data_set, cast("Adjacency", adjacency), epsilon, delta, pure_epsilon, unit)
+    )
     screen = Screen(quiet=quiet)
     _print_standings([s for s in ledger.standings() if s.budget.data_set == data_set], screen)
 
 
 @ledger_app.command()
 def end(
-    place: Place,
+    place: Place = None,
+    *,
     study: Annotated[str, typer.Option(help="The study's hash, as 'ledger show' prints it.")],
     quiet: options.Quiet = False,
 ) -> None:
@@ -219,10 +245,10 @@ def end(
     )
 
 
-def _open(place: str, heads: Heads | None = None) -> Ledger:
+def _open(place: str | None, heads: Heads | None = None, *, makes: bool = False) -> Ledger:
     from eigenveil.federation.ledger.ledger import Ledger
 
-    return Ledger(place, heads=heads)
+    return Ledger(usual_ledger(make_folder=makes) if place is None else place, heads=heads)
 
 
 def _print_standings(standings: list[Standing], screen: Screen) -> None:

@@ -15,10 +15,11 @@ from eigenveil.cli import options
 from eigenveil.cli.presenters.registry import estimator_options
 from eigenveil.cli.presenters.results import print_releases, release_as_json
 from eigenveil.cli.presenters.screen import Screen
-from eigenveil.errors import DataError, PrivacyError
+from eigenveil.errors import DataError, EigenveilError, PrivacyError
 from eigenveil.models.inputs import check_width
 from eigenveil.models.options import options_of
 from eigenveil.models.pca.plan import Plan
+from eigenveil.models.pca.ways import way_of
 from eigenveil.models.task import Task, part
 from eigenveil.models.tensors.plan import MixturePlan
 from eigenveil.planning.predict import Prediction, parse_spectrum, predict
@@ -269,8 +270,10 @@ def _predictions(spec: EstimatorSpec, eigenvalues: FloatVector) -> list[_Result]
             made = spec.plan(mechanism=name)
             found = predict(made, eigenvalues, rows=spec.rows, mean_norm=spec.mean_norm)
             results.append((made.mechanism, made, found))
-        except PrivacyError as error:
-            if one is not None:
+        except EigenveilError as error:
+            # refused for what this one cannot do, not for what no mechanism can
+            own = isinstance(error, PrivacyError) or not way_of(name).counts
+            if one is not None or not own:
                 raise
             results.append((name, None, error.message))
     return results
@@ -298,10 +301,12 @@ def _print(
 ) -> None:
     screen = Screen()
     components = spec.targets.get("n_components", spec.task.usual_components)
-    table = Table(
-        title=f"{spec.rows:,} rows x {spec.features:,} features, {components} components, "
-        f"{spec.spectrum}"
+    many = (
+        f"components = {components}"
+        if isinstance(components, float | str)
+        else (f"{components} components")
     )
+    table = Table(title=f"{spec.rows:,} rows x {spec.features:,} features, {many}, {spec.spectrum}")
     table.add_column("mechanism")
     table.add_column("captured energy", justify="right")
     table.add_column("noise (rows)", justify="right")

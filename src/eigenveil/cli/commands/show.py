@@ -9,17 +9,21 @@ from typing import Annotated, Any
 import numpy as np
 import scipy.sparse
 import typer
+from numpy.typing import NDArray
 
 from eigenveil.cli import options
-from eigenveil.cli.options import open_for_model
+from eigenveil.cli.options import WantedColumns, WrongOption
 from eigenveil.cli.presenters.base import names_of
 from eigenveil.cli.presenters.registry import load_model, presenter_of
-from eigenveil.cli.presenters.results import MODEL, as_json, check_place, print_model
+from eigenveil.cli.presenters.results import MODEL, SCHEMA, as_json, check_place, print_model
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import DataError
-from eigenveil.io import write_columns
+from eigenveil.io import FileRows, open_rows, write_columns
+from eigenveil.models.inputs import first_difference
+from eigenveil.models.stored import StoredModel
 from eigenveil.models.task import TASKS
 from eigenveil.moments.rows import Block
+from eigenveil.tables.schema import Schema, read_schema
 
 
 def show(result: options.ResultFolder, json: options.Json = False) -> None:
@@ -39,6 +43,18 @@ def transform(
     files: Annotated[list[str], typer.Argument(help="Files with the same columns.")],
     out: Annotated[Path, typer.Option(help="File to write: .parquet, .csv, .feather or .npy.")],
     overwrite: Annotated[bool, typer.Option(help="Replace the file if it exists.")] = False,
+    schema: Annotated[
+        Path | None,
+        typer.Option(help="What the columns are; that of the result by default, if it has one."),
+    ] = None,
+    ids: Annotated[
+        str | None,
+        typer.Option(
+            "--id",
+            help="Columns to copy before the scores, with commas between; by default the schema's "
+            "identifiers, or the result's unit.",
+        ),
+    ] = None,
     header: options.Header = True,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -51,37 +67,96 @@ def transform(
     model = load_model(result / MODEL)
     presenter = presenter_of(model)
     documents = TASKS[presenter.task].takes_documents
-    rows = open_for_model(names_of(model), files, header=header)
+    found = _schema_of(result, schema)
+    rows = _open(model, files, found, header=header)
     if rows.features != model.n_features_in_:
         raise DataError(
             f"The files have {rows.features} columns, the model {model.n_features_in_}.",
             hint="Give files with the columns that the model was fitted to.",
         )
+    unit = model.certificate_.target.unit
+    usual = found.identifiers if found is not None else () if unit is None else (unit,)
+    labels = _labels(rows, options.read_names(ids), usual, out)
+    holes = presenter.takes_holes and model.plan_.holes
     parts = []
     for block in rows.sparse_blocks() if documents else rows.blocks():
-        _check(block, rows.names or names_of(model), counts=documents)
+        _check(block, rows.names or names_of(model), counts=documents, holes=holes)
         parts.append(presenter.new_values(model, block.values))
     values = np.concatenate(parts)
-    columns = list(zip(presenter.new_names(model), values.T, strict=True))
+    columns: list[tuple[str, Any]] = [*labels.items()]
+    columns += zip(presenter.new_names(model), values.T, strict=True)
     if presenter.label is not None:
         columns.append((presenter.label, 1 + np.argmax(values, axis=1)))
     write_columns(out, columns)
     count, width = values.shape[0], len(columns)
+    kept = f" after {', '.join(labels)}" if labels else ""
     if json:
         options.print_json({"out": str(out), "rows": count, "columns": width})
     else:
         what = presenter.said
         Screen(quiet=quiet).print(
-            f"{count:,} rows x {values.shape[1]} {what} written to {out}. "
+            f"{count:,} rows x {values.shape[1]} {what} written to {out}{kept}. "
             f"{what.capitalize()} are as private as the rows."
         )
 
 
-def _check(block: Block, names: Sequence[str] | None, *, counts: bool) -> None:
-    """Raise where an entry is not finite, or a count is negative, naming its place."""
+def _schema_of(result: Path, given: Path | None) -> Schema | None:
+    """The schema of the rows: the one that was given, or the result's."""
+    place = result / SCHEMA if given is None else given
+    return read_schema(place) if given is not None or place.exists() else None
+
+
+def _open(
+    model: StoredModel, files: Sequence[str], schema: Schema | None, *, header: bool
+) -> FileRows:
+    """A model's columns, by its schema or by name; by position where there are no names."""
+    names = names_of(model)
+    if schema is None:
+        return WantedColumns(names, header=header).open_like(files)
+    if names is not None and list(schema.names) != names:
+        raise DataError(
+            "The schema's columns are not those of the model: "
+            f"{first_difference(schema.names, names)}.",
+            hint="Give the schema that the model was fitted with (schema.toml of its result).",
+            code="other-columns",
+        )
+    return open_rows(files, schema=schema.features_only(), header=header)
+
+
+def _labels(
+    rows: FileRows, names: Sequence[str] | None, usual: Sequence[str], out: Path
+) -> dict[str, NDArray[np.object_]]:
+    """Identifiers of the rows, to stand before their scores.
+
+    Raises
+    ------
+    DataError, WrongOption
+        When a requested column is not there, or the format holds numbers only.
+    """
+    holds_text = out.suffix.lower() != ".npy"
+    if names and not holds_text:
+        raise WrongOption(
+            f"--id {','.join(names)}: {out} holds numbers only.",
+            hint="Write a .parquet, .csv or .feather file, or leave --id out.",
+        )
+    found = rows.labels(usual if names is None else names) if holds_text else {}
+    if absent := [name for name in names or () if name not in found]:
+        raise DataError(
+            f"--id {absent[0]}: not every file has a column {absent[0]!r}.",
+            hint="Name a column that all files have.",
+            code="missing-column",
+        )
+    return found
+
+
+def _check(block: Block, names: Sequence[str] | None, *, counts: bool, holes: bool) -> None:
+    """Raise where an entry is not finite, or a count is negative, naming its place.
+
+    With ``holes`` an entry may be missing.
+    """
     values: Any = block.values
     entries = values.data if scipy.sparse.issparse(values) else values
-    wrong = ~np.isfinite(entries)
+    wrong = np.isinf(entries) if holes else ~np.isfinite(entries)
     if counts:
         wrong |= entries < 0
     if not wrong.any():

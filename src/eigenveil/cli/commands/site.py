@@ -147,6 +147,10 @@ def start(
     budget_pure_epsilon: Annotated[
         float, typer.Option(help="Part of this epsilon that is set aside for pure studies.")
     ] = 0.0,
+    budget_unit: Annotated[
+        str,
+        typer.Option(help="Whose rows this budget is for: the column that studies name with unit."),
+    ] = "row",
     heads: Annotated[
         str | None,
         typer.Option(help=f"{HEADS_HELP} Every new head is noted before the answer leaves."),
@@ -166,6 +170,7 @@ def start(
     columns: options.Columns = None,
     exclude: options.Exclude = None,
     vocabulary: options.Vocabulary = None,
+    schema: options.SchemaFile = None,
     header: options.Header = True,
     quiet: options.Quiet = False,
 ) -> int:
@@ -185,10 +190,12 @@ def start(
     opened = open_kit(kit, role="site")
     # FLARE goes into the kit's folder, and takes this process along
     files = [str(Path(file).absolute()) for file in _needed("data", data)]
-    rows = _Rows(files, read_columns(columns, exclude, vocabulary, header=header))
+    rows = _Rows(files, read_columns(columns, exclude, vocabulary, schema, header=header))
     rows.check()
     place = _absolute(str(_needed("ledger", ledger)))
-    budget = BudgetTarget(data_set, adjacency, budget_epsilon, budget_delta, budget_pure_epsilon)
+    budget = BudgetTarget(
+        data_set, adjacency, budget_epsilon, budget_delta, budget_pure_epsilon, budget_unit
+    )
     noted = heads_of(heads, authority, timestamps)
     check_budget(place, budget, Screen(quiet=quiet), heads=noted)
     need_flare()
@@ -260,14 +267,19 @@ class _Rows:
     wanted: WantedColumns
 
     def check(self) -> None:
-        """Refuse files that cannot be read, before any study needs them."""
-        self.wanted.open_like(self.files)
+        """Refuse files that cannot be read, before any study needs them.
+
+        Which columns are features is the study's to say.
+        """
+        try:
+            self.wanted.open_like(self.files)
+        except DataError as error:
+            if error.code not in ("identifier-column", "not-numeric"):
+                raise
 
     def __call__(self, study: Study) -> RowSource:
         """Rows with the study's columns, by name where files have names."""
-        if study.columns is None:
-            return self.wanted.open_like(self.files)
-        return WantedColumns(list(study.columns), header=self.wanted.header).open_like(self.files)
+        return WantedColumns.of_study(study, self.wanted).open_like(self.files)
 
 
 def _needed(name: str, value: Any) -> Any:

@@ -27,12 +27,13 @@ from eigenveil.errors import DataError, EigenveilError, PrivacyError
 from eigenveil.federation.study.file import read_study, schema, write_toml
 from eigenveil.federation.study.study import Study, make_study
 from eigenveil.files import replacing
-from eigenveil.io import open_rows, read_vocabulary
+from eigenveil.io import read_vocabulary
 from eigenveil.models.options import options_of
 from eigenveil.models.task import TASKS, part
 from eigenveil.moments.source import RowSource
 from eigenveil.planning.forecast import DEFAULT_SPECTRUM, Forecast, forecast, pooled
 from eigenveil.planning.protocol import Choice, choose_protocol
+from eigenveil.tables.schema import read_schema
 
 study_app = typer.Typer(
     help="A study: one file that several sites agree on, checked before any row is read.",
@@ -54,6 +55,7 @@ def new(
     ],
     task: options.TaskName = "pca",
     columns: options.Columns = None,
+    schema: options.SchemaFile = None,
     vocabulary: options.Vocabulary = None,
     features: Annotated[
         int | None, typer.Option(help="Number of columns, where files have no names for them.")
@@ -77,10 +79,19 @@ def new(
     targets = estimator_options(chosen, option_values, context, sites=True)
     if isinstance(targets.get("center"), np.ndarray):
         targets["center"] = targets["center"].ravel()
+    wanted = WantedColumns(
+        schema=None if schema is None else read_schema(schema), header=header
+    ).with_unit(targets.get("unit"))
+    if wanted.schema is not None and wanted.schema.unit is not None:
+        targets["unit"] = wanted.schema.unit
+    if wanted.schema is not None and targets.get("scale") == "private":
+        ranges = wanted.schema.public_ranges()
+        if np.isfinite(ranges).all():  # as a fit of rows that are read by the schema
+            targets["ranges"] = ranges.tolist()
     written = make_study(
         name=_name_of(out) if name is None else name,
         task=chosen.name,
-        **_columns(options.read_names(columns), features, from_file, vocabulary, header=header),
+        **_columns(options.read_names(columns), features, from_file, vocabulary, wanted),
         components=targets.pop("n_components", chosen.usual_components),
         sites=[_site(text) for text in site],
         **targets,
@@ -220,22 +231,24 @@ def _columns(
     features: int | None,
     from_file: str | None,
     vocabulary: Path | None,
-    *,
-    header: bool,
+    wanted: WantedColumns,
 ) -> dict[str, Any]:
-    """The field that names the columns."""
-    given = [each for each in (names, features, from_file, vocabulary) if each is not None]
+    """The fields that name the columns."""
+    sources = (names, features, from_file, vocabulary, wanted.schema)
+    given = [each for each in sources if each is not None]
     if len(given) != 1:
         raise DataError(
-            f"{len(given)} of --columns, --features and --from (or --vocabulary) were given.",
+            f"{len(given)} of --columns, --features, --from, --schema and --vocabulary were given.",
             hint="Give only one of them.",
             code="columns-or-features",
         )
     if vocabulary is not None:
         return {"columns": tuple(read_vocabulary(vocabulary))}
+    if wanted.schema is not None:
+        return {"columns": wanted.schema.names, "table_schema": wanted.schema}
     if from_file is None:
         return {"columns": names, "features": features}
-    rows = open_rows([from_file], header=header)
+    rows = wanted.open([from_file])
     return {"features": rows.features} if rows.names is None else {"columns": tuple(rows.names)}
 
 
@@ -271,7 +284,8 @@ def _check_files(study: Study, files: dict[str, str], *, header: bool) -> dict[s
     for name, file in files.items():
         try:
             found[name] = _fits(
-                study, WantedColumns(study.columns, header=header).open_like([file])
+                study,
+                WantedColumns.of_study(study, WantedColumns(header=header)).open_like([file]),
             )
         except EigenveilError as error:
             wrong.append((name, error))

@@ -101,7 +101,7 @@ def run(
                 watch.say(f"left running; it is followed by: eigenveil study status {job}")
                 raise typer.Exit(_STOPPED) from None
         model, signed = _fetched(session, job, kit, agreed, choice)
-        written = write_result(model, folder, figures=plots)
+        written = write_result(model, folder, figures=plots, schema=model.study_.table_schema)
         write_toml(model.study_, folder / "study.toml")
         written.append(("study.toml", "the study that was run, for 'eigenveil study check'"))
     if json:
@@ -168,7 +168,7 @@ def fetch(
     check_free(out, overwrite=overwrite)
     with new_folder(out) as folder, _open_session(kit) as session:
         model, signed = _fetched(session, job, kit)
-        write_result(model, folder, figures=plots)
+        write_result(model, folder, figures=plots, schema=model.study_.table_schema)
         write_toml(model.study_, folder / "study.toml")
     _Notifier(quiet=quiet)(
         f"fetched: the result of study {model.study_.hash} is in {out}, {signed}"

@@ -70,7 +70,10 @@ class WatchOut:
 
 
 _PRIVATE = "With --epsilon: "
-_OF_PRIVATE = ("delta", "horizon", "publish", "adjacency", "row_norm", "invalid")
+_OF_PRIVATE = (
+    "delta", "horizon", "publish", "adjacency", "row_norm", "invalid", "ledger", "data_set",
+    "no_ledger",
+)  # fmt: skip
 _OF_PLAIN = ("forgetting", "adaptive_rank", "center")
 
 
@@ -157,6 +160,9 @@ def watch(
             "the stream, which is then visible)."
         ),
     ] = "zero",
+    ledger: options.LedgerOption = None,
+    data_set: options.DataSetOption = None,
+    no_ledger: options.NoLedger = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -169,6 +175,7 @@ def watch(
     """
     _check_together(context, private=epsilon is not None)
     place = None if out is None else WatchOut(out, private=epsilon is not None, overwrite=overwrite)
+    account = options.read_ledger(ledger, data_set, no_ledger=no_ledger)
     if epsilon is not None:
         tracking = _private(
             publish or ("end" if horizon is None else "continual"),
@@ -191,7 +198,11 @@ def watch(
             )
         )
     stop = Stop()
-    with stop.listening():
+    with stop.listening(), contextlib.ExitStack() as stack:
+        if epsilon is not None:
+            charged = stack.enter_context(account.open(quiet=quiet or json))
+            tracking.model.set_params(**charged)
+            tracking.model._files = None if file == "-" else [Path(file)]
         _run(
             tracking,
             FollowedRows(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -35,6 +37,8 @@ class Presenter(ABC):
     """What the models of all the task's estimators are."""
     said: ClassVar[str] = "scores"
     """What the values of new rows are."""
+    takes_holes: ClassVar[bool] = False
+    """Whether new rows may have missing entries, where those of the fit could."""
     label: ClassVar[str | None] = None
     """Heading of the column with the number of the largest new value, if there is one."""
 
@@ -72,3 +76,11 @@ def names_of(model: Any) -> list[str] | None:
 def name_of(names: Sequence[str] | None, index: int) -> str:
     """A feature's name, or its number."""
     return str(index) if names is None else names[index]
+
+
+@contextmanager
+def columns_matched() -> Iterator[None]:
+    """For rows whose columns were matched by name already, and come without names."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        yield

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from eigenveil import plots
-from eigenveil.cli.presenters.base import Drawing, Presenter, name_of, names_of
+from eigenveil.cli.presenters.base import (
+    Drawing,
+    Presenter,
+    columns_matched,
+    name_of,
+    names_of,
+)
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import short_name
 from eigenveil.files import replacing
@@ -27,6 +33,7 @@ class PCAPresenter(Presenter):
 
     task = "pca"
     stored = FittedPCA
+    takes_holes = True
 
     def values(self, model: Any) -> dict[str, Any]:
         """Components and what belongs to them."""
@@ -78,9 +85,12 @@ class PCAPresenter(Presenter):
         return [("components.csv", "loadings by feature")]
 
     def drawings(self, model: Any) -> Iterator[Drawing]:
-        """The scree plot."""
+        """The scree plot, and the features along the first two components."""
         yield Drawing(
             plots.scree(model), ("scree.png", "scree.svg"), "explained variance against the noise"
+        )
+        yield Drawing(
+            plots.biplot(model), ("biplot.png", "biplot.svg"), "features along the components"
         )
 
     def new_names(self, model: Any) -> list[str]:
@@ -89,7 +99,8 @@ class PCAPresenter(Presenter):
 
     def new_values(self, model: Any, rows: Any) -> NDArray[np.floating[Any]]:
         """Scores along the components."""
-        return np.asarray((rows - model.mean_) @ model.components_.T)
+        with columns_matched():
+            return np.asarray(model.transform(np.asarray(rows, dtype=np.float64)))
 
 
 def draw_rows(model: FittedPCA, rows: RowSource, file: Path) -> None:
@@ -103,7 +114,8 @@ def _some_scores(model: FittedPCA, rows: RowSource) -> NDArray[np.float64]:
     """Scores of at most a few thousand rows from the first blocks."""
     parts, count = [], 0
     for block in rows.blocks():
-        parts.append((block.values - model.mean_) @ model.components_[:2].T)
+        rows_there = np.where(np.isfinite(block.values), block.values, np.nan)
+        parts.append(PCAPresenter().new_values(model, rows_there)[:, :2])
         count += block.values.shape[0]
         if count >= _MOST_POINTS:
             break

@@ -23,6 +23,7 @@ from eigenveil.errors import OutputError, short_name
 from eigenveil.models.stored import StoredModel
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.tables.schema import Schema, write_schema
 
 
 def as_json(model: StoredModel) -> dict[str, Any]:
@@ -44,8 +45,15 @@ def print_model(model: StoredModel, out: Screen) -> None:
         out.print(bold("the fit ended early:"), f"{model.certificate_.stopped}.")
     print_releases(model.certificate_.releases, out)
     out.print(bold("guarantee:"), model.guarantee_)
+    print_assumptions(model.guarantee_.assumptions, out)
     for caveat in model.guarantee_.caveats if model.guarantee_.certified else ():
         out.print(f"  note: {caveat}.")
+
+
+def print_assumptions(assumptions: Sequence[str], out: Screen) -> None:
+    """What must be true of the rows for a guarantee to mean what it says."""
+    for each in assumptions:
+        out.print(f"  assumes: {each}.")
 
 
 def print_releases(
@@ -104,7 +112,7 @@ def print_views(views: Mapping[str, Guarantee], out: Screen) -> None:
 # -- The result folder: written whole or not at all.
 
 
-MODEL, CERTIFICATE = "model.npz", "certificate.json"
+MODEL, CERTIFICATE, SCHEMA = "model.npz", "certificate.json", "schema.toml"
 # A scratch folder, and the file in it that names its owner, locked while its process lives.
 _SCRATCH, _OWNER = ".eigenveil-", "being-written.json"
 
@@ -210,7 +218,9 @@ def sweep(folder: Path) -> None:
                     shutil.rmtree(scratch)
 
 
-def write_result(model: StoredModel, folder: Path, *, figures: bool) -> list[tuple[str, str]]:
+def write_result(
+    model: StoredModel, folder: Path, *, figures: bool, schema: Schema | None = None
+) -> list[tuple[str, str]]:
     """Write everything that is released; returns (file, what it is). Nothing of it shows a row."""
     presenter = presenter_of(model)
     model.save(folder / MODEL)
@@ -220,6 +230,9 @@ def write_result(model: StoredModel, folder: Path, *, figures: bool) -> list[tup
         (CERTIFICATE, "the recorded noise, for 'eigenveil certify'"),
         *presenter.write(model, folder),
     ]
+    if schema is not None:
+        write_schema(schema, folder / SCHEMA)
+        files.append((SCHEMA, "what the columns are, for 'eigenveil transform'"))
     for drawing in presenter.drawings(model) if figures else ():
         for name in drawing.files:
             plots.save_figure(drawing.axes, folder / name)

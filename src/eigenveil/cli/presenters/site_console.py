@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 from eigenveil.cli import options
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.cli.presenters.screen import say as print_line
-from eigenveil.errors import DataError, OutputError
+from eigenveil.errors import DataError
 from eigenveil.federation.ledger.books import epsilon_or_infinity
 from eigenveil.federation.ledger.heads import Heads
 from eigenveil.federation.ledger.ledger import Draft, Ledger, Session, SessionKey
@@ -142,6 +142,7 @@ class BudgetTarget:
     epsilon: float | None
     delta: float | None
     pure_epsilon: float = 0.0
+    unit: str = "row"
 
 
 def check_budget(
@@ -168,12 +169,7 @@ def check_budget(
             hint="Give it, too, or none of them.",
         )
     ledger, name = Ledger(place, heads=heads), target.data_set
-    try:
-        before = ledger.budget(name)
-    except OutputError as error:
-        if error.code != "no-ledger":
-            raise
-        before = None
+    before = ledger.budget_if_any(name)
     if before is not None:
         ledger.note_head()
     if target.epsilon is None:
@@ -187,7 +183,7 @@ def check_budget(
         return
     kind = cast("Adjacency", target.adjacency)
     delta = _USUAL_DELTA if target.delta is None else target.delta
-    requested = Budget(name, kind, target.epsilon, delta, target.pure_epsilon)
+    requested = Budget(name, kind, target.epsilon, delta, target.pure_epsilon, target.unit)
     if before is None:
         ledger.set_budget(requested)
         screen.print(f"{ledger.name}: {_budget_text(requested)}, for data set {name}")
@@ -203,5 +199,5 @@ def _budget_text(budget: Budget) -> str:
     aside = f", {budget.pure_epsilon:g} of it for pure studies" if budget.pure_epsilon else ""
     return (
         f"a budget of epsilon = {budget.epsilon:g} at delta = {budget.delta:g}{aside}, "
-        f"{budget.adjacency}"
+        f"{budget.adjacency}, one {budget.unit}"
     )

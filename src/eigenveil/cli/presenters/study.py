@@ -24,6 +24,7 @@ from eigenveil.planning.protocol import Choice
 from eigenveil.planning.tensors import Expected, Parties, expect
 from eigenveil.privacy.gaussian import epsilon_of_mu, mu_of_epsilon
 from eigenveil.privacy.mechanisms import MECHANISMS
+from eigenveil.tables.schema import Schema
 
 # Protocols whose sites each draw the whole noise.
 _ALONE = ("local", "dpdispca", "full")
@@ -85,6 +86,7 @@ def summary(study: Study, choice: Choice | None) -> dict[str, Any]:
         "task": study.task,
         "columns": None if study.columns is None else list(study.columns),
         "features": study.width,
+        "table_schema": None if study.table_schema is None else study.table_schema.as_dict(),
         "components": study.components,
         "epsilon": study.epsilon,
         "delta": study.delta,
@@ -165,6 +167,8 @@ def print_summary(study: Study, choice: Choice | None, checked: dict[str, str]) 
     screen.print(
         f"study {study.name}: {study.task}, {_components_text(study)} of {_columns_text(study)}"
     )
+    if study.table_schema is not None:
+        screen.print(f"files are read by the study's schema: {_schema_text(study.table_schema)}.")
     settled = study if choice is None else study.with_protocol(choice.protocol)
     sizes = forecast(settled, study.width, None)
     size = options.bytes_text(sizes.round_bytes if _has_tensor(settled) else sizes.message_bytes)
@@ -199,8 +203,11 @@ def print_summary(study: Study, choice: Choice | None, checked: dict[str, str]) 
 def _components_text(study: Study) -> str:
     if study.components is None:
         return TASKS[study.task].title
+    most = f"(at most {study.most_components})"
     if isinstance(study.components, str):
-        return f"as many components as stand above the noise (at most {study.most_components})"
+        return f"as many components as stand above the noise {most}"
+    if isinstance(study.components, float):
+        return f"components for {study.components:.4g} of the variance {most}"
     return _count(study.components, "component")
 
 
@@ -211,6 +218,18 @@ def _columns_text(study: Study) -> str:
         ", ..." if study.width > 8 else ""
     )
     return f"{_count(study.width, 'column')} ({shown})"
+
+
+def _schema_text(schema: Schema) -> str:
+    """Which columns of a file are read, and as what, for whoever agrees to it."""
+    found = [
+        f"{short_name(column.name)} "
+        f"({f'{len(column.levels)} levels' if column.kind == 'category' else column.kind})"
+        for column in schema.read
+    ]
+    whose = "" if schema.unit is None else f"; rows belong to {short_name(schema.unit)}"
+    more = f" and {len(found) - 20} more" if len(found) > 20 else ""
+    return ", ".join(found[:20]) + more + whose
 
 
 def _masks_text(study: Study) -> str:

@@ -21,11 +21,14 @@ _OWN_FILE = "owner.json"
 
 
 def can_be_shown(study: Study) -> bool:
-    """Whether its text can be printed as it is: names of columns come from others.
+    """Whether its text can be printed as it is: names, levels and labels come from others.
 
     One that moves the cursor could hide from the owner what it is that is approved.
     """
-    return all(name.isprintable() for name in study.columns or ())
+    texts = [*(study.columns or ())]
+    for column in () if study.table_schema is None else study.table_schema.columns:
+        texts += [column.name, column.unit_of_measure, column.label, *column.levels]
+    return all(text.isprintable() for text in texts)
 
 
 def pick(studies: Sequence[Study], prefix: str, *, what: str) -> Study:

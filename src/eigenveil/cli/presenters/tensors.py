@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,13 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from eigenveil import plots
-from eigenveil.cli.presenters.base import Drawing, Presenter, name_of, names_of
+from eigenveil.cli.presenters.base import (
+    Drawing,
+    Presenter,
+    columns_matched,
+    name_of,
+    names_of,
+)
 from eigenveil.cli.presenters.screen import Screen, bold
 from eigenveil.errors import printable, short_name
 from eigenveil.models.mixture.estimator import FittedMixture
@@ -63,14 +67,6 @@ def write_csv(path: Path, heading: Sequence[str], lines: Iterable[Sequence[objec
         writer.writerow(heading)
         for line in lines:
             writer.writerow([each if isinstance(each, str) else repr(each) for each in line])
-
-
-@contextmanager
-def columns_matched() -> Iterator[None]:
-    """For rows whose columns were matched by name already, and come without names."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "X does not have valid feature names")
-        yield
 
 
 # -- Mixtures of spherical Gaussians as the commands meet them.

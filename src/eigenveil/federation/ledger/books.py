@@ -21,6 +21,8 @@ from eigenveil.federation.ledger.entries import (
     ChargeBody,
     EndBody,
     Entry,
+    FileMark,
+    FilesBody,
     SessionKey,
     read_body,
 )
@@ -114,14 +116,12 @@ class Session:
 
     def charged(self, more: Iterable[ReleaseRecord] = ()) -> Loss:
         """The loss of all its charges, and of ``more``, under its own adjacency."""
-        return Loss.total(Loss.of(record) for record in (*self.releases(), *more))
+        return Loss.total(_loss_of(record) for record in (*self.releases(), *more))
 
     def spent(self, more: Iterable[ReleaseRecord] = ()) -> Loss:
         """The same as its account counts it."""
         records = (counted(each, self.terms.counted) for each in (*self.releases(), *more))
-        loss = Loss.total(Loss.of(record) for record in records)
-        if self.terms.reserve.mu_squared == 0:
-            loss = loss.as_pure()
+        loss = Loss.total(_loss_of(record) for record in records)
         return as_gaussian(loss) if self.terms.pure_as_gaussian else loss
 
     def held(self) -> Loss:
@@ -131,9 +131,10 @@ class Session:
 
 @dataclass
 class Books:
-    """Accounts by data set, and sessions, in the order they came."""
+    """Accounts by data set, their files, and sessions, in the order they came."""
 
     accounts: dict[str, BudgetBody] = field(default_factory=dict)
+    files: dict[str, set[FileMark]] = field(default_factory=dict)
     sessions: dict[SessionKey, Session] = field(default_factory=dict)
 
     @classmethod
@@ -156,6 +157,8 @@ class Books:
             case BudgetBody() as body:
                 _check_losses(entry.number, body.caps)
                 self.accounts[body.budget.data_set] = body
+            case FilesBody() as body:
+                self.files.setdefault(body.data_set, set()).update(body.marks)
             case BeginBody() as body:
                 if body.key in self.sessions:
                     raise BrokenChain(entry.number, "begins a session a second time")
@@ -178,6 +181,15 @@ class Books:
         No output can have been seen that a change of its caps could follow from.
         """
         return not any(each.is_open or each.charges for each in self.of_data_set(data_set))
+
+    def accounts_with(self, digests: Iterable[str]) -> list[str]:
+        """Data sets one of whose files has one of these digests, of its path or its content."""
+        wanted = set(digests)
+        return [
+            name
+            for name, marks in self.files.items()
+            if any({mark.path, mark.content} & wanted for mark in marks)
+        ]
 
     def standing(self, data_set: str) -> Standing:
         """Where an account stands."""
@@ -217,6 +229,12 @@ class Books:
             answers=(*session.answers, (number, body)),
             state=session.state if body.state is None else body.state,
         )
+
+
+def _loss_of(record: ReleaseRecord) -> Loss:
+    """The loss of a release; a pure one's with what its sampler adds (accounts.md, claim 5)."""
+    loss = Loss.of(record)
+    return loss.as_pure() if record.pure else loss
 
 
 def _check_losses(number: int, *losses: Loss) -> None:

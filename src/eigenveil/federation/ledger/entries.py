@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from shlex import quote
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -21,7 +22,7 @@ from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
 
-Kind = Literal["budget", "begin", "answer", "charge", "end"]
+Kind = Literal["budget", "files", "begin", "answer", "charge", "end"]
 FIRST = "0" * 64
 
 
@@ -157,6 +158,15 @@ class Budget:
     unit: str = UNIT
 
 
+def budget_command(ledger: str, data_set: str, *, adjacency: str, unit: str) -> str:
+    """The command that opens an account or changes its budget, but for the budget itself."""
+    which = "" if unit == UNIT else f" --unit {quote(unit)}"
+    return (
+        f"eigenveil ledger budget {quote(ledger)} --data-set {quote(data_set)} --adjacency "
+        f"{adjacency}{which} --epsilon E --delta D"
+    )
+
+
 @dataclass(frozen=True)
 class SessionKey:
     """A session: the study's hash in hex, and the name that its aggregator gave the session."""
@@ -182,6 +192,28 @@ class BudgetBody(Body):
     kind = "budget"
     budget: Budget
     caps: Loss
+
+
+@dataclass(frozen=True)
+class FileMark:
+    """A file as a ledger knows it: digests under the ledger's own key, which no entry holds.
+
+    Attributes
+    ----------
+    path, content : str
+        Of the file's place and of what is in it, in hex.
+    """
+
+    path: str
+    content: str
+
+
+class FilesBody(Body):
+    """Files are a data set's: a fit that reads one of them is charged to its account."""
+
+    kind = "files"
+    data_set: str
+    marks: tuple[FileMark, ...]
 
 
 class _SessionBody(Body):
@@ -245,7 +277,7 @@ class EndBody(_SessionBody):
 
 
 _BODIES: Mapping[str, type[Body]] = {
-    body.kind: body for body in (BudgetBody, BeginBody, AnswerBody, ChargeBody, EndBody)
+    body.kind: body for body in (BudgetBody, FilesBody, BeginBody, AnswerBody, ChargeBody, EndBody)
 }
 
 

@@ -8,11 +8,15 @@ noise is drawn twice for one answer. When the session ends, what it did not char
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-from eigenveil.errors import PrivacyError
+from eigenveil.errors import LedgerWarning, OutputError, PrivacyError, callers_level
 from eigenveil.federation.ledger.books import Books, Session, Standing
 from eigenveil.federation.ledger.entries import (
     FIRST,
@@ -23,8 +27,11 @@ from eigenveil.federation.ledger.entries import (
     BudgetBody,
     ChargeBody,
     Entry,
+    FileMark,
+    FilesBody,
     SessionKey,
 )
+from eigenveil.federation.ledger.file_marks import place_mark
 from eigenveil.federation.ledger.heads import Heads
 from eigenveil.federation.ledger.placing import (
     Wanted,
@@ -52,16 +59,25 @@ from eigenveil.federation.ledger.rows import (
     whole_books,
 )
 from eigenveil.federation.ledger.store import Store
-from eigenveil.federation.ledger.tables import ENTRIES, Head, Writer, entries_where, read_entries
+from eigenveil.federation.ledger.tables import (
+    ENTRIES,
+    Head,
+    Writer,
+    entries_where,
+    read_entries,
+    read_key,
+)
 from eigenveil.federation.ledger.verify import Verification, check
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
 
 __all__ = [
+    "Begun",
     "Budget",
     "Draft",
     "Entry",
+    "FitRequest",
     "Ledger",
     "Session",
     "SessionKey",
@@ -93,6 +109,67 @@ class Draft:
     settles: Sequence[str] = ()
 
 
+@dataclass(frozen=True)
+class FitRequest:
+    """A fit of one table that is to begin.
+
+    Attributes
+    ----------
+    study : str
+        A name of its own: no fit takes another's place.
+    named : bool
+        Whether ``wanted.data_set`` was named by the owner, or is the name of a new account.
+    budget : Budget
+        Of an account that is opened for it.
+    wanted : Wanted
+        What it wants of each of its accounts.
+    note : str
+    marks : tuple of FileMark
+        Of its files.
+    """
+
+    study: str
+    named: bool
+    budget: Budget
+    wanted: Wanted
+    note: str
+    marks: tuple[FileMark, ...] = ()
+
+    def with_marks(self, marks: tuple[FileMark, ...]) -> Self:
+        """The same, its files known."""
+        return replace(self, marks=marks)
+
+    def accounts(self, books: Books, digests: Sequence[str]) -> list[str]:
+        """All that it is charged to, the one that new files belong to first."""
+        known = books.accounts_with(digests)
+        if self.named or not known:
+            return [self.wanted.data_set, *(k for k in known if k != self.wanted.data_set)]
+        return known
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A fit that has begun.
+
+    Attributes
+    ----------
+    keys, accounts : tuple
+        Its sessions, and the account of each.
+    opened : Budget or None
+        Of the first account, where it was opened for this fit.
+    changed, moved, joined : int
+        Files with other content than before, those known by their content from another place, and
+        those never seen.
+    """
+
+    keys: tuple[SessionKey, ...]
+    accounts: tuple[str, ...]
+    opened: Budget | None
+    changed: int
+    moved: int
+    joined: int
+
+
 class Ledger:
     """A ledger in an SQLite file, or in a database that SQLAlchemy knows.
 
@@ -107,6 +184,10 @@ class Ledger:
     place : path or str
         A file, or an SQLAlchemy URL (it has ``://``), such as
         ``postgresql+psycopg://user@host/database``.
+    budget : Budget, optional
+        Of the data set that fits are charged to where they name none: its account is opened with
+        this budget when there is none yet, by a fit or at the beginning of a ``with`` block. At the
+        block's end the sessions of fits and streams that were not ended are ended.
     durable : bool, default=True
         False only for a simulation's ledger, which is thrown away: a power failure may lose it.
     heads : Heads, optional
@@ -121,10 +202,13 @@ class Ledger:
         self,
         place: str | os.PathLike[str],
         *,
+        budget: Budget | None = None,
         durable: bool = True,
         heads: Heads | None = None,
     ) -> None:
         self._store = Store(place, durable=durable)
+        self.given_budget = budget
+        self._fits: set[SessionKey] = set()
         self._heads = heads
         self._last: tuple[Head, Session] | None = None
 
@@ -132,6 +216,39 @@ class Ledger:
     def name(self) -> str:
         """The place, without a password."""
         return self._store.name
+
+    def __enter__(self) -> Self:
+        if (given := self.given_budget) is not None:
+            check_budget(given)
+            with self._writing(make=True) as writer:
+                books = whole_books(writer.connection)
+                known = books.accounts.get(given.data_set)
+                if known is None:
+                    writer.append(opened(given, books))
+            if known is not None and known.budget != given:
+                warnings.warn(
+                    f"{self.name}: the account of {given.data_set!r} keeps the budget that it has, "
+                    f"epsilon = {known.budget.epsilon:g} at delta = {known.budget.delta:g} "
+                    f"({known.budget.adjacency}); set_budget sets another.",
+                    LedgerWarning,
+                    stacklevel=callers_level(),
+                )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for key in list(self._fits):
+            self.end(key, "stopped")
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self  # all that counts is in its place; scikit-learn copies parameters
+
+    def __repr__(self) -> str:
+        return f"Ledger({self.name!r})"
 
     # -- budgets
 
@@ -157,6 +274,15 @@ class Ledger:
             books = Books.of(read_entries(connection, _BUDGETS))
         account = books.accounts.get(data_set)
         return None if account is None else account.budget
+
+    def budget_if_any(self, data_set: str) -> Budget | None:
+        """The same; ``None`` also where there is no ledger yet."""
+        try:
+            return self.budget(data_set)
+        except OutputError as error:
+            if error.code != "no-ledger":
+                raise
+            return None
 
     def standings(self) -> list[Standing]:
         """Where each account stands, in the order in which they were opened.
@@ -209,7 +335,8 @@ class Ledger:
         Parameters
         ----------
         reserve : Loss
-            The most that it may charge, under ``adjacency``.
+            The most that it may charge, under ``adjacency``; what the samplers of pure releases add
+            to epsilon is in its pure part.
         replacing : Loss, optional
             The same for neighbours of which one row is changed: what an account under replace-one
             counts of a session under add-remove. By default twice mu and twice the pure epsilon.
@@ -239,29 +366,105 @@ class Ledger:
                 its = session.key.study, session.terms.data_set
                 if session.is_open and its == (key.study, data_set):
                     books.post(end_session(writer, session.key, "replaced"))
-            placed = place(self.name, books, wanted)
-            budget = books.accounts[data_set].budget
-            if placed.caps is not None:
-                writer.append(BudgetBody(budget=budget, caps=placed.caps))
-            entry = writer.append(
-                BeginBody(
-                    study=key.study,
-                    session=key.session,
-                    data_set=data_set,
-                    unit=unit,
-                    adjacency=adjacency,
-                    reserve=reserve,
-                    counted=budget.adjacency,
-                    taken=placed.taken,
-                    pure_as_gaussian=placed.pure_as_gaussian,
-                    state=sha256(state),
-                    note=printable(note),
-                )
-            )
-            begin_state(writer.connection, key, state)
-            books.post(entry)
-            self._last = writer.head, books.sessions[key]
+            self._reserve(writer, books, key, wanted, state=state, note=note)
             return state
+
+    def _reserve(
+        self,
+        writer: Writer,
+        books: Books,
+        key: SessionKey,
+        wanted: Wanted,
+        *,
+        state: bytes,
+        note: str,
+    ) -> None:
+        """Begin a session that was never begun, if its account covers it."""
+        placed = place(self.name, books, wanted)
+        budget = books.accounts[wanted.data_set].budget
+        if placed.caps is not None:
+            books.post(writer.append(BudgetBody(budget=budget, caps=placed.caps)))
+        entry = writer.append(
+            BeginBody(
+                study=key.study,
+                session=key.session,
+                data_set=wanted.data_set,
+                unit=wanted.unit,
+                adjacency=wanted.adjacency,
+                reserve=wanted.reserve,
+                counted=budget.adjacency,
+                taken=placed.taken,
+                pure_as_gaussian=placed.pure_as_gaussian,
+                state=sha256(state),
+                note=printable(note),
+            )
+        )
+        begin_state(writer.connection, key, state)
+        books.post(entry)
+        self._last = writer.head, books.sessions[key]
+
+    # -- fits of one table
+
+    def key_for(self, request: FitRequest, files: Sequence[Path]) -> bytes:
+        """The key under which files are known; the ledger is made where there is none.
+
+        Raises
+        ------
+        BudgetExceeded, PrivacyError
+            As :meth:`begin_fit`, where the files' places show it already: nothing was read.
+        """
+        check_budget(request.budget)
+        with self._writing(make=True) as writer:
+            key = read_key(writer.connection)
+            books = whole_books(writer.connection)
+            for name in request.accounts(books, [place_mark(file, key) for file in files]):
+                if name in books.accounts:
+                    place(self.name, books, replace(request.wanted, data_set=name))
+        return key
+
+    def begin_fit(self, request: FitRequest) -> Begun:
+        """Begin a fit: a session in every account that holds one of its files, and in the named.
+
+        All of it is one transaction: accounts that are opened, files that join one, and sessions.
+
+        Raises
+        ------
+        BudgetExceeded, PrivacyError
+            As :meth:`begin`; nothing changed.
+        """
+        check_budget(request.budget)
+        check_reservation(request.wanted)
+        with self._writing(make=True) as writer:
+            books = whole_books(writer.connection)
+            before = {mark for marks in books.files.values() for mark in marks}
+            names = request.accounts(
+                books, [each for mark in request.marks for each in (mark.path, mark.content)]
+            )
+            was_opened = None
+            if names[0] not in books.accounts:
+                was_opened = request.budget
+                books.post(writer.append(opened(was_opened, books)))
+            held = books.files.get(names[0], set())
+            if new := tuple(mark for mark in dict.fromkeys(request.marks) if mark not in held):
+                writer.append(FilesBody(data_set=names[0], marks=new))
+            keys = tuple(SessionKey(request.study, name) for name in map(str, range(len(names))))
+            for key, name in zip(keys, names, strict=True):
+                wanted = replace(request.wanted, data_set=name)
+                self._reserve(writer, books, key, wanted, state=b"", note=request.note)
+        self._fits.update(keys)
+        places, contents = {m.path for m in before}, {m.content for m in before}
+        unseen = [mark for mark in request.marks if mark.path not in places]
+        moved = sum(mark.content in contents for mark in unseen)
+        return Begun(
+            keys=keys,
+            accounts=tuple(names),
+            opened=was_opened,
+            changed=sum(
+                mark.path in places and mark.content not in contents for mark in request.marks
+            ),
+            moved=moved,
+            joined=len(unseen) - moved,
+        )
 
     def state(self, key: SessionKey) -> bytes:
         """The state of an open session.
@@ -356,6 +559,7 @@ class Ledger:
         with self._writing() as writer:
             if self._session(writer, key).is_open:
                 end_session(writer, key, outcome)
+        self._fits.discard(key)
 
     def end_study(self, study: str, outcome: str = "ended by the owner") -> int:
         """End all open sessions of a study; how many there were."""

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 
 from eigenveil.errors import BudgetExceeded, DataError, PrivacyError, ProtocolError
 from eigenveil.federation.ledger.books import Books, Session, Standing, epsilon_or_infinity
-from eigenveil.federation.ledger.entries import LARGEST_LOSS, UNIT, Budget, BudgetBody
+from eigenveil.federation.ledger.entries import (
+    LARGEST_LOSS,
+    UNIT,
+    Budget,
+    BudgetBody,
+    budget_command,
+)
 from eigenveil.federation.ledger.tables import LONGEST_NAME
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.budget import as_gaussian, caps_of, rooms_for, usual_room
@@ -97,14 +104,14 @@ def place(name: str, books: Books, wanted: Wanted) -> Placed:
         ``over-budget``; for the owner's eyes.
     """
     account = books.accounts.get(wanted.data_set)
-    set_it = f"eigenveil ledger budget {name} --data-set {wanted.data_set}"
     if account is None:
+        set_it = budget_command(name, wanted.data_set, adjacency=wanted.adjacency, unit=wanted.unit)
         raise DataError(
             f"{name}: no budget is set for data set {wanted.data_set!r}.",
-            hint=f"Set one: {set_it} --adjacency {wanted.adjacency} --epsilon E --delta D.",
+            hint=f"Set one: {set_it}.",
             code="no-budget",
         )
-    _check_countable(name, account.budget, wanted, set_it)
+    _check_countable(name, account.budget, wanted)
     held, loss = books.held(wanted.data_set), wanted.under(account.budget.adjacency)
     for caps in _caps_to_try(account, books, loss):
         for taken, as_if in _ways(loss):
@@ -114,13 +121,32 @@ def place(name: str, books: Books, wanted: Wanted) -> Placed:
     asked = epsilon_or_infinity(loss, budget.delta)
     pure = "pure " if loss.mu_squared == 0 else ""
     under = "" if wanted.adjacency == budget.adjacency else " (counted for one row changed)"
+    exact = replace(loss, log_ratio=0.0, distance=0.0)
+    nearly = Loss.total([held, exact]).within(account.caps)
     raise BudgetExceeded(
         f"{name}: a session requests {pure}epsilon = {asked:.6g}{under} of data set "
         f"{wanted.data_set!r}, of whose budget, epsilon = {budget.epsilon:.6g} at delta = "
-        f"{budget.delta:.3g} ({budget.adjacency}), {budget_left_text(standing)}.",
-        hint=f"Ask for less, end studies that will not go on (eigenveil ledger end), or raise "
-        f"the budget: {set_it} --adjacency {budget.adjacency} --epsilon E --delta D.",
+        f"{budget.delta:.3g} ({budget.adjacency}), {budget_left_text(standing)}"
+        + (", but no room for the sampling error of more noise." if nearly else "."),
+        hint=f"{_open_sessions(name, books, wanted.data_set)}Ask for less, or raise the budget: "
+        f"{budget_command(name, wanted.data_set, adjacency=budget.adjacency, unit=budget.unit)}.",
         code="over-budget",
+    )
+
+
+def _open_sessions(name: str, books: Books, data_set: str) -> str:
+    """How to free what open sessions hold, where there are some."""
+    studies = [each.key.study for each in books.of_data_set(data_set) if each.is_open]
+    if not studies:
+        return ""
+    count = (
+        "1 session is open and holds"
+        if len(studies) == 1
+        else (f"{len(studies)} sessions are open and hold")
+    )
+    return (
+        f"{count} a part of the budget; where nothing runs any more: eigenveil ledger end "
+        f"{quote(name)} --study {studies[-1]} (eigenveil ledger show lists them). "
     )
 
 
@@ -136,7 +162,7 @@ def budget_left_text(standing: Standing) -> str:
     )
 
 
-def _check_countable(name: str, budget: Budget, wanted: Wanted, set_it: str) -> None:
+def _check_countable(name: str, budget: Budget, wanted: Wanted) -> None:
     if wanted.unit != budget.unit:
         raise PrivacyError(
             f"{name}: the account of data set {budget.data_set!r} counts what a {budget.unit} "
@@ -145,12 +171,13 @@ def _check_countable(name: str, budget: Budget, wanted: Wanted, set_it: str) -> 
             code="other-unit",
         )
     if wanted.adjacency == "replace-one" != budget.adjacency:
+        set_it = budget_command(name, budget.data_set, adjacency=wanted.adjacency, unit=wanted.unit)
         raise PrivacyError(
             f"{name}: a session under replace-one publishes the exact number of rows, which the "
             f"account of data set {budget.data_set!r}, under add-remove, cannot cover.",
             hint="Ask for a study under add-remove; or, where the number of rows is public and "
-            f"nothing was charged yet, open the account so: {set_it} --adjacency replace-one "
-            "--epsilon E --delta D (it covers studies of both kinds).",
+            f"nothing was charged yet, open the account so: {set_it} (it covers studies of both "
+            "kinds).",
             code="other-adjacency",
         )
 

@@ -203,7 +203,7 @@ class Store:
                 hint="Give a file of your own.",
                 code="not-yours",
             )
-        if found.st_mode & _OF_OTHERS:
+        if found.st_mode & _OF_OTHERS and _may_be_ledger(path):
             try:
                 path.chmod(stat.S_IMODE(found.st_mode) & ~_OF_OTHERS)
             except OSError as error:
@@ -380,3 +380,16 @@ def _unusable(name: str, error: OSError | ValueError) -> OutputError:
         hint="Give a file in a folder that exists and that you may write.",
         code="cannot-write",
     )
+
+
+def _may_be_ledger(path: Path) -> bool:
+    """Whether a file is empty or a database: of any other not even the mode is changed."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_DATABASE))
+    except OSError:
+        return True  # whoever opens it finds out why
+    return start in (b"", _DATABASE)
+
+
+_DATABASE = b"SQLite format 3\0"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from secrets import token_hex
 from typing import Any
 
 from sqlalchemy import (
@@ -40,7 +41,7 @@ from sqlalchemy.types import TypeDecorator
 from eigenveil.errors import DataError
 from eigenveil.federation.ledger.entries import FIRST, Body, Entry, canonical, opened, seal
 
-FORMAT = "eigenveil-ledger-2"
+FORMAT = "eigenveil-ledger-3"
 LONGEST_NAME = 200
 _MOST_ENTRIES = 2**31 - 1  # as a database counts them
 
@@ -79,6 +80,8 @@ HEAD = Table(
     Column("format", String(40), nullable=False),
     Column("count", Integer, nullable=False),
     Column("hash", String(64), nullable=False),
+    # under which files are known; random, and in no entry, so that entries say nothing of files
+    Column("key", String(64), nullable=False),
 )
 
 ENTRIES = Table(
@@ -180,6 +183,7 @@ class Statement:
         return connection.exec_driver_sql(text, tuple(given[name] for name in compiled.positiontup))
 
 
+_KEY = Statement(select(HEAD.c.key).where(HEAD.c.id == 1))
 _READ_HEAD = select(HEAD.c.format, HEAD.c.count, HEAD.c.hash).where(HEAD.c.id == 1)
 _HEAD, _LOCKED_HEAD = Statement(_READ_HEAD), Statement(_READ_HEAD.with_for_update())
 _MOVE_HEAD = Statement(
@@ -196,7 +200,9 @@ _IN_ORDER = select(
 def make_tables(connection: Connection) -> None:
     """Make an empty ledger."""
     metadata.create_all(connection)
-    connection.execute(insert(HEAD).values(id=1, format=FORMAT, count=0, hash=FIRST))
+    connection.execute(
+        insert(HEAD).values(id=1, format=FORMAT, count=0, hash=FIRST, key=token_hex(32))
+    )
 
 
 def read_head(connection: Connection, *, lock: bool = False) -> Head:
@@ -222,6 +228,29 @@ def read_head(connection: Connection, *, lock: bool = False) -> Head:
             code="other-format",
         )
     return Head(row.count, row.hash)
+
+
+def read_key(connection: Connection) -> bytes:
+    """The ledger's own key, under which it knows files; it never leaves the ledger.
+
+    Raises
+    ------
+    DataError
+        When it was lost.
+    """
+    key = _KEY.run(connection).scalar_one_or_none()
+    try:
+        found = bytes.fromhex(str(key))
+    except (TypeError, ValueError):
+        found = b""
+    if len(found) != 32:
+        raise DataError(
+            "The ledger has lost the key by which it knows files.",
+            hint="Something other than eigenveil changed it; restore a copy that "
+            "passes 'ledger verify'.",
+            code="ledger-damaged",
+        )
+    return found
 
 
 def entries_where(*where: ColumnElement[bool]) -> Select[Any]:

@@ -24,7 +24,7 @@ from eigenveil.federation.protocol.certificates import signed_by_all
 from eigenveil.federation.protocol.messages import HELPER, MASK, Message, encode, fingerprint
 from eigenveil.federation.protocol.requests import SMALL, TRIES, Call, Calls, Replies, Requests
 from eigenveil.federation.protocol.round_sums import RoundTotals, marked_where_wrapped
-from eigenveil.federation.protocol.terms import Terms, first_difference
+from eigenveil.federation.protocol.terms import Terms
 from eigenveil.federation.protocol.validation import check_distinct
 from eigenveil.federation.secagg import masks
 from eigenveil.federation.secagg.consistency import bitmap
@@ -32,6 +32,7 @@ from eigenveil.federation.secagg.keys import RoundFacts
 from eigenveil.federation.secagg.masks import neighbours
 from eigenveil.federation.secagg.recovery import Mending
 from eigenveil.models.driver import driven, rounds_of
+from eigenveil.models.inputs import first_difference
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import certificate_of
 from eigenveil.models.rounds import Answers, Query, Round
@@ -199,6 +200,7 @@ class Aggregator:
                 names=know.columns,
                 secure=secure,
                 dependent=dependent,
+                counted=True,  # no site answers otherwise
                 view=federation.requested_view,
                 federation=federation,
                 study=self.study.model_dump(mode="json"),
@@ -371,7 +373,7 @@ class Aggregator:
         rounds = rounds_of(
             self._terms.plan,
             stored_single=all(table.single for table in self._know.joined.values()),
-            public_center=self.study.public_center,
+            **self.study.public_columns,
             sharing=self._terms.sharings,
         )
         turns = count(1)

@@ -138,7 +138,7 @@ class QueryBody(_Body):
 
 
 class RoundRequest(_Body):
-    """The sums of a round; arrays are named ``center i`` and ``basis i``."""
+    """The sums of a round; arrays are named ``center i``, ``basis i``, ``scale i`` and so on."""
 
     round_number: int = Field(ge=1, le=MOST_ROUNDS)
     queries: tuple[QueryBody, ...] = Field(min_length=1, max_length=MOST_QUERIES)

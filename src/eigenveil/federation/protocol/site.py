@@ -38,18 +38,19 @@ from eigenveil.federation.protocol.messages import (
     fingerprint,
 )
 from eigenveil.federation.protocol.site_sums import SiteSum, add_up, noisy_arrays, wanted_sum
-from eigenveil.federation.protocol.terms import Terms, first_difference
+from eigenveil.federation.protocol.terms import Terms
 from eigenveil.federation.secagg import masks
 from eigenveil.federation.secagg.client import SecaggClient, State
 from eigenveil.federation.secagg.consistency import bitmap, check_signatures, members_of
 from eigenveil.federation.secagg.keys import Context, SiteKeys
 from eigenveil.models.driver import rows_for
-from eigenveil.models.inputs import check_names, public_count
+from eigenveil.models.inputs import check_names, first_difference, public_count
 from eigenveil.models.task import TASKS
 from eigenveil.moments.engine import InvalidRows, check_rows
 from eigenveil.moments.independence import dependence
 from eigenveil.moments.source import RowSource
 from eigenveil.noise.source import RandomSource, SecureSource
+from eigenveil.tables.schema import Schema
 
 # Steps of which there is one a round; any other step is answered once.
 _EVERY_ROUND = ("round", "survivors", "unmask")
@@ -108,6 +109,9 @@ class Site:
         self._own: tuple[SessionKey, payloads.PublicKeys] | None = None
         self.last_error: EigenveilError | None = None
         self.invalid: InvalidRows | None = None
+        own: Schema | None = getattr(rows, "schema", None)
+        if own is not None and study.table_schema is not None:
+            study.table_schema.check_same(own, f"site {name}")
         if rows.features != terms.width:
             raise DataError(
                 f"site {name}: its rows have {rows.features} features, the study has "
@@ -165,10 +169,13 @@ class Site:
 
     @cached_property
     def _limit(self) -> int:
-        """Most bytes of a request: a basis and a centre a sum, and the helper's masks of all."""
+        """Most bytes of a request: arrays of each sum, and the helper's masks of all.
+
+        A basis, and of columns their centre, middles, scales and variables.
+        """
         plan = self._settled.plan
         columns = max(plan.sketch_columns, plan.n_components)
-        arrays = payloads.MOST_QUERIES * plan.features * (columns + 1)
+        arrays = payloads.MOST_QUERIES * plan.features * (columns + 4)
         return _SMALL + 8 * (arrays + plan.released_values())
 
     # -- the steps of a session, in order

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
 from typing import cast
@@ -20,28 +20,16 @@ from eigenveil.models.plan import BasePlan, Planned, Step
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.release import record_of
 from eigenveil.noise.grid import grid_exponent
-from eigenveil.privacy.accountant import NEGLIGIBLE, Loss
+from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
-from eigenveil.privacy.sampling import lattice_error
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 from eigenveil.privacy.views import MASK_RATIO, Federation, MaskKind, Protocol
-
-# Of a pure session's reservation, for events that no sampler avoids; what is charged is far less.
-_PURE_DISTANCE = NEGLIGIBLE / 16
 
 
 def active_sites(study: Study) -> tuple[str, ...]:
     """Sites that take part: the first alone where the protocol is local."""
     return study.names[:1] if study.protocol == "local" else study.names
-
-
-def first_difference(found: Sequence[str], wanted: Sequence[str]) -> str:
-    """Where two lists of columns part, in words that quote neither: both may be a site's own."""
-    for number, (one, other) in enumerate(zip(found, wanted, strict=False), start=1):
-        if one != other:
-            return f"column {number} has another name"
-    return "their numbers differ"
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,26 +223,7 @@ class Terms:
         # a pure weight is one step below the site's target: room for the sampler's error, which no
         # weight makes smaller
         most = weight if weight == 1.0 else weight + math.ldexp(1.0, -WEIGHT_BITS)
-        error = lattice_error(
-            self.plan.released_values(), steps_a_scale=2.0**26, draws=self.plan.noise_draws
-        )
-        parts = [
-            (budget, self._replacing_ratio(step) if replacing else 1.0)
-            for step, budget in self.plan.budgets().items()
-        ]
-        return Loss(
-            mu_squared=math.fsum((b.mu * weight * r) ** 2 for b, r in parts if b.mu is not None),
-            pure=math.fsum(b.epsilon * most * r for b, r in parts if b.epsilon is not None),
-            log_ratio=0.0 if self.plan.pure else error.log_ratio,
-            distance=_PURE_DISTANCE if self.plan.pure else error.distance,
-        )
-
-    def _replacing_ratio(self, step: Step) -> float:
-        if self.study.adjacency == "replace-one":
-            return 1.0
-        norm = MECHANISMS[self.plan.kind(step)].norm
-        released = (STATISTICS[name] for name, of in self._steps.items() if of == step)
-        return max(statistic.replacing_ratio(norm) for statistic in released)
+        return self.plan.reservation(weight=weight, pure_weight=most, replacing=replacing)
 
 
 def settle(study: Study) -> Terms:

@@ -21,12 +21,16 @@ from eigenveil.federation.secagg.keys import point_of
 from eigenveil.federation.secagg.masks import neighbours
 from eigenveil.models.certify import check_record
 from eigenveil.models.pca.plan import ENERGIES, MEAN_LEFT, Plan
-from eigenveil.models.plan import CENTER, SCALE, BasePlan, Planned
+from eigenveil.models.plan import CENTER, COLUMNS, SCALE, BasePlan, Planned
+from eigenveil.models.rounds import prepared_center
 from eigenveil.models.shapes import SHAPES
 from eigenveil.models.tensors.plan import TopicPlan
 from eigenveil.moments.accumulators import Accumulator
+from eigenveil.moments.columns import RANGE_LIMIT
 from eigenveil.moments.describe import Description
 from eigenveil.moments.release import calibrated_record
+from eigenveil.moments.rows import AS_IT_IS, Preparation
+from eigenveil.tables.scales import LIMIT
 
 # Noise is worked out from the same numbers everywhere: it agrees to rounding.
 _AGREE = 1e-9
@@ -111,7 +115,6 @@ def check_query(plan: BasePlan, asked: Description) -> None:
     shape = SHAPES[what]
     fits &= asked.weighted == (plan.weighted and SHAPES[asked.kind].counts_shares)
     fits &= asked.holes == plan.holes
-    fits &= not (asked.offset or asked.scaled or asked.limit is not None)
     if not (fits and shape.fits(plan, asked)):
         raise ProtocolError(
             f"A {asked.kind}{f' of {asked.of}' if asked.of else ''} with {asked.columns} columns "
@@ -187,14 +190,47 @@ def check_public(
     Elsewhere both were chosen by what earlier rounds released, which a site does not see.
     """
     study, plan, right = terms.study, terms.plan, True
+    _check_preparation(terms, planned, asked, message, index)
     if plan.centered == "no" or planned.name in (SCALE, CENTER):
         right = not asked.centered
     elif plan.centered == "public" and isinstance(plan, Plan):
+        first = study.public_columns.get("preparation", AS_IT_IS)
         center, wanted = message.arrays.get(f"center {index}"), study.public_center
+        wanted = prepared_center(wanted, first)
+        if planned.name == ENERGIES and plan.refines_scales:
+            wanted = center  # in released scales
         right = center is not None and wanted is not None and np.array_equal(center, wanted)
     bound = _public_bound(plan, planned)
     if not right or (bound is not None and asked.bound != bound):
         raise _not_planned(planned, "it is not about the centre, or the bound, that the study has.")
+
+
+def _check_preparation(
+    terms: Terms, planned: Planned, asked: Description, message: Message, index: int
+) -> None:
+    """Check what is done to the entries of rows first, as far as the study itself states it."""
+    plan, counts = terms.plan, planned.step == "missing"  # of entries, whatever they are
+    public: Preparation = terms.study.public_columns.get("preparation", AS_IT_IS)
+    public = AS_IT_IS if counts else public
+    released = plan.finds_scales and not counts and planned.name != COLUMNS
+    wanted = {"offset": public.offset, "scale": public.scale}
+    limit: float | None = None if public.limit == math.inf else public.limit
+    refined = planned.name == ENERGIES and isinstance(plan, Plan) and plan.refines_scales
+    if released:
+        limit = RANGE_LIMIT if planned.step == "columns" else LIMIT
+    there = {"offset": asked.offset, "scale": asked.scaled}
+    right = asked.limit == limit or (refined and plan.ranged)
+    for name, array in wanted.items():
+        given = message.arrays.get(f"{name} {index}")
+        chosen = released or (refined and name == "scale")
+        right &= there[name] == (chosen or array is not None)
+        right &= chosen or array is None or (given is not None and np.array_equal(given, array))
+    variables = message.arrays.get(f"variables {index}")
+    known = terms.study.public_columns.get("variables")
+    if asked.categories:
+        right &= variables is not None and known is not None and np.array_equal(variables, known)
+    if not right:
+        raise _not_planned(planned, "it is not of columns as the study scales them.")
 
 
 def _public_bound(plan: BasePlan, planned: Planned) -> float | None:

@@ -12,10 +12,12 @@ from pydantic import BaseModel
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.federation.secagg.masks import even
-from eigenveil.models.inputs import check_names, check_width
+from eigenveil.models.inputs import check_names, check_width, first_difference
 from eigenveil.models.options import study_options, tasks_with
 from eigenveil.models.task import TASKS
 from eigenveil.privacy.mechanisms import MECHANISMS
+from eigenveil.tables.identifiers import check_identifiers
+from eigenveil.tables.schema import Schema
 
 if TYPE_CHECKING:
     from eigenveil.federation.study.study import Study
@@ -117,7 +119,12 @@ def _check_shape(study: Study) -> None:
             code="columns-or-features",
         )
     _check_once("columns", study.columns or ())
-    check_names("The study's columns", study.columns, of_words=TASKS[study.task].takes_documents)
+    of_words = TASKS[study.task].takes_documents
+    check_names("The study's columns", study.columns, of_words=of_words)
+    if study.table_schema is not None:
+        _check_schema(study, study.table_schema)
+    elif not of_words:
+        check_identifiers("The study's columns", study.columns)
     check_width("The study", study.width, sparse=True)
     least = study.components if isinstance(study.components, int) else 1
     if least > study.width:
@@ -137,6 +144,25 @@ def _check_shape(study: Study) -> None:
             f"expected_rows = {study.expected_rows} is less than components = {study.components}.",
             hint="Ask for fewer components, or leave expected_rows out.",
             code="fewer-rows-than-components",
+        )
+
+
+def _check_schema(study: Study, schema: Schema) -> None:
+    """The same columns and unit in both, and nothing that only rows could tell."""
+    schema.check_usable("The study's schema")
+    if study.columns != schema.names:
+        raise DataError(
+            "The study's columns are not those of its schema: "
+            f"{first_difference(study.columns or (), schema.names)}.",
+            hint="Name its encoded columns in order, as 'eigenveil study new --schema' does.",
+            code="other-columns",
+        )
+    if study.unit != schema.unit:
+        raise DataError(
+            f"unit = {study.unit!r}, and the study's schema gives role 'unit' to "
+            f"{'no column' if schema.unit is None else repr(schema.unit)}.",
+            hint="Name the same column in both.",
+            code="other-unit",
         )
 
 

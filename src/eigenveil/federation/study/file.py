@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
-import textwrap
-import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from eigenveil.errors import DataError, OutputError
+from eigenveil.errors import OutputError
 from eigenveil.federation.study.study import Study, StudyOptions, StudySite, parse_study
-from eigenveil.files import replacing
+from eigenveil.files import read_toml, replacing, toml_comment, toml_value
 from eigenveil.models.options import options_of, study_options
 from eigenveil.models.task import TASKS
+from eigenveil.tables.schema import schema_lines
 
 
 def read_study(path: str | Path) -> Study:
@@ -25,21 +22,7 @@ def read_study(path: str | Path) -> Study:
     DataError, PrivacyError
         Naming the file, and its line or field.
     """
-    try:
-        with Path(path).open("rb") as file:
-            fields = tomllib.load(file)
-    except OSError as problem:
-        raise DataError(
-            f"{path} cannot be read: {problem.strerror or problem}.",
-            hint="Check the path; 'eigenveil study new' writes a study.",
-            code="no-such-file",
-        ) from None
-    except (ValueError, RecursionError) as problem:  # TOMLDecodeError, and text that is not UTF-8
-        raise DataError(
-            f"{path} is not TOML: {str(problem).rstrip('.')}.",
-            hint="Correct that line; 'eigenveil study new' writes a study to start from.",
-            code="bad-toml",
-        ) from None
+    fields = read_toml(path, hint="'eigenveil study new' writes a study")
     return parse_study(fields, origin=str(path))
 
 
@@ -52,21 +35,28 @@ def template(study: Study) -> str:
     ]
     for field, help_text, examples in _fields(study):
         value = getattr(study, field)
-        lines += _comment(help_text)
+        if field == "table_schema":
+            continue  # last, as TOML has it
+        lines += toml_comment(help_text)
         if value is None:
-            example = f"# {field} = {_toml(examples[0])}" if examples else ""
+            example = f"# {field} = {toml_value(examples[0])}" if examples else ""
             lines += [example, ""]
         else:
-            lines += [f"{field} = {_toml(value)}", ""]
-    lines += _comment(Study.model_fields["sites"].description or "")
+            lines += [f"{field} = {toml_value(value)}", ""]
+    lines += toml_comment(Study.model_fields["sites"].description or "")
     for site in study.sites:
-        lines += ["[[sites]]", f"name = {_toml(site.name)}"]
+        lines += ["[[sites]]", f"name = {toml_value(site.name)}"]
         if site.epsilon is not None:
-            lines += [f"epsilon = {_toml(site.epsilon)}"]
+            lines += [f"epsilon = {toml_value(site.epsilon)}"]
         lines += [""]
-    lines += _comment(
+    lines += toml_comment(
         "A site may add: epsilon. " + str(StudySite.model_fields["epsilon"].description)
     )
+    lines += ["", *toml_comment(Study.model_fields["table_schema"].description or "")]
+    if study.table_schema is None:
+        lines += ["# [table_schema]"]
+    else:
+        lines += ["[table_schema]", *schema_lines(study.table_schema, "table_schema.columns")]
     return "\n".join(lines) + "\n"
 
 
@@ -112,42 +102,3 @@ def _fields(study: Study) -> Iterator[tuple[str, str, Sequence[Any]]]:
             yield field, info.description or "", info.examples or ()
     for field, option in options.items():
         yield field, option.help, option.examples
-
-
-def _comment(text: str) -> list[str]:
-    return textwrap.wrap(text, 96, initial_indent="# ", subsequent_indent="# ")
-
-
-def _toml(value: Any) -> str:
-    """A value as TOML; long arrays take several lines."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case int() | float():
-            return repr(value)
-        case str():
-            return _toml_text(value)
-        case dict():
-            return f"{{ {', '.join(f'{_toml_key(k)} = {_toml(v)}' for k, v in value.items())} }}"
-        case _:
-            parts = ", ".join(_toml(part) for part in value)
-            return f"[{parts}]" if len(parts) < 80 else f"[\n{_packed(value)}]"
-
-
-def _packed(values: Iterable[Any]) -> str:
-    """Entries of an array, as many on a line as fit."""
-    lines = [""]
-    for part in map(_toml, values):
-        if lines[-1] and len(lines[-1]) + len(part) > 90:
-            lines.append("")
-        lines[-1] += f" {part}," if lines[-1] else f"    {part},"
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _toml_text(text: str) -> str:
-    """A basic string: as in JSON, but that one more control character must be escaped."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _toml_key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_text(key)

@@ -17,9 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     ValidationError,
+    WithJsonSchema,
     create_model,
     model_validator,
 )
@@ -30,6 +33,7 @@ from eigenveil.federation.secagg.masks import even, threshold
 from eigenveil.federation.study.checks import bad_field, check_study, urgency
 from eigenveil.federation.study.site_weights import coarse_weights, site_weight
 from eigenveil.models.options import (
+    MOST_COMPONENTS,
     OF_SKETCH,
     OPTIONS,
     PCA,
@@ -42,10 +46,13 @@ from eigenveil.models.options import (
 )
 from eigenveil.models.plan import BasePlan, Invalid
 from eigenveil.models.task import TASKS, part
+from eigenveil.moments.columns import count_variables
 from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.certificate import plan_hash
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.statistics import STATISTICS
+from eigenveil.tables.scales import public_preparation
+from eigenveil.tables.schema import Schema, json_schema, parse_schema
 
 FORMAT = "eigenveil-study-1"
 # Weights of sites with smaller targets are multiples of 2**-10.
@@ -137,13 +144,19 @@ class StudySite(BaseModel):
     )
 
 
+def _schema_of(value: Any) -> Schema | None:
+    return None if value is None else parse_schema(value, origin="table_schema")
+
+
 class Study(StudyOptions):
     """What the sites agree on; made by :func:`make_study`, :func:`read_study`, :func:`parse_study`.
 
     A study that exists can be run: every combination of fields that cannot is refused.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", title="eigenveil study")
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", title="eigenveil study", arbitrary_types_allowed=True
+    )
 
     format: Literal["eigenveil-study-1"] = Field(description="The format of this file.")
     name: Name = Field(
@@ -169,12 +182,22 @@ class Study(StudyOptions):
         "or features.",
         examples=[64],
     )
+    table_schema: Annotated[
+        Schema | None,
+        BeforeValidator(_schema_of),
+        PlainSerializer(lambda schema: None if schema is None else schema.as_dict()),
+        WithJsonSchema({"anyOf": [json_schema(), {"type": "null"}]}),
+    ] = Field(
+        default=None,
+        description="The schema of the sites' tables ('eigenveil schema new' writes one): all "
+        "sites read their files with it. Columns are then its encoded ones.",
+    )
     sites: Annotated[tuple[StudySite, ...], Field(min_length=1)] = Field(
         description="The sites: at least one, each with a name of its own."
     )
 
     if TYPE_CHECKING:  # declared: see StudyOptions
-        components: int | Literal["auto"] | None
+        components: int | float | Literal["auto"] | None
         epsilon: float
         delta: float
         adjacency: Adjacency
@@ -226,6 +249,7 @@ class Study(StudyOptions):
     @model_validator(mode="after")
     def _can_be_run(self) -> Study:
         check_study(self)
+        self.public_columns  # noqa: B018 - refused here, before any row is touched
         self.plan(self.width, None).budgets()
         self.weights()
         return self
@@ -295,7 +319,9 @@ class Study(StudyOptions):
     def sketch_columns(self) -> int:
         """R of a sketch, or of DPdisPCA's factors; at most the number of columns."""
         usual = 2 if self.protocol == "dpdispca" else 4
-        return min(self.width, self.given_columns or usual * self.most_components)
+        count = self.components
+        most = count if isinstance(count, int) else min(self.width, MOST_COMPONENTS)
+        return min(self.width, self.given_columns or usual * most)
 
     @property
     def given_columns(self) -> int | None:
@@ -313,6 +339,31 @@ class Study(StudyOptions):
     def public_center(self) -> NDArray[np.float64] | None:
         """The public centre, shape (D,), if there is one."""
         return np.array(self.center) if isinstance(self.center, tuple) else None
+
+    @property
+    def public_columns(self) -> dict[str, Any]:
+        """What is public about columns, as the task's rounds take it.
+
+        Raises
+        ------
+        DataError
+            When scales or ranges are not one finite number a column, or a range is reversed.
+        """
+        found: dict[str, Any] = {"public_center": self.public_center}
+        if TASKS[self.task].has("scale", "sites"):
+            found["preparation"] = public_preparation(self.scale, self.ranges, self.width)
+        if self._finds_scales:
+            found["variables"] = self._variables
+        return found
+
+    @property
+    def _finds_scales(self) -> bool:
+        return self.scale == "private" and self.ranges is None
+
+    @property
+    def _variables(self) -> NDArray[np.float64] | None:
+        """The variable that each column belongs to, where the schema says it."""
+        return None if self.table_schema is None else self.table_schema.variable_numbers()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -405,6 +456,8 @@ class Study(StudyOptions):
     def _made_plan(self, features: int, rows: int | None) -> BasePlan:
         task = TASKS[self.task]
         values, context = part(task.of_sites)(self)
+        if self._finds_scales:
+            context = context | {"variables": count_variables(self.width, self._variables)}
         declared = {name: getattr(self, name) for name in study_options(self.task)}
         if task.counted:
             declared["n_components"] = self.components

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,11 @@ from numpy.typing import NDArray
 from eigenveil.errors import DataError
 from eigenveil.io.files import reading
 from eigenveil.models.inputs import check_names, check_width
-from eigenveil.moments.rows import FloatArray
 from eigenveil.moments.source import block_rows
+from eigenveil.tables.identifiers import check_identifiers
+
+if TYPE_CHECKING:
+    from eigenveil.io.encode import RowEncoder
 
 # Row labels that pandas (and R, in text) write beside the data unrequested.
 _ROW_LABELS = re.compile(r"|__index_level_\d+__")
@@ -54,10 +57,8 @@ class Table(ABC):
         self.malformed: list[int] = []
         """Numbers of the rows that were no rows when all were read last: too many cells, or few."""
         self.types: dict[str, Any] = dict(fields)
-
-    def single(self, columns: Sequence[str]) -> bool:
-        """Whether single precision holds every entry of these columns exactly."""
-        return all(self.types[name] in _HELD_BY_SINGLE for name in columns)
+        self.flags: frozenset[str] = frozenset()
+        """Columns of a text that hold truth values, as far as its first lines tell."""
 
     def check_names(self, names: Sequence[str] | None = None, *, of_words: bool = False) -> None:
         """Raise a DataError where one of these names (all by default) reads as a value."""
@@ -66,6 +67,27 @@ class Table(ABC):
         check_names(
             str(self.path), wanted, places=[place[name] for name in wanted], of_words=of_words
         )
+
+    def check_identifiers(self, names: Sequence[str]) -> None:
+        """Raise a DataError where columns look like identifiers, by their names and types."""
+        text = {name for name in names if not is_numeric(self.types[name])}
+        check_identifiers(str(self.path), names, text=text)
+
+    def require(self, name: str, why: str = "") -> None:
+        """Raise a DataError unless there is such a column; names are checked before."""
+        if name not in self.types:
+            raise DataError(
+                f"{self.path} has no column {name!r}{f', {why}' if why else ''}.",
+                hint=self.known,
+                code="missing-column",
+            )
+
+    @property
+    def known(self) -> str:
+        """The columns that there are, in a sentence."""
+        shown = ", ".join(repr(name) for name in self.columns[:20])
+        more = f" and {len(self.columns) - 20} more" if len(self.columns) > 20 else ""
+        return f"Its columns are {shown}{more}."
 
     def require_numeric(self, name: str) -> None:
         """Raise a DataError that names the column unless it is numeric."""
@@ -76,25 +98,36 @@ class Table(ABC):
         """Make the error about a column that cannot be used."""
         return DataError(
             f"{self.path}: column {name!r} {what}.",
-            hint="Name the wanted columns (--columns) or leave this one out (--exclude).",
+            hint="Leave it out (--exclude), or state in a schema that it is a category, date or "
+            "boolean (eigenveil schema new drafts one).",
             code="not-numeric",
         )
 
-    def parts(
-        self, columns: Sequence[str], dtype: type[np.float32 | np.float64], step: int
-    ) -> Iterator[FloatArray]:
-        """Read all rows of these columns, in order, in parts of at most ``step`` rows."""
-        for batch in self._batches(columns):
+    def check_types(self, encoder: RowEncoder) -> None:
+        """Refuse columns that cannot be what a schema says of them."""
+        encoder.check_types(str(self.path), self.types)
+
+    def batches(
+        self, columns: Sequence[str], step: int, *, texts: Collection[str] = ()
+    ) -> Iterator[Any]:
+        """Read all rows of these columns, in order, in Arrow batches of at most ``step`` rows.
+
+        Parameters
+        ----------
+        texts : collection of str
+            Those whose cells are wanted as they stand where the file is a text, as bytes.
+        """
+        for batch in self._batches(columns, texts):
             # a slice is no copy, so that a batch as large as its file is not made dense at once
             for start in range(0, batch.num_rows, step):
-                yield _matrix(batch.slice(start, step), columns, dtype)
+                yield batch.slice(start, step)
 
     @abstractmethod
     def _fields(self) -> list[tuple[str, Any]]:
         """Name and Arrow type of each column."""
 
     @abstractmethod
-    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
+    def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
         """Arrow record batches with at least these columns."""
 
 
@@ -108,7 +141,8 @@ class ParquetTable(Table):
         with self._open() as file:
             return [(field.name, field.type) for field in file.schema_arrow]
 
-    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
+    def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
+        del texts  # cells have types
         with self._open() as file:
             yield from file.iter_batches(block_rows(len(columns)), columns=list(columns))
 
@@ -125,7 +159,8 @@ class ArrowTable(Table):
         self._place = {name: index for index, (name, _) in enumerate(fields)}
         return fields
 
-    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
+    def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
+        del texts  # cells have types
         # most columns unwanted: leave those packed; but to pick columns copies them, packed or not
         few = 2 * len(columns) < len(self._place)
         fields = [self._place[name] for name in columns] if few else None
@@ -138,7 +173,7 @@ class ArrowTable(Table):
                 yield file.get_batch(index)
 
 
-_HELD_BY_SINGLE = frozenset(
+HELD_BY_SINGLE = frozenset(
     [pa.bool_(), pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.float16(), pa.float32()]
 )
 
@@ -152,14 +187,6 @@ def is_numeric(kind: Any) -> bool:
         or types.is_floating(kind)
         or types.is_decimal(kind)
     )
-
-
-def _matrix(batch: Any, columns: Sequence[str], dtype: type[np.float32 | np.float64]) -> FloatArray:
-    place = {name: index for index, name in enumerate(batch.schema.names)}
-    matrix = np.empty((batch.num_rows, len(columns)), dtype)
-    for j, name in enumerate(columns):
-        matrix[:, j] = numbers_of(batch.column(place[name]))
-    return matrix
 
 
 _NUMBER = r"^[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"

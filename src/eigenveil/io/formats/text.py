@@ -6,10 +6,10 @@ import csv
 import io
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,9 @@ import pyarrow.csv
 from eigenveil.errors import DataError
 from eigenveil.io.formats.tabular import Table, is_numeric, numbers_of
 from eigenveil.models.inputs import check_width, numbered_names
+
+if TYPE_CHECKING:
+    from eigenveil.io.encode import RowEncoder
 
 # Bytes read at a time, more where lines are so long that one does not fit. pyarrow holds some 50
 # times as much, and is no faster with more.
@@ -57,6 +60,7 @@ class TextTable(Table):
         self._cell_by_cell: set[str] = set()
         self._any_bytes = False
         super().__init__(path)
+        self.flags = frozenset(self._words)
 
     def require_numeric(self, name: str) -> None:
         """Raise a DataError that names the column unless it has numbers."""
@@ -95,13 +99,16 @@ class TextTable(Table):
         columns = zip(names, first.columns, strict=True)
         return {name for name, cells in columns if np.isfinite(numbers_of(cells)).any()}
 
-    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
+    def check_types(self, encoder: RowEncoder) -> None:
+        """Nothing: a cell is what it reads as, whatever the first lines look like."""
+
+    def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
         given = 0  # rows, should it be necessary to start again
         while True:
             seen = 0
             self.malformed = []
             try:
-                with self._batch_reader(self._convert(columns), self.malformed) as reader:
+                with self._batch_reader(self._convert(columns, texts), self.malformed) as reader:
                     while (batch := _next_of(reader)) is not None:
                         batch = batch.rename_columns(list(columns))
                         new = batch.slice(min(max(given - seen, 0), batch.num_rows))
@@ -112,13 +119,14 @@ class TextTable(Table):
             except _AgainError:
                 continue
 
-    def _convert(self, columns: Sequence[str]) -> Any:
+    def _convert(self, columns: Sequence[str], texts: Collection[str]) -> Any:
         """How cells become values: fast where all of a column's are of one kind, as most are."""
         if len(self._cell_by_cell) > _FEW:
             self._cell_by_cell |= set(columns)
         # the first lines may look like whole numbers where later ones have decimals
         kinds = {name: pa.bool_() if name in self._words else pa.float64() for name in columns}
-        kinds |= {name: pa.binary() for name in columns if name in self._cell_by_cell}
+        as_bytes = self._cell_by_cell.union(texts)
+        kinds |= {name: pa.binary() for name in columns if name in as_bytes}
         stored = self._stored(columns)
         types = dict(zip(stored, kinds.values(), strict=True))
         return pa.csv.ConvertOptions(include_columns=stored, column_types=types)

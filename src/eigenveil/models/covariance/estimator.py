@@ -9,6 +9,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from sklearn.covariance import EmpiricalCovariance, empirical_covariance, log_likelihood
 
+from eigenveil.models.charging import LedgerPlace
 from eigenveil.models.covariance.plan import CovariancePlan
 from eigenveil.models.covariance.rounds import CovarianceFactors
 from eigenveil.models.inputs import validated
@@ -110,6 +111,8 @@ class PrivateCovariance(TableFit, FittedCovariance):
     invalid : {"zero", "error"}, default="zero"
     noise : {"secure"}, default="secure"
     random_state : int, Generator or RandomState, default=None
+    ledger : path, URL or eigenveil.Ledger, default=None
+    data_set : str, default=None
         These as of :class:`eigenveil.PrivatePCA`.
 
     Attributes
@@ -163,5 +166,7 @@ class PrivateCovariance(TableFit, FittedCovariance):
         invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
+        ledger: LedgerPlace | None = None,
+        data_set: str | None = None,
     ) -> None:
         self._take(locals())

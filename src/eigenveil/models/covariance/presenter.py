@@ -11,9 +11,15 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from eigenveil import plots
-from eigenveil.cli.presenters.base import Drawing, Presenter, name_of, names_of
+from eigenveil.cli.presenters.base import (
+    Drawing,
+    Presenter,
+    columns_matched,
+    name_of,
+    names_of,
+)
 from eigenveil.cli.presenters.screen import Screen
-from eigenveil.cli.presenters.tensors import columns_matched, write_csv
+from eigenveil.cli.presenters.tensors import write_csv
 from eigenveil.errors import short_name
 from eigenveil.models.covariance.estimator import FittedCovariance
 

@@ -12,6 +12,7 @@ from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_random_state
 
 from eigenveil.errors import DataError
+from eigenveil.models.charging import LedgerPlace
 from eigenveil.models.inputs import validated
 from eigenveil.models.mixture.rounds import MixtureFactors
 from eigenveil.models.result import View, of_factors
@@ -174,6 +175,13 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None
         For tests and reproductions: the noise is reproducible and the guarantee is not certified.
+    ledger : path, URL or eigenveil.Ledger, default=None
+        What the fit is charged to, before anything is released: beyond the budget there it is
+        refused before any row is read. ``None``: it is charged nowhere, and the certificate says
+        that fits of the same rows are not counted together.
+    data_set : str, default=None
+        What the rows are called in the ledger; by default the account of the ledger's ``budget``,
+        or of files that :meth:`fit_rows` reads the account that they have there.
 
     Attributes
     ----------
@@ -244,6 +252,8 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
+        ledger: LedgerPlace | None = None,
+        data_set: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
@@ -261,3 +271,5 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         self.invalid = invalid
         self.noise = noise
         self.random_state = random_state
+        self.ledger = ledger
+        self.data_set = data_set

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
 
 from eigenveil.errors import DataError
+from eigenveil.models.charging import LedgerPlace
 from eigenveil.models.holes import scores_of_observed
 from eigenveil.models.inputs import validated
+from eigenveil.models.pca.derived import ProbabilisticPCA, whitening
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.rounds import Factors, private_pca
+from eigenveil.models.pca.ways import WHOLE
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import View, of_factors
 from eigenveil.models.rounds import Answers, Round
@@ -22,6 +26,24 @@ from eigenveil.models.stored import StoredModel
 from eigenveil.models.streaming.plan import StreamPlan
 from eigenveil.models.table_fit import TableFit
 from eigenveil.moments.source import RowSource
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _released_whole(model: Any) -> bool:
+    """Whether covariances follow from a fit; until there is one, they may."""
+    if model._result is not None and model._result.plan.way is not WHOLE:
+        raise AttributeError(
+            f"The fit released less than the whole second moment (mechanism "
+            f"{model._result.plan.mechanism!r}), so that there is no covariance."
+        )
+    return True
+
+
+def _of_the_whole(method: Method) -> Method:
+    """A method that is there where the whole second moment was released."""
+    found: Method = available_if(_released_whole)(method)
+    return found
 
 
 class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):  # type: ignore[misc]
@@ -37,6 +59,8 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
 
     components_: View[NDArray[np.float64]] = of_factors("components")
     mean_: View[NDArray[np.float64]] = of_factors("mean")
+    scale_: View[NDArray[np.float64]] = of_factors("scale")
+    unscaled_: View[NDArray[np.bool_]] = View(lambda result: result.factors.scale == 0)
     explained_variance_: View[NDArray[np.float64]] = of_factors("explained_variance")
     explained_variance_ratio_: View[NDArray[np.float64]] = of_factors("explained_variance_ratio")
     usable_: View[NDArray[np.bool_]] = of_factors("usable")
@@ -44,6 +68,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
     noise_floor_: View[float] = of_factors("noise_floor")
     total_variance_: View[float] = of_factors("total_variance")
     row_bound_: View[float] = of_factors("row_bound")
+    n_components_ = View(lambda result: int(result.factors.components.shape[0]))
 
     @classmethod
     def _read_plan(cls, plan: Mapping[str, Any]) -> Plan:
@@ -64,13 +89,21 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
             ensure_all_finite="allow-nan",
             reset=False,
         )
-        components = self.components_.astype(array.dtype, copy=False)
-        offset = (self.mean_ @ self.components_.T).astype(array.dtype, copy=False)
-        scores = np.asarray(array @ components.T - offset)
+        return self._scores(array)
+
+    def _scores(self, array: Any) -> NDArray[np.floating[Any]]:
+        """Of checked rows, dense or sparse."""
+        scale = self.scale_
+        inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+        along = self.components_ * inverse
+        offset = (self.mean_ @ along.T).astype(array.dtype, copy=False)
+        scores = np.asarray(array @ along.T.astype(array.dtype, copy=False) - offset)
         if self._check_fitted().plan.holes and not scipy.sparse.issparse(array):
             holed = np.isnan(array).any(axis=1)
-            residuals = array[holed].astype(np.float64) - self.mean_
+            residuals = (array[holed].astype(np.float64) - self.mean_) * inverse
             scores[holed] = scores_of_observed(residuals, self.components_)
+        if self._whitens:
+            scores *= whitening(self.explained_variance_).astype(scores.dtype, copy=False)
         return scores
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
@@ -82,7 +115,73 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
                 f"Scores of shape {scores.shape} do not have {self.components_.shape[0]} columns.",
                 hint="Give what transform returned.",
             )
-        return np.asarray(scores @ self.components_ + self.mean_)
+        if self._whitens:
+            scores = scores * np.sqrt(self.explained_variance_)
+        return np.asarray(scores @ (self.components_ * self.scale_) + self.mean_)
+
+    @_of_the_whole
+    def get_covariance(self) -> NDArray[np.float64]:
+        """Covariance of the Gaussian that the components stand for, (n_features, n_features).
+
+        Probabilistic PCA, as of scikit-learn's ``PCA``: the released variances along the components
+        and ``noise_variance_`` in every other direction; positive semidefinite, in the data's
+        units. Costs no privacy. Not there where the whole second moment was not released
+        (mechanisms "bingham", "power" and "sketch").
+        """
+        return self._gaussian().covariance()
+
+    @_of_the_whole
+    def get_precision(self) -> NDArray[np.float64]:
+        """Inverse of :meth:`get_covariance`, its pseudo-inverse where it has none."""
+        return self._gaussian().precision()
+
+    @_of_the_whole
+    def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Log-density of each row of ``X`` under the Gaussian of :meth:`get_covariance`.
+
+        NaN for a row with NaN; minus infinity where the covariance is singular.
+        """
+        gaussian = self._gaussian()
+        rows = validated(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+        return gaussian.log_density(rows - self.mean_)
+
+    @_of_the_whole
+    def score(self, X: ArrayLike, y: object = None) -> float:
+        """Average of :meth:`score_samples`."""
+        del y
+        return float(np.mean(self.score_samples(X)))
+
+    @property
+    def noise_variance_(self) -> float:
+        """Variance along each direction that is not a component's: the mean of what they leave."""
+        return self._view_of_whole("noise_variance_").rest
+
+    @property
+    def loadings_(self) -> NDArray[np.float64]:
+        """Correlations of features and scores, shape (n_features, n_components).
+
+        A component times its standard deviation, over the feature's by :meth:`get_covariance`.
+        """
+        return self._view_of_whole("loadings_").loadings()
+
+    def _view_of_whole(self, name: str) -> ProbabilisticPCA:
+        if self._result is None:
+            raise AttributeError(f"{name}: {type(self).__name__} is not fitted yet")
+        _released_whole(self)
+        return self._gaussian()
+
+    def _gaussian(self) -> ProbabilisticPCA:
+        factors = self._check_fitted().factors
+        return ProbabilisticPCA(
+            factors.components,
+            factors.explained_variance,
+            factors.total_variance,
+            getattr(factors, "scale", np.ones(factors.components.shape[1])),
+        )
+
+    @property
+    def _whitens(self) -> bool:
+        return bool(self._check_fitted().spec.parameters.get("whiten", False))
 
     @property
     def _n_features_out(self) -> int:
@@ -106,8 +205,11 @@ class PrivatePCA(TableFit, FittedPCA):
 
     Parameters
     ----------
-    n_components : int, default=2
-        Number of components, at most the number of features.
+    n_components : int, float or "auto", default=2
+        Number of components, at most the number of features. A float in (0, 1): the least number
+        whose released variances reach this share of the total; "auto": as many as stand above the
+        noise. Either is chosen from what was released, at no cost: at most 32, none below the
+        noise, and not with mechanisms "bingham" and "power", which release so many and no more.
     epsilon : float, default=1.0
         Privacy target, > 0.
     delta : float, default=1e-6
@@ -132,16 +234,29 @@ class PrivatePCA(TableFit, FittedPCA):
         chosen from the released norms; divided by the largest norm found (reproductions only,
         never certified); clipped at a public number.
     row_bound : float, default=None
-        A public bound on the norm of rows, in the data's units. When given, the release of the
-        norms is skipped.
+        A public bound on the norm of rows, in the data's units, or in scales where columns have
+        some. When given, the release of the norms is skipped.
     center : bool or array of shape (n_features,), default=True
         True: subtract a privately released mean. False: do not. An array: a public centre.
+    scale : {"private"} or array of shape (n_features,), default=None
+        What columns are divided by, after centring. "private": each by its standard deviation, so
+        that the components are those of the correlation matrix, as of R's ``prcomp(scale.=TRUE)``.
+        Three rounds of noisy histograms of all columns find middles and scales, entries are clipped
+        at 6 scales, and the second moment's own diagonal refines the scales for nothing. An array:
+        public scales, in the data's units, which cost nothing; 0 leaves a column out. (A scaler of
+        the rows before the fit would void the guarantee.)
+    ranges : array of shape (2, n_features), default=None
+        Public ranges of columns, in the data's units: smallest numbers, then largest. Entries are
+        clipped to them, and columns have half their width as scale; with ``scale="private"``
+        the deviations are then found within them, and no histograms are needed. For few rows.
     budget_split : dict, default=None
-        Shares of the steps "scale", "center", "moment" and "variance". By default 4, 14, 78 and 4
-        per cent of mu squared; 8, 20, 69 and 3 per cent of epsilon when ``delta=0``. Every step
-        that the fit takes needs a share, but "variance", which it can do without (not for
-        "bingham"); a step that it does not take ("center" without a private one, "scale" where no
-        norms are released) must have none.
+        Shares of the steps "columns", "scale", "center", "moment" and "variance". By default 4, 14,
+        78 and 4 per cent of mu squared for the last four; 8, 20, 69 and 3 per cent of epsilon when
+        ``delta=0``. "columns" is taken with ``scale="private"`` and no ranges, and is then 30 per
+        cent of mu squared (40 of epsilon), which the others share the rest of. Every step that the
+        fit takes needs a share, but "variance", which it can do without (not for "bingham"); a step
+        that it does not take ("center" without a private one, "scale" where no norms are released)
+        must have none.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
         a zero row, which is counted and adds nothing to any other sum; a warning gives their
@@ -151,6 +266,16 @@ class PrivatePCA(TableFit, FittedPCA):
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None
         For tests and reproductions: the noise is reproducible and the guarantee is not certified.
+    whiten : bool, default=False
+        Divide scores by the square root of the released variance along their component, so that
+        all have variance 1; a score along a component of none is 0.
+    ledger : path, URL or eigenveil.Ledger, default=None
+        What the fit is charged to, before anything is released: beyond the budget there it is
+        refused before any row is read. ``None``: it is charged nowhere, and the certificate says
+        that fits of the same rows are not counted together.
+    data_set : str, default=None
+        What the rows are called in the ledger; by default the account of the ledger's ``budget``,
+        or of files that :meth:`fit_rows` reads the account that they have there.
     sketch_size : int, default=None
         Columns of the sketch; by default 4 times ``n_components``. With ``mechanism="sketch"``
         only.
@@ -161,14 +286,28 @@ class PrivatePCA(TableFit, FittedPCA):
     ----------
     components_ : ndarray of shape (n_components, n_features)
         Orthonormal rows; the entry of largest magnitude of each is positive.
+    n_components_ : int
     mean_ : ndarray of shape (n_features,)
-        What :meth:`transform` subtracts: the released mean, the public centre, or zero.
+        What :meth:`transform` subtracts, in the data's units: the released mean, the public centre,
+        or zero (the middles of public ranges).
+    scale_ : ndarray of shape (n_features,)
+        What :meth:`transform` then divides by, in the data's units; 1 without scales. A column of
+        scale 0 is left out.
+    unscaled_ : ndarray of bool, shape (n_features,)
+        Which columns are left out: constant ones, and those of which too few rows show.
     explained_variance_ : ndarray of shape (n_components,)
-        Released variance along each component, made non-negative and non-increasing.
+        Released variance along each component, made non-negative and non-increasing; in squared
+        scales where columns have some. With ``scale="private"`` the total is their number.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         The same as a share of the released total variance.
     noise_floor_ : float
         Explained variance that noise alone would show.
+    noise_variance_ : float
+        Mean variance in the directions that no component has, as of scikit-learn's ``PCA``. There
+        where the whole second moment was released, as are ``loadings_``, :meth:`get_covariance`,
+        :meth:`get_precision`, :meth:`score` and :meth:`score_samples`.
+    loadings_ : ndarray of shape (n_features, n_components)
+        Correlations of features and scores, by :meth:`get_covariance`.
     usable_ : ndarray of bool, shape (n_components,)
         Which components stand above the noise.
     n_samples_ : float
@@ -194,7 +333,7 @@ class PrivatePCA(TableFit, FittedPCA):
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | float | str = 2,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
@@ -205,13 +344,18 @@ class PrivatePCA(TableFit, FittedPCA):
         row_norm: str | float = "unit",
         row_bound: float | None = None,
         center: bool | ArrayLike = True,
+        scale: str | ArrayLike | None = None,
+        ranges: ArrayLike | None = None,
         budget_split: dict[str, float] | None = None,
+        whiten: bool = False,
         missing: str = "error",
         invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
         sketch_size: int | None = None,
         power_rounds: int | None = None,
+        ledger: LedgerPlace | None = None,
+        data_set: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
@@ -223,23 +367,29 @@ class PrivatePCA(TableFit, FittedPCA):
         self.row_norm = row_norm
         self.row_bound = row_bound
         self.center = center
+        self.scale = scale
+        self.ranges = ranges
         self.budget_split = budget_split
+        self.whiten = whiten
         self.missing = missing
         self.invalid = invalid
         self.noise = noise
         self.random_state = random_state
         self.sketch_size = sketch_size
         self.power_rounds = power_rounds
+        self.ledger = ledger
+        self.data_set = data_set
 
     def _rounds(
-        self, plan: BasePlan, rows: RowSource, center: NDArray[np.float64] | None
+        self, plan: BasePlan, rows: RowSource, public: Mapping[str, Any]
     ) -> Generator[Round, Answers, Any]:
         assert isinstance(plan, Plan)
+        center, longest = public["public_center"], plan.row_norm == "max"
         return private_pca(
             plan,
-            public_center=center,
             stored_single=rows.single,
-            max_norm=_largest_norm(rows, center) if plan.row_norm == "max" else None,
+            max_norm=_largest_norm(rows, center) if longest else None,
+            **public,
         )
 
 

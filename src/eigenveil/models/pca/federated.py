@@ -23,7 +23,8 @@ class FederatedPCA(FederatedFit, FittedPCA):
 
     Parameters
     ----------
-    n_components : int, default=2
+    n_components : int, float or "auto", default=2
+        As of :class:`eigenveil.PrivatePCA`.
     epsilon, delta : float
         Privacy target against the aggregator together with ``collusion`` sites; 0 < epsilon,
         0 <= delta < 1. ``delta=0`` means pure epsilon (protocols "cape" and "local").
@@ -49,8 +50,12 @@ class FederatedPCA(FederatedFit, FittedPCA):
     row_norm : {"unit", "auto"} or float, default="unit"
     row_bound : float, default=None
     center : bool or array of shape (n_features,), default=True
+    scale : {"private"} or array of shape (n_features,), default=None
+    ranges : array of shape (2, n_features), default=None
     budget_split : dict, default=None
         As for :class:`eigenveil.PrivatePCA`.
+    whiten : bool, default=False
+        As of :class:`eigenveil.PrivatePCA`.
     sketch_size : int, default=None
         R of "sketch" (4 K by default) and "dpdispca" (2 K), and of no other protocol; "auto" is
         "sketch" where it is given.
@@ -69,7 +74,7 @@ class FederatedPCA(FederatedFit, FittedPCA):
     Attributes
     ----------
     components_, mean_, explained_variance_, explained_variance_ratio_, noise_floor_, usable_, \
-n_samples_, guarantee_, certificate_
+n_samples_, scale_, unscaled_, guarantee_, certificate_
         As of :class:`eigenveil.PrivatePCA`; ``guarantee_`` is the one that was requested.
     views_ : dict of str to Guarantee
         What each adversary is held to: "outsider", "site", "aggregator", and with colluding sites.
@@ -99,7 +104,7 @@ n_samples_, guarantee_, certificate_
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | float | str = 2,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
@@ -114,11 +119,14 @@ n_samples_, guarantee_, certificate_
         row_norm: str | float = "unit",
         row_bound: float | None = None,
         center: bool | ArrayLike = True,
+        scale: str | ArrayLike | None = None,
+        ranges: ArrayLike | None = None,
         budget_split: dict[str, float] | None = None,
         sketch_size: int | None = None,
         neighbours: int | None = None,
         site_epsilon: Mapping[str, float] | None = None,
         expected_rows: int | None = None,
+        whiten: bool = False,
         missing: str = "error",
         invalid: str = "zero",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
@@ -137,11 +145,14 @@ n_samples_, guarantee_, certificate_
         self.row_norm = row_norm
         self.row_bound = row_bound
         self.center = center
+        self.scale = scale
+        self.ranges = ranges
         self.budget_split = budget_split
         self.sketch_size = sketch_size
         self.neighbours = neighbours
         self.site_epsilon = site_epsilon
         self.expected_rows = expected_rows
+        self.whiten = whiten
         self.missing = missing
         self.invalid = invalid
         self.random_state = random_state

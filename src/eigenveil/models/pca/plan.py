@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Annotated, Any, ClassVar, Literal
 
 from eigenveil.checks import one_of
 from eigenveil.errors import DataError
-from eigenveil.models.options import Options
+from eigenveil.models.options import MOST_COMPONENTS, Options
 from eigenveil.models.pca.ways import (
     CHOICES,
     DIRECTIONS,
@@ -26,11 +27,13 @@ from eigenveil.models.plan import (
     center_schedule,
     check_components,
     check_pure,
+    column_schedule,
     columns_of_sketch,
     fields_of,
     fractions_of,
 )
 from eigenveil.models.scale import NormScale, choose_bound
+from eigenveil.moments.columns import MAGNITUDE_BINS, RANGE_BINS
 from eigenveil.privacy.mechanisms import NoiseKind
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
@@ -39,6 +42,7 @@ MECHANISMS = CHOICES
 # Shares of mu squared (privacy.md, section 8; tables.md, section 2a), and of epsilon where all is
 # pure: epsilons add up where mus add in squares, so a small step must be paid more.
 _FRACTIONS: dict[Step, float] = {
+    "columns": 0.43,
     "missing": 0.03,
     "scale": 0.04,
     "center": 0.14,
@@ -46,6 +50,7 @@ _FRACTIONS: dict[Step, float] = {
     "variance": 0.04,
 }
 _PURE_FRACTIONS: dict[Step, float] = {
+    "columns": 0.67,
     "missing": 0.08,
     "scale": 0.08,
     "center": 0.20,
@@ -62,6 +67,7 @@ _CENTERS = (0.3, 0.35, 0.35)
 _PURE_CENTERS = (0.4, 0.6)
 
 _STATISTICS: dict[Step, StatisticName] = {
+    "columns": "column-histogram",
     "scale": "norm-histogram",
     "center": "row-sum",
     "variance": "component-energy",
@@ -76,7 +82,9 @@ ENERGIES = "explained variance"
 class Plan(BasePlan):
     """Everything about a fit of PCA that is decided before data is touched.
 
-    ``row_norm`` is "unit", "auto", "max", or a public number.
+    ``row_norm`` is "unit", "auto", "max", or a public number. With ``variance_share`` the number of
+    components follows from what is released: the fewest that explain this share of the variance, or
+    with 1 all that stand above the noise; ``n_components`` is then the most that there can be.
     """
 
     one_pass: ClassVar[bool] = False
@@ -85,6 +93,7 @@ class Plan(BasePlan):
     mechanism: Annotated[str, *one_of(MECHANISMS)]
     row_norm: Literal["unit", "auto", "max"] | float
     power_rounds: int
+    variance_share: float | None = None
 
     @property
     def way(self) -> Way:
@@ -99,7 +108,9 @@ class Plan(BasePlan):
     def options_otherwise(self) -> dict[str, Any]:
         """Options of another name or value; see :class:`BasePlan`."""
         rounds = self.power_rounds if self.way is POWER else None
-        return super().options_otherwise() | {"power_rounds": rounds}
+        share = self.variance_share
+        chosen = {} if share is None else {"n_components": "auto" if share == 1.0 else share}
+        return super().options_otherwise() | {"power_rounds": rounds} | chosen
 
     def context(self) -> dict[str, Any]:
         """What makes this plan beside its options; parties may send factors of so many columns."""
@@ -111,17 +122,24 @@ class Plan(BasePlan):
         return self.centered == "private" and not self.pure and self.way is not DIRECTIONS
 
     @property
+    def refines_scales(self) -> bool:
+        """Whether columns' scales are read once more off the second moment's diagonal."""
+        return self.scaled == "private" and self.way is WHOLE
+
+    @property
     def schedule(self) -> tuple[Planned, ...]:
-        """Norms and centre, norms about it, the second moment and mean, the variances."""
+        """Columns, norms and centre, norms about it, the second moment and mean, the variances."""
         before, beside = self._centered_scale()
         first, *later = self.way.schedule(self)
         found = self.counts_of_holes()
+        found += column_schedule() if self.finds_scales else ()
         if self.centered == "private":
             *stages, left = _CENTERS if self.removes_mean else (*_PURE_CENTERS, 0.0)
             found += center_schedule(
                 bounded=self.row_bound is not None,
                 scale=_SCALES_AUTO[:2] if before else _SCALES,
                 center=(stages[0], stages[1]),
+                near=self.finds_scales,
             )
             if left:
                 beside = [
@@ -137,7 +155,8 @@ class Plan(BasePlan):
     def _centered_scale(self) -> tuple[list[Planned], list[Planned]]:
         """The norms of centred rows, before the moment or read beside it: one pass for both."""
         wanted = self.one_pass or self.row_norm == "auto" or "variance" in self.fractions
-        if not wanted or self.row_bound is not None:
+        # of columns of variance 1 the norms are known, and those before the centre will do
+        if not wanted or self.row_bound is not None or self.finds_scales:
             return [], []
         private, auto = self.centered == "private", self.row_norm == "auto"
         beside = self.one_pass or (private and not auto)
@@ -165,8 +184,9 @@ class Plan(BasePlan):
     def released_values(self) -> int:
         """Number of coordinates of all releases together, rounded up."""
         d, k = self.features, self.n_components
+        columns = d * (MAGNITUDE_BINS + 2 * RANGE_BINS) if self.finds_scales else 0
         pairs = d * (d + 1) // 2 if self.missing == "pairs" else 0
-        return self.way.values(self) + 4 * d + 3 * 330 + k + 4 + pairs
+        return self.way.values(self) + columns + 4 * d + 3 * 330 + k + 4 + pairs
 
 
 def make_plan(
@@ -176,6 +196,7 @@ def make_plan(
     rows: int | None = None,
     sketch_columns: int | None = None,
     noise_draws: int = 1,
+    variables: int | None = None,
 ) -> Plan:
     """Settle every choice that the options of one table leave open.
 
@@ -191,18 +212,20 @@ def make_plan(
         Columns of factors that parties send beside the plan's own mechanism.
     noise_draws : int
         Draws of lattice noise that make up a released value.
+    variables : int, optional
+        How many there are, where columns are levels of categories; by default one a column.
 
     Raises
     ------
     PrivacyError, DataError
         Naming the parameter and what it may be.
     """
-    mechanism, components = options.mechanism, int(options.n_components)
+    mechanism = options.mechanism
     if mechanism == "auto":
         mechanism = STATISTICS["second-moment"].usual(pure=options.delta == 0).name
     check_pure("second-moment", mechanism, options.delta)
-    check_components(components, features)
     way = way_of(mechanism)
+    components, share = _components(options, features, way, mechanism)
     way.check(features, components)
     if options.power_rounds is not None and way is not POWER:
         raise options.refused(
@@ -225,17 +248,52 @@ def make_plan(
             "row_norm='auto' chooses from the released norms, and row_bound skips releasing them.",
             hint="Give row_norm='unit' or a number with row_bound, or leave row_bound out.",
         )
-    columns = columns_of_sketch(options, components, sketched=way is SKETCH, features=features)
+    if options.row_norm == "max" and (options.scale is not None or options.ranges is not None):
+        raise options.refused(
+            "row_norm",
+            "= 'max' is of reproductions, which have no scales of columns.",
+            hint="Use row_norm='unit', or leave scale and ranges out.",
+            code="unused-parameter",
+        )
+    fewest = components if share is None else 1
+    columns = columns_of_sketch(options, fewest, sketched=way is SKETCH, features=features)
+    if share is not None and options.given_columns is None:
+        columns = min(features, 4 * components)
     plan = Plan(
-        n_components=components,
+        n_components=min(components, columns) if way is SKETCH else components,
+        variance_share=share,
         mechanism=mechanism,
         row_norm=options.row_norm if isinstance(options.row_norm, str) else float(options.row_norm),
         fractions={"moment": 1.0},
         sketch_columns=columns if sketch_columns is None else sketch_columns,
         power_rounds=int(options.power_rounds or POWER_ROUNDS),
-        **fields_of(options, features=features, rows=rows, noise_draws=noise_draws),
+        **fields_of(
+            options, features=features, rows=rows, noise_draws=noise_draws, variables=variables
+        ),
     )
     return plan.model_copy(update={"fractions": _fractions(plan, options)})
+
+
+def _components(
+    options: Options, features: int, way: Way, mechanism: str
+) -> tuple[int, float | None]:
+    """How many components there are, or can be, and the share of the variance that they shall have.
+
+    The latter is ``None`` where their number is given.
+    """
+    wanted = options.n_components
+    if isinstance(wanted, Integral):
+        check_components(int(wanted), features)
+        return int(wanted), None
+    if not way.counts:
+        raise options.refused(
+            "n_components",
+            f"must be a whole number with mechanism={mechanism!r}, which releases so many "
+            f"directions and no others. Got {wanted!r} instead.",
+            hint="Give a number of components, or mechanism='auto', which releases the whole "
+            "moment before they are chosen.",
+        )
+    return min(features, MOST_COMPONENTS), 1.0 if isinstance(wanted, str) else float(wanted)
 
 
 def _fractions(plan: Plan, options: Options) -> dict[Step, float]:
@@ -245,7 +303,7 @@ def _fractions(plan: Plan, options: Options) -> dict[Step, float]:
     private = plan.centered == "private"
     scale = plan.row_bound is None and (private or plan.row_norm == "auto" or variance)
     taken = {"scale": scale, "center": private, "moment": True, "variance": variance}
-    taken["missing"] = plan.missing in COUNTS_OF_HOLES
+    taken |= {"columns": plan.finds_scales, "missing": plan.missing in COUNTS_OF_HOLES}
     usual = {
         step: fraction
         for step, fraction in (_PURE_FRACTIONS if plan.pure else _FRACTIONS).items()

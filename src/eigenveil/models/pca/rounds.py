@@ -22,10 +22,12 @@ from eigenveil.models.explained import (
     with_eigenvalues,
 )
 from eigenveil.models.holes import Corrected, Observed, corrected
+from eigenveil.models.pca.correlation import correlation_of
+from eigenveil.models.pca.derived import advice_for_more, fewest
 from eigenveil.models.pca.plan import ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.pca.ways import DIRECTIONS, POWER, SKETCH, WHOLE, Way
 from eigenveil.models.plan import CENTERED_SCALE, OBSERVED, Step
-from eigenveil.models.rounds import Answers, Round, RoundState, find_center
+from eigenveil.models.rounds import Answers, Round, RoundState, find_center, find_scales
 from eigenveil.models.scale import NormScale
 from eigenveil.models.shapes import COUNT_WEIGHT
 from eigenveil.moments.accumulators import (
@@ -36,7 +38,7 @@ from eigenveil.moments.accumulators import (
 )
 from eigenveil.moments.observed import ObservedCounts, ObservedPairs
 from eigenveil.moments.release import Release
-from eigenveil.moments.rows import RowRule
+from eigenveil.moments.rows import AS_IT_IS, Preparation, RowRule
 from eigenveil.noise.grid import deviation, spectral_edge
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.releases import Sharing
@@ -58,6 +60,8 @@ class Factors:
     ----------
     components : array of shape (K, D)
     mean : array of shape (D,)
+    scale : array of shape (D,)
+        What columns are divided by; 0 of those that are left out.
     explained_variance, explained_variance_ratio : arrays of shape (K,)
     total_variance, rows : float
     noise_floor : float
@@ -73,6 +77,7 @@ class Factors:
 
     components: NDArray[np.float64]
     mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
     explained_variance: NDArray[np.float64]
     explained_variance_ratio: NDArray[np.float64]
     total_variance: float
@@ -93,6 +98,8 @@ def private_pca(
     stored_single: bool,
     public_center: NDArray[np.float64] | None = None,
     max_norm: float | None = None,
+    preparation: Preparation = AS_IT_IS,
+    variables: NDArray[np.float64] | None = None,
     budgets: Mapping[Step, StepBudget] | None = None,
     sharing: Mapping[Step, Sharing] | None = None,
     keep_all: bool = False,
@@ -108,6 +115,10 @@ def private_pca(
         The public centre when ``plan.centered == "public"``.
     max_norm : float, optional
         The exact largest norm, for ``row_norm="max"`` (reproductions only).
+    preparation : Preparation
+        Of public scales or ranges of columns.
+    variables : array of shape (D,), optional
+        The variable that each column belongs to, where some are levels of a category.
     budgets : mapping, optional
         In place of the plan's own; for predictions on synthetic rows.
     sharing : mapping, optional
@@ -121,7 +132,8 @@ def private_pca(
     """
     del keep_all
     state = _State(plan, stored_single, dict(budgets or {}), dict(sharing or {}))
-    found = yield from release_moment(state, public_center, max_norm)
+    state.preparation = replace(preparation, holes=plan.holes)
+    found = yield from release_moment(state, public_center, max_norm, variables)
     if found is None:
         return _nothing(state)
     return (yield from _variances(state, found))
@@ -148,6 +160,8 @@ class Moment:
         Norms of the rows about the centre, where they were released.
     row_bound : float
         Norm at which rows were shortened; 0 where all were divided by their norms.
+    refined : bool
+        Whether components and strengths are those of columns of variance 1, and of whole rows.
     mended : Corrected or None
         The moment without the effect of missing entries.
     """
@@ -160,6 +174,7 @@ class Moment:
     left: MeanLeft | None = None
     scale: NormScale | None = None
     row_bound: float = 0.0
+    refined: bool = False
     mended: Corrected | None = None
 
     @property
@@ -175,6 +190,7 @@ def release_moment(
     state: RoundState[Any],
     public_center: NDArray[np.float64] | None,
     max_norm: float | None = None,
+    variables: NDArray[np.float64] | None = None,
 ) -> Generator[Round, Answers, Moment | None]:
     """The rounds up to the second moment, of any plan that is PCA's or built on it.
 
@@ -189,6 +205,9 @@ def release_moment(
         counts = kind(plan.features, weighted=plan.weighted)
         answers = yield (state.query(OBSERVED, counts),)
         state.observed = Observed.of(answers[OBSERVED])
+    yield from find_scales(state, variables)
+    if state.stopped:
+        return None
     scale = yield from find_center(state, public_center)
     if state.stopped:
         return None
@@ -211,16 +230,17 @@ def release_moment(
 def _nothing(state: _State) -> Factors:
     """The result of a fit that ended before its components were released: public directions."""
     plan = state.plan
-    none = np.zeros(plan.n_components)
+    count = plan.n_components if plan.variance_share is None else 1
+    none = np.zeros(count)
     return Factors(
-        components=np.eye(plan.n_components, plan.features),
-        mean=np.zeros(plan.features) if state.center is None else state.center,
+        components=np.eye(count, plan.features),
+        **_in_data_units(state),
         explained_variance=none,
         explained_variance_ratio=none.copy(),
         total_variance=0.0,
         rows=state.rows or 1.0,
         noise_floor=0.0,
-        usable=np.zeros(plan.n_components, dtype=np.bool_),
+        usable=np.zeros(count, dtype=np.bool_),
         row_bound=0.0,
         stopped=state.stopped,
         advice=state.advice,
@@ -293,11 +313,74 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
         kept = state.observed.kept(state.rows)
         mended = corrected(matrix, edge, kept, components=plan.n_components)
         matrix, edge = mended.matrix, mended.edge
+    if plan.refines_scales and release.edge is None:
+        return _refined(
+            state,
+            matrix,
+            edge,
+            answers,
+            unit_rows=rule.bound == 0.0,
+            left=left,
+            mended=mended,
+        )
     values, components = leading_eigenpairs(matrix, plan.n_components)
     if release.edge is not None:  # cut-off eigenvalues: their sum is not the rows' energy
         return Moment(components, values, release.edge, answers, left=left)
     total = float(np.trace(matrix))
     return Moment(components, values, edge, answers, total, left, mended=mended)
+
+
+def _refined(
+    state: _State,
+    matrix: NDArray[np.float64],
+    edge: float,
+    answers: Answers,
+    *,
+    unit_rows: bool,
+    left: MeanLeft | None,
+    mended: Corrected | None,
+) -> Moment:
+    """Components of columns of variance 1; the state's scales and centre become those."""
+    plan, first = state.plan, state.preparation
+    assert first.scale is not None
+    scaled = first.scale > 0
+    found = correlation_of(
+        matrix,
+        scaled=scaled,
+        components=plan.n_components,
+        edge=edge * math.sqrt(np.count_nonzero(scaled) / plan.features),
+        error=edge / math.sqrt(2.0 * plan.features),  # of symmetric noise of this edge
+        rows=state.rows or max(1.0, float(np.trace(matrix))),
+        unit_rows=unit_rows,
+        left=left,
+    )
+    if mended is not None:
+        rescaled = matrix / np.multiply.outer(found.factors, found.factors)
+        mended = replace(mended, matrix=rescaled)
+    limit = first.limit  # in scales; of public ranges, those of the column with the smallest
+    if plan.ranged:
+        limit /= float(np.min(found.factors[scaled]))
+    state.preparation = replace(first, scale=first.scale * found.factors, limit=limit)
+    if state.center is not None:
+        state.center = np.where(scaled, state.center, 0.0) / found.factors
+    return Moment(
+        found.components,
+        found.strengths,
+        found.edge,
+        answers,
+        found.total,
+        found.left,
+        refined=True,
+        mended=mended,
+    )
+
+
+def _in_data_units(state: _State) -> dict[str, NDArray[np.float64]]:
+    """Mean and scale of columns, as whoever has rows needs them."""
+    d, first = state.plan.features, state.preparation
+    scale = np.ones(d) if first.scale is None else first.scale
+    mean = np.zeros(d) if state.center is None else state.center * scale
+    return {"mean": mean if first.offset is None else mean + first.offset, "scale": scale}
 
 
 def _mean_left(state: _State, answers: Answers) -> MeanLeft | None:
@@ -417,7 +500,7 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
                 found.strengths,
                 found.edge,
                 state.rows * kept,
-                unit_rows_of=plan.features if row_bound == 0.0 else None,
+                unit_rows_of=plan.features if row_bound == 0.0 and not found.refined else None,
             )
         variance = descending(along, energies)
         stands = found.strengths > floor
@@ -426,20 +509,43 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
         stands = np.zeros(k, dtype=np.bool_)
     total = max(total, float(np.sum(variance)))
     noise_floor = consistent_floor(variance, stands, nominal)
+    if found.refined and known:
+        variance, total, noise_floor = _of_variance_one(state, variance, total, noise_floor)
     usable = np.asarray(variance > noise_floor)
+    advice = state.advice
+    if not usable.any():
+        advice = advice or advice_for(noise_floor, variance)
+    elif plan.variance_share is not None:
+        advice = advice or advice_for_more(variance / total, usable, plan.variance_share)
+    if plan.variance_share is not None:
+        k = fewest(variance / total, usable, plan.variance_share)
     return Factors(
-        components=found.components,
-        mean=state.center if state.center is not None else np.zeros(plan.features),
-        explained_variance=variance,
-        explained_variance_ratio=variance / total,
+        components=found.components[:k],
+        **_in_data_units(state),
+        explained_variance=variance[:k],
+        explained_variance_ratio=variance[:k] / total,
         total_variance=total,
         rows=state.rows,
         noise_floor=noise_floor,
-        usable=usable,
+        usable=usable[:k],
         row_bound=row_bound,
         stopped=state.stopped,
-        advice=state.advice if usable.any() or state.advice else advice_for(noise_floor, variance),
+        advice=advice,
     )
+
+
+def _of_variance_one(
+    state: _State, variance: NDArray[np.float64], total: float, floor: float
+) -> tuple[NDArray[np.float64], float, float]:
+    """Variances whose total is the number of scaled columns; the state's scales follow."""
+    first = state.preparation
+    assert first.scale is not None
+    count = int(np.count_nonzero(first.scale))
+    unit = count / total
+    state.preparation = replace(first, scale=first.scale / math.sqrt(unit))
+    if state.center is not None:
+        state.center = state.center * math.sqrt(unit)
+    return variance * unit, float(count), floor * unit
 
 
 def _energy_bound(state: _State, scale: NormScale) -> float:

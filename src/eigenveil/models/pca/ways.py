@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from eigenveil.models.plan import Planned
 from eigenveil.noise.bingham import check_feasible
@@ -34,6 +34,8 @@ class Way(ABC):
     """One way; ``statistic`` is what is released."""
 
     statistic: StatisticName
+    counts: ClassVar[bool] = True
+    """Whether what is released does not depend on how many components are wanted of it."""
 
     def columns(self, plan: Sized) -> int | None:
         """Columns of what is released, D rows; ``None`` where it is the whole moment."""
@@ -68,6 +70,7 @@ class Directions(Way):
     """Directions that the moment makes likely, and nothing else."""
 
     statistic = "bingham-vectors"
+    counts = False
 
     def values(self, plan: Sized) -> int:
         """Of a direction a component."""
@@ -105,6 +108,7 @@ class Power(Way):
     """The moment times what the round before released: power iteration."""
 
     statistic = "sketch"
+    counts = False
 
     def columns(self, plan: Sized) -> int:
         """One a component."""

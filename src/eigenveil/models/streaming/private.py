@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike
 
 from eigenveil.errors import DataError, PrivacyError
+from eigenveil.models.charging import LedgerPlace, begin_charges
 from eigenveil.models.constraints import Configured
 from eigenveil.models.inputs import new_columns, validated, warn_owner, without_units
 from eigenveil.models.pca.estimator import FittedPCA
@@ -18,6 +20,7 @@ from eigenveil.models.stored import noise_source, public_center
 from eigenveil.models.streaming.plan import make_stream_plan
 from eigenveil.models.streaming.state import StreamState
 from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
+from eigenveil.tables.identifiers import check_identifiers
 from eigenveil.tables.units import LabelledRows, unit_ids
 
 
@@ -33,7 +36,8 @@ class PrivateStreamingPCA(Configured, FittedPCA):
 
     Parameters
     ----------
-    n_components : int, default=2
+    n_components : int, float or "auto", default=2
+        As of :class:`eigenveil.PrivatePCA`; chosen anew at every release.
         Number of components, at most the number of features.
     epsilon : float, default=1.0
         Privacy target, > 0, for the whole stream.
@@ -58,6 +62,8 @@ class PrivateStreamingPCA(Configured, FittedPCA):
     center : False or array of shape (n_features,), default=False
         Nothing, or a public centre, is subtracted first. One pass cannot subtract a mean that is
         not known yet.
+    whiten : bool, default=False
+        As of :class:`eigenveil.PrivatePCA`.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
         a zero row, which is counted and adds nothing to any other sum; a warning gives their
@@ -67,6 +73,12 @@ class PrivateStreamingPCA(Configured, FittedPCA):
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None
         For tests and reproductions: the noise is reproducible and the guarantee is not certified.
+    ledger : path, URL or eigenveil.Ledger, default=None
+        What the stream is charged to: its whole target is reserved before its first block is read,
+        and refused beyond the budget. ``None``: it is charged nowhere, and the certificate says
+        that fits of the same rows are not counted together.
+    data_set : str, default=None
+        What the rows are called in the ledger; by default the account of the ledger's ``budget``.
 
     Attributes
     ----------
@@ -105,10 +117,11 @@ n_samples_, guarantee_, certificate_
 
     _TASK, _PATH = "pca", "stream"
     _stream: StreamState | None = None
+    _files: Sequence[Path] | None = None  # that the blocks are read from, where they are
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | float | str = 2,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
@@ -120,9 +133,12 @@ n_samples_, guarantee_, certificate_
         max_rows_per_unit: int = 1,
         row_norm: str | float = "unit",
         center: bool | ArrayLike = False,
+        whiten: bool = False,
         invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
+        ledger: LedgerPlace | None = None,
+        data_set: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
@@ -135,9 +151,12 @@ n_samples_, guarantee_, certificate_
         self.max_rows_per_unit = max_rows_per_unit
         self.row_norm = row_norm
         self.center = center
+        self.whiten = whiten
         self.invalid = invalid
         self.noise = noise
         self.random_state = random_state
+        self.ledger = ledger
+        self.data_set = data_set
 
     @property
     def blocks_(self) -> int:
@@ -164,11 +183,14 @@ n_samples_, guarantee_, certificate_
         try:
             invalid = stream.add(rows, count, keep=_nowhere)
             result = stream.end()
+            if self._stream is not None:
+                self._stream.abandon()
             self._stream, self._result = stream, None
             self._take_over(result)
         except BaseException as error:
             if stream.result is not None:
                 stream.attach_spent(error)
+            stream.abandon()
             raise
         warn_owner(invalid)
         return self
@@ -235,6 +257,8 @@ n_samples_, guarantee_, certificate_
                 stream.stop(error, noise_drawn=stream.result is not None)
             else:
                 self._stream = begun
+                if begun is None:
+                    stream.abandon()
             raise
         warn_owner(invalid)
         return self
@@ -269,6 +293,8 @@ n_samples_, guarantee_, certificate_
             mine.merge(theirs)
             self._stream = mine
         except BaseException as error:
+            if self._stream is None:
+                mine.abandon()
             for stream in (mine, theirs):
                 if stream.torn or mine.blocks != before:
                     stream.stop(error, noise_drawn=False)
@@ -328,7 +354,12 @@ n_samples_, guarantee_, certificate_
         plan = make_stream_plan(options, features=features)
         source = noise_source(options.random_state)
         plan = plan.drawn_from(secure=source.secure)
-        return StreamState(plan, center, source, spec=spec, names=names)
+        charges = begin_charges(options, plan, files=self._files)
+        try:
+            return StreamState(plan, center, source, spec=spec, names=names, charges=charges)
+        except BaseException:
+            charges.end("stopped")
+            raise
 
 
 def _nowhere(result: Result) -> None:
@@ -378,6 +409,7 @@ def _other_columns() -> DataError:
 
 def _rows(array: Any, names: list[str] | None, ids: Any = None) -> tuple[RowSource, int]:
     """Rows of a block, of which there may be none, with their units, and their number."""
+    check_identifiers("The frame", names)
     sparse, count = scipy.sparse.issparse(array), int(array.shape[0])
     rows: RowSource = (SparseRows if sparse else ArrayRows)(array, names=names)
     return rows if ids is None else LabelledRows(rows, unit_ids(ids, count)), count

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.models.charging import UNCHARGED, Charges
 from eigenveil.models.driver import certified
 from eigenveil.models.result import EstimatorSpec, Result
 from eigenveil.models.streaming.plan import StreamPlan, stream_factors, stream_queries
@@ -56,6 +57,8 @@ class StreamState:
         Who made the stream, and how.
     names : tuple of str or None
         Of the columns.
+    charges : Charges
+        What its releases are charged to, all of them reserved; ended with the stream.
 
     Attributes
     ----------
@@ -73,6 +76,7 @@ class StreamState:
         *,
         spec: EstimatorSpec,
         names: tuple[str, ...] | None,
+        charges: Charges = UNCHARGED,
     ) -> None:
         self.plan, self.names = plan, names
         self.blocks = 0
@@ -82,6 +86,7 @@ class StreamState:
         self._secure = source.secure
         self._standing: Standing = "open"
         self._forks = _forks
+        self._charges, self._counted, self._charged = charges, charges.counted, False
         self._rows = 0
         self._units = None if plan.unit is None else StreamUnits(plan.max_rows_per_unit)
         self._queries = stream_queries(plan, public_center=public_center)
@@ -134,6 +139,8 @@ class StreamState:
                 found.add(number, block)
             for total in block_sums:
                 total.flush()
+            if self._prefixes:
+                self._charge()
             self._standing = "torn"  # until all of the block is in
             if self._prefixes:
                 keep(self._published(block_sums, count))
@@ -174,6 +181,12 @@ class StreamState:
                 hint="Merge streams that were made with the same parameters, by one version.",
                 code="merge-mismatch",
             )
+        if self._charges.accounts != other._charges.accounts:
+            raise DataError(
+                "The streams are charged to different accounts, or one to none.",
+                hint="Merge streams of one data set, begun with the same ledger and data_set.",
+                code="merge-mismatch",
+            )
         if self.plan.publish != "end":
             raise PrivacyError(
                 "Streams under continual release cannot be merged: each has noise of its own.",
@@ -203,6 +216,7 @@ class StreamState:
             return self.result
         self.check_open()
         assert self._source is not None
+        self._charge()
         self._standing = "torn"  # whatever happens next, noise is drawn once
         try:
             made = self._made(
@@ -218,6 +232,10 @@ class StreamState:
             self.stop(error, noise_drawn=True)
             raise
         return made
+
+    def abandon(self) -> None:
+        """Give back what was reserved: the stream goes no further, and nothing saw it begin."""
+        self._charges.end("stopped")
 
     def stop(self, error: BaseException, *, noise_drawn: bool) -> None:
         """Refuse everything from now on, for the caller sees a failure."""
@@ -279,6 +297,12 @@ class StreamState:
                 code="other-process",
             )
 
+    def _charge(self) -> None:
+        """Charge all that the stream ever releases, once, before any noise is drawn."""
+        if not self._charged:
+            self._charges.charge(self._records)
+            self._charged = True
+
     def _published(self, block_sums: list[Accumulator], count: int) -> Result:
         """The release of the stream with one more block."""
         try:
@@ -304,6 +328,7 @@ class StreamState:
             features=self.plan.features,
             names=self.names,
             secure=self._secure,
+            counted=self._counted,
         )
 
     def _empty(self, standing: Standing) -> None:
@@ -311,6 +336,8 @@ class StreamState:
         self._standing = standing
         self._sums, self._prefixes, self._queries = [], [], ()
         self._source, self._rows, self._units = None, 0, None
+        charges, self._charges = self._charges, UNCHARGED
+        charges.end("finished" if standing in ("released", "over") else standing)
 
     def __getstate__(self) -> dict[str, Any]:
         if self._sums or self._prefixes:

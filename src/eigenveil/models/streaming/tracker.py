@@ -16,6 +16,7 @@ from eigenveil.linalg.subspace import Subspace
 from eigenveil.models.constraints import Configured
 from eigenveil.models.inputs import check_names, validated
 from eigenveil.models.streaming.tracking import Rule, Tracked, Tracker
+from eigenveil.tables.identifiers import check_identifiers
 
 FLOATS = (np.float64, np.float32)
 _CHUNK = 4096
@@ -370,7 +371,9 @@ class StreamingPCA(
         except ValueError as error:
             raise DataError(str(error), hint="Give a block of rows, (rows, features).") from error
         if reset:
-            check_names("The frame", getattr(self, "feature_names_in_", None))
+            names = getattr(self, "feature_names_in_", None)
+            check_names("The frame", names)
+            check_identifiers("The frame", None if names is None else [str(n) for n in names])
         check_finite(rows)
         return np.asarray(rows)
 

@@ -10,7 +10,7 @@ from pydantic import model_validator
 
 from eigenveil.checks import one_of
 from eigenveil.errors import DataError
-from eigenveil.models.options import Options
+from eigenveil.models.options import MOST_COMPONENTS, Options
 from eigenveil.models.plan import (
     CENTERED_SCALE,
     BasePlan,
@@ -34,8 +34,6 @@ PairForm = Literal["full", "sketch"]
 
 # Up to so many features the pair moment is a matrix, beyond it is sketched.
 FULL_UP_TO = 1000
-# "auto" takes at most so many components.
-_MOST_COMPONENTS = 32
 # Norm histograms hold 322 values each, of which a fit releases at most four.
 _HISTOGRAMS = 4 * 330
 # Shares of the budget: of all histograms of norms, and of the centre, which need not be good, since
@@ -237,7 +235,7 @@ def _common(
     check_pure("third-moment", mechanism, delta)
     auto = options.n_components == "auto"
     if auto:
-        count = min(max(1, features - 1), _MOST_COMPONENTS)
+        count = min(max(1, features - 1), MOST_COMPONENTS)
     else:
         count = int(options.n_components)
         check_components(count, features)

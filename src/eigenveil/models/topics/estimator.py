@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from eigenveil.errors import DataError
+from eigenveil.models.charging import LedgerPlace
 from eigenveil.models.inputs import validated
 from eigenveil.models.result import View, of_factors
 from eigenveil.models.stored import StoredModel
@@ -52,17 +54,17 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
         Parameters
         ----------
         X : array or sparse matrix of shape (n_documents, n_words)
-            Word counts; documents of any length.
+            Word counts; documents of any length. One with a negative count or NaN is not valid.
 
         Returns
         -------
         array of shape (n_documents, n_components)
-            Rows add up to 1.
+            Rows add up to 1; NaN for a document that is not valid.
         """
         return np.asarray(scipy.special.softmax(self._log_joint(X), axis=1))
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
-        """The likeliest topic of each document, shape (n_documents,); -1 for one with NaN."""
+        """The likeliest topic of each document, shape (n_documents,); -1 for one not valid."""
         joint = self._log_joint(X)
         return np.where(np.isnan(joint[:, 0]), -1, np.argmax(joint, axis=1))
 
@@ -119,13 +121,16 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
             X,
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
-            ensure_non_negative=True,
             ensure_all_finite="allow-nan",
             reset=False,
         )
         size = self.topics_.shape[1]
         smoothed = (self.topics_ + _FLOOR / size) / (1.0 + _FLOOR)
-        return np.asarray(counts @ np.log(smoothed).T + np.log(self.weights_))
+        joint = np.asarray(counts @ np.log(smoothed).T + np.log(self.weights_))
+        # as in a fit, what is wrong with one document is no error of the others
+        least = counts.min(axis=1)
+        joint[(least.toarray().ravel() if issparse(counts) else least) < 0] = np.nan
+        return joint
 
     @property
     def _n_features_out(self) -> int:
@@ -192,6 +197,13 @@ class PrivateTopicModel(TableFit, FittedTopics):
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None
         For tests and reproductions: the noise is reproducible and the guarantee is not certified.
+    ledger : path, URL or eigenveil.Ledger, default=None
+        What the fit is charged to, before anything is released: beyond the budget there it is
+        refused before any row is read. ``None``: it is charged nowhere, and the certificate says
+        that fits of the same rows are not counted together.
+    data_set : str, default=None
+        What the rows are called in the ledger; by default the account of the ledger's ``budget``,
+        or of files that :meth:`fit_rows` reads the account that they have there.
 
     Attributes
     ----------
@@ -254,6 +266,8 @@ class PrivateTopicModel(TableFit, FittedTopics):
         invalid: str = "zero",
         noise: str = "secure",
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
+        ledger: LedgerPlace | None = None,
+        data_set: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
@@ -269,3 +283,5 @@ class PrivateTopicModel(TableFit, FittedTopics):
         self.invalid = invalid
         self.noise = noise
         self.random_state = random_state
+        self.ledger = ledger
+        self.data_set = data_set

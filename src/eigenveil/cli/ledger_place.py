@@ -1,0 +1,56 @@
+"""Where the commands keep the ledger of this user's tables, where no other place is named."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from eigenveil.errors import OutputError
+
+VARIABLE = "EIGENVEIL_LEDGER"
+_ELSEWHERE = f"Name a place that lasts: --ledger FILE (or a database's URL), or {VARIABLE}."
+
+
+def usual_ledger(*, make_folder: bool = False) -> str:
+    """The place that the environment names, or one file of this user for all tables.
+
+    One file, so that a table that was copied or renamed is known again; of the user, since a
+    ledger is its owner's alone, and since tables may lie where nothing can be written.
+
+    Parameters
+    ----------
+    make_folder : bool
+        Whether the folder is made where it is absent.
+
+    Raises
+    ------
+    OutputError
+        When there is no such folder, or it cannot be made or written.
+    """
+    if given := os.environ.get(VARIABLE):
+        return given
+    try:
+        folder = _data_folder() / "eigenveil"
+        if make_folder:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise PermissionError(0, "it cannot be written", str(folder))
+    except (OSError, RuntimeError) as error:  # RuntimeError: this user has no home
+        where = getattr(error, "filename", None) or "the ledger of this user's tables"
+        raise OutputError(
+            f"{where}: {getattr(error, 'strerror', None) or error}.",
+            hint=_ELSEWHERE,
+            code="no-place-for-ledger",
+        ) from None
+    return str(folder / "tables.ledger")
+
+
+def _data_folder() -> Path:
+    """Where this system keeps what programs store for a user."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support"
+    given = Path(os.environ.get("XDG_DATA_HOME") or "")
+    return given if given.is_absolute() else Path.home() / ".local" / "share"

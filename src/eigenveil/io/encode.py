@@ -1,0 +1,253 @@
+"""Rows of numbers from the columns of a table, as its schema says (tables.md, section 5).
+
+A category becomes one column a level: 1 in that of its level, and zeros everywhere for a level that
+the schema does not have. A truth value is 0 or 1, a date its days since the column's origin, and a
+missing value NaN in all columns of its variable. What a cell becomes depends on that cell alone,
+and is the same in every format.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from eigenveil.errors import DataError
+from eigenveil.io.formats.tabular import HELD_BY_SINGLE, Table, is_numeric, numbers_of
+from eigenveil.moments.rows import FloatArray
+from eigenveil.tables.schema import FIRST_DAY, Column, Schema
+
+_MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A", "#NA")
+_TRUE = ("true", "t", "yes", "y", "1")
+_FALSE = ("false", "f", "no", "n", "0")
+_DAY = r"^\d{4}-\d{2}-\d{2}([T ].*)?$"
+_WHOLE = r"^([+-]?\d+)\.0*$"
+
+
+class RowEncoder:
+    """How a batch of a table becomes rows.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        What is read, in order.
+    unit : str, optional
+        The column with the identifiers of the units.
+    schema : Schema, optional
+        Where ``columns`` come from one.
+    """
+
+    def __init__(
+        self, columns: Sequence[Column], *, unit: str | None = None, schema: Schema | None = None
+    ) -> None:
+        self._read, self.unit, self.schema = tuple(columns), unit, schema
+        self.names = tuple(name for column in columns for name in column.encoded_names)
+        named = [column.name for column in columns]
+        self.columns = tuple(named if unit is None or unit in named else [*named, unit])
+        """The columns of the table that are needed."""
+        texts = {column.name for column in columns if column.kind != "number"}
+        self.texts = frozenset(texts if unit is None else {*texts, unit})
+        """Those whose cells are wanted as they stand, where the table is a text."""
+
+    @classmethod
+    def of_numbers(cls, names: Sequence[str], *, unit: str | None = None) -> RowEncoder:
+        """Columns of numbers, without a schema."""
+        return cls([Column(name, "number") for name in names], unit=unit)
+
+    @classmethod
+    def of_schema(cls, schema: Schema) -> RowEncoder:
+        """The columns of a schema."""
+        return cls(schema.read, unit=schema.unit, schema=schema)
+
+    def single(self, types: Mapping[str, Any]) -> bool:
+        """Whether single precision holds every entry exactly, of columns of these Arrow types."""
+        return all(
+            column.kind != "number" or types[column.name] in HELD_BY_SINGLE for column in self._read
+        )
+
+    def check_tables(self, tables: Sequence[Table]) -> None:
+        """Refuse tables without what the schema names, or of other kinds.
+
+        Raises
+        ------
+        DataError
+            Naming file and column.
+        """
+        for table in tables:
+            there = all(name in table.types for name in self.columns)
+            table.check_names(self.columns if there else None)
+            for name in self.columns:
+                table.require(name, "which the schema has")
+            table.check_types(self)
+
+    def check_types(self, whose: str, types: Mapping[str, Any]) -> None:
+        """Refuse columns whose type cannot be of their kind.
+
+        Raises
+        ------
+        DataError
+            Naming the column, with code ``column-kind``.
+        """
+        for column in self._read:
+            if not _FITS[str(column.kind)](_inner(types[column.name])):
+                raise DataError(
+                    f"{whose}: column {column.name!r} is {types[column.name]}, and the schema says "
+                    f"{column.kind}.",
+                    hint="Correct its kind in the schema, or give it role = 'ignore'.",
+                    code="column-kind",
+                )
+        if self.unit is not None and not _is_label(_inner(types[self.unit])):
+            raise DataError(
+                f"{whose}: column {self.unit!r} is {types[self.unit]}, which cannot name units.",
+                hint="A unit's identifier is a text or a whole number.",
+                code="column-kind",
+            )
+
+    def __call__(
+        self, batch: Any, dtype: type[np.float32 | np.float64]
+    ) -> tuple[FloatArray, NDArray[np.object_] | None]:
+        """Rows of an Arrow record batch, shape (n, D), and the units that they belong to."""
+        place = {name: index for index, name in enumerate(batch.schema.names)}
+        matrix = np.empty((batch.num_rows, len(self.names)), dtype)
+        first = 0
+        for column in self._read:
+            cells = batch.column(place[column.name])
+            width = len(column.encoded_names)
+            matrix[:, first : first + width] = encoded(column, cells)
+            first += width
+        if self.unit is None:
+            return matrix, None
+        return matrix, labels(batch.column(place[self.unit]))
+
+
+def labels(column: Any) -> NDArray[np.object_]:
+    """Identifiers as texts, shape (n,); ``None`` where one is missing.
+
+    The same number is the same text, whether it is stored as a whole number, a decimal or a text:
+    a person whose files differ in this is one person.
+    """
+    found = _without(texts_of(column), _MISSING).to_numpy(zero_copy_only=False)
+    return np.asarray(found, dtype=np.object_)
+
+
+def texts_of(column: Any) -> Any:
+    """Cells as an Arrow array of texts, without blanks around them; ``17.0`` is ``17``."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        column = _decoded(column)
+    texts = pc.ascii_trim_whitespace(column.cast(pa.string()))
+    return pc.replace_substring_regex(texts, _WHOLE, r"\1")
+
+
+def _decoded(column: Any) -> Any:
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:  # some cell is no UTF-8
+        cells = column.to_pylist()
+        return pa.array([None if c is None else c.decode(errors="replace") for c in cells])
+
+
+def _without(texts: Any, missing: Sequence[str]) -> Any:
+    """Texts with null in place of some."""
+    gone = pc.is_in(texts, value_set=pa.array(missing, pa.string()))
+    return pc.if_else(gone, pa.scalar(None, pa.string()), texts)
+
+
+# -- One function a kind: an array of shape (n,) or (n, levels) from an Arrow column.
+
+
+def encoded(column: Column, cells: Any) -> NDArray[Any]:
+    """The columns that the cells of an Arrow array become, shape (n, 1) or (n, levels)."""
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.dictionary_decode()
+    if pa.types.is_null(cells.type):
+        return np.full((len(cells), len(column.encoded_names)), np.nan)
+    if column.kind == "category":
+        return _levels(cells, column.levels)
+    if column.kind == "boolean":
+        return _truths(cells)[:, None]
+    if column.kind == "date":
+        return _days(cells, column.origin)[:, None]
+    return numbers_of(cells)[:, None]
+
+
+def _levels(cells: Any, levels: Sequence[str]) -> NDArray[np.float64]:
+    texts = texts_of(cells)
+    wanted = texts_of(pa.array(levels, pa.string()))
+    codes = pc.index_in(texts, value_set=wanted)
+    words = [word for word in _MISSING if word not in levels]
+    missing = _without(texts, words).is_null().to_numpy(zero_copy_only=False)
+    found = np.zeros((len(cells), len(levels)))
+    known = codes.is_valid().to_numpy(zero_copy_only=False) & ~missing
+    found[np.flatnonzero(known), codes.fill_null(0).to_numpy()[known]] = 1.0
+    found[missing] = np.nan
+    return found
+
+
+def _truths(cells: Any) -> NDArray[np.float64]:
+    texts = pc.utf8_lower(texts_of(cells))
+    found = np.full(len(cells), np.nan)
+    for value, words in ((1.0, _TRUE), (0.0, _FALSE)):
+        is_one = pc.is_in(texts, value_set=pa.array(words, pa.string()))
+        found[is_one.to_numpy(zero_copy_only=False)] = value
+    return found
+
+
+def _days(cells: Any, origin: datetime.date) -> NDArray[np.float64]:
+    """Whole days since ``origin``; the time of day does not count."""
+    if _is_text(cells.type):
+        texts = texts_of(cells)
+        dated = pc.if_else(
+            pc.match_substring_regex(texts, _DAY),
+            pc.utf8_slice_codeunits(texts, 0, 10),
+            pa.scalar(None, pa.string()),
+        )
+        stamps = pc.strptime(dated, format="%Y-%m-%d", unit="s", error_is_null=True)
+        # the 30th of February reads as a day of March
+        same = pc.equal(pc.strftime(stamps, format="%Y-%m-%d"), dated)
+        cells = pc.if_else(same, stamps, pa.scalar(None, stamps.type))
+    if pa.types.is_timestamp(cells.type):
+        cells = pc.floor_temporal(cells, unit="day")
+    days = cells.cast(pa.date32(), safe=False).cast(pa.int32()).cast(pa.float64())
+    found: NDArray[np.float64] = days.to_numpy(zero_copy_only=False)
+    return found - float((origin - FIRST_DAY).days)
+
+
+# -- Which types can be of which kind.
+
+
+def _inner(kind: Any) -> Any:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_text(kind: Any) -> bool:
+    types = pa.types
+    return bool(
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_string_view(kind)
+        or types.is_binary(kind)
+        or types.is_null(kind)
+    )
+
+
+def _is_day(kind: Any) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind) or _is_text(kind))
+
+
+def _is_label(kind: Any) -> bool:
+    return bool(is_numeric(kind) or _is_day(kind))
+
+
+_FITS = {
+    "number": lambda kind: is_numeric(kind) or pa.types.is_null(kind),
+    "boolean": lambda kind: is_numeric(kind) or _is_text(kind),
+    "category": _is_label,
+    "date": _is_day,
+}

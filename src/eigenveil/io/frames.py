@@ -1,0 +1,123 @@
+"""Frames in memory, read with a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from eigenveil.errors import DataError
+from eigenveil.io.encode import RowEncoder
+from eigenveil.io.files import rechunk
+from eigenveil.models.inputs import check_names
+from eigenveil.moments.rows import Block, FloatArray
+from eigenveil.moments.source import block_rows
+from eigenveil.tables.schema import Schema
+
+_WHOSE = "The frame"
+
+
+def read_frame(frame: Any, schema: Schema) -> FrameRows:
+    """The rows of a pandas or Polars frame as its schema says, for ``fit_rows``.
+
+    They are those of a file with the same columns: see :func:`eigenveil.io.open_rows`.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame, polars.DataFrame, or what has ``__arrow_c_stream__`` and ``columns``
+    schema : Schema
+        From :func:`eigenveil.tables.schema.read_schema`.
+
+    Raises
+    ------
+    DataError
+        When a column is not there, holds values of several types or none of its kind, or the
+        schema has what was not confirmed.
+    """
+    return FrameRows(frame, schema)
+
+
+class FrameRows:
+    """Rows of a frame; made by :func:`read_frame`.
+
+    Attributes
+    ----------
+    features : int
+    names : tuple of str
+        The schema's encoded columns.
+    single : bool
+    schema : Schema
+    unit : str or None
+        The column with the units.
+    variables : array of shape (D,)
+        The variable that each column belongs to: a category has several.
+    """
+
+    def __init__(self, frame: Any, schema: Schema) -> None:
+        schema.check_usable(_WHOSE)
+        self.schema, self._encoder, self._frame = schema, RowEncoder.of_schema(schema), frame
+        self.unit, self.names = schema.unit, self._encoder.names
+        self.features, self.variables = len(self.names), schema.variable_numbers()
+        self._table = _arrow(frame, self._encoder)
+        types = dict(zip(self._table.schema.names, self._table.schema.types, strict=True))
+        self._encoder.check_types(_WHOSE, types)
+        self.single = self._encoder.single(types)
+
+    def blocks(self) -> Iterator[Block]:
+        """All rows once, in order, with their units where the schema names them."""
+        step, first_row = block_rows(self.features), 0
+        for part, *units in rechunk(self._parts(step), step):
+            yield Block(part, first_row=first_row, units=units[0] if units else None)
+            first_row += part.shape[0]
+
+    def encoded(self) -> Any:
+        """The encoded columns as a frame of the same library, for ``transform`` and ``predict``."""
+        parts = [block.values for block in self.blocks()]
+        values: FloatArray = np.concatenate([*parts, np.empty((0, self.features))])
+        columns = dict(zip(self.names, values.T, strict=True))
+        index = getattr(self._frame, "index", None)
+        made = type(self._frame)
+        return made(columns) if index is None else made(columns, index=index)
+
+    def _parts(self, step: int) -> Iterator[tuple[NDArray[Any], ...]]:
+        dtype = np.float32 if self.single else np.float64
+        for batch in self._table.to_batches(max_chunksize=step):
+            rows, units = self._encoder(batch, dtype)
+            yield (rows,) if units is None else (rows, units)
+
+
+def _arrow(frame: Any, encoder: RowEncoder) -> Any:
+    """The needed columns as an Arrow table."""
+    there = [str(name) for name in frame.columns]
+    check_names(_WHOSE, there)
+    for name in encoder.columns:
+        if there.count(name) != 1:
+            number = "no column" if name not in there else "more than one column"
+            raise DataError(
+                f"The frame has {number} {name!r}, which the schema has.",
+                hint=f"Its columns are {', '.join(map(repr, there[:20]))}.",
+                code="missing-column" if name not in there else "duplicate-column",
+            )
+    wanted = frame[list(encoder.columns)]
+    try:
+        if hasattr(frame, "iloc"):
+            return pa.Table.from_pandas(wanted, preserve_index=False)
+        return pa.table(wanted)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        mixed = next((name for name in encoder.columns if not _is_uniform(frame[name])), "")
+        raise DataError(
+            f"{_WHOSE}: column {mixed!r} has values of several types.",
+            hint="Make it a column of one type first, such as frame[...].astype(str).",
+            code="column-kind",
+        ) from None
+
+
+def _is_uniform(column: Any) -> bool:
+    try:
+        pa.array(column)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return False
+    return True

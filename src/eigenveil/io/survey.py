@@ -1,0 +1,270 @@
+"""What the owner of files is told about them: what is in their columns, and what a schema misses.
+
+Everything here is read from rows and as private as they are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from eigenveil.errors import DataError, short_name
+from eigenveil.io.encode import RowEncoder, encoded, labels
+from eigenveil.io.files import reading
+from eigenveil.io.formats.tabular import Table, is_numeric
+from eigenveil.io.open import open_tables
+from eigenveil.moments.source import block_rows
+from eigenveil.tables.draft import Distinct, Seen
+from eigenveil.tables.schema import Column, Schema
+
+_MOST_UNKNOWN = 1000  # levels that are counted
+
+
+def look_at(paths: Sequence[str | Path], *, header: bool = True) -> list[Seen]:
+    """What is in the columns of files: one pass.
+
+    Raises
+    ------
+    DataError
+        When a file has no names, or other columns than the first.
+    """
+    tables = open_tables(paths, header=header)
+    first = tables[0]
+    first.check_names()
+    for table in tables[1:]:
+        if set(table.columns) != set(first.columns):
+            name = sorted(set(table.columns) ^ set(first.columns))[0]
+            raise DataError(
+                f"Column {short_name(name)!r} is in only one of {first.path} and {table.path}.",
+                hint="Draft a schema from files with the same columns.",
+                code="columns-differ",
+            )
+    found = {name: Seen(name, _kind(tables, name)) for name in first.columns}
+    texts = [name for name, seen in found.items() if seen.kind == "text"]
+    as_text = [name for name, seen in found.items() if seen.kind in ("text", "boolean", "date")]
+    for _, batch in _batches(tables, list(first.columns), as_text):
+        for name, seen in found.items():
+            cells = batch.column(batch.schema.get_field_index(name))
+            if name in texts:
+                seen.add_texts(labels(cells))
+            else:
+                seen.add_numbers(encoded(Column(name, _ENCODED[seen.kind]), cells)[:, 0])
+    return list(found.values())
+
+
+_ENCODED = {"number": "number", "boolean": "boolean", "date": "date", "empty": "number"}
+
+
+def _kind(tables: Sequence[Table], name: str) -> str:
+    """A column's kind by its types; that of a text where files disagree."""
+    kinds = {_kind_of(table.types[name], flag=name in table.flags) for table in tables} - {"empty"}
+    return kinds.pop() if len(kinds) == 1 else "text" if kinds else "empty"
+
+
+def _kind_of(kind: Any, *, flag: bool) -> str:
+    types = pa.types
+    if flag or types.is_boolean(kind):
+        return "boolean"
+    if types.is_date(kind) or types.is_timestamp(kind):
+        return "date"
+    if types.is_null(kind):
+        return "empty"
+    return "number" if is_numeric(kind) else "text"
+
+
+def _batches(
+    tables: Sequence[Table], columns: Sequence[str], texts: Sequence[str]
+) -> Iterator[tuple[Table, Any]]:
+    for table in tables:
+        with reading(table.path):
+            for batch in table.batches(columns, block_rows(len(columns)), texts=texts):
+                yield table, batch
+
+
+# -- What a schema says and what the files have.
+
+
+@dataclass
+class ColumnReport:
+    """What the owner should know of one column that the schema reads.
+
+    Attributes
+    ----------
+    rows, holes : int
+        Holes are missing values and cells that are not of the column's kind.
+    outside : int
+        Values outside of the public range, which are taken to its ends.
+    unknown : Counter of str
+        Levels that the schema does not have, which become zeros.
+    """
+
+    column: Column
+    rows: int = 0
+    holes: int = 0
+    outside: int = 0
+    unknown: Counter[str] = field(default_factory=Counter)
+    low: float = np.inf
+    high: float = -np.inf
+    levels: set[int] = field(default_factory=set)
+    whole: bool = True
+    distinct: Distinct = field(default_factory=Distinct)
+
+    def add(self, cells: Any) -> None:
+        """Look at more rows."""
+        values = encoded(self.column, cells)
+        holes = np.isnan(values[:, 0])
+        self.rows += len(cells)
+        self.holes += int(holes.sum())
+        if self.column.kind == "category":
+            known = values.any(axis=1)
+            self.levels.update(np.flatnonzero(np.nan_to_num(values).any(axis=0)).tolist())
+            others = labels(cells)[~holes & ~known]
+            for level in others.tolist():
+                if level in self.unknown or len(self.unknown) < _MOST_UNKNOWN:
+                    self.unknown[level] += 1
+            return
+        found = values[~holes, 0]
+        low, high = self.column.bounds
+        self.outside += int(np.count_nonzero((found < low) | (found > high)))
+        if found.size:
+            self.low, self.high = min(self.low, found.min()), max(self.high, found.max())
+        self.whole = self.whole and bool((found == np.floor(found)).all())
+        if self.whole and self.column.kind == "number":
+            self.distinct.add(found.tolist())
+
+    @property
+    def findings(self) -> list[str]:
+        """What is to be mended, or known, in sentences without a full stop."""
+        if self.rows == self.holes:
+            return ["no value" if self.rows else "no rows"]
+        found = []
+        if self.unknown:
+            shown = ", ".join(repr(short_name(level)) for level, _ in self.unknown.most_common(5))
+            count = self.unknown.total()
+            found.append(f"{count:,} rows with levels that the schema does not have: {shown}")
+        if self.outside:
+            found.append(
+                f"{self.outside:,} values outside of the range: {self.low:g} to {self.high:g}"
+            )
+        one_level = len(self.levels) <= 1 and not self.unknown
+        if one_level if self.column.kind == "category" else self.low == self.high:
+            found.append("constant")
+        if self.whole and self.distinct.all_differ and self.column.kind == "number":
+            found.append("all values are whole numbers and differ: is it an identifier?")
+        return found
+
+
+@dataclass
+class UnitReport:
+    """Rows of each unit."""
+
+    name: str
+    counts: Counter[str] = field(default_factory=Counter)
+    without: int = 0
+
+    def add(self, units: NDArray[np.object_]) -> None:
+        """Look at more rows."""
+        named = [unit for unit in units.tolist() if unit is not None]
+        self.counts.update(named)
+        self.without += units.size - len(named)
+
+    @property
+    def rows_of_each(self) -> tuple[int, float, int]:
+        """Fewest, median and most rows of a unit; zeros where there is none."""
+        if not self.counts:
+            return 0, 0.0, 0
+        counts = np.fromiter(self.counts.values(), np.int64)
+        return int(counts.min()), float(np.median(counts)), int(counts.max())
+
+
+@dataclass
+class SchemaReport:
+    """What the owner of files is told about them and their schema.
+
+    Attributes
+    ----------
+    rows : int
+    columns : list of ColumnReport
+    unit : UnitReport or None
+    unread : tuple of str
+        Columns that files have and the schema does not name.
+    unconfirmed : tuple of str
+        Columns of which the schema has what was only seen in the data.
+    """
+
+    rows: int
+    columns: list[ColumnReport]
+    unit: UnitReport | None
+    unread: tuple[str, ...]
+    unconfirmed: tuple[str, ...]
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is to be mended; holes are the fit's to treat."""
+        whole = self.unit is None or (not self.unit.without and bool(self.unit.counts))
+        return whole and not self.unconfirmed and not any(c.findings for c in self.columns)
+
+
+def check_files(
+    paths: Sequence[str | Path], schema: Schema, *, header: bool = True
+) -> SchemaReport:
+    """Compare files with their schema: one pass.
+
+    Raises
+    ------
+    DataError
+        When a column is not there, or its type cannot be of its kind.
+    """
+    tables = open_tables(paths, header=header)
+    encoder = RowEncoder.of_schema(schema)
+    encoder.check_tables(tables)
+    columns = [ColumnReport(column) for column in schema.read]
+    unit = None if schema.unit is None else UnitReport(schema.unit)
+    rows = 0
+    for _, batch in _batches(tables, encoder.columns, tuple(encoder.texts)):
+        rows += batch.num_rows
+        for each in columns:
+            each.add(batch.column(batch.schema.get_field_index(each.column.name)))
+        if unit is not None:
+            unit.add(labels(batch.column(batch.schema.get_field_index(unit.name))))
+    named = {column.name for column in schema.columns}
+    unread = dict.fromkeys(name for table in tables for name in table.columns if name not in named)
+    seen = tuple(column.name for column in schema.read if not column.confirmed)
+    return SchemaReport(rows, columns, unit, tuple(unread), seen)
+
+
+def as_json(report: SchemaReport) -> Mapping[str, Any]:
+    """The same as plain values."""
+    unit = report.unit
+    return {
+        "clean": report.clean,
+        "rows": report.rows,
+        "columns": {
+            each.column.name: {
+                "kind": each.column.kind,
+                "role": each.column.role,
+                "holes": each.holes,
+                "outside": each.outside,
+                "unknown_levels": dict(each.unknown.most_common(20)),
+                "findings": each.findings,
+            }
+            for each in report.columns
+        },
+        "unread": list(report.unread),
+        "unconfirmed": list(report.unconfirmed),
+        "unit": None
+        if unit is None
+        else {
+            "column": unit.name,
+            "units": len(unit.counts),
+            "rows_of_each": dict(zip(("fewest", "median", "most"), unit.rows_of_each, strict=True)),
+            "rows_without": unit.without,
+        },
+    }

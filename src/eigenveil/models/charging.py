@@ -1,0 +1,161 @@
+"""Charging a fit of one table to a ledger: what a fit says of itself, and what charges it.
+
+The ledger stands above the models and is found by name, as a task's parts are: whoever fits without
+one never loads its database library.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from eigenveil.errors import DataError
+from eigenveil.models.options import Options
+from eigenveil.models.plan import BasePlan
+from eigenveil.models.task import part
+from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.guarantee import Adjacency
+from eigenveil.privacy.releases import ReleaseRecord
+
+if TYPE_CHECKING:
+    from eigenveil.federation.ledger.ledger import Ledger
+
+LedgerPlace: TypeAlias = "str | os.PathLike[str] | Ledger"
+_BEGIN = "federation.ledger.fits:begin_fit"
+
+
+class Charges(Protocol):
+    """What a fit's releases are charged to.
+
+    Attributes
+    ----------
+    counted : bool
+        Whether they are charged at all.
+    accounts : tuple of str
+        The ledger, and its accounts that are charged.
+    """
+
+    counted: bool
+    accounts: tuple[str, ...]
+
+    def charge(self, records: Sequence[ReleaseRecord]) -> None:
+        """Charge releases, durably, before their noise is drawn.
+
+        Raises
+        ------
+        EigenveilError
+            When the ledger cannot take the charge: nothing may be released then.
+        """
+
+    def end(self, outcome: str) -> None:
+        """No more releases come: what was reserved and not charged is free again."""
+
+
+class _Uncharged:
+    """No ledger: nothing is charged."""
+
+    counted = False
+    accounts: tuple[str, ...] = ()
+
+    def charge(self, records: Sequence[ReleaseRecord]) -> None:
+        """Nothing."""
+
+    def end(self, outcome: str) -> None:
+        """Nothing."""
+
+
+UNCHARGED: Charges = _Uncharged()
+
+
+@dataclass(frozen=True)
+class FitTerms:
+    """What a fit says of itself to a ledger.
+
+    Attributes
+    ----------
+    adjacency : {"add-remove", "replace-one"}
+    unit : str or None
+        What one neighbour has more, or other, than the other: all rows of a unit, or one row.
+    epsilon, delta, pure_part : float
+        Its target: the budget of an account that is opened for it.
+    reserve, replacing : Loss
+        The most that it costs, under its own adjacency, and where one unit is changed.
+    note : str
+        For the owner, who reads it in the ledger.
+    """
+
+    adjacency: Adjacency
+    unit: str | None
+    epsilon: float
+    delta: float
+    pure_part: float
+    reserve: Loss
+    replacing: Loss
+    note: str
+
+    @classmethod
+    def of(cls, plan: BasePlan, *, by: str) -> FitTerms:
+        """Those of a plan, whatever its number of rows; ``by`` is the estimator's name."""
+        return cls(
+            adjacency=plan.adjacency,
+            unit=plan.unit,
+            epsilon=plan.epsilon,
+            delta=plan.delta,
+            pure_part=plan.pure_part,
+            reserve=plan.reservation(),
+            replacing=plan.reservation(replacing=True),
+            note=f"{by}, noise: {plan.noise_source}, plan {plan.hash}",
+        )
+
+
+def begin_charges(
+    options: Options, plan: BasePlan, *, files: Sequence[Path] | None = None
+) -> Charges:
+    """Reserve what a fit may cost, before any of its rows is read.
+
+    Parameters
+    ----------
+    options : Options
+        With ``ledger`` and ``data_set``.
+    plan : BasePlan
+    files : sequence of Path, optional
+        Those that the rows are in.
+
+    Raises
+    ------
+    BudgetExceeded, PrivacyError, DataError, OutputError
+        When the ledger does not cover the fit, or cannot be used; when nothing says which account
+        is charged. Nothing was read or charged.
+    """
+    if options.ledger is None:
+        if options.data_set is not None:
+            raise options.refused(
+                "data_set",
+                f"is of a ledger, and there is none. Got {options.data_set!r} instead of None.",
+                hint="Give ledger, or leave data_set out.",
+                code="unused-parameter",
+            )
+        return UNCHARGED
+    if getattr(plan, "row_norm", None) == "max":
+        raise options.refused(
+            "row_norm",
+            "= 'max' divides by a norm that is not private: no ledger can count what it costs.",
+            hint="Choose another row_norm, or fit without a ledger.",
+            code="not-countable",
+        )
+    terms = FitTerms.of(plan, by=options.owner)
+    charges: Charges = part(_BEGIN)(options.ledger, options.data_set, files, terms)
+    return charges
+
+
+def no_data_set() -> DataError:
+    """The error of rows that no account can be found for."""
+    return DataError(
+        "The ledger is to be charged for rows of an array, and nothing says which account is "
+        "theirs.",
+        hint="Give data_set, the rows' name in the ledger (--data-set); or a Ledger with a budget.",
+        code="no-data-set",
+    )

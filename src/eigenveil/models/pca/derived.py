@@ -1,0 +1,152 @@
+"""What follows from a released PCA at no cost: how many components it has, and its covariance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+_Flags = NDArray[np.bool_]
+
+# Sums of shares are compared with what was requested up to rounding.
+_EQUAL = 1e-12
+
+
+def fewest(ratio: Array, usable: _Flags, share: float) -> int:
+    """The least number of components that explain a share of the variance, none below the noise.
+
+    Parameters
+    ----------
+    ratio : array of shape (K,)
+        Shares of the total variance, non-increasing.
+    usable : array of bool, shape (K,)
+        Which stand above the noise: the first ones.
+    share : float
+        In (0, 1]; with 1 all that stand above the noise are taken.
+
+    Returns
+    -------
+    int
+        At least 1, which is then not usable where no component is.
+    """
+    above = int(np.count_nonzero(usable))
+    reached = np.flatnonzero(np.cumsum(ratio[:above]) >= share - _EQUAL)
+    enough = int(reached[0]) + 1 if share < 1.0 and reached.size else above
+    return max(1, enough)
+
+
+def advice_for_more(ratio: Array, usable: _Flags, share: float) -> str:
+    """What would do where usable components explain less than was requested; empty where not."""
+    found = float(np.sum(ratio[usable]))
+    if share >= 1.0 or found >= share - _EQUAL:
+        return ""
+    count = int(np.count_nonzero(usable))
+    what = "component that stands" if count == 1 else "components that stand"
+    if count < usable.size:
+        why = "more of them would be noise. More rows or a larger epsilon show more"
+    else:
+        why = "there are no more than so many. Give the number of components instead"
+    return (
+        f"The {count} {what} above the noise explain {found:.1%} of the variance, not {share:.1%} "
+        f"as requested: {why}."
+    )
+
+
+@dataclass(frozen=True)
+class ProbabilisticPCA:
+    """The Gaussian that a PCA stands for: its components, and the same variance in all the rest.
+
+    Tipping & Bishop, Probabilistic principal component analysis, 1999; as of scikit-learn's PCA.
+    Positive semidefinite, whatever the noise: the released variances are not negative, and
+    components of less than the rest's variance count as the rest.
+
+    Parameters
+    ----------
+    components : array of shape (K, D)
+    variance : array of shape (K,)
+        Along them, not negative.
+    total : float
+        Variance in all directions together.
+    scale : array of shape (D,)
+        What columns were divided by; 0 for one that was left out, which has no variance here.
+    """
+
+    components: Array
+    variance: Array
+    total: float
+    scale: Array
+
+    @property
+    def rest(self) -> float:
+        """Variance along each direction that is not a component's."""
+        others = int(np.count_nonzero(self.scale)) - self.variance.size
+        return max(0.0, self.total - float(np.sum(self.variance))) / others if others > 0 else 0.0
+
+    @property
+    def singular(self) -> bool:
+        """Whether some direction has no variance but for rounding, so that there is no density."""
+        some = self.variance if self.variance.size >= np.count_nonzero(self.scale) else [self.rest]
+        highest = max(self.rest, float(np.max(self.variance)))
+        least = max(self.rest, float(np.min(some)))
+        return bool(least <= self.scale.size * np.finfo(np.float64).eps * highest)
+
+    def covariance(self) -> Array:
+        """In the data's units, shape (D, D)."""
+        along = np.maximum(self.variance, self.rest) - self.rest
+        found = (self.components.T * along) @ self.components
+        np.fill_diagonal(found, np.diag(found) + self.rest)
+        found *= np.multiply.outer(self.scale, self.scale)
+        return np.asarray(0.5 * (found + found.T))
+
+    def precision(self) -> Array:
+        """Inverse of the covariance, its pseudo-inverse where it has none; the same shape."""
+        rest = 0.0 if self.singular else 1.0 / self.rest if self.rest > 0 else 0.0
+        variance = np.maximum(self.variance, self.rest)
+        least = variance.size * np.finfo(np.float64).eps * float(np.max(variance))
+        above = variance > least
+        inverse = np.divide(1.0, variance, out=np.zeros_like(variance), where=above)
+        found = (self.components.T * (inverse - rest)) @ self.components
+        np.fill_diagonal(found, np.diag(found) + rest)
+        found *= np.multiply.outer(self._inverse_scale, self._inverse_scale)
+        return np.asarray(0.5 * (found + found.T))
+
+    def log_density(self, residuals: Array) -> Array:
+        """Of rows less their mean, shape (n, D); minus infinity where the covariance is singular.
+
+        Columns that were left out do not count.
+        """
+        if self.singular:
+            return np.where(np.isnan(residuals).any(axis=1), np.nan, -math.inf)
+        count = int(np.count_nonzero(self.scale))
+        variance = np.maximum(self.variance, self.rest)
+        volume = float(np.sum(np.log(variance)))
+        if count > variance.size:
+            volume += (count - variance.size) * math.log(self.rest)
+        volume += 2.0 * float(np.sum(np.log(self.scale[self.scale > 0])))
+        distances = np.vecdot(residuals @ self.precision(), residuals)
+        return np.asarray(-0.5 * (distances + volume + count * math.log(2.0 * math.pi)))
+
+    def loadings(self) -> Array:
+        """Correlations of columns and components, shape (D, K), from -1 to 1.
+
+        0 for a column or a component of no variance.
+        """
+        deviation = np.sqrt(np.diag(self.covariance()))
+        along = np.sqrt(np.maximum(self.variance, self.rest))
+        crossed = (self.components.T * along) * self.scale[:, None]
+        of_column = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)
+        return np.asarray(np.clip(crossed * of_column[:, None], -1.0, 1.0))
+
+    @property
+    def _inverse_scale(self) -> Array:
+        scale = self.scale
+        return np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+
+
+def whitening(variance: Array) -> Array:
+    """What makes scores of these variances ones of variance 1; 0 where there is none."""
+    deviation = np.sqrt(variance)
+    return np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)

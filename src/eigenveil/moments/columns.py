@@ -1,0 +1,258 @@
+"""Histograms of single columns: how many rows have an entry of which size.
+
+A row counts once in each column's histogram, so that all of them together are one statistic of L2
+sensitivity ``sqrt(V)``, V the number of variables (docs/proofs/scales.md; tables.md, section 2).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.moments.accumulators import WEIGHT_BITS, Accumulator, check_same_kind, counted
+from eigenveil.moments.exact import Description, Integers, Parts, Spec, spec_of
+from eigenveil.moments.rows import (
+    AS_IT_IS,
+    DTYPE,
+    Block,
+    FloatArray,
+    Precision,
+    Preparation,
+    RowRule,
+)
+from eigenveil.privacy.statistics import Layout, StatisticName
+
+# Halves of octaves, [1, 3/2) and [3/2, 2) times powers of 2 from 2**-30 to 2**30, for either sign;
+# one bin for what is smaller (zero too) and one on each side for what is larger.
+LOWEST, HIGHEST = -30, 30
+_HALVES = 2 * (HIGHEST - LOWEST)
+_MIDDLE = _HALVES + 1
+MAGNITUDE_BINS = 2 * _HALVES + 3
+# Equal bins over a given range, and one on each side of it.
+EQUAL_BINS = 32
+RANGE_BINS = EQUAL_BINS + 2
+_WITHIN = 0.5 * EQUAL_BINS
+# Entries are clipped there, in half widths of the range.
+RANGE_LIMIT = 1.0 + 1.0 / _WITHIN
+# An entry of a level's column is 0 or 1.
+_IS_LEVEL = 0.5
+# The ten upper bits of a number in single precision are its sign, exponent and half of the octave;
+# so many of them are those of the largest number below the half octaves.
+_SHIFT, _SIGN, _BELOW = 22, 9, 2 * (127 + LOWEST) - 1
+
+
+def magnitude_edges() -> NDArray[np.float64]:
+    """Edges of the bins of magnitudes, shape (MAGNITUDE_BINS + 1,), ascending; the ends infinite.
+
+    The bin of all that is smaller than the half octaves lies between the two edges next to 0.
+    """
+    halves = np.append(np.ldexp([1.0, 1.5], np.arange(LOWEST, HIGHEST)[:, None]), 2.0**HIGHEST)
+    return np.concatenate([[-np.inf], -halves[::-1], halves, [np.inf]])
+
+
+def range_of(middle: NDArray[np.float64], half: NDArray[np.float64], *, holes: bool) -> Preparation:
+    """The preparation under which histograms have equal bins over ``middle -+ half``, (D,) each."""
+    return Preparation(middle, half, limit=RANGE_LIMIT, holes=holes)
+
+
+class ColumnHistogram(Accumulator):
+    """Of each column, how many rows have which value: on one public grid, or within given ranges.
+
+    An entry that was not observed is in no bin.
+
+    Parameters
+    ----------
+    features : int
+    precision : {"single", "double"}
+        Arithmetic in which the rows are stored.
+    preparation : Preparation
+        Without scales the bins are halves of octaves of ``|x|`` for either sign. With scales
+        (:func:`range_of`) they are ``EQUAL_BINS`` equal ones of what it makes of entries, between
+        -1 and 1, and one on each side; in a column of scale 0 all is in one bin.
+    variables : array of shape (D,), optional
+        The variable that each column belongs to, as a number: columns of one variable are the
+        levels of a category, of which a row has one (the first whose entry is above one half). They
+        share a histogram: a row counts in the first bin of its level's column. By default each
+        column is a variable.
+    weighted : bool
+        Whether rows have weights: counts are then in units of ``2**-24``.
+    """
+
+    statistic: StatisticName = "column-histogram"
+    layout: Layout = "vector"
+    prepares = False
+
+    def __init__(
+        self,
+        features: int,
+        *,
+        precision: Precision,
+        preparation: Preparation = AS_IT_IS,
+        variables: NDArray[np.float64] | None = None,
+        weighted: bool = False,
+    ) -> None:
+        self.features, self.precision, self.preparation = features, precision, preparation
+        self.variables, self.weighted = variables, weighted
+        self.bins = MAGNITUDE_BINS if preparation.scale is None else RANGE_BINS
+        self._levels = levels_of(variables)
+        alone = np.ones(features, dtype=np.bool_)
+        for columns in self._levels:
+            alone[columns] = False
+        self._numbers = np.flatnonzero(alone)
+        self._counts = np.zeros((features, self.bins), dtype=np.int64)
+
+    @property
+    def grid(self) -> int:
+        """Counts, or parts of them."""
+        return -WEIGHT_BITS if self.weighted else 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The bins of the first column, of the second, and so on."""
+        return (self._counts.size,)
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """The number of variables."""
+        return {"variables": count_variables(self.features, self.variables)}
+
+    def merge_key(self) -> tuple[Any, ...]:
+        """What it is a sum of."""
+        own = (self.features, self.precision, self.variables, self.weighted)
+        return (*own, *self.preparation.merge_key())
+
+    def empty(self) -> Self:
+        """Empty histograms of the same kind."""
+        return type(self)(
+            self.features,
+            precision=self.precision,
+            preparation=self.preparation,
+            variables=self.variables,
+            weighted=self.weighted,
+        )
+
+    def spec(self) -> Spec:
+        """What another process needs to add up the same."""
+        rule = RowRule(precision=self.precision, preparation=self.preparation)
+        found = spec_of(rule, weighted=self.weighted, categories=self.variables is not None)
+        if self.variables is None:
+            return found
+        return Spec(found.fields, {**found.arrays, "variables": self.variables})
+
+    @classmethod
+    def from_spec(cls, d: Description, parts: Parts) -> Self:
+        """Empty ones, as described."""
+        return cls(
+            d.features,
+            precision=d.precision,
+            preparation=parts.rule.preparation,
+            variables=parts.variables,
+            weighted=d.weighted,
+        )
+
+    def update(self, block: Block) -> None:
+        """Add a block of rows."""
+        shares = counted(block, weighted=self.weighted)
+        columns = self._numbers
+        rows = self._rows(block)
+        if columns.size < self.features:
+            rows = rows[:, columns]
+        places = _magnitudes(rows) if self.preparation.scale is None else _within_ranges(rows)
+        self._add(columns, places, shares, self._holes(block))
+        if self._levels:
+            self._add_levels(block, shares)
+
+    def _add(
+        self,
+        columns: NDArray[np.intp],
+        places: NDArray[np.uint8],
+        shares: NDArray[np.int64] | None,
+        holes: NDArray[np.bool_] | None,
+    ) -> None:
+        """Count the bins of some columns' entries, shape (n, columns), or their rows' shares."""
+        for index, each in enumerate(np.ascontiguousarray(places.T)):
+            weights = shares
+            if holes is not None:
+                seen = ~holes[:, index]
+                each, weights = each[seen], None if shares is None else shares[seen]
+            found = np.bincount(each, weights, minlength=self.bins)
+            # shares of a block add up exactly in double precision
+            self._counts[columns[index]] += found.astype(np.int64, copy=False)
+
+    def _rows(self, block: Block) -> FloatArray:
+        """Prepared rows; those that are not valid are rows of zeros, and found out."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            valid = bool(np.isfinite(np.sum(block.values, dtype=np.float64)))
+        if valid:  # no norms are needed, and no entry is wrong
+            return self.preparation(block.values, DTYPE[self.precision])
+        return block.residuals(None, self.precision, self.preparation)[0]
+
+    def _holes(self, block: Block) -> NDArray[np.bool_] | None:
+        """Which entries were not observed, where some may not have been."""
+        if not self.preparation.holes:
+            return None
+        return np.asarray(np.isnan(block.values[:, self._numbers]))
+
+    def _add_levels(self, block: Block, shares: NDArray[np.int64] | None) -> None:
+        """Count each category's levels; an invalid row is a row of zeros, which has none."""
+        values = block.values
+        valid = np.isfinite(values)
+        if self.preparation.holes:
+            valid |= np.isnan(values)
+        is_valid = np.asarray(valid.all(axis=1))
+        for columns in self._levels:
+            has = np.asarray(values[:, columns] > _IS_LEVEL) & is_valid[:, None]
+            some = has.any(axis=1)
+            level = columns[np.argmax(has, axis=1)[some]]
+            counts = np.bincount(
+                level, None if shares is None else shares[some], minlength=self.features
+            )
+            self._counts[:, 0] += counts.astype(np.int64)
+
+    def merge(self, other: Self) -> None:
+        """Add the rows of others."""
+        check_same_kind(self, other)
+        self._counts += other._counts
+
+    def integers(self) -> Integers:
+        """The counts, shape (D * bins,)."""
+        return self._counts.ravel().copy()
+
+
+def levels_of(variables: NDArray[np.float64] | None) -> list[NDArray[np.intp]]:
+    """The columns of each category: of each variable that has more than one."""
+    if variables is None:
+        return []
+    _, which, sizes = np.unique(variables, return_inverse=True, return_counts=True)
+    return [np.flatnonzero(which == index) for index in np.flatnonzero(sizes > 1)]
+
+
+def count_variables(features: int, variables: NDArray[np.float64] | None) -> int:
+    """How many variables there are."""
+    return features if variables is None else int(np.unique(variables).size)
+
+
+def _magnitudes(rows: FloatArray) -> NDArray[np.uint8]:
+    """Bins of magnitudes: functions of each entry, rounded to single precision, alone."""
+    with np.errstate(over="ignore"):  # infinite is in the bin of the largest, too
+        single = np.ascontiguousarray(rows, dtype=np.float32)
+    upper = (single.view(np.uint32) >> np.uint32(_SHIFT)).astype(np.int16)
+    negative = upper >> _SIGN
+    upper &= (1 << _SIGN) - 1
+    np.clip(upper, _BELOW, _BELOW + _HALVES + 1, out=upper)
+    upper -= _BELOW
+    upper ^= -negative  # all its bits where there is a sign: with the next line, its negative
+    upper += negative
+    upper += _MIDDLE
+    return upper.astype(np.uint8)
+
+
+def _within_ranges(rows: FloatArray) -> NDArray[np.uint8]:
+    """Bins over ranges: functions of each entry alone."""
+    kind = rows.dtype.type
+    places = rows * kind(_WITHIN)
+    places += kind(_WITHIN + 1)
+    np.clip(places, 0, RANGE_BINS - 1, out=places)
+    return np.asarray(places.astype(np.uint8))  # rounds down

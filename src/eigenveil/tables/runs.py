@@ -1,0 +1,66 @@
+"""The run of bins that stands out from the noise of a released histogram."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+# The core must stand this many of its own noise deviations above zero: among the 50000 runs of a
+# histogram of noise alone, the best does in one of a hundred (simulated).
+CORE = 4.5
+# It grows by windows of up to this many bins that stand out by this much.
+_REACH, _TAIL = 8, 3.5
+
+
+def run_strengths(counts: NDArray[np.float64], deviation: float) -> NDArray[np.float64]:
+    """Entries (i, j): what bins i to j - 1 hold, in deviations of the noise in so many bins.
+
+    Parameters
+    ----------
+    counts : array of shape (m,)
+        Noisy counts.
+    deviation : float
+        Of the noise in each, above 0.
+
+    Returns
+    -------
+    array of shape (m + 1, m + 1)
+        Minus infinity where j is not above i.
+    """
+    below = np.concatenate([[0.0], np.cumsum(counts)]) / deviation
+    factors, none = _widths(below.size)
+    return np.asarray((below[None, :] - below[:, None]) * factors + none)
+
+
+@lru_cache(maxsize=4)
+def _widths(size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """One over the roots of the widths of all runs; minus infinity where there is no run."""
+    width = np.arange(size)[None, :] - np.arange(size)[:, None]
+    return 1.0 / np.sqrt(np.maximum(width, 1)), np.where(width > 0, 0.0, -np.inf)
+
+
+def strongest_run(strength: NDArray[np.float64]) -> tuple[int, int]:
+    """Of all runs of neighbouring bins the one with the most rows against its own noise."""
+    first, last = np.unravel_index(int(np.argmax(strength)), strength.shape)
+    return int(first), int(last)
+
+
+def grown_run(strength: NDArray[np.float64], first: int, last: int) -> tuple[int, int]:
+    """The run, grown on either side as long as one of the next few windows stands out too.
+
+    So few rows or little budget give a coarser answer before they give none, and noise far away
+    never counts.
+    """
+    while (step := _next_step(strength[last, last + 1 : last + 1 + _REACH])) > 0:
+        last += step
+    while (step := _next_step(strength[max(0, first - _REACH) : first, first][::-1])) > 0:
+        first -= step
+    return first, last
+
+
+def _next_step(strengths: NDArray[np.float64]) -> int:
+    """Bins by which to grow, given the strengths of windows of 1, 2, ... bins; 0 to stop."""
+    clear = np.flatnonzero(strengths > _TAIL)
+    return int(clear[0]) + 1 if clear.size else 0

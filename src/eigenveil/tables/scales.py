@@ -1,0 +1,291 @@
+"""Middles and scales of columns, from released histograms of them (tables.md, section 2).
+
+Everything here is post-processing of releases. Three rounds zoom in on every column at once: half
+octaves of magnitudes give a range; 32 bins over that range give a closer one where few of them hold
+all; and 32 bins over that give the mean and the standard deviation. Where the second range is
+fine enough, the third round counts over it again and both are averaged, so that no budget is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import log, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from eigenveil.checks import LARGEST
+from eigenveil.errors import DataError
+from eigenveil.moments.columns import (
+    EQUAL_BINS,
+    MAGNITUDE_BINS,
+    RANGE_BINS,
+    levels_of,
+    magnitude_edges,
+)
+from eigenveil.moments.release import Release
+from eigenveil.moments.rows import AS_IT_IS, Preparation
+from eigenveil.noise.grid import deviation
+from eigenveil.privacy.releases import ReleaseRecord
+from eigenveil.tables.runs import CORE, grown_run, run_strengths, strongest_run
+
+Array = NDArray[np.float64]
+
+LIMIT = 6.0
+"""Entries of prepared rows are clipped at so many scales."""
+
+# Ranges are wider than the bins that stand out, by this part of theirs on either side.
+_WIDER = 0.25
+# Fewer bins than this that hold all of a column are looked at more closely.
+_FINE = 5
+# Laplace noise exceeds so many deviations as seldom as a normal one exceeds CORE.
+_CORE_PURE = 8.4
+# Fits in which a bin of noise alone stands out.
+_FALSE = 1e-3
+# A level whose count stands this many deviations of its noise above 0 is there.
+_LEVEL = 3.0
+# A column of mass in so many bins is seen by its strongest run.
+_BINS_OF_MOST = 10
+
+
+def public_preparation(scale: object, ranges: object, features: int) -> Preparation:
+    """What public scales or ranges of columns make of rows.
+
+    Parameters
+    ----------
+    scale : array of shape (D,), or None or a text
+        0 leaves a column out.
+    ranges : array of shape (2, D), or None
+        Smallest and largest number of each column; ends that are equal leave it out.
+    features : int
+
+    Raises
+    ------
+    DataError
+        When they are not finite numbers of that shape, a scale is below 0, or a range reversed.
+    """
+    if ranges is not None:
+        low, high = ends = _numbers(ranges, (2, features), "ranges")
+        if (wrong := np.flatnonzero(low > high)).size:
+            column = wrong[0]
+            raise DataError(
+                f"ranges: that of column {column + 1} is reversed, {ends[0, column]:g} to "
+                f"{ends[1, column]:g}.",
+                hint="Give each column's smallest number first, then its largest.",
+                code="bad-ranges",
+            )
+        return Preparation(0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low, limit=1.0)
+    if scale is None or isinstance(scale, str):
+        return AS_IT_IS
+    found = _numbers(scale, (features,), "scale")
+    if (wrong := np.flatnonzero(found < 0)).size:
+        raise DataError(
+            f"scale: that of column {wrong[0] + 1} is {found[wrong[0]]:g}, below 0.",
+            hint="Give scales above 0, or 0 for a column to be left out.",
+            code="bad-scale",
+        )
+    return Preparation(scale=found)
+
+
+def _numbers(given: object, shape: tuple[int, ...], name: str) -> Array:
+    try:
+        found = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        found = np.full((), np.nan)
+    if found.shape != shape or not np.all(np.abs(found) <= LARGEST):
+        wanted = "two arrays of" if len(shape) == 2 else ""
+        raise DataError(
+            f"{name} has shape {found.shape} or entries that are not numbers up to {LARGEST:g}; "
+            f"the rows have {shape[-1]} features.",
+            hint=f"Give {wanted} one finite number a feature.".replace("  ", " "),
+            code=f"bad-{name}",
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Where histograms of columns look: between ``middle - half`` and ``middle + half``.
+
+    Attributes
+    ----------
+    middle, half : arrays of shape (D,)
+        In the data's units; ``half`` is 0 where nothing of a column was seen.
+    """
+
+    middle: Array
+    half: Array
+
+
+@dataclass(frozen=True)
+class ColumnScales:
+    """What histograms show of columns.
+
+    Attributes
+    ----------
+    offset, scale : arrays of shape (D,)
+        Mean and standard deviation of what was seen; the latter is 0 of a column that shows
+        nothing, or is constant as far as its histogram can tell.
+    """
+
+    offset: Array
+    scale: Array
+
+
+@dataclass(frozen=True)
+class BinNoise:
+    """The noise of each bin.
+
+    Attributes
+    ----------
+    deviation : float
+    core, alone : float
+        Deviations that the run must have to stand out, and a bin by itself: so many that of all
+        bins of noise one does in a thousand fits. Noise of pure epsilon has longer tails.
+    """
+
+    deviation: float
+    core: float
+    alone: float
+
+    @classmethod
+    def of(cls, record: ReleaseRecord) -> BinNoise:
+        """As it was recorded."""
+        chance = _FALSE / record.noise.size
+        if record.pure:
+            return cls(deviation(record.noise, 1), _CORE_PURE, -log(2.0 * chance) / sqrt(2.0))
+        return cls(deviation(record.noise, 1), CORE, -float(ndtri(chance)))
+
+
+def ranges_of(release: Release, features: int) -> Ranges:
+    """Ranges of columns, from their histograms of magnitudes."""
+    edges = magnitude_edges()
+    edges[[0, -1]] = 2.0 * edges[[1, -2]]  # the open bins, as far as ranges are concerned
+    noise = BinNoise.of(release.record)
+    middle, half = np.zeros(features), np.zeros(features)
+    for column, counts in enumerate(release.values.reshape(features, MAGNITUDE_BINS)):
+        seen = _standing(counts, noise)
+        if seen.any() and not _is_zero(seen):
+            places = np.flatnonzero(seen)
+            middle[column], half[column] = _wider(edges[places[0]], edges[places[-1] + 1])
+    return Ranges(middle, half)
+
+
+def closer_ranges(release: Release, ranges: Ranges) -> Ranges:
+    """Ranges around the bins that stand out, where they are few; the same ones elsewhere."""
+    middle, half = ranges.middle.copy(), ranges.half.copy()
+    noise = BinNoise.of(release.record)
+    for column, counts in enumerate(release.values.reshape(-1, RANGE_BINS)):
+        places = np.flatnonzero(_standing(counts, noise))
+        if half[column] == 0 or places.size == 0:
+            continue
+        first, last = max(1, places[0]), min(EQUAL_BINS, places[-1])
+        if 0 <= last - first < _FINE - 1:
+            edges = _edges(ranges, column)
+            middle[column], half[column] = _wider(edges[first], edges[last + 1])
+    return Ranges(middle, half)
+
+
+def scales_of(
+    releases: tuple[Release, Release, Release],
+    ranges: Ranges,
+    closer: Ranges,
+    variables: Array | None,
+) -> ColumnScales:
+    """Means and standard deviations of columns.
+
+    Parameters
+    ----------
+    releases : three of Release
+        Histograms of magnitudes, over ``ranges`` and over ``closer``.
+    ranges, closer : Ranges
+    variables : array of shape (D,) or None
+        As of :class:`eigenveil.moments.columns.ColumnHistogram`.
+
+    Returns
+    -------
+    ColumnScales
+        Of a level with share p: p, and sqrt(p (1 - p)).
+    """
+    features = ranges.half.size
+    offset, scale, masses = np.zeros(features), np.zeros(features), np.zeros(features)
+    counts = [release.values.reshape(features, -1) for release in releases]
+    noise = [BinNoise.of(release.record) for release in releases]
+    again = (ranges.middle == closer.middle) & (ranges.half == closer.half)
+    levels = levels_of(variables)
+    is_level = np.zeros(features, dtype=np.bool_)
+    for columns in levels:
+        is_level[columns] = True
+    for column in np.flatnonzero((closer.half > 0) & ~is_level).tolist():
+        parts = [1, 2] if again[column] else [2]
+        found, each = _averaged(
+            [counts[part][column] for part in parts], [noise[part] for part in parts]
+        )
+        offset[column], scale[column], masses[column] = _moments(
+            np.where(_standing(found, each), found, 0.0), _edges(closer, column)
+        )
+    rows = float(np.median(masses[masses > 0])) if (masses > 0).any() else 0.0
+    for columns in levels:
+        found, each = _averaged([part[columns, 0] for part in counts], noise)
+        found = np.where(found > _LEVEL * each.deviation, found, 0.0)
+        share = np.minimum(found / max(rows, float(found.sum()), 1.0), 1.0)
+        offset[columns], scale[columns] = share, np.sqrt(share * (1.0 - share))
+    return ColumnScales(offset, scale)
+
+
+def rows_needed(record: ReleaseRecord) -> float:
+    """Rows with which a column is usually seen, in histograms over ranges with this record."""
+    noise = BinNoise.of(record)
+    return noise.core * noise.deviation * float(np.sqrt(_BINS_OF_MOST))
+
+
+def _standing(counts: Array, noise: BinNoise) -> NDArray[np.bool_]:
+    """Bins of the run that stands out, and any others that do by themselves."""
+    found = counts > noise.alone * noise.deviation
+    strength = run_strengths(counts, noise.deviation)
+    first, last = strongest_run(strength)
+    if strength[first, last] >= noise.core:
+        first, last = grown_run(strength, first, last)
+        found[first:last] = True
+    return np.asarray(found)
+
+
+def _is_zero(seen: NDArray[np.bool_]) -> bool:
+    """Whether only the bin around 0 is seen."""
+    return bool(seen[MAGNITUDE_BINS // 2]) and int(np.count_nonzero(seen)) == 1
+
+
+def _wider(low: float, high: float) -> tuple[float, float]:
+    """Middle and half width of a range, widened."""
+    return 0.5 * (low + high), (0.5 + _WIDER) * (high - low)
+
+
+def _edges(ranges: Ranges, column: int) -> Array:
+    """Edges of a column's bins; those outside the range are taken to be as wide as the others."""
+    steps = np.arange(-1, EQUAL_BINS + 2) / (0.5 * EQUAL_BINS) - 1.0
+    return np.asarray(ranges.middle[column] + ranges.half[column] * steps)
+
+
+def _averaged(counts: list[Array], noise: list[BinNoise]) -> tuple[Array, BinNoise]:
+    """Counts of the same bins, averaged by precision, and the noise in each."""
+    weights = np.array([each.deviation for each in noise]) ** -2.0
+    average = replace(noise[-1], deviation=float(1.0 / np.sqrt(weights.sum())))
+    return np.average(counts, axis=0, weights=weights), average
+
+
+def _moments(counts: Array, edges: Array) -> tuple[float, float, float]:
+    """Mean, standard deviation and mass of a histogram; deviation 0 where one bin holds all."""
+    counts = np.maximum(counts, 0.0)
+    mass, places = float(counts.sum()), np.count_nonzero(counts)
+    if mass == 0.0:
+        return 0.0, 0.0, 0.0
+    middles = 0.5 * (edges[1:] + edges[:-1])
+    mean = float(counts @ middles) / mass
+    if places < 2:
+        return mean, 0.0, mass
+    variance = float(counts @ (middles - mean) ** 2) / mass
+    width = float(edges[1] - edges[0])
+    if places > 2:
+        variance -= width * width / 12.0  # what spreading over a bin adds (Sheppard)
+    return mean, float(np.sqrt(max(variance, width * width / 12.0))), mass

@@ -1,0 +1,519 @@
+"""The schema of a table: what is public about its columns (tables.md, section 5).
+
+Its owner writes it, and all sites of a study share it. Names, levels and ranges come out with every
+result, so they must be known without looking at rows. What 'eigenveil schema new' read from values
+is marked ``confirmed = false`` and must be confirmed as public before a fit takes it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.checks import LARGEST, is_number
+from eigenveil.errors import DataError, short_name
+from eigenveil.files import read_toml, replacing, toml_comment, toml_value
+from eigenveil.privacy.certificate import plan_hash
+
+FORMAT = "eigenveil-schema-1"
+Kind = Literal["number", "category", "boolean", "date"]
+Role = Literal["feature", "unit", "covariate", "identifier", "ignore"]
+KINDS: tuple[str, ...] = get_args(Kind)
+ROLES: tuple[str, ...] = get_args(Role)
+FIRST_DAY = datetime.date(1970, 1, 1)
+"""The day from which dates count where a column does not say another."""
+_READ = ("feature", "covariate")
+_WAY_OUT = "Correct the schema; 'eigenveil schema new' writes one to start from."
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table.
+
+    Parameters
+    ----------
+    name : str
+        As in the files.
+    kind : {"number", "category", "boolean", "date"}, optional
+        Needed of features and covariates only.
+    role : {"feature", "unit", "covariate", "identifier", "ignore"}
+        ``unit`` says whose row it is; identifiers are carried along by ``transform``.
+    unit_of_measure : str
+        Of numbers, such as ``"mmHg"``.
+    range : pair of float or date, optional
+        Public smallest and largest value of a number or date.
+    levels : tuple of str
+        Public values of a category.
+    origin : date
+        Of dates: the day that counts as 0.
+    label : str
+        What it is, for people.
+    confirmed : bool
+        Whether range and levels are public; ``False`` for those that were read from rows.
+    """
+
+    name: str
+    kind: str | None = None
+    role: str = "feature"
+    unit_of_measure: str = ""
+    range: tuple[Any, Any] | None = None
+    levels: tuple[str, ...] = ()
+    origin: datetime.date = FIRST_DAY
+    label: str = ""
+    confirmed: bool = True
+
+    @property
+    def read(self) -> bool:
+        """Whether its values become columns of the rows."""
+        return self.role in _READ
+
+    @property
+    def encoded_names(self) -> tuple[str, ...]:
+        """Names of what it becomes: of a category ``name=level``, one column a level."""
+        if self.kind == "category":
+            return tuple(f"{self.name}={level}" for level in self.levels)
+        return (self.name,)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Smallest and largest value of each of its encoded columns; NaN where none is public."""
+        if self.kind in ("category", "boolean"):
+            return 0.0, 1.0
+        if self.range is None:
+            return np.nan, np.nan
+        low, high = self.range
+        if self.kind == "date":
+            return float((low - self.origin).days), float((high - self.origin).days)
+        return float(low), float(high)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What differs from the defaults, as plain values (dates as ``YYYY-MM-DD``)."""
+        found = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
+        }
+        return {name: _plain(value) for name, value in found.items()}
+
+
+@dataclass(frozen=True)
+class Variable:
+    """The encoded columns ``first`` to ``first + count - 1`` of one column of the table."""
+
+    name: str
+    kind: str
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a table, in the order of the result; made by :func:`parse_schema`."""
+
+    columns: tuple[Column, ...]
+
+    @cached_property
+    def read(self) -> tuple[Column, ...]:
+        """The columns that become numbers, in order."""
+        return tuple(column for column in self.columns if column.read)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the encoded columns."""
+        return tuple(name for column in self.read for name in column.encoded_names)
+
+    @cached_property
+    def variables(self) -> tuple[Variable, ...]:
+        """Which encoded columns belong together: those of a category are one variable."""
+        found, first = [], 0
+        for column in self.read:
+            count = len(column.encoded_names)
+            found.append(Variable(column.name, str(column.kind), first, count))
+            first += count
+        return tuple(found)
+
+    @property
+    def unit(self) -> str | None:
+        """Name of the column that says which unit a row belongs to."""
+        return next((column.name for column in self.columns if column.role == "unit"), None)
+
+    @property
+    def identifiers(self) -> tuple[str, ...]:
+        """Names of the columns that are carried along beside scores: the unit's first."""
+        others = tuple(column.name for column in self.columns if column.role == "identifier")
+        return others if self.unit is None else (self.unit, *others)
+
+    @property
+    def covariates(self) -> tuple[str, ...]:
+        """Names of the encoded columns of covariates."""
+        found = (column for column in self.read if column.role == "covariate")
+        return tuple(name for column in found for name in column.encoded_names)
+
+    def public_ranges(self) -> NDArray[np.float64]:
+        """Smallest and largest value of each encoded column, shape (2, D); NaN if none is public.
+
+        In the column's units: days since ``origin`` of dates, 0 and 1 of levels and truth values.
+        """
+        bounds = [column.bounds for column in self.read for _ in column.encoded_names]
+        return np.array(bounds).reshape(-1, 2).T
+
+    def variable_numbers(self) -> NDArray[np.float64]:
+        """The variable that each encoded column belongs to, shape (D,): a row has one level of it.
+
+        For histograms of columns, of which a category has one (tables.md, section 2).
+        """
+        return np.repeat(
+            np.arange(len(self.read), dtype=np.float64), [v.count for v in self.variables]
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """The schema as plain values; :func:`parse_schema` makes the same of it."""
+        return {"format": FORMAT, "columns": [column.as_dict() for column in self.columns]}
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of its canonical JSON."""
+        return plan_hash(self.as_dict())
+
+    def column(self, name: str) -> Column | None:
+        """A column by its name."""
+        return next((column for column in self.columns if column.name == name), None)
+
+    def check_usable(self, whose: str) -> None:
+        """Refuse a schema with what a fit cannot take.
+
+        Raises
+        ------
+        DataError
+            Naming columns whose levels or range nobody confirmed as public (code
+            ``unconfirmed-schema``), or covariates (``no-covariates``).
+        """
+        seen = [column.name for column in self.read if not column.confirmed]
+        if seen:
+            raise DataError(
+                f"{whose}: what the schema says of {_listed(seen)} was read from rows and is not "
+                "confirmed.",
+                hint="Check that levels and range are public, correct them, and take out "
+                "'confirmed = false': they come out with the result.",
+                code="unconfirmed-schema",
+            )
+        aside = [column.name for column in self.read if column.role == "covariate"]
+        if aside:
+            raise DataError(
+                f"{whose}: {_listed(aside)} has role 'covariate', and no fit takes covariates yet.",
+                hint="Give role = 'feature' or 'ignore'.",
+                code="no-covariates",
+            )
+
+    def difference(self, other: Schema) -> str:
+        """Where another schema reads a table otherwise, in words; empty if it does not.
+
+        Labels and the order of columns do not count.
+        """
+        for column in (*self.columns, *other.columns):
+            mine, theirs = self.column(column.name), other.column(column.name)
+            if mine is None or theirs is None:
+                if column.role == "ignore":
+                    continue
+                return f"column {column.name!r} is in only one of them"
+            for field in fields(Column):
+                pair = getattr(mine, field.name), getattr(theirs, field.name)
+                if field.name not in ("label", "confirmed") and pair[0] != pair[1]:
+                    shown = [short_name(_shown(value)) for value in pair]
+                    return f"column {column.name!r}: {field.name} is {shown[0]} and {shown[1]}"
+        return ""
+
+    def check_same(self, other: Schema, whose: str) -> None:
+        """Refuse another schema that reads a table otherwise.
+
+        Raises
+        ------
+        DataError
+            Naming the column, with code ``other-schema``.
+        """
+        if differs := self.difference(other):
+            raise DataError(
+                f"{whose}: its schema is not the study's: {differs}.",
+                hint="Read all sites with one schema: take the study's, or let its lead change it.",
+                code="other-schema",
+            )
+
+    def confirmed(self) -> Schema:
+        """The same with everything confirmed as public."""
+        return Schema(tuple(replace(column, confirmed=True) for column in self.columns))
+
+    def features_only(self) -> Schema:
+        """The same without units and identifiers, for rows that are only transformed."""
+        return Schema(self.read)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(short_name(name)) for name in names[:5])
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"column{'s' if len(names) > 1 else ''} {shown}{more}"
+
+
+def _shown(value: Any) -> str:
+    plain = _plain(value)
+    return "not given" if plain in (None, "", []) else str(plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+# -- Files.
+
+
+def read_schema(path: str | Path) -> Schema:
+    """The schema in a TOML file.
+
+    Raises
+    ------
+    DataError
+        Naming the file, and the column and the key that cannot be.
+    """
+    found = read_toml(path, hint="'eigenveil schema new' writes a schema")
+    return parse_schema(found, origin=str(path))
+
+
+def schema_text(schema: Schema) -> str:
+    """The schema as a commented TOML file; :func:`read_schema` makes the same schema of it."""
+    lines = [
+        "# What is public about a table: its columns, their kinds, levels and ranges.",
+        "# All of this may come out with a result, so it must be known without looking at rows.",
+        "# Take out a line 'confirmed = false' once what stands above it is known to be public.",
+        *toml_comment(f"kind: {', '.join(KINDS)}. role: {', '.join(ROLES)}."),
+        "",
+        *schema_lines(schema, "columns"),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def schema_lines(schema: Schema, table: str) -> list[str]:
+    """The format and the columns as lines of TOML, where the columns' table has this name."""
+    lines = [f"format = {toml_value(FORMAT)}"]
+    for column in schema.columns:
+        lines += ["", f"[[{table}]]"]
+        for name, value in column.as_dict().items():
+            note = "  # seen in the data: is it public?" if name == "confirmed" else ""
+            lines.append(f"{name} = {toml_value(value)}{note}")
+    return lines
+
+
+def write_schema(schema: Schema, path: Path) -> None:
+    """Write the schema as :func:`schema_text` has it, whole or not at all.
+
+    Raises
+    ------
+    OutputError
+        When it cannot be written.
+    """
+    with replacing(path) as scratch:
+        scratch.write_text(schema_text(schema), encoding="utf-8")
+        if all(column.confirmed for column in schema.columns):
+            scratch.chmod(0o644)  # made to be passed around; a draft shows rows
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of a schema's file, for editors and other programs."""
+    limit = {"anyOf": [{"type": "number"}, {"type": "string", "format": "date"}]}
+    text = {"type": "string"}
+    column = {
+        "name": text | {"minLength": 1},
+        "kind": {"enum": list(KINDS)},
+        "role": {"enum": list(ROLES), "default": "feature"},
+        "unit_of_measure": text,
+        "range": {"type": "array", "items": limit, "minItems": 2, "maxItems": 2},
+        "levels": {"type": "array", "items": text, "minItems": 1, "uniqueItems": True},
+        "origin": text | {"format": "date"},
+        "label": text,
+        "confirmed": {"type": "boolean", "default": True},
+    }
+    each = {"type": "object", "additionalProperties": False, "required": ["name"]}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "eigenveil schema",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["format", "columns"],
+        "properties": {
+            "format": {"const": FORMAT},
+            "columns": {"type": "array", "minItems": 1, "items": each | {"properties": column}},
+        },
+    }
+
+
+# -- What a schema cannot be, in words, with the way out.
+
+
+def parse_schema(found: Any, *, origin: str = "schema") -> Schema:
+    """A schema from plain values; ``origin`` is named in messages.
+
+    Raises
+    ------
+    DataError
+        Naming the column and the key that cannot be, and the way out; code ``bad-schema``.
+    """
+    if isinstance(found, Schema):
+        return found
+    if not isinstance(found, Mapping):
+        raise _bad(origin, f"is {type(found).__name__}, not a table of columns")
+    _known_keys(origin, found, ("format", "columns"))
+    if found.get("format") != FORMAT:
+        raise _bad(origin, f"format = {found.get('format')!r:.40} is not {FORMAT!r}")
+    columns = found.get("columns")
+    if not isinstance(columns, list | tuple) or not columns:
+        raise _bad(origin, "there is no column ([[columns]])")
+    schema = Schema(tuple(_column(origin, n, each) for n, each in enumerate(columns, start=1)))
+    _check_whole(origin, schema)
+    return schema
+
+
+def _check_whole(origin: str, schema: Schema) -> None:
+    """What columns must be together."""
+    for what, names in (
+        ("column", [column.name for column in schema.columns]),
+        ("encoded column", list(schema.names)),
+    ):
+        twice = next((name for name, count in Counter(names).items() if count > 1), None)
+        if twice is not None:
+            raise _bad(origin, f"{what} {short_name(twice)!r} is there twice")
+    units = [column.name for column in schema.columns if column.role == "unit"]
+    if len(units) > 1:
+        raise _bad(
+            origin,
+            f"{_listed(units)} both have role 'unit'",
+            hint="A row belongs to one unit; give the other role 'identifier' or 'ignore'.",
+        )
+    if not any(column.role == "feature" for column in schema.columns):
+        raise _bad(origin, "no column has role 'feature'")
+
+
+def _column(origin: str, number: int, given: Any) -> Column:
+    """One column; its place is named where it has no name."""
+    where = f"{origin}: column {number}"
+    if not isinstance(given, Mapping):
+        raise _bad(where, f"is {given!r:.40}, not a table with a name")
+    name = given.get("name")
+    if not isinstance(name, str) or not name:
+        raise _bad(where, 'has no name (name = "...")')
+    where = f"{origin}: column {short_name(name)!r}"
+    _known_keys(where, given, [field.name for field in fields(Column)])
+    kind = _choice(where, "kind", given.get("kind"), KINDS)
+    role = _choice(where, "role", given.get("role", "feature"), ROLES)
+    for key in ("unit_of_measure", "label"):
+        if not isinstance(given.get(key, ""), str):
+            raise _bad(where, f"{key} = {given[key]!r:.40} is not a text")
+    if not isinstance(given.get("confirmed", True), bool):
+        raise _bad(where, f"confirmed = {given['confirmed']!r:.40} is not true or false")
+    column = Column(
+        name,
+        kind,
+        role or "feature",
+        given.get("unit_of_measure", ""),
+        _range(where, kind, given.get("range")),
+        _levels(where, given.get("levels", ())),
+        _day(where, "origin", given.get("origin", FIRST_DAY)),
+        given.get("label", ""),
+        given.get("confirmed", True),
+    )
+    if column.read:
+        _check_kind(where, column)
+    return column
+
+
+def _check_kind(where: str, column: Column) -> None:
+    """What a column that is read must and cannot have, by its kind."""
+    if column.kind is None:
+        raise _bad(where, "has no kind", hint=f"Give one of {', '.join(KINDS)}.")
+    if column.kind == "category" and not column.levels:
+        raise _bad(
+            where,
+            "is a category without levels",
+            hint='List its public values: levels = ["a", "b"]; all others become zeros.',
+        )
+    wrong = {
+        "levels": column.levels and column.kind != "category",
+        "range": column.range is not None and column.kind not in ("number", "date"),
+        "origin": column.origin != FIRST_DAY and column.kind != "date",
+        "unit_of_measure": column.unit_of_measure and column.kind != "number",
+    }
+    if key := next((key for key, is_wrong in wrong.items() if is_wrong), None):
+        raise _bad(where, f"{key} has no meaning for kind {column.kind!r}")
+
+
+def _range(where: str, kind: str | None, given: Any) -> tuple[Any, Any] | None:
+    if given is None:
+        return None
+    if not isinstance(given, list | tuple) or len(given) != 2:
+        raise _bad(where, f"range = {given!r:.60} is not [smallest, largest]")
+    if kind == "date":
+        low, high = (_day(where, "range", each) for each in given)
+    else:
+        low, high = given
+        if not all(is_number(each) and abs(each) <= LARGEST for each in given):
+            raise _bad(where, f"range = {given!r:.60} is not two finite numbers")
+    if low >= high:
+        raise _bad(
+            where,
+            f"range = [{low}, {high}] is reversed or empty",
+            hint="Give the smallest value first: range = [smallest, largest].",
+        )
+    return low, high
+
+
+def _levels(where: str, given: Any) -> tuple[str, ...]:
+    if not isinstance(given, list | tuple) or not all(isinstance(each, str) for each in given):
+        raise _bad(where, f"levels = {given!r:.60} is not a list of texts")
+    if "" in given:
+        raise _bad(
+            where, "has an empty level", hint="An empty cell is a missing value; leave it out."
+        )
+    twice = next((level for level, count in Counter(given).items() if count > 1), None)
+    if twice is not None:
+        raise _bad(where, f"level {short_name(twice)!r} is there twice")
+    return tuple(given)
+
+
+def _day(where: str, key: str, given: Any) -> datetime.date:
+    try:
+        if isinstance(given, str):
+            return datetime.date.fromisoformat(given)
+    except ValueError:
+        pass
+    if isinstance(given, datetime.date) and not isinstance(given, datetime.datetime):
+        return given
+    raise _bad(where, f"{key} = {given!r:.40} is not a day", hint="Write it as 2024-12-31.")
+
+
+def _choice(where: str, key: str, given: Any, choices: Sequence[str]) -> str | None:
+    if given is None or given in choices:
+        return None if given is None else str(given)
+    raise _bad(where, f"{key} = {given!r:.40} is not one of {', '.join(choices)}")
+
+
+def _known_keys(where: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
+    unknown = next((key for key in given if key not in known), None)
+    if unknown is not None:
+        near = difflib.get_close_matches(str(unknown), known, n=1)
+        raise _bad(
+            where,
+            f"there is no key {short_name(unknown)!r}",
+            hint=f"Did you mean {near[0]!r}?" if near else f"The keys are {', '.join(known)}.",
+        )
+
+
+def _bad(where: str, what: str, *, hint: str = _WAY_OUT) -> DataError:
+    return DataError(f"{where}: {what}.", hint=hint, code="bad-schema")

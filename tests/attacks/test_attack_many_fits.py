@@ -1,0 +1,88 @@
+"""One table fitted again and again: by its file, a copy, another name, another selection of files.
+
+Before, three fits at eps = 1 of one file were all accepted, each with a certificate of eps = 1, and
+nothing said that together they cost eps = 1.8.
+"""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+FIT = ("-k", 1, "--epsilon", 1, "--no-plots", "--quiet")
+
+
+@pytest.fixture
+def table(tmp_path, next_ledger):
+    values = np.random.default_rng(0).normal(size=(20000, 3)) * [9, 1, 1]
+    file = tmp_path / "rows.parquet"
+    pd.DataFrame(values, columns=list("abc")).to_parquet(file)
+    return file
+
+
+@pytest.fixture
+def run(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("EIGENVEIL_LEDGER", str(tmp_path / "my.ledger"))  # the one of this user
+    return run
+
+
+def copied(table):
+    return [shutil.copy(table, table.with_name("copy.parquet"))]
+
+
+def renamed(table):
+    return [table.rename(table.with_name("other.parquet"))]
+
+
+def grown(table):
+    frame = pd.read_parquet(table)
+    pd.concat([frame, frame[:1]]).to_parquet(table)
+    return [table]
+
+
+def beside_another(table):
+    other = table.with_name("another.parquet")
+    pd.DataFrame(np.ones((5, 3)), columns=list("abc")).to_parquet(other)
+    return [other, table]
+
+
+def called_otherwise(table):
+    return [table, "--data-set", "a new table"]
+
+
+def for_another_task(table):
+    return [table, "--task", "covariance"]
+
+
+@pytest.mark.parametrize(
+    "again",
+    [None, copied, renamed, grown, beside_another, called_otherwise, for_another_task],
+)
+def test_a_second_fit_beyond_the_budget_is_refused(table, tmp_path, run, again):
+    assert run("fit", table, *FIT, "--out", tmp_path / "a")[0] == 0
+    words = [table] if again is None else again(table)
+    fit = FIT[2:] if "--task" in words else FIT
+    status, out, err = run("fit", *words, *fit, "--out", tmp_path / "b")
+    assert (status, out) == (5, "")
+    assert "left: epsilon" in err
+    assert "eigenveil ledger budget" in err
+    assert not (tmp_path / "b").exists()
+    _, out, _ = run("ledger", "show", "--json")
+    found = json.loads(out)
+    assert len(found["sessions"]) == 1
+    assert found["standings"][0]["spent_epsilon"] == pytest.approx(1.0, rel=1e-3)
+
+
+def test_what_is_said_of_fits_that_nothing_counts(table, tmp_path, run):
+    words = [word for word in FIT if word != "--quiet"]
+    for name in "ab":
+        status, out, err = run("fit", table, *words, "--no-ledger", "--out", tmp_path / name)
+        assert status == 0
+        assert "charged to no ledger" in " ".join(out.split())
+        assert err.startswith("no ledger: this fit is charged nowhere.")
+        assert "charged to no ledger" in " ".join(run("show", tmp_path / name)[1].split())
+        certificate = json.loads((tmp_path / name / "certificate.json").read_text())
+        assert certificate["counted"] is False
+    assert not (tmp_path / "my.ledger").exists()

@@ -1,0 +1,167 @@
+"""``n_components`` as a share of the variance or "auto": chosen from what was released.
+
+Noise is seeded where a number is compared, so that these tests do not fail by chance.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.decomposition import PCA
+
+import eigenveil
+from eigenveil import DataError, FederatedPCA, NoisyResultWarning, PrivatePCA
+from eigenveil.cli.app import main
+from eigenveil.federation.protocol.certificates import check
+from eigenveil.models.options import MOST_COMPONENTS
+from eigenveil.models.pca.derived import fewest
+
+RNG = np.random.default_rng(0)
+# shares of the variance: 0.500, 0.250, 0.125, ...
+X = (
+    RNG.standard_normal((20_000, 8))
+    * np.sqrt(0.5 ** np.arange(8))
+    @ np.linalg.qr(RNG.standard_normal((8, 8)))[0]
+)
+STRONG = {"epsilon": 50.0, "delta": 1e-5, "random_state": 0}
+
+
+@given(
+    variance=st.lists(st.floats(0, 1e3), min_size=1, max_size=40),
+    above=st.integers(0, 40),
+    share=st.floats(1e-6, 1.0),
+)
+def test_the_fewest_that_reach_the_share_and_none_below_the_noise(variance, above, share):
+    variance = np.sort(variance)[::-1]
+    ratio = variance / max(variance.sum(), 1e-300)
+    usable = np.arange(variance.size) < above
+    count = fewest(ratio, usable, share)
+    assert count == 1 or usable[count - 1]
+    if share == 1.0:
+        assert count == max(1, usable.sum())
+    elif count < max(1, usable.sum()):
+        assert ratio[:count].sum() >= share - 1e-9
+    assert count == 1 or share == 1.0 or ratio[: count - 1].sum() < share
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.8, 0.9, 0.95])
+@pytest.mark.parametrize("options", [{}, {"mechanism": "sketch"}, {"delta": 0.0}])
+def test_as_many_as_ordinary_pca_takes_where_noise_is_small(share, options):
+    model = PrivatePCA(share, **STRONG | {"row_norm": "auto"} | options).fit(X)
+    assert model.n_components_ == PCA(share, svd_solver="full").fit(X).n_components_
+    assert model.explained_variance_ratio_.sum() >= share
+    assert model.usable_.all()
+    assert model.components_.shape == (model.n_components_, 8)
+    assert model.transform(X[:3]).shape == (3, model.n_components_)
+    assert model.get_feature_names_out().size == model.n_components_
+
+
+def test_none_below_the_noise_and_a_warning_where_the_share_is_not_reached():
+    with pytest.warns(NoisyResultWarning, match=r"explain .* of the variance, not 99.0%") as caught:
+        model = PrivatePCA(0.99, epsilon=0.3, delta=1e-5, random_state=0).fit(X[:2000])
+    assert len(caught) == 1
+    assert model.usable_.all()
+    assert model.n_components_ < PCA(0.99, svd_solver="full").fit(X).n_components_
+    auto = PrivatePCA("auto", epsilon=0.3, delta=1e-5, random_state=0).fit(X[:2000])
+    np.testing.assert_array_equal(auto.components_, model.components_)
+    whole = PrivatePCA(8, epsilon=0.3, delta=1e-5, random_state=0).fit(X[:2000])
+    assert auto.n_components_ == whole.usable_.sum() < 8
+
+
+def test_nothing_above_the_noise_is_one_component_that_is_not_usable():
+    for share in (0.5, "auto"):
+        with pytest.warns(NoisyResultWarning):
+            model = PrivatePCA(share, epsilon=1e-2, random_state=0).fit(X[:50])
+        assert model.usable_.tolist() == [False]
+
+
+def test_all_but_the_result_follows_from_the_plan_alone():
+    """The releases and their sizes are those of other rows, and of the most components."""
+    other = np.roll(X, 1, axis=1) * 3.0
+    fits = [PrivatePCA(0.7, epsilon=2.0).fit(rows) for rows in (X, other, np.zeros((50, 8)) + 1)]
+    assert {fit.plan_.hash for fit in fits} == {fits[0].plan_.hash}
+    assert fits[0].plan_.n_components == 8
+    kinds = [[(one.name, one.noise.size) for one in fit.certificate_.releases] for fit in fits[:2]]
+    assert kinds[0] == kinds[1]
+    assert kinds[0][-1] == ("explained variance", 9)
+    assert PrivatePCA("auto").fit(np.eye(60)).plan_.n_components == MOST_COMPONENTS
+
+
+def test_the_certificate_holds_and_no_other_plan_passes():
+    model = PrivatePCA(0.7, epsilon=2.0).fit(X)
+    assert check(model.certificate_).holds
+    plan = model.certificate_.plan
+    for changed in ({"n_components": 4}, {"variance_share": None}, {"variance_share": 2.0}):
+        forged = model.certificate_.model_copy(update={"plan": plan | changed})
+        assert not check(forged).holds
+
+
+@pytest.mark.parametrize("mechanism", ["bingham", "power"])
+def test_refused_before_anything_is_released_where_the_number_must_be_known(mechanism):
+    for wanted in (0.9, "auto"):
+        model = PrivatePCA(wanted, mechanism=mechanism)
+        with pytest.raises(DataError, match="must be a whole number with mechanism") as caught:
+            model.fit(X)
+        assert getattr(caught.value, "released", ()) == ()
+        assert not hasattr(model, "components_")
+
+
+@pytest.mark.parametrize("wrong", [0.0, 1.0, -0.5, 1.5, np.nan, "many", 0, True])
+@pytest.mark.parametrize("kind", ["PrivatePCA", "FederatedPCA", "PrivateStreamingPCA"])
+def test_other_numbers_are_refused(kind, wrong):
+    model = getattr(eigenveil, kind)(n_components=wrong)
+    with pytest.raises(DataError, match="n_components"):
+        model.fit({"a": X} if kind == "FederatedPCA" else X)
+
+
+@pytest.mark.parametrize("protocol", ["auto", "cape", "sketch", "dpdispca", "full"])
+def test_sites_choose_as_one_table_does(protocol):
+    sites = {"north": X[:9000], "south": X[9000:]}
+    model = FederatedPCA(0.8, protocol=protocol, row_norm="auto", **STRONG | {"epsilon": 20.0})
+    model.fit(sites)
+    assert model.n_components_ == 3
+    assert check(model.certificate_).word == "NOT CERTIFIED"  # seeded
+    assert model.study_.components == 0.8
+    secure = FederatedPCA("auto", protocol=protocol, epsilon=4.0).fit(sites)
+    assert check(secure.certificate_).holds
+
+
+def test_streams_choose_at_every_release():
+    model = eigenveil.PrivateStreamingPCA(
+        0.8, publish="continual", horizon=4, **STRONG | {"row_norm": 4.0}
+    )
+    for block in np.split(X, 4):
+        model.partial_fit(block)
+    assert model.n_components_ == 3
+    assert eigenveil.PrivateStreamingPCA("auto", **STRONG).fit(X).usable_.all()
+
+
+def test_a_saved_model_has_as_many(tmp_path):
+    model = PrivatePCA(0.8, **STRONG).fit(X)
+    model.save(tmp_path / "model.npz")
+    again = PrivatePCA.load(tmp_path / "model.npz")
+    assert again.n_components == 0.8
+    assert again.n_components_ == model.n_components_
+    assert again.fit(X).n_components_ == model.n_components_
+
+
+@pytest.mark.parametrize(("text", "value"), [("0.8", 0.8), ("auto", "auto"), ("3", 3)])
+def test_on_the_command_line(tmp_path, capsys, text, value):
+    np.save(tmp_path / "rows.npy", X[:4000])
+    rows, out = str(tmp_path / "rows.npy"), str(tmp_path / "result")
+    with pytest.raises(SystemExit) as ended:
+        main(["fit", rows, "--components", text, "--epsilon", "20", "--out", out, "--json"])
+    assert ended.value.code == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert PrivatePCA.load(tmp_path / "result" / "model.npz").n_components == value
+    assert shown
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", "--rows", "4000", "--features", "8", "--components", text, "--json"])
+    assert ended.value.code == 0
+    named = {one["mechanism"]: one for one in json.loads(capsys.readouterr().out)}
+    assert named["gaussian"]["captured_energy"] > 0.3
+    assert (named["power"]["captured_energy"] is None) == (value != 3)
