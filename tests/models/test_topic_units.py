@@ -13,6 +13,7 @@ from eigenveil import DataError, FederatedTopicModel, PrivateTopicModel
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.federation.protocol.validation import check_query
+from eigenveil.io import open_rows
 from eigenveil.moments.describe import describe
 from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs
 from eigenveil.moments.documents.triples import DocumentTriples
@@ -143,3 +144,14 @@ def test_a_site_adds_up_no_documents_of_units_without_their_weights():
                 check_query(plan, description)
             assert caught.value.code == "bad-query"
     check_query(plan, describe(pairs, WORDS)[0])
+
+
+def test_a_file_of_counts_may_have_the_column_of_units(tmp_path):
+    """What is read of the column are identifiers, not counts."""
+    path = tmp_path / "counts.parquet"
+    frame().to_parquet(path)
+    rows = open_rows([path], unit="author")
+    model = PrivateTopicModel(2, epsilon=2.0, unit="author", random_state=3).fit_rows(rows)
+    given = PrivateTopicModel(2, epsilon=2.0, unit="author", random_state=3).fit(frame())
+    assert model.feature_names_in_.tolist() == NAMES
+    assert np.array_equal(model.topics_, given.topics_)
