@@ -86,10 +86,11 @@ DOCUMENT_SUMS = {
     "nuclear pairs": lambda: DocumentPairs(4, clip=2.0**-20, nuclear=True, extra_bits=-3),
     "clipped sketch": lambda: DocumentSketch(4, 3, clip=0.3),
     "clipped triples": lambda: DocumentTriples(random_basis(4, 2), clip=0.3),
+    "triples of units": lambda: DocumentTriples(random_basis(4, 2), weighted=True),
 }
 DOCUMENT_SUMS |= {
     f"norms of {kind}": lambda make=make, kind=kind: DocumentNorms(
-        make(), with_count="clipped" in kind
+        make(), with_count="clipped" in kind, weighted="units" in kind
     )
     for kind, make in DOCUMENT_SUMS.items()
 }

@@ -156,7 +156,7 @@ def described(name):
         "pair-counts": {"holes": True},
         "document-pairs": {"clip": 0.5, "extra_bits": -2, "nuclear": False},
         "document-sketch": {"clip": 0.5},
-        "document-triples": {"clip": 0.5},
+        "document-triples": {"clip": 0.5, "weighted": True},
     }
     return Description.model_validate({"precision": "double"} | common | own[name])
 
