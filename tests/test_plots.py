@@ -53,7 +53,7 @@ def test_biplot_shows_the_features_of_largest_loadings_and_marks_what_is_noise(t
     axes = plots.biplot(model)
     shown = [text.get_text() for text in axes.texts if text.get_text()]
     longest = np.argsort(-np.hypot(*model.loadings_.T), kind="stable")[:20]
-    assert shown == [names[index] for index in longest]
+    assert sorted(shown) == sorted(names[index] for index in longest)
     assert len(axes.collections) == 0  # no points: rows are private
     assert not any("not usable" in label for label in (axes.get_xlabel(), axes.get_ylabel()))
     plots.save_figure(axes, tmp_path / "a.png")

@@ -61,6 +61,11 @@ BAD = {
     "unit": ["", "a\n", 1, True, ["id"]],
     "max_rows_per_unit": [*WHOLE, 2],  # of no unit
     "sites_per_unit": [*WHOLE, 3],  # of two sites
+    "scale": ["privat", "", True, 2.0, NAN, [NAN] * 4, [-1.0, 1.0, 1.0, 1.0], [1.0]],
+    "ranges": ["private", 1.0, [[1.0] * 4], [[1.0] * 4, [0.0] * 4], [[NAN] * 4, [1.0] * 4]],
+    "ledger": [1, True, [], NAN],
+    "data_set": ["rows", "", 1, True],  # without a ledger
+    "whiten": FLAG,
     "missing": ["none", "drop", True, NAN, 1],
     "random_state": ["1", -1, 1.5, [1], NAN, True],
 }

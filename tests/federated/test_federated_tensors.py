@@ -284,7 +284,7 @@ def test_it_is_an_estimator(task, tmp_path):
     model = task.many(K, epsilon=8.0, protocol="cape", collusion=1)
     assert clone(model).get_params() == model.get_params()
     mine, one = (set(inspect.signature(c).parameters) for c in (task.many, task.one))
-    assert one - mine == {"pair", "noise"}
+    assert one - mine == {"pair", "noise", "ledger", "data_set"}
     assert {"protocol", "collusion", "dropouts", "masks", "neighbours", "site_epsilon"} <= mine
     model.fit(list(parts(task.rows).values()))
     assert list(model.traffic_) == ["site1", "site2", "site3"]
