@@ -65,7 +65,6 @@ BAD = {
     "ranges": ["private", 1.0, [[1.0] * 4], [[1.0] * 4, [0.0] * 4], [[NAN] * 4, [1.0] * 4]],
     "ledger": [1, True, [], NAN],
     "data_set": ["rows", "", 1, True],  # without a ledger
-    "whiten": FLAG,
     "missing": ["none", "drop", True, NAN, 1],
     "random_state": ["1", -1, 1.5, [1], NAN, True],
 }
