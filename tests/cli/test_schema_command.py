@@ -450,17 +450,17 @@ def test_rows_decide_nothing_about_whether_there_is_a_result(cells, tmp_path, ru
     assert status == 0, err
 
 
-def test_documents_take_a_schema_but_no_unit(schema, tmp_path, run):
+def test_documents_take_a_schema_and_units(schema, tmp_path, run):
     words = pd.DataFrame(np.full((50, 3), 2), columns=["wa", "wb", "wc"]).assign(who=range(50))
     words.to_csv(tmp_path / "w.csv", index=False)
     columns = [{"name": name, "kind": "number"} for name in ("wa", "wb", "wc")]
-    for role, code in (("unit", 3), ("ignore", 0)):
+    for role in ("unit", "ignore"):
         found = {"format": FORMAT, "columns": [*columns, {"name": "who", "role": role}]}
         write_schema(parse_schema(found), tmp_path / "s.toml")
         fit = ("fit", tmp_path / "w.csv", "--task", "topic-model", "--schema", tmp_path / "s.toml")
-        status, _, err = run(*fit, "-k", 2, "--out", tmp_path / "r", "--quiet")
-        assert status == code, err
-        assert ("protects rows, not units" in err) == (role == "unit")
+        status, printed, err = run(*fit, "-k", 2, "--out", tmp_path / role, "--no-ledger")
+        assert status == 0, err
+        assert ("all rows of one unit (column 'who')" in printed) == (role == "unit")
 
 
 HIDING = "\x1b[2J\u202e"

@@ -38,6 +38,12 @@ PROVED = {
     ("document-sketch", "vector"),
     ("document-triples", "gaussian"),
     ("document-triples", "vector"),
+    ("column-counts", "gaussian"),
+    ("column-counts", "laplace"),
+    ("column-histogram", "gaussian"),
+    ("column-histogram", "laplace"),
+    ("pair-counts", "gaussian"),
+    ("pair-counts", "vector"),
 }
 
 

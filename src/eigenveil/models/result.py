@@ -193,7 +193,7 @@ def frozen(factors: F) -> F:
     for each in fields(factors):
         value = getattr(factors, each.name)
         if isinstance(value, np.ndarray):
-            value = _frozen(value)
+            value = read_only(value)
         elif isinstance(value, np.generic):
             value = value.item()
         kept[each.name] = value
@@ -296,7 +296,8 @@ def _take(digest: Any, part: bytes) -> None:
     digest.update(part)
 
 
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A copy that nobody can write to, nor make writable."""
     if array.size == 0:
         empty = array.copy()
         empty.flags.writeable = False

@@ -20,7 +20,7 @@ from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.rounds import Factors, private_pca
 from eigenveil.models.pca.ways import WHOLE
 from eigenveil.models.plan import BasePlan
-from eigenveil.models.result import View, of_factors
+from eigenveil.models.result import View, of_factors, read_only
 from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.streaming.plan import StreamPlan
@@ -60,7 +60,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
     components_: View[NDArray[np.float64]] = of_factors("components")
     mean_: View[NDArray[np.float64]] = of_factors("mean")
     scale_: View[NDArray[np.float64]] = of_factors("scale")
-    unscaled_: View[NDArray[np.bool_]] = View(lambda result: result.factors.scale == 0)
+    unscaled_: View[NDArray[np.bool_]] = View(lambda result: read_only(result.factors.scale == 0))
     explained_variance_: View[NDArray[np.float64]] = of_factors("explained_variance")
     explained_variance_ratio_: View[NDArray[np.float64]] = of_factors("explained_variance_ratio")
     usable_: View[NDArray[np.bool_]] = of_factors("usable")
@@ -162,7 +162,7 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
 
         A component times its standard deviation, over the feature's by :meth:`get_covariance`.
         """
-        return self._view_of_whole("loadings_").loadings()
+        return read_only(self._view_of_whole("loadings_").loadings())
 
     def _view_of_whole(self, name: str) -> ProbabilisticPCA:
         if self._result is None:
