@@ -44,6 +44,7 @@ from eigenveil.models.options import (
     study_options,
     tasks_with,
 )
+from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.plan import BasePlan, Invalid
 from eigenveil.models.task import TASKS, part
 from eigenveil.moments.columns import count_variables
@@ -461,7 +462,7 @@ class Study(StudyOptions):
         declared = {name: getattr(self, name) for name in study_options(self.task)}
         if task.counted:
             declared["n_components"] = self.components
-        sites = Options(self.task, "sites", declared)
+        sites = numbered(Options(self.task, "sites", declared), self.columns)
         plan: BasePlan = task.make_plan(
             sites.on("table", **values),
             features=features,
