@@ -492,6 +492,14 @@ def pca_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
         )
     if protocol == "sketch":
         return {"mechanism": "sketch"}, {}
+    if study.covariates is not None and protocol in ("full", "dpdispca"):
+        raise refused(
+            study_options(study.task)["covariates"],
+            f"= {list(study.covariates)} are taken off by one released moment of all rows, and "
+            f"with protocol = {protocol!r} each site releases its own.",
+            hint="Use protocol = 'cape'.",
+            code="unused-parameter",
+        )
     values, _ = whole_of_study(study)
     return values | {OF_SKETCH: None}, {"sketch_columns": study.sketch_columns}
 

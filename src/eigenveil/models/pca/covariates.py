@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 
 # Rows are shortened at this quantile of their norms, or at a public bound: less would weigh rows by
 # their lengths, which changes effects.
-_QUANTILE = 0.95
+_QUANTILE = 0.90
 
 
 def effects_of(matrix: Array, columns: Sequence[int], edge: float) -> tuple[Array, float]:

@@ -271,7 +271,7 @@ class PrivatePCA(TableFit, FittedPCA):
         the deviations are then found within them, and no histograms are needed. For few rows.
     budget_split : dict, default=None
         Shares of the steps "columns", "scale", "center", "covariates", "moment" and "variance". A
-        fit with covariates gives a fifth to their step. Of the others, by default 4, 14,
+        fit with covariates gives 30 per cent to their step. Of the others, by default 4, 14,
         78 and 4 per cent of mu squared for the last four; 8, 20, 69 and 3 per cent of epsilon when
         ``delta=0``. "columns" is taken with ``scale="private"`` and no ranges, and is then 30 per
         cent of mu squared (40 of epsilon), which the others share the rest of. Every step that the

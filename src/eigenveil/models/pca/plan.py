@@ -46,7 +46,7 @@ _FRACTIONS: dict[Step, float] = {
     "missing": 0.03,
     "scale": 0.04,
     "center": 0.14,
-    "covariates": 0.33,
+    "covariates": 0.43,
     "moment": 0.78,
     "variance": 0.04,
 }
@@ -55,7 +55,7 @@ _PURE_FRACTIONS: dict[Step, float] = {
     "missing": 0.08,
     "scale": 0.08,
     "center": 0.20,
-    "covariates": 0.33,
+    "covariates": 0.43,
     "moment": 0.69,
     "variance": 0.03,
 }
@@ -342,7 +342,6 @@ def _covariates(options: Options, features: int, way: Way, mechanism: str) -> tu
                 f"names column {place!r}, and there is none.",
                 hint=f"Columns are numbered 0 to {features - 1}; names are those of a frame or a "
                 "file.",
-                code="unknown-column",
             )
     if len(options.covariates) == features:
         raise options.refused("covariates", "are all columns: no other is left.")
