@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks import (
     federated,
     flare,
+    missing,
     private_streams,
     scales,
     speed,
@@ -24,6 +25,7 @@ PARTS = {
     "utility": utility.run,
     "usable": usable.run,
     "scales": scales.run,
+    "missing": missing.run,
     "units": units.run,
     "federated": federated.run,
     "tensors": tensors.run,

@@ -142,6 +142,14 @@ class RoundState(Generic[PlanT]):
         return "single" if self.stored_single else "double"
 
     @property
+    def arithmetic(self) -> Precision:
+        """Arithmetic of prepared rows: double where these have weights, as the plan says.
+
+        A coarser grid would keep next to nothing of a unit with many rows.
+        """
+        return "double" if self.plan.weighted else self.storage
+
+    @property
     def count_weight(self) -> float:
         """Weight at which the next sum must carry the row count: 0 once it is known."""
         return 0.0 if self.rows is not None else COUNT_WEIGHT
@@ -167,7 +175,7 @@ class RoundState(Generic[PlanT]):
             center=self.center if centered else None,
             bound=bound,
             preparation=self.preparation,
-            **({"precision": self.storage} | precision),
+            **({"precision": self.arithmetic} | precision),
         )
 
     def read(self, release: Release, known: NormScale | None = None) -> NormScale:
@@ -217,7 +225,7 @@ class RoundState(Generic[PlanT]):
 
         ``edge`` is the largest eigenvalue that the moment's noise alone shows.
         """
-        if not self.stored_single:
+        if self.arithmetic == "double":
             return "double"
         step = 2.0 ** -BITS["single"]
         lost = self.plan.features * step * step / 12

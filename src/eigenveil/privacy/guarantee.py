@@ -86,10 +86,15 @@ class Guarantee:
     @property
     def neighbours(self) -> str:
         """What two data sets differ in that the claim is about, in words."""
-        if self.unit is None:
-            return _NEIGHBOURS[self.adjacency]
-        which = "unit" if self.unit == UNNAMED_UNIT else f"unit (column {self.unit!r})"
-        return _UNITS[self.adjacency].format(unit=which)
+        return neighbours_text(self.adjacency, self.unit)
+
+
+def neighbours_text(adjacency: Adjacency, unit: str | None) -> str:
+    """What neighbouring data sets differ in, in words."""
+    if unit is None:
+        return _NEIGHBOURS[adjacency]
+    which = "unit" if unit == UNNAMED_UNIT else f"unit (column {unit!r})"
+    return _UNITS[adjacency].format(unit=which)
 
 
 def _who_sees(view: str) -> str:

@@ -63,11 +63,9 @@ class UnitRows:
         When the rows have no identifiers.
     """
 
-    single = False  # a coarser grid would keep next to nothing of a unit with many rows
-
     def __init__(self, rows: RowSource, most: int = 1) -> None:
         self._rows, self._most = rows, most
-        self.features, self.names = rows.features, rows.names
+        self.features, self.names, self.single = rows.features, rows.names, rows.single
         self._codes: dict[Any, int] | None = None
         self._counts = np.zeros(0, dtype=np.int64)
         self._without = 0

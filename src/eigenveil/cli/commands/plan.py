@@ -25,7 +25,7 @@ from eigenveil.models.tensors.plan import MixturePlan
 from eigenveil.planning.predict import Prediction, parse_spectrum, predict
 from eigenveil.planning.tensors import Expected, expect
 from eigenveil.privacy.accountant import compose
-from eigenveil.privacy.guarantee import Guarantee
+from eigenveil.privacy.guarantee import Guarantee, neighbours_text
 
 
 @dataclass(frozen=True)
@@ -331,7 +331,7 @@ def _print(
     if made is not None:
         screen.print(
             f"guarantee of each: ({made.epsilon:g}, {made.delta:g})-differential privacy, "
-            f"{made.adjacency}, against anyone who sees the result."
+            f"for {neighbours_text(made.adjacency, made.unit)}, against anyone who sees the result."
         )
     screen.print(
         "captured energy: of the exact subspace's, simulated on Gaussian rows with this spectrum. "

@@ -23,6 +23,7 @@ from eigenveil.planning.predict import parse_spectrum
 from eigenveil.planning.protocol import Choice
 from eigenveil.planning.tensors import Expected, Parties, expect
 from eigenveil.privacy.gaussian import epsilon_of_mu, mu_of_epsilon
+from eigenveil.privacy.guarantee import neighbours_text
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.tables.schema import Schema
 
@@ -91,6 +92,9 @@ def summary(study: Study, choice: Choice | None) -> dict[str, Any]:
         "epsilon": study.epsilon,
         "delta": study.delta,
         "adjacency": study.adjacency,
+        "unit": study.unit,
+        "max_rows_per_unit": study.max_rows_per_unit,
+        "sites_per_unit": study.sites_per_unit,
         "protocol": study.protocol if choice is None else choice.protocol,
         "reason": None if choice is None else choice.reason,
         "masks": study.masks,
@@ -127,8 +131,8 @@ def _noise(study: Study, step: Step = "moment") -> str:
         assert budget.epsilon is not None
         noise_parts = 1 if study.protocol == "local" else study.honest
         noise = MECHANISMS[made.kind(step)]
-        return noise.part(1.0 / budget.epsilon, made.features, noise_parts)
-    whole = 1.0 / budget.mu
+        return noise.part(study.sites_per_unit / budget.epsilon, made.features, noise_parts)
+    whole = study.sites_per_unit / budget.mu
     total = f"deviation {whole:.4g} of a row's largest contribution"
     if study.protocol in _ALONE or study.honest == 1:
         return f"all of it: {total}"
@@ -169,6 +173,7 @@ def print_summary(study: Study, choice: Choice | None, checked: dict[str, str]) 
     )
     if study.table_schema is not None:
         screen.print(f"files are read by the study's schema: {_schema_text(study.table_schema)}.")
+    _print_protected(study, screen)
     settled = study if choice is None else study.with_protocol(choice.protocol)
     sizes = forecast(settled, study.width, None)
     size = options.bytes_text(sizes.round_bytes if _has_tensor(settled) else sizes.message_bytes)
@@ -198,6 +203,28 @@ def print_summary(study: Study, choice: Choice | None, checked: dict[str, str]) 
     for note in study.notes:
         screen.print(f"  note: {note}")
     screen.print(f"hash {study.hash}: every site's must be the same.")
+
+
+def _print_protected(study: Study, screen: Screen) -> None:
+    """Whose rows are protected, and what is done to columns."""
+    plan = study.plan(study.width, None)
+    screen.print(f"protected: {neighbours_text(study.adjacency, plan.unit)}.", soft_wrap=True)
+    if plan.unit is not None and plan.max_rows_per_unit > 1:
+        screen.print(f"  rows of a unit count alike up to {plan.max_rows_per_unit:,} of them.")
+    if len(study.sites) > 1:
+        what = "row" if plan.unit is None else "unit"
+        most = study.sites_per_unit
+        screen.print(
+            f"  a {what}'s rows are at one site, which the sites' owners must see to."
+            if most == 1
+            else f"  a {what} may have rows at {most} sites: the noise is {most} times larger."
+        )
+    if plan.scaled == "private" and not plan.ranged:
+        screen.print("columns are divided by scales that are found privately.")
+    elif plan.scaled != "no" or plan.ranged:
+        screen.print("columns are divided by public scales or ranges, which the study has.")
+    if plan.holes:
+        screen.print(f"entries may be missing ({plan.missing}).")
 
 
 def _components_text(study: Study) -> str:
@@ -262,7 +289,7 @@ def _promise(study: Study, adversary: Adversary) -> str:
         weaker = epsilon_of_mu(mu, study.delta)
         return f"less than was requested, epsilon = {weaker:.3g} or more (the noise of {rest})"
     promise = f"({study.epsilon:g}, {study.delta:g})-differential privacy or better"
-    return f"{promise}, {study.adjacency} (the noise of {rest})"
+    return f"{promise} (the noise of {rest})"
 
 
 def _count(number: int, thing: str) -> str:

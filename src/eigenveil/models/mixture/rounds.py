@@ -309,6 +309,6 @@ def _edge(state: _State) -> float:
     if plan.pair == "sketch":
         budget = state.budgets["moment"]
         return math.sqrt(2 * plan.features) / (budget.mu or budget.epsilon or 1.0)
-    rule = state.rule(centered=False, extra_bits=state.coarser(state.storage))
+    rule = state.rule(centered=False, extra_bits=state.coarser(state.arithmetic))
     noise = state.query("pair moment", SecondMoment(rule, features=plan.features)).record.noise
     return spectral_edge(noise, plan.features, plan.features)

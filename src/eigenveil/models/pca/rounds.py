@@ -282,7 +282,7 @@ def _moment_edge(state: _State) -> float:
         # comparable to a Gaussian release of the whole matrix, for choosing how to clip
         mu = state.budgets["moment"].mu or state.budgets["moment"].epsilon or 1.0
         return math.sqrt(2 * plan.features) / mu
-    rule = state.rule(centered=False, extra_bits=state.coarser(state.storage))
+    rule = state.rule(centered=False, extra_bits=state.coarser(state.arithmetic))
     moment = SecondMoment(rule, features=plan.features)
     noise = state.query("second moment", moment).record.noise
     return spectral_edge(noise, plan.features, plan.features)
