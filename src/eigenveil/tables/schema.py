@@ -209,7 +209,7 @@ class Schema:
         aside = [column.name for column in self.read if column.role == "covariate"]
         if aside:
             raise DataError(
-                f"{whose}: {_listed(aside)} has role 'covariate', which no fit reads from a schema.",
+                f"{whose}: {_listed(aside)} has role 'covariate', which no fit reads from it.",
                 hint="Give role = 'feature', and covariates=[...] to the fit; or role = 'ignore'.",
                 code="no-covariates",
             )
