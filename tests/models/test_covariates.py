@@ -185,6 +185,13 @@ def test_scores_are_of_what_is_left(tmp_path):
     assert fitted(X, covariates=None).covariate_effects_ is None
 
 
+def test_rows_in_single_precision_are_fitted_as_well():
+    """False alarms as above."""
+    pca = fitted(table().astype(np.float32), covariates=[np.int64(AGE)])
+    assert along(pca, NEXT) > 0.95
+    assert pca.covariate_effects_ == pytest.approx(EFFECTS[:, None], abs=0.8)
+
+
 def test_a_frame_names_its_covariates():
     pd = pytest.importorskip("pandas")
     names = ["height", "weight", "age", "pulse", "sugar", "iron"]

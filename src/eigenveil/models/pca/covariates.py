@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from eigenveil.models.options import Options
 from eigenveil.models.pca.plan import COVARIATES, JOINT_SCALE, Plan
-from eigenveil.models.rounds import Answers, Round, RoundState
+from eigenveil.models.rounds import Answers, Query, Round, RoundState
 from eigenveil.models.scale import NormScale
 from eigenveil.moments.accumulators import SecondMoment
-from eigenveil.moments.rows import LARGEST_EFFECT, Effects
+from eigenveil.moments.rows import LARGEST_EFFECT, Effects, Precision
 from eigenveil.noise.grid import spectral_edge
+from eigenveil.privacy.releases import ReleaseRecord
 
 Array = NDArray[np.float64]
 
@@ -93,18 +94,32 @@ def find_effects(
     if bound is None:
         assert scale is not None
         bound = scale.quantile(_QUANTILE)
-    precision = state.storage
-    extra_bits = state.coarser(precision, "covariates")
-    rule = state.rule(bound, precision=precision, extra_bits=extra_bits)
-    answers = yield (state.query(COVARIATES, SecondMoment(rule, features=plan.features)),)
+    query = _joint_moment(state, bound, state.storage)
+    # a covariate that single precision would round away may be above the noise
+    precision = state.precision(_edge_of(query.record))
+    if precision != state.storage:
+        query = _joint_moment(state, bound, precision)
+    answers = yield (query,)
     release = answers[COVARIATES]
-    edge = spectral_edge(release.record.noise, plan.features, plan.features)
+    edge = _edge_of(release.record)
     sizes, error = effects_of(release.values, plan.covariates, edge)
     # per row, in the rows' units; of the number of rows, where no other is known, their energy
     rows = state.rows or max(1.0, float(np.trace(release.values)))
     state.effects_error = error * bound**2 / rows
     state.preparation = replace(state.preparation, effects=Effects(plan.covariates, sizes))
     return scale
+
+
+def _joint_moment(state: RoundState[Any], bound: float, precision: Precision) -> Query:
+    extra_bits = state.coarser(precision, "covariates")
+    rule = state.rule(bound, precision=precision, extra_bits=extra_bits)
+    return state.query(COVARIATES, SecondMoment(rule, features=state.plan.features))
+
+
+def _edge_of(record: ReleaseRecord) -> float:
+    """Largest eigenvalue that the noise of a joint moment alone shows."""
+    features = math.isqrt(2 * record.noise.size)  # of D (D + 1) / 2 values
+    return spectral_edge(record.noise, features, features)
 
 
 def in_data_units(state: RoundState[Any]) -> Array | None:
