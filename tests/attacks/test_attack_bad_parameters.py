@@ -63,6 +63,7 @@ BAD = {
     "sites_per_unit": [*WHOLE, 3],  # of two sites
     "scale": ["privat", "", True, 2.0, NAN, [NAN] * 4, [-1.0, 1.0, 1.0, 1.0], [1.0]],
     "ranges": ["private", 1.0, [[1.0] * 4], [[1.0] * 4, [0.0] * 4], [[NAN] * 4, [1.0] * 4]],
+    "covariates": [[], (), "age", 0, ["nobody"], [4], [0, 0], [-1], [True], [1.0], [0, "b"], {0}],
     "ledger": [1, True, [], NAN],
     "data_set": ["rows", "", 1, True],  # without a ledger
     "missing": ["none", "drop", True, NAN, 1],

@@ -67,7 +67,7 @@ def check_sums(consortium, finished, names=None):
     terms = settle(study).counting(finished.outcome.plan.rows)
     for queries, sums in finished.rounds:
         for query, found in zip(queries, sums, strict=True):
-            is_open = terms.is_unmasked(terms.step_of(query.accumulator.statistic))
+            is_open = terms.is_unmasked(terms.step_of(query.name))
             if is_open and study.protocol == "dpdispca":
                 assert np.allclose(found, low_rank_sum(study, query, tables), rtol=1e-9)
             else:

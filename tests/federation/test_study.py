@@ -451,6 +451,7 @@ CHANGES = [
     {"scale": "private"},
     {"scale": [1.0] * 8},
     {"ranges": [[0.0] * 8, [1.0] * 8]},
+    {"covariates": [2]},
     {"sketch_size": 6},
     {"unit": "who"},
     {"unit": "who", "max_rows_per_unit": 3},

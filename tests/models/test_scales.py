@@ -132,6 +132,7 @@ def refined(rows, factors, *, unit=True):
     return correlation_of(
         given_.T @ given_,
         scaled=np.ones(rows.shape[1], dtype=bool),
+        covariates=np.zeros(rows.shape[1], dtype=bool),
         components=3,
         edge=1e-9,
         error=1e-9,
@@ -163,6 +164,7 @@ def test_columns_without_a_scale_are_in_no_component():
     found = correlation_of(
         matrix,
         scaled=np.array([True, True, True, False, False]),
+        covariates=np.zeros(5, dtype=bool),
         components=4,
         edge=1.0,
         error=0.1,

@@ -1,5 +1,7 @@
 """Rows of every nasty kind, and the sums over them."""
 
+import dataclasses
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -12,7 +14,7 @@ from eigenveil.moments.accumulators import (
 )
 from eigenveil.moments.columns import ColumnHistogram, range_of
 from eigenveil.moments.documents.documents import DocumentRows
-from eigenveil.moments.rows import DTYPE, Block, RowRule, RowWeights
+from eigenveil.moments.rows import DTYPE, Block, Effects, Preparation, RowRule, RowWeights
 from eigenveil.moments.source import ArrayRows
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.tables.units import LabelledRows, UnitRows
@@ -106,6 +108,11 @@ def make(kind, features, precision="double", center=None, bound=0.0, extra_bits=
             return RowSum(finer, features=features, count_weight=COUNT_WEIGHT)
         case "second moment":
             return SecondMoment(rule, features=features)
+        case "residual moment":
+            sizes = 3.0 * random_basis(features, 2)
+            effects = Effects((0, features - 1), sizes)
+            residual = dataclasses.replace(rule, preparation=Preparation(effects=effects))
+            return SecondMoment(residual, features=features)
         case "sketch":
             return Sketch(rule, random_basis(features, few), clip=0.5)
         case "energy":
@@ -122,6 +129,7 @@ KINDS = (
     "column ranges",
     "row sum",
     "second moment",
+    "residual moment",
     "sketch",
     "energy",
     "third moment",

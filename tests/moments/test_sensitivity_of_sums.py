@@ -21,6 +21,7 @@ NOISE = {
     "column ranges": ("gaussian", "laplace"),
     "row sum": ("gaussian", "vector"),
     "second moment": ("gaussian", "wishart"),
+    "residual moment": ("gaussian", "wishart"),
     "sketch": ("gaussian",),
     "energy": ("gaussian", "laplace"),
     "third moment": ("gaussian", "vector"),
@@ -104,6 +105,7 @@ WORST = {
     "column ranges": ([1, 1, 1, 0], [-1e3, -1e3, 0, 1]),
     "row sum": ([1, 0, 0, 0], [-1, 0, 0, 0]),
     "second moment": ([1, 0, 0, 0], [0, 1, 0, 0]),
+    "residual moment": ([0, 1, 0, 0], [0, 0, 1, 0]),
     "energy": ("first component", "second component"),
     "third moment": ("first component", "the opposite"),
 }

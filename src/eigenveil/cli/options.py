@@ -283,8 +283,8 @@ def read_split(text: str) -> dict[str, float]:
 # Options that are spelled otherwise on a command line: by their name, and a letter.
 _SPELLED = {"n_components": ("components", "-k"), "random_state": ("seed",)}
 # Those that commands have of their own, or none has: what is only one, name:epsilon of sites, and
-# what a schema says of each column.
-_NOT_HERE = ("noise", "site_epsilon", "ledger", "data_set", "ranges")
+# what a schema says of each column, lists of columns.
+_NOT_HERE = ("noise", "site_epsilon", "ledger", "data_set", "ranges", "covariates")
 
 
 def option_name(name: str) -> str:

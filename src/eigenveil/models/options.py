@@ -253,6 +253,29 @@ class Ranges:
 
 
 @dataclass(frozen=True)
+class Columns:
+    """Some columns: their numbers from 0, or their names; none twice."""
+
+    text: str = "a list of columns' numbers from 0, or their names, each once"
+
+    def has(self, value: object) -> bool:
+        """Whether a value is such a list; that there are such columns is checked with the rows."""
+        if not isinstance(value, list | tuple) or not value:
+            return False
+        named = all(_TEXT.has(each) for each in value)
+        return (named or all(_PLACE.has(each) for each in value)) and len(set(value)) == len(value)
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        kinds = [{"type": "array", "items": each.schema()} for each in (_PLACE, _TEXT)]
+        return {"anyOf": [kind | {"minItems": 1, "uniqueItems": True} for kind in kinds]}
+
+    def plain(self, value: Any) -> Any:
+        """A value as a study file has it."""
+        return tuple((_TEXT if isinstance(each, str) else _PLACE).plain(each) for each in value)
+
+
+@dataclass(frozen=True)
 class Pair:
     """Two percentages, the first below the second."""
 
@@ -526,6 +549,7 @@ _DELTA = Number(0.0, 1.0, open_high=True)
 _SHARE = Number(0.0, 1.0, open_low=True, open_high=True)
 _BOUND = Number(SMALLEST, LARGEST)
 _NONE, _VECTOR = Nothing(), Vector()
+_PLACE, _TEXT = Whole(0), Text()
 
 OPTIONS: tuple[Option, ...] = (
     Option(
@@ -709,6 +733,13 @@ OPTIONS: tuple[Option, ...] = (
         (PCA,), _FITS, unit="the data's", examples=(((0.0, 0.0), (120.0, 300.0)),),
     ),
     Option(
+        "covariates", (Columns(), _NONE), None,
+        "Columns, such as age or a site's indicator, whose linear effects on the others are "
+        "released and taken off every row before the components are found: numbers from 0, or "
+        "names.",
+        (PCA,), _FITS, examples=(("age",),),
+    ),
+    Option(
         "noise_variance", (Number(SMALLEST, LARGEST, zero=True), _NONE), None,
         "A public variance of every column within a component, in the data's units squared; left "
         "out, it is found from what is released.",
@@ -728,10 +759,15 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "budget_split",
-        (Shares(("missing", "columns", "scale", "center", "moment", "variance")), _NONE), None,
-        "Fractions of the budget for the steps missing, columns, scale, center, moment and "
-        "variance: those "
-        "that the fit takes, and no others.",
+        (
+            Shares(
+                ("missing", "columns", "scale", "center", "covariates", "moment", "variance")
+            ),
+            _NONE,
+        ),
+        None,
+        "Fractions of the budget for the steps missing, columns, scale, center, covariates, moment "
+        "and variance: those that the fit takes, and no others.",
         (PCA,), _FITS,
         examples=({"scale": 0.02, "center": 0.08, "moment": 0.88, "variance": 0.02},),
         privacy=True,

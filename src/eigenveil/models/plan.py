@@ -22,7 +22,9 @@ from eigenveil.privacy.releases import NoiseSource
 from eigenveil.privacy.sampling import SamplingError, lattice_error
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
-Step = Literal["missing", "columns", "scale", "center", "moment", "variance", "tensor"]
+Step = Literal[
+    "missing", "columns", "scale", "center", "covariates", "moment", "variance", "tensor"
+]
 
 
 Invalid = Literal["zero", "error"]

@@ -94,6 +94,8 @@ class RoundState(Generic[PlanT]):
         What is done to the entries of rows first; all else is in its units.
     observed : Observed or None
         Released counts of the entries that are there.
+    effects_error : float
+        Expected energy that the noise of covariates' effects gives to a row.
     stopped, advice : str
         Why the fit ends before its last release, and what would do; empty where it does not.
     """
@@ -107,6 +109,7 @@ class RoundState(Generic[PlanT]):
     rows: float | None = None
     preparation: Preparation = AS_IT_IS
     observed: Observed | None = None
+    effects_error: float = 0.0
     stopped: str = ""
     advice: str = ""
 
@@ -204,17 +207,17 @@ class RoundState(Generic[PlanT]):
         noise = MECHANISMS[self.plan.kind("center")]
         return squared_length(expected, self.plan.features, noise=noise)
 
-    def coarser(self, precision: Precision) -> int:
-        """Bits by which rows must be coarser for the moment's noise to live on their grid."""
-        epsilon = self.budgets["moment"].epsilon
+    def coarser(self, precision: Precision, step: Step = "moment") -> int:
+        """Bits by which rows must be coarser for a moment's noise to live on their grid."""
+        epsilon = self.budgets[step].epsilon
         if epsilon is None:
             return 0
         # twice the scale of a difference of matrices, which must be on the grid even so
         scale = statistics.trace(self.plan.adjacency) / epsilon
-        finest = MECHANISMS[self.plan.kind("moment")].finest_grid(scale)
+        finest = MECHANISMS[self.plan.kind(step)].finest_grid(scale)
         if finest is None:
             return 0
-        finest += self.sharing.get("moment", ALONE).weight_bits
+        finest += self.sharing.get(step, ALONE).weight_bits
         return min(0, max(1, -finest // 2) - BITS[precision])
 
     def precision(self, edge: float) -> Precision:

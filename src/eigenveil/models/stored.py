@@ -318,6 +318,7 @@ NOT_A_MODEL = (
 """What reading a cut, changed or foreign file raises."""
 # Their lengths are not that of the components; the last may be undefined.
 _OF_FEATURES = ("mean", "scale")
+_OF_COVARIATES = "covariate_effects"
 _OF_ANY_LENGTH, _MAY_BE_NAN = "strengths", "explained_variance_ratio"
 
 
@@ -349,6 +350,8 @@ def check_model_arrays(arrays: Mapping[str, NDArray[Any]], features: object, nam
         size = {first: (count, width)}.get(name, (width if name in _OF_FEATURES else count,))
         if name == _OF_ANY_LENGTH:
             size = (array.size,)
+        if name == _OF_COVARIATES:
+            size = (width, *array.shape[1:2])
         if array.shape != size or array.dtype.kind not in "biuf":
             raise ValueError(f"{name} is {array.dtype} of shape {array.shape}")
         if name != _MAY_BE_NAN and not np.isfinite(array).all():

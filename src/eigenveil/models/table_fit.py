@@ -14,6 +14,7 @@ from eigenveil.models.constraints import Configured
 from eigenveil.models.driver import RoundProgress, certified_fit, rows_for
 from eigenveil.models.inputs import check_features, public_count, rows_of, unit_of
 from eigenveil.models.options import Options, Path
+from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec
 from eigenveil.models.rounds import Answers, Round
@@ -98,6 +99,7 @@ class TableFit(Configured):
         spec = EstimatorSpec.by(model)
         if "ranges" in options:
             options = options.changed(ranges=known_ranges(options, rows))
+        options = numbered(options, rows.names)
         public, context = public_columns(options, rows)
         source = noise_source(options.random_state)
         plan = task.make_plan(options, features=rows.features, **context)

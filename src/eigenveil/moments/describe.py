@@ -29,7 +29,7 @@ from eigenveil.moments.documents.sums import (
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.exact import Description, Parts
 from eigenveil.moments.observed import ObservedCounts, ObservedPairs
-from eigenveil.moments.rows import DTYPE, Preparation, RowRule
+from eigenveil.moments.rows import DTYPE, LARGEST_EFFECT, Effects, Preparation, RowRule
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.privacy.statistics import STATISTICS
 
@@ -97,6 +97,12 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
         raise ProtocolError(
             f"A {d.kind} of columns with scales below 0 was requested.", code="bad-query"
         )
+    effects = Effects(d.covariates, np.array(arrays["effects"])) if d.covariates else None
+    if effects is not None and not _are_effects(effects, d.features):
+        raise ProtocolError(
+            f"A {d.kind} less the effects of what are no covariates was requested.",
+            code="bad-query",
+        )
     basis = np.array(arrays["basis"]) if d.with_basis else None
     most = min(d.features, _MOST_MODES) if STATISTICS[d.kind].layout == "tensor" else d.features
     if (d.with_basis or STATISTICS[d.kind].layout == "matrix") and not 1 <= d.columns <= most:
@@ -119,7 +125,9 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
         bound=d.bound,
         precision=d.precision,
         extra_bits=d.extra_bits,
-        preparation=Preparation(offset, scale, math.inf if d.limit is None else d.limit, d.holes),
+        preparation=Preparation(
+            offset, scale, math.inf if d.limit is None else d.limit, d.holes, effects
+        ),
     )
     if made.prepares and (rule.bits < 1 or (rule.extra_bits > 0 and made.multiplies)):
         raise ProtocolError(
@@ -147,6 +155,12 @@ def _norms(description: Description, arrays: Arrays) -> DocumentNorms:
         hint="It is refused; check that all parties run the same version.",
         code="bad-query",
     )
+
+
+def _are_effects(effects: Effects, features: int) -> bool:
+    columns = effects.columns
+    there = len(set(columns)) == len(columns) and max(columns) < features
+    return there and bool((np.abs(effects.sizes) <= LARGEST_EFFECT).all())
 
 
 def _longest_column(basis: NDArray[np.float64]) -> float:

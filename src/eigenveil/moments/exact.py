@@ -242,6 +242,7 @@ class Description(BaseModel):
     scaled: bool = False
     limit: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     holes: bool = False
+    covariates: tuple[Annotated[int, Field(ge=0)], ...] = ()
     columns: int = Field(default=0, ge=0)
     variance: Variance = 0.0
     nuclear: bool = False
@@ -265,6 +266,8 @@ class Description(BaseModel):
         shapes |= {name: (self.features,) for name, there in of_columns.items() if there}
         if self.with_basis:
             shapes["basis"] = (self.features, self.columns)
+        if self.covariates:
+            shapes["effects"] = (self.features, len(self.covariates))
         return shapes
 
 
@@ -279,7 +282,7 @@ class Spec:
 def spec_of(rule: RowRule, *, basis: NDArray[np.float64] | None = None, **fields: Any) -> Spec:
     """Of a sum of rows prepared by a rule."""
     first = rule.preparation
-    found = {
+    found: dict[str, Any] = {
         "precision": rule.precision,
         "bound": rule.bound,
         "extra_bits": rule.extra_bits,
@@ -290,6 +293,9 @@ def spec_of(rule: RowRule, *, basis: NDArray[np.float64] | None = None, **fields
         "holes": first.holes,
     }
     arrays = {"center": rule.center, "offset": first.offset, "scale": first.scale, "basis": basis}
+    if first.effects is not None:
+        found["covariates"] = first.effects.columns
+        arrays["effects"] = first.effects.sizes
     if basis is not None:
         found["columns"] = basis.shape[1]
     return Spec(

@@ -180,6 +180,42 @@ DTYPE: dict[Precision, Any] = {"single": np.float32, "double": np.float64}
 _FAR_WITHIN_SINGLE = 1e30
 
 
+# Between these, entries are taken, so that no product with an effect leaves the arithmetic.
+_LARGEST_BESIDE: dict[Any, float] = {np.dtype(np.float32): 1e25, np.dtype(np.float64): 1e250}
+LARGEST_EFFECT = 1e6
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """Linear effects of some columns on the others, to be taken off (tables.md, section 4).
+
+    Parameters
+    ----------
+    columns : tuple of int
+        The q covariates, in the order of the effects' columns.
+    sizes : array of shape (D, q)
+        Released; of magnitude 1e6 at most. Those on covariates are not looked at.
+    """
+
+    columns: tuple[int, ...]
+    sizes: NDArray[np.float64]
+
+    def taken_off(self, rows: FloatArray) -> FloatArray:
+        """``x - B z`` of each row, and 0 in the covariates' columns; a new array, entry by entry.
+
+        One covariate after the other: a matrix product would round a row differently beside others
+        (docs/proofs/release-grid.md). Entries that are not finite are taken for large ones.
+        """
+        most = _LARGEST_BESIDE[rows.dtype]
+        found = np.clip(rows, -most, most)
+        given = found[:, list(self.columns)]
+        for index in range(len(self.columns)):
+            sizes = self.sizes[:, index].astype(rows.dtype)
+            found -= given[:, index, None] * sizes
+        found[:, list(self.columns)] = 0.0
+        return np.asarray(found)
+
+
 @dataclass(frozen=True, eq=False)
 class Preparation:
     """What is done to the entries of a row before anything else (tables.md, sections 2 and 3).
@@ -196,16 +232,24 @@ class Preparation:
     holes : bool
         Whether an entry that is not a number was not observed, rather than wrong: it becomes the
         centre's, and the row's norm that of a whole row, ``|x_observed| sqrt(D / observed)``.
+    effects : Effects or None
+        Of covariates, in the units that entries then have. They are taken off when the centre was
+        subtracted, not by calling this.
     """
 
     offset: NDArray[np.float64] | None = None
     scale: NDArray[np.float64] | None = None
     limit: float = math.inf
     holes: bool = False
+    effects: Effects | None = None
 
     def merge_key(self) -> tuple[Any, ...]:
         """Everything that decides what an entry becomes."""
-        return (self.offset, self.scale, self.limit, self.holes)
+        effects = self.effects
+        return (
+            *(self.offset, self.scale, self.limit, self.holes),
+            *((None, None) if effects is None else (effects.columns, effects.sizes)),
+        )
 
     @cached_property
     def factors(self) -> NDArray[np.float64] | None:
@@ -452,8 +496,10 @@ class Block:
                 rows = preparation(self.values, dtype)
                 if center is not None:
                     rows = np.asarray(rows - center.astype(dtype))
+                if preparation.effects is not None:
+                    rows = preparation.effects.taken_off(rows)
             norms = row_norms(rows)
-            if preparation.limit == math.inf:
+            if preparation.limit == math.inf and preparation.effects is None:
                 broken = np.flatnonzero(np.isnan(norms))
             else:  # what is not finite may have been clipped
                 broken = np.flatnonzero(~np.isfinite(self.values).all(axis=1))

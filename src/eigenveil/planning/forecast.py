@@ -221,6 +221,8 @@ def _small_values(plan: BasePlan) -> int:
     elif isinstance(plan, Plan) and plan.row_bound is None:
         centered_scale = plan.row_norm == "auto" or "variance" in plan.fractions
         values += histogram * ((plan.centered == "private") + centered_scale)
+    if "covariates" in plan.fractions:
+        values += plan.features * (plan.features + 1) // 2
     if "center" in plan.fractions:
         values += plan.features + 1
     if "variance" in plan.fractions:

@@ -232,6 +232,7 @@ def _simulate(
             "row_bound": None if plan.row_bound is None else 2.0,
             "row_norm": plan.row_norm if isinstance(plan.row_norm, str) else 2.0,
             "variables": min(plan.variables, features),
+            "covariates": (),  # of rows without their effects
         }
     )
     rng = np.random.default_rng(seed)

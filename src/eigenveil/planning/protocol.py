@@ -59,6 +59,8 @@ def by_prediction(study: Study, features: int, spectrum: str) -> Choice:
         return Choice("cape", "With one site there is nothing to save by sketching.")
     if study.missing in COUNTS_OF_HOLES:
         return Choice("cape", "Missing entries are corrected for in the whole second moment.")
+    if study.covariates is not None:
+        return Choice("cape", "Effects of covariates are those of the whole second moment.")
     cape, sketch = (_size(study, protocol, features) for protocol in ("cape", "sketch"))
     if study.expected_rows is not None and cape.memory_bytes <= _TOO_MUCH_MEMORY:
         found = _by_energy(study, features, study.expected_rows, spectrum, cape, sketch)

@@ -209,8 +209,8 @@ class Schema:
         aside = [column.name for column in self.read if column.role == "covariate"]
         if aside:
             raise DataError(
-                f"{whose}: {_listed(aside)} has role 'covariate', and no fit takes covariates yet.",
-                hint="Give role = 'feature' or 'ignore'.",
+                f"{whose}: {_listed(aside)} has role 'covariate', which no fit reads from it.",
+                hint="Give role = 'feature', and covariates=[...] to the fit; or role = 'ignore'.",
                 code="no-covariates",
             )
 

@@ -54,9 +54,7 @@ class RoundTotals:
 
     def __init__(self, terms: Terms, queries: Sequence[Query]) -> None:
         self._terms, self._queries = terms, queries
-        self._open = [
-            terms.is_unmasked(terms.step_of(query.accumulator.statistic)) for query in queries
-        ]
+        self._open = [terms.is_unmasked(terms.step_of(query.name)) for query in queries]
         self.parts = [
             terms.part(query.accumulator, query.record)
             for query, is_unmasked in zip(queries, self._open, strict=True)

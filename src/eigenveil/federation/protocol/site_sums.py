@@ -79,7 +79,7 @@ def wanted_sum(
         raise ProtocolError(f"{asked.name}: its grid is too coarse.", code="bad-query")
     validation.check_planned(terms, planned, accumulator, asked.scale)
     validation.check_public(terms, planned, asked.description, message, index)
-    return SiteSum(accumulator, record, terms.is_unmasked(terms.step_of(accumulator.statistic)))
+    return SiteSum(accumulator, record, terms.is_unmasked(planned.step))
 
 
 def add_up(rows: RowSource, sums: Sequence[SiteSum]) -> InvalidRows | None:

@@ -23,7 +23,6 @@ from eigenveil.noise.grid import grid_exponent
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
-from eigenveil.privacy.statistics import STATISTICS, StatisticName
 from eigenveil.privacy.views import MASK_RATIO, Federation, MaskKind, Protocol
 
 
@@ -149,22 +148,21 @@ class Terms:
         return self.plan.rounds
 
     @cached_property
-    def _steps(self) -> Mapping[StatisticName, Step]:
-        found = {each: self.plan.step_of(each) for each in STATISTICS}
-        return {each: step for each, step in found.items() if step is not None}
+    def _steps(self) -> Mapping[str, Step]:
+        return {each.name: each.step for each in self.plan.schedule}
 
-    def step_of(self, statistic: StatisticName) -> Step:
-        """The plan's step that releases a statistic.
+    def step_of(self, name: str) -> Step:
+        """The plan's step that pays for a release, by its name.
 
         Raises
         ------
         ProtocolError
             When the plan has no such step.
         """
-        step = self._steps.get(statistic)
+        step = self._steps.get(name)
         if step is None:
             raise ProtocolError(
-                f"A {statistic} was requested, which the study's plan does not release.",
+                f"{name!r:.60} was requested, which the study's plan does not release.",
                 hint="It is refused; check that all parties have the same study file.",
                 code="not-in-plan",
             )
@@ -174,7 +172,7 @@ class Terms:
         self, name: str, accumulator: Accumulator, *, scale: float, grid: int, weight: float
     ) -> ReleaseRecord:
         """The record of a sum with this noise, its sensitivity worked out from the sum itself."""
-        step = self.step_of(accumulator.statistic)
+        step = self.step_of(name)
         sharing, kind = self.sharing(step), self.plan.kind(step)
         coarsest = accumulator.grid - sharing.weight_bits
         noise = MECHANISMS[kind]

@@ -20,7 +20,7 @@ from eigenveil.federation.secagg.consistency import KEY_BYTES, SIGNATURE_BYTES, 
 from eigenveil.federation.secagg.keys import point_of
 from eigenveil.federation.secagg.masks import neighbours
 from eigenveil.models.certify import check_record
-from eigenveil.models.pca.plan import ENERGIES, MEAN_LEFT, Plan
+from eigenveil.models.pca.plan import COVARIATES, ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.plan import CENTER, COLUMNS, SCALE, BasePlan, Planned
 from eigenveil.models.rounds import prepared_center
 from eigenveil.models.shapes import SHAPES
@@ -220,6 +220,7 @@ def _check_preparation(
         limit = RANGE_LIMIT if planned.step == "columns" else LIMIT
     there = {"offset": asked.offset, "scale": asked.scaled}
     right = asked.limit == limit or (refined and plan.ranged)
+    right &= asked.covariates == _covariates(plan, planned)
     for name, array in wanted.items():
         given = message.arrays.get(f"{name} {index}")
         chosen = released or (refined and name == "scale")
@@ -233,9 +234,18 @@ def _check_preparation(
         raise _not_planned(planned, "it is not of columns as the study scales them.")
 
 
+def _covariates(plan: BasePlan, planned: Planned) -> tuple[int, ...]:
+    """The columns whose effects are taken off: those of the plan, once they were released."""
+    names = [one.name for one in plan.schedule]
+    if COVARIATES not in names or names.index(planned.name) <= names.index(COVARIATES):
+        return ()
+    assert isinstance(plan, Plan)
+    return plan.covariates
+
+
 def _public_bound(plan: BasePlan, planned: Planned) -> float | None:
     """The length at which rows are shortened; ``None`` where releases say it."""
-    if planned.name == CENTER:
+    if planned.name in (CENTER, COVARIATES):
         return plan.row_bound
     if not isinstance(plan, Plan):
         return None

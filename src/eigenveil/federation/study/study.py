@@ -44,6 +44,7 @@ from eigenveil.models.options import (
     study_options,
     tasks_with,
 )
+from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.plan import BasePlan, Invalid
 from eigenveil.models.task import TASKS, part
 from eigenveil.moments.columns import count_variables
@@ -461,7 +462,7 @@ class Study(StudyOptions):
         declared = {name: getattr(self, name) for name in study_options(self.task)}
         if task.counted:
             declared["n_components"] = self.components
-        sites = Options(self.task, "sites", declared)
+        sites = numbered(Options(self.task, "sites", declared), self.columns)
         plan: BasePlan = task.make_plan(
             sites.on("table", **values),
             features=features,
@@ -491,6 +492,14 @@ def pca_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
         )
     if protocol == "sketch":
         return {"mechanism": "sketch"}, {}
+    if study.covariates is not None and protocol in ("full", "dpdispca"):
+        raise refused(
+            study_options(study.task)["covariates"],
+            f"= {list(study.covariates)} are taken off by one released moment of all rows, and "
+            f"with protocol = {protocol!r} each site releases its own.",
+            hint="Use protocol = 'cape'.",
+            code="unused-parameter",
+        )
     values, _ = whole_of_study(study)
     return values | {OF_SKETCH: None}, {"sketch_columns": study.sketch_columns}
 

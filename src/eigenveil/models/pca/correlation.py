@@ -59,6 +59,7 @@ def correlation_of(
     matrix: Array,
     *,
     scaled: NDArray[np.bool_],
+    covariates: NDArray[np.bool_],
     components: int,
     edge: float,
     error: float,
@@ -74,6 +75,8 @@ def correlation_of(
         Released moment of prepared rows, less what is known of their mean.
     scaled : array of bool, shape (D,)
         Which columns have a scale, at least one: the others hold noise alone.
+    covariates : array of bool, shape (D,)
+        Which of the others can be no direction, even where there are too few.
     components : int
         K.
     edge, error : float
@@ -109,7 +112,7 @@ def correlation_of(
     strengths = np.einsum("ki,ij,kj->k", seen, whole, seen)
     directions = np.zeros((components, matrix.shape[0]))
     directions[:count, places] = found
-    for index, column in enumerate(np.flatnonzero(~scaled)[: components - count]):
+    for index, column in enumerate(np.flatnonzero(~scaled & ~covariates)[: components - count]):
         directions[count + index, column] = 1.0  # there are no more directions
     factors = np.ones(matrix.shape[0])
     factors[places] = own_factors

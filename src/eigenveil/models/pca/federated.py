@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,6 +52,7 @@ class FederatedPCA(FederatedFit, FittedPCA):
     center : bool or array of shape (n_features,), default=True
     scale : {"private"} or array of shape (n_features,), default=None
     ranges : array of shape (2, n_features), default=None
+    covariates : list of int or str, default=None
     budget_split : dict, default=None
         As for :class:`eigenveil.PrivatePCA`.
     whiten : bool, default=False
@@ -74,7 +75,7 @@ class FederatedPCA(FederatedFit, FittedPCA):
     Attributes
     ----------
     components_, mean_, explained_variance_, explained_variance_ratio_, noise_floor_, usable_, \
-n_samples_, scale_, unscaled_, guarantee_, certificate_
+n_samples_, scale_, unscaled_, covariate_effects_, guarantee_, certificate_
         As of :class:`eigenveil.PrivatePCA`; ``guarantee_`` is the one that was requested.
     views_ : dict of str to Guarantee
         What each adversary is held to: "outsider", "site", "aggregator", and with colluding sites.
@@ -121,6 +122,7 @@ n_samples_, scale_, unscaled_, guarantee_, certificate_
         center: bool | ArrayLike = True,
         scale: str | ArrayLike | None = None,
         ranges: ArrayLike | None = None,
+        covariates: Sequence[int | str] | None = None,
         budget_split: dict[str, float] | None = None,
         sketch_size: int | None = None,
         neighbours: int | None = None,
@@ -147,6 +149,7 @@ n_samples_, scale_, unscaled_, guarantee_, certificate_
         self.center = center
         self.scale = scale
         self.ranges = ranges
+        self.covariates = covariates
         self.budget_split = budget_split
         self.sketch_size = sketch_size
         self.neighbours = neighbours

@@ -46,6 +46,7 @@ _FRACTIONS: dict[Step, float] = {
     "missing": 0.03,
     "scale": 0.04,
     "center": 0.14,
+    "covariates": 0.43,
     "moment": 0.78,
     "variance": 0.04,
 }
@@ -54,6 +55,7 @@ _PURE_FRACTIONS: dict[Step, float] = {
     "missing": 0.08,
     "scale": 0.08,
     "center": 0.20,
+    "covariates": 0.43,
     "moment": 0.69,
     "variance": 0.03,
 }
@@ -77,6 +79,9 @@ POWER_ROUNDS = 4
 
 MEAN_LEFT = "mean of prepared rows"
 ENERGIES = "explained variance"
+# Of the rows before covariates are taken off: their norms, and their second moment.
+JOINT_SCALE = "scale of rows with covariates"
+COVARIATES = "second moment with covariates"
 
 
 class Plan(BasePlan):
@@ -85,6 +90,7 @@ class Plan(BasePlan):
     ``row_norm`` is "unit", "auto", "max", or a public number. With ``variance_share`` the number of
     components follows from what is released: the fewest that explain this share of the variance, or
     with 1 all that stand above the noise; ``n_components`` is then the most that there can be.
+    ``covariates`` are the numbers of the columns whose effects are taken off the others.
     """
 
     one_pass: ClassVar[bool] = False
@@ -94,6 +100,7 @@ class Plan(BasePlan):
     row_norm: Literal["unit", "auto", "max"] | float
     power_rounds: int
     variance_share: float | None = None
+    covariates: tuple[int, ...] = ()
 
     @property
     def way(self) -> Way:
@@ -110,7 +117,8 @@ class Plan(BasePlan):
         rounds = self.power_rounds if self.way is POWER else None
         share = self.variance_share
         chosen = {} if share is None else {"n_components": "auto" if share == 1.0 else share}
-        return super().options_otherwise() | {"power_rounds": rounds} | chosen
+        otherwise = {"power_rounds": rounds, "covariates": self.covariates or None}
+        return super().options_otherwise() | otherwise | chosen
 
     def context(self) -> dict[str, Any]:
         """What makes this plan beside its options; parties may send factors of so many columns."""
@@ -146,6 +154,11 @@ class Plan(BasePlan):
                     Planned(MEAN_LEFT, "center", "row-sum", fraction=left, beside=True),
                     *beside,
                 ]
+        if self.covariates:
+            if self.centered != "private" and self.row_bound is None:
+                rest = 1.0 - sum(one.fraction for one in before if one.step == "scale")
+                found.append(Planned(JOINT_SCALE, "scale", "norm-histogram", fraction=rest))
+            found.append(Planned(COVARIATES, "covariates", "second-moment"))
         found += [*before, first, *beside, *later]
         if "variance" in self.fractions:
             rest = 1.0 - sum(one.fraction for one in (*before, *beside) if one.step == "variance")
@@ -156,12 +169,15 @@ class Plan(BasePlan):
         """The norms of centred rows, before the moment or read beside it: one pass for both."""
         wanted = self.one_pass or self.row_norm == "auto" or "variance" in self.fractions
         # of columns of variance 1 the norms are known, and those before the centre will do
-        if not wanted or self.row_bound is not None or self.finds_scales:
+        known = self.finds_scales and not self.covariates
+        if not wanted or self.row_bound is not None or known:
             return [], []
         private, auto = self.centered == "private", self.row_norm == "auto"
         beside = self.one_pass or (private and not auto)
         # under a private centre the scale's budget was spent before it
         fraction = (_SCALES_AUTO[2] if auto else 0.5) if private else 1.0
+        if self.covariates and not private:
+            fraction = 0.5  # the rest is for the norms before covariates are taken off
         step: Step = "variance" if private and not auto else "scale"
         planned = Planned(CENTERED_SCALE, step, "norm-histogram", fraction=fraction, beside=beside)
         return ([], [planned]) if beside else ([planned], [])
@@ -175,7 +191,7 @@ class Plan(BasePlan):
 
     def kind(self, step: Step) -> NoiseKind:
         """The noise of a step."""
-        if step == "moment":
+        if step in ("moment", "covariates"):
             return noise_of(self.mechanism, pure=self.pure)
         if step == "missing":
             return STATISTICS[COUNTS_OF_HOLES[self.missing]].usual(pure=self.pure).name
@@ -186,7 +202,8 @@ class Plan(BasePlan):
         d, k = self.features, self.n_components
         columns = d * (MAGNITUDE_BINS + 2 * RANGE_BINS) if self.finds_scales else 0
         pairs = d * (d + 1) // 2 if self.missing == "pairs" else 0
-        return self.way.values(self) + columns + 4 * d + 3 * 330 + k + 4 + pairs
+        joint = d * (d + 1) // 2 + 330 if self.covariates else 0
+        return self.way.values(self) + columns + 4 * d + 3 * 330 + k + 4 + pairs + joint
 
 
 def make_plan(
@@ -255,6 +272,17 @@ def make_plan(
             hint="Use row_norm='unit', or leave scale and ranges out.",
             code="unused-parameter",
         )
+    covariates = _covariates(options, features, way, mechanism)
+    if not isinstance(options.n_components, Integral):
+        components = min(components, features - len(covariates))
+    elif components > features - len(covariates):
+        raise options.refused(
+            "n_components",
+            f"= {components} is more than the {features - len(covariates)} columns that are no "
+            "covariates.",
+            hint="Ask for fewer components, or give fewer covariates.",
+            code="too-many-components",
+        )
     fewest = components if share is None else 1
     columns = columns_of_sketch(options, fewest, sketched=way is SKETCH, features=features)
     if share is not None and options.given_columns is None:
@@ -267,6 +295,7 @@ def make_plan(
         fractions={"moment": 1.0},
         sketch_columns=columns if sketch_columns is None else sketch_columns,
         power_rounds=int(options.power_rounds or POWER_ROUNDS),
+        covariates=covariates,
         **fields_of(
             options, features=features, rows=rows, noise_draws=noise_draws, variables=variables
         ),
@@ -296,19 +325,59 @@ def _components(
     return min(features, MOST_COMPONENTS), 1.0 if isinstance(wanted, str) else float(wanted)
 
 
+def _covariates(options: Options, features: int, way: Way, mechanism: str) -> tuple[int, ...]:
+    """Numbers of the columns whose effects are taken off, ascending; none by default.
+
+    Raises
+    ------
+    DataError
+        When there are no such columns, none is left, or another option cannot be beside them.
+    """
+    if options.covariates is None:
+        return ()
+    for place in options.covariates:
+        if isinstance(place, str) or place >= features:
+            raise options.refused(
+                "covariates",
+                f"names column {place!r}, and there is none.",
+                hint=f"Columns are numbered 0 to {features - 1}; names are those of a frame or a "
+                "file.",
+            )
+    if len(options.covariates) == features:
+        raise options.refused("covariates", "are all columns: no other is left.")
+    wrong = {
+        f"mechanism={mechanism!r}, which does not release the whole second moment": way
+        is not WHOLE,
+        f"missing={options.missing!r}, as entries of them may be missing": options.missing
+        != "error",
+        "row_norm='max', which is of reproductions": options.row_norm == "max",
+    }
+    for why, refused in wrong.items():
+        if refused:
+            raise options.refused(
+                "covariates",
+                f"cannot be beside {why}.",
+                hint="Leave covariates out, or the other at its default.",
+                code="unused-parameter",
+            )
+    return tuple(sorted(int(place) for place in options.covariates))
+
+
 def _fractions(plan: Plan, options: Options) -> dict[Step, float]:
     """Shares of the steps that this fit takes, adding up to 1."""
     split = options.budget_split
     variance = split is None or split.get("variance", 0) > 0 or plan.way is DIRECTIONS
     private = plan.centered == "private"
-    scale = plan.row_bound is None and (private or plan.row_norm == "auto" or variance)
+    joint = bool(plan.covariates)
+    scale = plan.row_bound is None and (private or plan.row_norm == "auto" or variance or joint)
     taken = {"scale": scale, "center": private, "moment": True, "variance": variance}
     taken |= {"columns": plan.finds_scales, "missing": plan.missing in COUNTS_OF_HOLES}
+    taken["covariates"] = joint
     usual = {
         step: fraction
         for step, fraction in (_PURE_FRACTIONS if plan.pure else _FRACTIONS).items()
         if taken[step]
     }
-    if not private and "scale" in usual:
+    if not private and "scale" in usual and not joint:
         usual["scale"] /= 2  # there is one histogram then
     return fractions_of(options, usual)

@@ -23,6 +23,7 @@ from eigenveil.models.explained import (
 )
 from eigenveil.models.holes import Corrected, Observed, corrected
 from eigenveil.models.pca.correlation import correlation_of
+from eigenveil.models.pca.covariates import find_effects, in_data_units
 from eigenveil.models.pca.derived import advice_for_more, fewest
 from eigenveil.models.pca.plan import ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.pca.ways import DIRECTIONS, POWER, SKETCH, WHOLE, Way
@@ -38,7 +39,7 @@ from eigenveil.moments.accumulators import (
 )
 from eigenveil.moments.observed import ObservedCounts, ObservedPairs
 from eigenveil.moments.release import Release
-from eigenveil.moments.rows import AS_IT_IS, Preparation, RowRule
+from eigenveil.moments.rows import AS_IT_IS, Effects, Preparation, RowRule
 from eigenveil.noise.grid import deviation, spectral_edge
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.releases import Sharing
@@ -73,6 +74,8 @@ class Factors:
         Norm at which rows were shortened; 0 where all were divided by their norms.
     stopped, advice : str
         Why the fit ended before its last release, and what would do; empty where it did not.
+    covariate_effects : array of shape (D, q) or None
+        Effects of the covariates on all columns; ``None`` where there are none.
     """
 
     components: NDArray[np.float64]
@@ -87,6 +90,7 @@ class Factors:
     row_bound: float
     stopped: str = ""
     advice: str = ""
+    covariate_effects: NDArray[np.float64] | None = None
 
 
 _State = RoundState[Plan]
@@ -211,6 +215,9 @@ def release_moment(
     scale = yield from find_center(state, public_center)
     if state.stopped:
         return None
+    scale = yield from find_effects(state, scale)
+    if state.stopped:
+        return None
     beside: Round = ()
     if any(planned.name == CENTERED_SCALE for planned in plan.schedule):
         query = state.query(CENTERED_SCALE, state.histogram())
@@ -306,6 +313,7 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     answers = yield (state.query("second moment", moment), *beside)
     release, left = answers["second moment"], _mean_left(state, answers)
     matrix = release.values if left is None else release.values - left.outer()
+    others = np.setdiff1d(np.arange(plan.features), plan.covariates)
     edge = spectral_edge(release.record.noise, plan.features, plan.features)
     mended = None
     if state.observed is not None:
@@ -323,7 +331,11 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
             left=left,
             mended=mended,
         )
-    values, components = leading_eigenpairs(matrix, plan.n_components)
+    if plan.covariates:  # their columns hold noise alone
+        matrix = matrix[np.ix_(others, others)]
+    values, found = leading_eigenpairs(matrix, plan.n_components)
+    components = np.zeros((found.shape[0], plan.features))
+    components[:, others] = found
     if release.edge is not None:  # cut-off eigenvalues: their sum is not the rows' energy
         return Moment(components, values, release.edge, answers, left=left)
     total = float(np.trace(matrix))
@@ -343,10 +355,12 @@ def _refined(
     """Components of columns of variance 1; the state's scales and centre become those."""
     plan, first = state.plan, state.preparation
     assert first.scale is not None
-    scaled = first.scale > 0
+    covariates = np.isin(np.arange(plan.features), plan.covariates)
+    scaled = (first.scale > 0) & ~covariates
     found = correlation_of(
         matrix,
         scaled=scaled,
+        covariates=covariates,
         components=plan.n_components,
         edge=edge * math.sqrt(np.count_nonzero(scaled) / plan.features),
         error=edge / math.sqrt(2.0 * plan.features),  # of symmetric noise of this edge
@@ -360,9 +374,14 @@ def _refined(
     limit = first.limit  # in scales; of public ranges, those of the column with the smallest
     if plan.ranged:
         limit /= float(np.min(found.factors[scaled]))
-    state.preparation = replace(first, scale=first.scale * found.factors, limit=limit)
+    effects = first.effects
+    if effects is not None:  # of covariates the scales stay
+        effects = Effects(effects.columns, effects.sizes / found.factors[:, None])
+    state.preparation = replace(
+        first, scale=first.scale * found.factors, limit=limit, effects=effects
+    )
     if state.center is not None:
-        state.center = np.where(scaled, state.center, 0.0) / found.factors
+        state.center = np.where(scaled | covariates, state.center, 0.0) / found.factors
     return Moment(
         found.components,
         found.strengths,
@@ -375,12 +394,16 @@ def _refined(
     )
 
 
-def _in_data_units(state: _State) -> dict[str, NDArray[np.float64]]:
+def _in_data_units(state: _State) -> dict[str, Any]:
     """Mean and scale of columns, as whoever has rows needs them."""
     d, first = state.plan.features, state.preparation
     scale = np.ones(d) if first.scale is None else first.scale
     mean = np.zeros(d) if state.center is None else state.center * scale
-    return {"mean": mean if first.offset is None else mean + first.offset, "scale": scale}
+    return {
+        "mean": mean if first.offset is None else mean + first.offset,
+        "scale": scale,
+        "covariate_effects": in_data_units(state),
+    }
 
 
 def _mean_left(state: _State, answers: Answers) -> MeanLeft | None:
@@ -540,7 +563,7 @@ def _of_variance_one(
     """Variances whose total is the number of scaled columns; the state's scales follow."""
     first = state.preparation
     assert first.scale is not None
-    count = int(np.count_nonzero(first.scale))
+    count = np.count_nonzero(np.delete(first.scale, list(state.plan.covariates)))
     unit = count / total
     state.preparation = replace(first, scale=first.scale / math.sqrt(unit))
     if state.center is not None:
@@ -577,16 +600,23 @@ def _stop_before_variances(state: _State) -> None:
 
 
 def offset_left(state: RoundState[Any], found: Moment, total: float) -> float:
-    """Energy that the centre's error still gives to an average prepared row, at most.
+    """Energy that the centre's and the effects' errors give to an average prepared row, at most.
 
     ``total`` is the rows' whole variance, for where no norms are known.
     """
     assert state.rows is not None
+    known, squared = 0.0, 0.0
     if found.left is not None:
-        return found.left.remaining() / state.rows
-    if state.plan.centered != "private":
-        return 0.0
-    squared = state.longest_error(state.center_error)
+        known = found.left.remaining() / state.rows
+    elif state.plan.centered == "private":
+        squared = state.longest_error(state.center_error)
+    if state.effects_error > 0:
+        squared += state.longest_error(state.effects_error)
+    return known + (_share_of(state, found, squared, total) if squared > 0 else 0.0)
+
+
+def _share_of(state: RoundState[Any], found: Moment, squared: float, total: float) -> float:
+    """Energy that an offset of this squared length gives to an average prepared row, at most."""
     if found.scale is not None:
         return found.scale.share_of_offset(squared, found.row_bound, state.center)
     return 1.0 if squared >= total else squared / total

@@ -1,0 +1,145 @@
+"""Effects of covariates, from a released second moment of all columns (tables.md, section 4).
+
+With rows (x, z) about their centre, z the covariates, the effects are ``B = S_xz S_zz^-1``. Rows
+are then taken less them, ``x - B z``, before their norms are: the Schur complement of a moment of
+rows that were shortened one by one is another matrix. All here is post-processing, but for the
+rounds' queries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.models.options import Options
+from eigenveil.models.pca.plan import COVARIATES, JOINT_SCALE, Plan
+from eigenveil.models.rounds import Answers, Query, Round, RoundState
+from eigenveil.models.scale import NormScale
+from eigenveil.moments.accumulators import SecondMoment
+from eigenveil.moments.rows import LARGEST_EFFECT, Effects, Precision
+from eigenveil.noise.grid import spectral_edge
+from eigenveil.privacy.releases import ReleaseRecord
+
+Array = NDArray[np.float64]
+
+# Rows are shortened at this quantile of their norms, or at a public bound: less would weigh rows by
+# their lengths, which changes effects.
+_QUANTILE = 0.90
+
+
+def effects_of(matrix: Array, columns: Sequence[int], edge: float) -> tuple[Array, float]:
+    """Effects of covariates on all columns, and what noise adds to the energy of residuals.
+
+    Parameters
+    ----------
+    matrix : array of shape (D, D)
+        Released second moment of all columns.
+    columns : sequence of int
+        The q covariates.
+    edge : float
+        What noise alone shows of the eigenvalues of ``matrix``. Those of the covariates are taken
+        to be no less: below it, effects are drawn towards 0, and noise in them cannot become a
+        direction that stands out.
+
+    Returns
+    -------
+    effects : array of shape (D, q)
+        0 on the covariates; of magnitude 1e6 at most.
+    error : float
+        Expected energy, in units of ``matrix``, of all rows together.
+    """
+    places = list(columns)
+    values, vectors = np.linalg.eigh(matrix[np.ix_(places, places)])
+    bounded = np.maximum(values, max(edge, np.finfo(float).tiny))
+    across = matrix[:, places].copy()
+    across[places] = 0.0
+    effects = across @ (vectors / bounded) @ vectors.T
+    entry = edge / (2.0 * math.sqrt(matrix.shape[0]))  # deviation of symmetric noise of this edge
+    others = matrix.shape[0] - len(places)
+    error = others * entry**2 * float(np.sum(np.maximum(values, 0.0) / bounded**2))
+    return np.clip(effects, -LARGEST_EFFECT, LARGEST_EFFECT), error
+
+
+def find_effects(
+    state: RoundState[Any], scale: NormScale | None
+) -> Generator[Round, Answers, NormScale | None]:
+    """Effects of the plan's covariates; the state's preparation takes them off from then on.
+
+    Parameters
+    ----------
+    state : RoundState
+    scale : NormScale or None
+        Of the rows about the centre, where it is known.
+
+    Returns
+    -------
+    NormScale or None
+        The same, or as it was released here. ``state.stopped`` is set where it shows nothing.
+    """
+    plan: Plan = state.plan
+    if not plan.covariates:
+        return scale
+    if any(planned.name == JOINT_SCALE for planned in plan.schedule):
+        answers = yield (state.query(JOINT_SCALE, state.histogram()),)
+        scale = state.read(answers[JOINT_SCALE])
+        if not scale.found:
+            state.stop_for_few_rows(answers[JOINT_SCALE].record)
+            return None
+    bound = plan.row_bound
+    if bound is None:
+        assert scale is not None
+        bound = scale.quantile(_QUANTILE)
+    query = _joint_moment(state, bound, state.storage)
+    # a covariate that single precision would round away may be above the noise
+    precision = state.precision(_edge_of(query.record))
+    if precision != state.storage:
+        query = _joint_moment(state, bound, precision)
+    answers = yield (query,)
+    release = answers[COVARIATES]
+    edge = _edge_of(release.record)
+    sizes, error = effects_of(release.values, plan.covariates, edge)
+    # per row, in the rows' units; of the number of rows, where no other is known, their energy
+    rows = state.rows or max(1.0, float(np.trace(release.values)))
+    state.effects_error = error * bound**2 / rows
+    state.preparation = replace(state.preparation, effects=Effects(plan.covariates, sizes))
+    return scale
+
+
+def _joint_moment(state: RoundState[Any], bound: float, precision: Precision) -> Query:
+    extra_bits = state.coarser(precision, "covariates")
+    rule = state.rule(bound, precision=precision, extra_bits=extra_bits)
+    return state.query(COVARIATES, SecondMoment(rule, features=state.plan.features))
+
+
+def _edge_of(record: ReleaseRecord) -> float:
+    """Largest eigenvalue that the noise of a joint moment alone shows."""
+    features = math.isqrt(2 * record.noise.size)  # of D (D + 1) / 2 values
+    return spectral_edge(record.noise, features, features)
+
+
+def in_data_units(state: RoundState[Any]) -> Array | None:
+    """Effects as whoever has rows needs them, shape (D, q); ``None`` without covariates."""
+    first = state.preparation
+    if not state.plan.covariates:
+        return None
+    columns = list(state.plan.covariates)
+    if first.effects is None:  # the fit ended before they were released
+        return np.zeros((state.plan.features, len(columns)))
+    if first.scale is None:
+        return first.effects.sizes
+    assert first.factors is not None
+    return np.asarray(first.effects.sizes * first.scale[:, None] * first.factors[columns])
+
+
+def numbered(options: Options, names: Sequence[str] | None) -> Options:
+    """The options, with covariates given by their numbers; those without a column stay names."""
+    given = options.get("covariates")
+    if given is None or names is None:
+        return options
+    places = {name: place for place, name in enumerate(names)}
+    return options.changed(covariates=tuple(places.get(each, each) for each in given))
