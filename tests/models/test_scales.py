@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eigenveil import FederatedPCA, NoisyResultWarning, PrivatePCA
+from eigenveil import FederatedPCA, NoisyResultWarning, PrivatePCA, PrivateStreamingPCA
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.linalg.subspace import captured_energy
 from eigenveil.models.certify import check_against_plan, plan_of
@@ -450,3 +450,36 @@ def test_a_unit_counts_once_in_the_histograms():
     assert model.n_samples_ == pytest.approx(1000, rel=0.01)
     assert energy(model, rows) > 0.95
     assert isinstance(model.certificate_.releases[0].sensitivity(), float)
+
+
+@pytest.mark.parametrize("publish", ["end", "continual"])
+def test_a_stream_takes_public_ranges(publish):
+    """The second of two streams is the same but for its units of measure."""
+    rng = np.random.default_rng()
+    rows = rng.standard_normal((8000, 3)) * [1.0, 1.0, 3.0] + [0.0, 5.0, 0.0]
+    units = np.array([1.0, 1000.0, 0.001])
+    found = []
+    for times in (np.ones(3), units):
+        ranges = np.array([[-4.0, 1.0, -6.0], [4.0, 9.0, 6.0]]) * times
+        horizon = 4 if publish == "continual" else None
+        stream = PrivateStreamingPCA(
+            1, epsilon=20.0, delta=1e-5, ranges=ranges, publish=publish, horizon=horizon
+        )
+        for block in np.split(rows * times, 4):
+            stream.partial_fit(block)
+        found.append(stream.release())
+        assert stream.guarantee_.certified
+        assert any("ranges" in each for each in stream.guarantee_.assumptions)
+    first, second = (np.abs(each.components_) for each in found)
+    assert first == pytest.approx(second, abs=0.1)
+    assert found[0].transform(rows) == pytest.approx(found[1].transform(rows * units), abs=0.6)
+
+
+def test_streams_with_other_ranges_are_not_merged():
+    streams = [PrivateStreamingPCA(1, ranges=[[0.0, 0.0], [1.0, top]]) for top in (1.0, 2.0)]
+    for stream in streams:
+        stream.partial_fit(np.ones((5, 2)))
+    with pytest.raises(DataError, match="scales"):
+        streams[0].merge(streams[1])
+    with pytest.raises(DataError, match="scale"):
+        PrivateStreamingPCA(1, scale="private").partial_fit(np.ones((5, 2)))

@@ -227,7 +227,7 @@ _LINES: list[_Line] = [
     ("document-sketch", "units", document_sketch, "gaussian", _ADD, _WITH_TEN_MORE, [_DOCUMENT]),
     ("document-triples", "units", weighted_triples, "gaussian", _ADD, _WITH_TEN_MORE, [_DOCUMENT]),
     (
-        *("norm-histogram", "document-units", weighted_norms_of_documents, "gaussian"),
+        *("norm-histogram", "docs-units", weighted_norms_of_documents, "gaussian"),
         *(_ADD, _WITH_TEN_MORE, [_DOCUMENT]),
     ),
 ]

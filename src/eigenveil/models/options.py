@@ -733,6 +733,18 @@ OPTIONS: tuple[Option, ...] = (
         (PCA,), _FITS, unit="the data's", examples=(((0.0, 0.0), (120.0, 300.0)),),
     ),
     Option(
+        "scale", (Vector(), _NONE), None,
+        "What columns are divided by: public scales, one number a column, or nothing: a stream's "
+        "one pass cannot use scales that are not known yet.",
+        (PCA,), ("stream",), unit="the data's",
+    ),
+    Option(
+        "ranges", (Ranges(), _NONE), None,
+        "Public ranges of columns, their smallest and their largest numbers: entries are clipped "
+        "to them, and scales cost nothing.",
+        (PCA,), ("stream",), unit="the data's",
+    ),
+    Option(
         "covariates", (Columns(), _NONE), None,
         "Columns, such as age or a site's indicator, whose linear effects on the others are "
         "released and taken off every row before the components are found: numbers from 0, or "

@@ -14,6 +14,7 @@ from eigenveil.models.pca.plan import Plan, make_plan
 from eigenveil.models.pca.rounds import Factors, private_pca
 from eigenveil.models.plan import Step
 from eigenveil.models.rounds import Answers, Round
+from eigenveil.moments.rows import AS_IT_IS, Preparation
 from eigenveil.privacy.releases import Sharing
 from eigenveil.privacy.streams import StreamFactor, best_factor
 
@@ -126,13 +127,18 @@ def _factor(options: Options) -> StreamFactor | None:
 
 
 def stream_queries(
-    plan: StreamPlan, *, public_center: NDArray[np.float64] | None = None, noise_parts: int = 1
+    plan: StreamPlan,
+    *,
+    public_center: NDArray[np.float64] | None = None,
+    preparation: Preparation = AS_IT_IS,
+    noise_parts: int = 1,
 ) -> Round:
     """The sums of a stream and their records; ``noise_parts`` parties draw the noise together."""
     rounds = private_pca(
         plan,
         stored_single=False,
         public_center=public_center,
+        preparation=preparation,
         sharing=plan.sharing(noise_parts=noise_parts),
     )
     return next(rounds)
@@ -143,6 +149,7 @@ def stream_factors(
     answers: Answers,
     *,
     public_center: NDArray[np.float64] | None = None,
+    preparation: Preparation = AS_IT_IS,
     public_rows: int | None = None,
 ) -> Factors:
     """Components and variances from releases of :func:`stream_queries`, by their names.
@@ -150,6 +157,8 @@ def stream_factors(
     ``public_rows`` is the number of rows where it is public: under replace-one.
     """
     counted = plan.model_copy(update={"rows": public_rows})
-    rounds = private_pca(counted, stored_single=False, public_center=public_center)
+    rounds = private_pca(
+        counted, stored_single=False, public_center=public_center, preparation=preparation
+    )
     once = [answers]  # a stream has one round
     return drive(rounds, lambda _: once.pop())

@@ -21,6 +21,7 @@ from eigenveil.models.streaming.plan import make_stream_plan
 from eigenveil.models.streaming.state import StreamState
 from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
 from eigenveil.tables.identifiers import check_identifiers
+from eigenveil.tables.scales import public_preparation
 from eigenveil.tables.units import LabelledRows, unit_ids
 
 
@@ -38,7 +39,6 @@ class PrivateStreamingPCA(Configured, FittedPCA):
     ----------
     n_components : int, float or "auto", default=2
         As of :class:`eigenveil.PrivatePCA`; chosen anew at every release.
-        Number of components, at most the number of features.
     epsilon : float, default=1.0
         Privacy target, > 0, for the whole stream.
     delta : float, default=1e-6
@@ -64,6 +64,10 @@ class PrivateStreamingPCA(Configured, FittedPCA):
         not known yet.
     whiten : bool, default=False
         As of :class:`eigenveil.PrivatePCA`.
+    scale : array of shape (n_features,), default=None
+    ranges : array of shape (2, n_features), default=None
+        Public scales, or smallest and largest numbers, of the columns: as of
+        :class:`eigenveil.PrivatePCA`. None can be found privately in one pass.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a row that is not valid, with an entry that is not a finite number. "zero":
         a zero row, which is counted and adds nothing to any other sum; a warning gives their
@@ -133,6 +137,8 @@ n_samples_, guarantee_, certificate_
         max_rows_per_unit: int = 1,
         row_norm: str | float = "unit",
         center: bool | ArrayLike = False,
+        scale: ArrayLike | None = None,
+        ranges: ArrayLike | None = None,
         whiten: bool = False,
         invalid: str = "zero",
         noise: str = "secure",
@@ -151,6 +157,8 @@ n_samples_, guarantee_, certificate_
         self.max_rows_per_unit = max_rows_per_unit
         self.row_norm = row_norm
         self.center = center
+        self.scale = scale
+        self.ranges = ranges
         self.whiten = whiten
         self.invalid = invalid
         self.noise = noise
@@ -350,13 +358,16 @@ n_samples_, guarantee_, certificate_
     def _begun(self, features: int, names: tuple[str, ...] | None) -> StreamState:
         options = self._options()
         spec = EstimatorSpec.by(self)
-        center = public_center(options.center, features)
+        public = {
+            "public_center": public_center(options.center, features),
+            "preparation": public_preparation(options.scale, options.ranges, features),
+        }
         plan = make_stream_plan(options, features=features)
         source = noise_source(options.random_state)
         plan = plan.drawn_from(secure=source.secure)
         charges = begin_charges(options, plan, files=self._files)
         try:
-            return StreamState(plan, center, source, spec=spec, names=names, charges=charges)
+            return StreamState(plan, public, source, spec=spec, names=names, charges=charges)
         except BaseException:
             charges.end("stopped")
             raise

@@ -8,11 +8,10 @@ not open holds no sums any more, and refuses.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.linalg.threads import small_matrix_threads
@@ -50,7 +49,8 @@ class StreamState:
     Parameters
     ----------
     plan : StreamPlan
-    public_center : array of shape (D,) or None
+    public : mapping
+        What is public about columns: ``public_center``, shape (D,) or None, and ``preparation``.
     source : RandomSource
         Of the noise.
     spec : Asked
@@ -71,7 +71,7 @@ class StreamState:
     def __init__(
         self,
         plan: StreamPlan,
-        public_center: NDArray[np.float64] | None,
+        public: Mapping[str, Any],
         source: RandomSource,
         *,
         spec: EstimatorSpec,
@@ -81,7 +81,7 @@ class StreamState:
         self.plan, self.names = plan, names
         self.blocks = 0
         self.result: Result | None = None
-        self._spec, self._center = spec, public_center
+        self._spec, self._public = spec, dict(public)
         self._source: RandomSource | None = source
         self._secure = source.secure
         self._standing: Standing = "open"
@@ -89,7 +89,7 @@ class StreamState:
         self._charges, self._counted, self._charged = charges, charges.counted, False
         self._rows = 0
         self._units = None if plan.unit is None else StreamUnits(plan.max_rows_per_unit)
-        self._queries = stream_queries(plan, public_center=public_center)
+        self._queries = stream_queries(plan, **self._public)
         self._records = [query.record for query in self._queries]
         self._sums: list[Accumulator] = []
         self._prefixes: list[PrefixSum] = []
@@ -172,11 +172,9 @@ class StreamState:
             )
         self.check_open()
         other.check_open()
-        if self.plan != other.plan or not np.array_equal(
-            _entries(self._center), _entries(other._center)
-        ):
+        if self.plan != other.plan or not _same(self._public, other._public):
             raise DataError(
-                "The streams have different plans or centres: "
+                "The streams have different plans, centres or scales: "
                 f"{_first_difference(self.plan, other.plan)}.",
                 hint="Merge streams that were made with the same parameters, by one version.",
                 code="merge-mismatch",
@@ -319,7 +317,7 @@ class StreamState:
     def _made(self, releases: list[Release], rows: int) -> Result:
         answers = {query.name: found for query, found in zip(self._queries, releases, strict=True)}
         public = rows if self.plan.count_is_public else None
-        factors = stream_factors(self.plan, answers, public_center=self._center, public_rows=public)
+        factors = stream_factors(self.plan, answers, public_rows=public, **self._public)
         return certified(
             self._spec,
             self.plan,
@@ -353,8 +351,12 @@ class StreamState:
         self.__dict__.update(state, _forks=_forks)  # it is closed: nothing can be counted again
 
 
-def _entries(center: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    return np.zeros(0) if center is None else center
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether the same is public about columns."""
+    mine, theirs = (
+        (public["public_center"], *public["preparation"].merge_key()) for public in (one, other)
+    )
+    return all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
 
 
 def _first_difference(first: StreamPlan, second: StreamPlan) -> str:
@@ -362,4 +364,4 @@ def _first_difference(first: StreamPlan, second: StreamPlan) -> str:
     for name, value in mine.items():
         if value != theirs[name]:
             return f"{name} is {value!r} here and {theirs[name]!r} there"
-    return "their centres differ"
+    return "their centres or scales differ"
