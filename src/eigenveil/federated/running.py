@@ -25,13 +25,12 @@ from eigenveil.federation.protocol.requests import Call, Replies, Transport
 from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import Terms, settle
 from eigenveil.federation.study.study import Study
-from eigenveil.models.inputs import check_names, fits_floats, without_units
+from eigenveil.models.inputs import array_rows, check_names, fits_floats, without_units
 from eigenveil.moments.engine import InvalidRows, check_rows
-from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
+from eigenveil.moments.source import RowSource
 from eigenveil.noise.source import RandomSource
 from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.certificate import Certificate
-from eigenveil.tables.units import LabelledRows, unit_ids
 
 Result = TypeVar("Result")
 
@@ -308,10 +307,8 @@ def site_rows(
         if columns is not None and wanted is not None and set(columns) == set(wanted):
             array = array[wanted]
             columns = wanted
-        rows = _source(name, array, None if columns is None else [str(c) for c in columns])
-        with _of_site(name):
-            count = int(array.shape[0])
-            found[name] = rows if ids is None else LabelledRows(rows, unit_ids(ids, count))
+        names = None if columns is None else [str(column) for column in columns]
+        found[name] = _source(name, array, names, ids)
         wanted = wanted or (None if columns is None else list(columns))
     return found
 
@@ -345,9 +342,9 @@ def _of_site(name: str) -> Iterator[None]:
         raise DataError(f"site {name}: {error.message}", hint=error.hint, code=error.code) from None
 
 
-def _source(name: str, array: Any, columns: list[str] | None) -> RowSource:
+def _source(name: str, array: Any, columns: list[str] | None, ids: Any) -> RowSource:
     try:
-        with fits_floats():
+        with _of_site(name), fits_floats():
             checked = check_array(
                 array,
                 accept_sparse="csr",
@@ -355,14 +352,13 @@ def _source(name: str, array: Any, columns: list[str] | None) -> RowSource:
                 ensure_all_finite=False,
                 ensure_min_samples=0,
             )
-    except DataError as error:
-        raise DataError(f"site {name}: {error.message}", hint=error.hint, code=error.code) from None
+    except DataError:
+        raise
     except (ValueError, TypeError) as error:
         raise DataError(f"site {name}: {error}", hint="Correct that site's rows.") from None
     check_names(f"site {name}", columns)
-    if scipy.sparse.issparse(checked):
-        return SparseRows(checked, names=columns)
-    return ArrayRows(checked, names=columns, origin=f"site {name}")
+    with _of_site(name):
+        return array_rows(checked, columns, ids, origin=f"site {name}")
 
 
 def _check_twice(given: Mapping[str, object]) -> None:

@@ -261,9 +261,26 @@ def rows_of(estimator: Any, X: ArrayLike, *, unit: str | None, groups: Any = Non
         When the units are not to be found.
     """
     X, ids = without_units(X, unit, groups=groups)
-    array, columns = new_columns(estimator, X)
-    sparse = scipy.sparse.issparse(array)
-    rows: RowSource = (SparseRows if sparse else ArrayRows)(array, names=columns)
+    return array_rows(*new_columns(estimator, X), ids)
+
+
+def array_rows(
+    array: Any, names: Sequence[str] | None, ids: Any = None, *, origin: str = ""
+) -> RowSource:
+    """Rows of a checked array or sparse matrix, with identifiers of their units, if there are any.
+
+    ``origin`` is named in messages about rows of an array.
+
+    Raises
+    ------
+    DataError
+        When the identifiers are not one a row.
+    """
+    rows: RowSource
+    if scipy.sparse.issparse(array):
+        rows = SparseRows(array, names=names)
+    else:
+        rows = ArrayRows(array, names=names, origin=origin)
     return rows if ids is None else LabelledRows(rows, unit_ids(ids, int(array.shape[0])))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path as File
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from eigenveil.models.charging import begin_charges
 from eigenveil.models.constraints import Configured
@@ -100,7 +100,8 @@ class TableFit(Configured):
         if "ranges" in options:
             options = options.changed(ranges=known_ranges(options, rows))
         options = numbered(options, rows.names)
-        public, context = public_columns(options, rows)
+        variables = getattr(rows, "variables", None)
+        public, context = public_columns(options, rows.features, variables)
         source = noise_source(options.random_state)
         plan = task.make_plan(options, features=rows.features, **context)
         plan = plan.drawn_from(secure=source.secure)
@@ -147,18 +148,18 @@ def known_ranges(options: Options, rows: RowSource) -> Any:
     return ranges if np.isfinite(ranges).all() else None
 
 
-def public_columns(options: Options, rows: RowSource) -> tuple[dict[str, Any], dict[str, Any]]:
+def public_columns(
+    options: Options, features: int, variables: NDArray[np.float64] | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is public about columns, as rounds take it, and as plans do.
 
-    Categories are told by a source's ``variables``, of shape (n_features,), where it has them: the
-    variable that each column belongs to.
+    ``variables``, of shape (n_features,), are those that columns belong to: a category has several.
 
     Raises
     ------
     DataError
         When a public centre, scale or range is not one finite number a feature.
     """
-    features = rows.features
     public: dict[str, Any] = {
         "public_center": public_center(options.get("center", False), features)
     }
@@ -167,6 +168,5 @@ def public_columns(options: Options, rows: RowSource) -> tuple[dict[str, Any], d
     public["preparation"] = public_preparation(options.scale, options.ranges, features)
     if not (isinstance(options.scale, str) and options.ranges is None):
         return public, {}
-    variables = getattr(rows, "variables", None)
     public["variables"] = variables
     return public, {"variables": count_variables(features, variables)}

@@ -192,7 +192,29 @@ def shares_of(
     return weights.shares(1 << bits)
 
 
-class NormHistogram(Accumulator):
+class CountSum(Accumulator):
+    """Counts of rows, or the sums of their shares."""
+
+    prepares = False
+    weighted: bool
+    _counts: NDArray[np.int64]
+
+    @property
+    def grid(self) -> int:
+        """Counts, or parts of them."""
+        return -WEIGHT_BITS if self.weighted else 0
+
+    def merge(self, other: Self) -> None:
+        """Add another's rows."""
+        check_same_kind(self, other)
+        self._counts += other._counts
+
+    def integers(self) -> Integers:
+        """The counts, shape :attr:`shape`."""
+        return self._counts.reshape(self.shape).copy()
+
+
+class NormHistogram(CountSum):
     """How many rows have which norm, on a fixed public grid; the last coordinate counts all rows.
 
     The count is a coordinate of its own because the sum of the noisy bins is far too noisy. It is
@@ -218,7 +240,6 @@ class NormHistogram(Accumulator):
 
     statistic: StatisticName = "norm-histogram"
     layout: Layout = "vector"
-    prepares = False
 
     def __init__(
         self,
@@ -239,11 +260,6 @@ class NormHistogram(Accumulator):
         )
         self._basis = None if basis is None else integer_basis(basis, self._rule)
         self._counts = np.zeros(BINS + with_count, dtype=np.int64)
-
-    @property
-    def grid(self) -> int:
-        """Counts, or parts of them."""
-        return -WEIGHT_BITS if self.weighted else 0
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -298,15 +314,6 @@ class NormHistogram(Accumulator):
         _, norms = seen_through(self._basis, self._rule, block)
         unit = self.bound or 1.0
         return norms * math.ldexp(unit, -self._rule.bits - basis_bits(self.precision))
-
-    def merge(self, other: Self) -> None:
-        """Add another histogram's rows."""
-        check_same_kind(self, other)
-        self._counts += other._counts
-
-    def integers(self) -> Integers:
-        """The counts."""
-        return self._counts.copy()
 
 
 class RowSum(Accumulator):

@@ -11,8 +11,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.moments.accumulators import WEIGHT_BITS, Accumulator, check_same_kind, counted
-from eigenveil.moments.exact import Description, Integers, Parts, Spec, spec_of
+from eigenveil.moments.accumulators import CountSum, counted
+from eigenveil.moments.exact import Description, Parts, Spec, spec_of
 from eigenveil.moments.rows import (
     AS_IT_IS,
     DTYPE,
@@ -57,7 +57,7 @@ def range_of(middle: NDArray[np.float64], half: NDArray[np.float64], *, holes: b
     return Preparation(middle, half, limit=RANGE_LIMIT, holes=holes)
 
 
-class ColumnHistogram(Accumulator):
+class ColumnHistogram(CountSum):
     """Of each column, how many rows have which value: on one public grid, or within given ranges.
 
     An entry that was not observed is in no bin.
@@ -82,7 +82,6 @@ class ColumnHistogram(Accumulator):
 
     statistic: StatisticName = "column-histogram"
     layout: Layout = "vector"
-    prepares = False
 
     def __init__(
         self,
@@ -102,11 +101,6 @@ class ColumnHistogram(Accumulator):
             alone[columns] = False
         self._numbers = np.flatnonzero(alone)
         self._counts = np.zeros((features, self.bins), dtype=np.int64)
-
-    @property
-    def grid(self) -> int:
-        """Counts, or parts of them."""
-        return -WEIGHT_BITS if self.weighted else 0
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -210,15 +204,6 @@ class ColumnHistogram(Accumulator):
                 level, None if shares is None else shares[some], minlength=self.features
             )
             self._counts[:, 0] += counts.astype(np.int64)
-
-    def merge(self, other: Self) -> None:
-        """Add the rows of others."""
-        check_same_kind(self, other)
-        self._counts += other._counts
-
-    def integers(self) -> Integers:
-        """The counts, shape (D * bins,)."""
-        return self._counts.ravel().copy()
 
 
 def levels_of(variables: NDArray[np.float64] | None) -> list[NDArray[np.intp]]:

@@ -7,13 +7,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.moments.accumulators import WEIGHT_BITS, Accumulator, check_same_kind, counted
-from eigenveil.moments.exact import Description, Integers, Parts, Spec
+from eigenveil.moments.accumulators import CountSum, counted
+from eigenveil.moments.exact import Description, Parts, Spec
 from eigenveil.moments.rows import Block
 from eigenveil.privacy.statistics import Layout, StatisticName
 
 
-class ObservedCounts(Accumulator):
+class ObservedCounts(CountSum):
     """How many rows have an entry in each column, shape (D,); NaN is none.
 
     An invalid row counts as a row without entries.
@@ -21,16 +21,10 @@ class ObservedCounts(Accumulator):
 
     statistic: StatisticName = "column-counts"
     layout: Layout = "vector"
-    prepares = False
 
     def __init__(self, features: int, *, weighted: bool = False) -> None:
         self.features, self.weighted = features, weighted
         self._counts = np.zeros(self.shape, dtype=np.int64)
-
-    @property
-    def grid(self) -> int:
-        """Counts, or parts of them."""
-        return -WEIGHT_BITS if self.weighted else 0
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -66,15 +60,6 @@ class ObservedCounts(Accumulator):
         if shares is None:
             return np.asarray(there.sum(axis=0))
         return np.asarray(shares.astype(np.float64) @ there)  # whole numbers below 2**53
-
-    def merge(self, other: Self) -> None:
-        """Add the rows of another."""
-        check_same_kind(self, other)
-        self._counts += other._counts
-
-    def integers(self) -> Integers:
-        """The counts."""
-        return self._counts.copy()
 
 
 class ObservedPairs(ObservedCounts):

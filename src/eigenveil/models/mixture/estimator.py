@@ -176,12 +176,8 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
     random_state : int, Generator or RandomState, default=None
         For tests and reproductions: the noise is reproducible and the guarantee is not certified.
     ledger : path, URL or eigenveil.Ledger, default=None
-        What the fit is charged to, before anything is released: beyond the budget there it is
-        refused before any row is read. ``None``: it is charged nowhere, and the certificate says
-        that fits of the same rows are not counted together.
     data_set : str, default=None
-        What the rows are called in the ledger; by default the account of the ledger's ``budget``,
-        or of files that :meth:`fit_rows` reads the account that they have there.
+        As of :class:`eigenveil.PrivatePCA`.
 
     Attributes
     ----------

@@ -7,22 +7,26 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import ArrayLike
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.models.charging import LedgerPlace, begin_charges
 from eigenveil.models.constraints import Configured
-from eigenveil.models.inputs import new_columns, validated, warn_owner, without_units
+from eigenveil.models.inputs import (
+    array_rows,
+    new_columns,
+    validated,
+    warn_owner,
+    without_units,
+)
 from eigenveil.models.pca.estimator import FittedPCA
 from eigenveil.models.result import EstimatorSpec, Result
-from eigenveil.models.stored import noise_source, public_center
+from eigenveil.models.stored import noise_source
 from eigenveil.models.streaming.plan import make_stream_plan
 from eigenveil.models.streaming.state import StreamState
-from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
+from eigenveil.models.table_fit import public_columns
+from eigenveil.moments.source import RowSource
 from eigenveil.tables.identifiers import check_identifiers
-from eigenveil.tables.scales import public_preparation
-from eigenveil.tables.units import LabelledRows, unit_ids
 
 
 class PrivateStreamingPCA(Configured, FittedPCA):
@@ -186,7 +190,7 @@ n_samples_, guarantee_, certificate_
         del y
         X, ids = self._without_units(X, groups)
         array, names = new_columns(self, X)
-        rows, count = _rows(array, names, ids)
+        rows, count = array_rows(array, names, ids), int(array.shape[0])
         stream = self._started(rows)
         try:
             invalid = stream.add(rows, count, keep=_nowhere)
@@ -353,15 +357,13 @@ n_samples_, guarantee_, certificate_
             )
 
     def _started(self, rows: RowSource) -> StreamState:
+        check_identifiers("The frame", rows.names)
         return self._begun(rows.features, None if rows.names is None else tuple(rows.names))
 
     def _begun(self, features: int, names: tuple[str, ...] | None) -> StreamState:
         options = self._options()
         spec = EstimatorSpec.by(self)
-        public = {
-            "public_center": public_center(options.center, features),
-            "preparation": public_preparation(options.scale, options.ranges, features),
-        }
+        public, _ = public_columns(options, features)
         plan = make_stream_plan(options, features=features)
         source = noise_source(options.random_state)
         plan = plan.drawn_from(secure=source.secure)
@@ -385,7 +387,8 @@ def _first_block(
 ) -> tuple[RowSource, int]:
     """The rows of a stream's first block and their number."""
     array, found = new_columns(estimator, X, ensure_min_samples=0)
-    return _rows(array, found if names is None else list(names), ids)
+    rows = array_rows(array, found if names is None else names, ids)
+    return rows, int(array.shape[0])
 
 
 def _next_block(
@@ -407,7 +410,8 @@ def _next_block(
         ensure_all_finite=False,
     )
     found = getattr(estimator, "feature_names_in_", None)
-    return _rows(array, None if found is None else [str(name) for name in found], ids)
+    rows = array_rows(array, None if found is None else [str(name) for name in found], ids)
+    return rows, int(array.shape[0])
 
 
 def _other_columns() -> DataError:
@@ -416,11 +420,3 @@ def _other_columns() -> DataError:
         hint="Use the same columns, in the same order.",
         code="other-columns",
     )
-
-
-def _rows(array: Any, names: list[str] | None, ids: Any = None) -> tuple[RowSource, int]:
-    """Rows of a block, of which there may be none, with their units, and their number."""
-    check_identifiers("The frame", names)
-    sparse, count = scipy.sparse.issparse(array), int(array.shape[0])
-    rows: RowSource = (SparseRows if sparse else ArrayRows)(array, names=names)
-    return rows if ids is None else LabelledRows(rows, unit_ids(ids, count)), count
