@@ -58,12 +58,12 @@ def unit(rows):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def assert_recovered(model, data, *, near=0.6):
+def assert_recovered(model, data, *, near=0.6, weights=0.08):
     """All means within ``near``, in units of a sixth of their distance from the origin."""
     size = np.ptp(data.means) / FAR
     order, distances = matched(model.means_, data.means)
     assert distances.max() < near * size
-    assert np.allclose(model.weights_, data.weights[order], atol=0.08)
+    assert np.allclose(model.weights_, data.weights[order], atol=weights)
     assert model.noise_variance_ == pytest.approx(data.deviation**2, abs=0.15 * size**2)
     assert np.mean(order[model.predict(data.rows)] == data.labels) > 0.998
 
@@ -221,12 +221,16 @@ def test_delta_zero_is_pure_in_every_step(mechanism, pair):
 
 
 def test_a_sketch_finds_what_the_full_moment_finds():
-    """Of 300 features: means off by 0.43 (full) and 1.03 (sketch), at most 0.46 and 1.29 of 40."""
+    """Of 300 features: means off by 0.43 (full) and 1.03 (sketch), at most 1.40 in 130 fits.
+
+    A sketch's weights are off by 0.03, 0.07 in one fit of ten and at most 0.10: 0.25 is nine times
+    the median.
+    """
     data = Clusters(features=300)
     full = PrivateGaussianMixture(3, epsilon=4.0, pair="full").fit(data.rows)
     sketch = PrivateGaussianMixture(3, epsilon=4.0, pair="sketch").fit(data.rows)
     assert_recovered(full, data, near=1.0)
-    assert_recovered(sketch, data, near=2.5)
+    assert_recovered(sketch, data, near=2.5, weights=0.25)
     sizes = {r.statistic: r.noise.size for r in sketch.certificate_.releases}
     assert sizes["sketch"] == 300 * 12
     assert "second-moment" not in sizes
