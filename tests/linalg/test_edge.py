@@ -1,7 +1,7 @@
 """The edge of noise that differs from entry to entry, against drawn matrices.
 
-Of D = 400 the mean of three is off its limit by 1 % where all are alike and up to 8 % below it where
-few rows are strong; its deviation is below 1 %, so that each test fails once in 1e6 or less.
+Of D = 400 the mean of three is off its limit by 1 % where all are alike, and up to 8 % below it
+where few rows are strong; its deviation is below 1 %, so that each test fails once in 1e6 or less.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ def test_a_rank_one_profile():
     rng = np.random.default_rng()
     factors = np.geomspace(1.0, 0.05, 400)
     variances = np.multiply.outer(factors, factors)
-    assert largest(variances, rng) == pytest.approx(edge_of_variances(variances), rel=0.04)
+    assert 0.85 < largest(variances, rng) / edge_of_variances(variances) < 1.05
 
 
 def test_what_is_known_exactly():

@@ -30,7 +30,7 @@ WHOLE = ["get_covariance", "get_precision", "score", "score_samples", "noise_var
 
 @pytest.mark.parametrize("count", [1, 3, 5, 6])
 def test_as_scikit_learns_where_noise_is_small(count):
-    """The released total is off by 0.009 (a deviation), and all of that is in the noise variance."""
+    """The released total is off by 0.009 (a deviation), all of it in the noise variance."""
     model, plain = PrivatePCA(count, **STRONG).fit(X), PCA(count).fit(X)
     exact = plain.get_covariance()
     np.testing.assert_allclose(model.get_covariance(), exact, atol=0.02 * np.abs(exact).max())
