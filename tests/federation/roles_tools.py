@@ -35,11 +35,16 @@ LIMIT = 1 << 24
 
 
 def study_of(sites=4, *, features=3, **fields):
-    """A study of so many sites, or of these; it has two rounds, without ``row_bound`` four."""
+    """A study of so many sites, or of these; it has two rounds, without ``row_bound`` four.
+
+    Its second moment is released once, where that can be said.
+    """
     named = [{"name": f"s{i}"} for i in range(sites)] if isinstance(sites, int) else sites
     if fields.get("row_bound", 1.0) is None:
         fields = {"budget_split": None, **fields}
     private = fields.get("center", True) is True
+    whole = fields.get("protocol", "cape") in ("cape", "local") and fields.get("delta", DELTA) > 0
+    once = {"mechanism": "gaussian"} if whole and "task" not in fields else {}
     usual = {
         "name": "t",
         "features": features,
@@ -51,7 +56,7 @@ def study_of(sites=4, *, features=3, **fields):
         "budget_split": {"center": 0.1, "moment": 0.9} if private else {"moment": 1.0},
         "sites": named,
     }
-    return make_study(**(usual | fields))
+    return make_study(**(usual | once | fields))
 
 
 def rows_of(study, rows=40):

@@ -675,6 +675,12 @@ OPTIONS: tuple[Option, ...] = (
         (PCA,), ("table",),
     ),
     Option(
+        "mechanism", (Choice(("auto", "adaptive", "gaussian")),), "auto",
+        "How protocols 'cape' and 'local' release the second moment: 'adaptive' (twice, one round "
+        "more), 'gaussian' (once), or 'auto': 'adaptive' unless delta = 0.",
+        (PCA,), _SITES,
+    ),
+    Option(
         "mechanism", (Choice(("auto", "gaussian", "vector")),), "auto",
         "Noise of the third moment: 'gaussian', 'vector' (pure epsilon), or 'auto': 'vector' if "
         "delta = 0.",

@@ -490,6 +490,15 @@ def pca_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
             hint="Leave it out, or use protocol = 'sketch' or 'dpdispca'.",
             code="unused-parameter",
         )
+    once = protocol in ("sketch", "full", "dpdispca")  # what a site sends is released at once
+    if once and study.mechanism != "auto":
+        raise refused(
+            study_options(study.task)["mechanism"],
+            f"= {study.mechanism!r} is of the sum of all sites' moments, and protocol = "
+            f"{protocol!r} has none.",
+            hint="Leave it out, or use protocol = 'cape'.",
+            code="unused-parameter",
+        )
     if protocol == "sketch":
         return {"mechanism": "sketch"}, {}
     if study.covariates is not None and protocol in ("full", "dpdispca"):
@@ -500,9 +509,7 @@ def pca_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
             hint="Use protocol = 'cape'.",
             code="unused-parameter",
         )
-    values, _ = whole_of_study(study)
-    if protocol not in ("full", "dpdispca"):  # there each site releases its own, at once
-        values = {}
+    values = whole_of_study(study)[0] if once else {}
     return values | {OF_SKETCH: None}, {"sketch_columns": study.sketch_columns}
 
 

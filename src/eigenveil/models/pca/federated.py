@@ -41,6 +41,9 @@ class FederatedPCA(FederatedFit, FittedPCA):
         "modular": uniform masks from keys of pairs of sites; the aggregator learns sums exactly and
         nothing else. "pairwise": the same with Gaussian masks. "helper": zero-sum Gaussian masks of
         a trusted helper (paper 001).
+    mechanism : {"auto", "adaptive", "gaussian"}, default="auto"
+        As of :class:`eigenveil.PrivatePCA`, with protocols "cape" and "local"; "gaussian" takes a
+        round less.
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
     unit, max_rows_per_unit
         As for :class:`eigenveil.PrivatePCA`.
@@ -113,6 +116,7 @@ n_samples_, scale_, unscaled_, covariate_effects_, guarantee_, certificate_
         collusion: int = 0,
         dropouts: int = 0,
         masks: str = "modular",
+        mechanism: str = "auto",
         adjacency: str = "add-remove",
         unit: str | None = None,
         max_rows_per_unit: int = 1,
@@ -140,6 +144,7 @@ n_samples_, scale_, unscaled_, covariate_effects_, guarantee_, certificate_
         self.collusion = collusion
         self.dropouts = dropouts
         self.masks = masks
+        self.mechanism = mechanism
         self.adjacency = adjacency
         self.unit = unit
         self.max_rows_per_unit = max_rows_per_unit
