@@ -259,6 +259,11 @@ class BasePlan(BaseModel):
         """The step that releases a statistic, if one does."""
         return next((one.step for one in self.schedule if one.statistic == statistic), None)
 
+    @property
+    def widest_basis(self) -> int:
+        """Most columns of a matrix through which a sum sees rows."""
+        return max(self.sketch_columns, self.n_components)
+
     @abstractmethod
     def released_values(self) -> int:
         """Number of coordinates of all releases together, rounded up."""

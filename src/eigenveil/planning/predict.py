@@ -179,21 +179,23 @@ def rows_for_scales(plan: Plan) -> float:
 
 def released_values(plan: Plan) -> int:
     """Numbers in the released second moment: what a site would send."""
-    return plan.way.values(plan)
+    return plan.way.largest(plan)
 
 
 def memory_bytes(plan: Plan) -> int:
     """Peak memory of a fit beyond its input, counted from the arrays it makes.
 
     The D x D route: sum, 64-bit total, noise, release and its copy for the solver, and the rows
-    that wait for a product; a sketch has D x R in their place.
+    that wait for a product; a sketch has D x R in their place. Of two releases the first is kept,
+    with the matrix of the second, its integers and its directions.
     """
     d = plan.features
     rows = 2 * max(4096, block_rows(d)) * d * 8
     width = plan.way.columns(plan)
     if width is not None:
         return 6 * 8 * d * width + 4 * block_rows(d) * d * 8
-    return 5 * 8 * d * d + rows
+    more = 5 if plan.way.seen_columns(plan) else 0
+    return (5 + more) * 8 * d * d + rows * (2 if more else 1)
 
 
 class _NotPredictedError(Exception):

@@ -174,8 +174,7 @@ class Site:
         A basis, and of columns their centre, middles, scales and variables.
         """
         plan = self._settled.plan
-        columns = max(plan.sketch_columns, plan.n_components)
-        arrays = payloads.MOST_QUERIES * plan.features * (columns + 4)
+        arrays = payloads.MOST_QUERIES * plan.features * (plan.widest_basis + 4)
         return _SMALL + 8 * (arrays + plan.released_values())
 
     # -- the steps of a session, in order

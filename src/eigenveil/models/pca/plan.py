@@ -203,6 +203,11 @@ class Plan(BasePlan):
             return STATISTICS[COUNTS_OF_HOLES[self.missing]].usual(pure=self.pure).name
         return STATISTICS[_STATISTICS[step]].usual(pure=self.pure).name
 
+    @property
+    def widest_basis(self) -> int:
+        """Also of the second of two releases."""
+        return max(super().widest_basis, self.way.seen_columns(self))
+
     def released_values(self) -> int:
         """Number of coordinates of all releases together, rounded up."""
         d, k = self.features, self.n_components

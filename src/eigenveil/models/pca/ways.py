@@ -55,6 +55,14 @@ class Way(ABC):
     def values(self, plan: Sized) -> int:
         """Numbers in all that is released."""
 
+    def largest(self, plan: Sized) -> int:
+        """Numbers in the largest message of a site."""
+        return self.values(plan)
+
+    def seen_columns(self, plan: Sized) -> int:
+        """Columns of the matrix through which rows are seen; 0 where there is none."""
+        return self.columns(plan) or 0
+
     def schedule(self, plan: Sized) -> list[Planned]:
         """The releases, in order."""
         del plan
@@ -88,6 +96,14 @@ class Adaptive(Whole):
     def values(self, plan: Sized) -> int:
         """Of both."""
         return 2 * super().values(plan)
+
+    def largest(self, plan: Sized) -> int:
+        """Of either."""
+        return super().values(plan)
+
+    def seen_columns(self, plan: Sized) -> int:
+        """As many as there are directions."""
+        return plan.features
 
     def schedule(self, plan: Sized) -> list[Planned]:
         """Two releases."""
