@@ -137,7 +137,9 @@ def test_plan_takes_the_study_over(made):
     assert (plan.features, plan.n_components) == (made.width, made.components)
     assert (plan.epsilon, plan.delta, plan.adjacency) == (made.epsilon, made.delta, made.adjacency)
     pure, sketched = made.delta == 0, made.likely_protocol == "sketch"
-    assert plan.mechanism == ("wishart" if pure else "sketch" if sketched else "gaussian")
+    once = made.protocol in ("full", "dpdispca") or made.components == made.width
+    whole = "gaussian" if once else "adaptive"
+    assert plan.mechanism == ("wishart" if pure else "sketch" if sketched else whole)
     assert made.components <= plan.sketch_columns == made.sketch_columns <= made.width
     draws = 1 if made.protocol == "local" else len(made.sites)
     assert plan.noise_draws >= draws
@@ -442,6 +444,7 @@ CHANGES = [
     {"collusion": 1},
     {"dropouts": 1},
     {"neighbours": 4},
+    {"mechanism": "gaussian"},
     {"row_norm": "auto"},
     {"row_norm": 3.0},
     {"row_bound": 3.0},

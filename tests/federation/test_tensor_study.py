@@ -134,7 +134,7 @@ def test_a_file_has_the_fields_of_its_task(task):
 
 REFUSED = [
     # task, changes, error, code, words
-    ("pca", {"mechanism": "gaussian"}, DataError, "field-of-other-task", "mechanism = 'gauss"),
+    ("pca", {"mechanism": "vector"}, DataError, "bad-parameter", "mechanism = 'vector'"),
     ("pca", {"noise_variance": 1.0}, DataError, "field-of-other-task", "noise_variance = 1.0"),
     (MIXTURE, {"row_norm": "auto"}, DataError, "field-of-other-task", "row_norm = 'auto'"),
     (MIXTURE, {"row_norm": 3.0}, DataError, "field-of-other-task", "is for task 'pca'"),

@@ -250,9 +250,10 @@ def make_plan(
     """
     mechanism = options.mechanism
     if mechanism == "auto":
-        corrected = options.missing in COUNTS_OF_HOLES or options.covariates is not None
+        once = options.missing in COUNTS_OF_HOLES or options.covariates is not None
+        once = once or options.delta == 0 or options.n_components == features
         noise = STATISTICS["second-moment"].usual(pure=options.delta == 0).name
-        mechanism = noise if options.delta == 0 or corrected else "adaptive"
+        mechanism = noise if once else "adaptive"
     check_pure("second-moment", mechanism, options.delta)
     way = way_of(mechanism)
     components, share = _components(options, features, way, mechanism)

@@ -413,7 +413,11 @@ def _twice(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     error = first.edge / math.sqrt(2.0 * d)  # of symmetric noise of this edge
     later = error * math.sqrt(part / (1.0 - part))
     rows = state.rows or max(1.0, float(np.trace(first.matrix)))
-    choice = precondition(first.matrix, error, later, components=plan.n_components, rows=rows)
+    wanted = plan.n_components
+    if plan.variance_share is not None:  # none below the noise
+        values = np.linalg.eigvalsh(first.matrix)
+        wanted = min(wanted, max(1, int(np.count_nonzero(values > first.edge))))
+    choice = precondition(first.matrix, error, later, components=wanted, rows=rows)
     again, how = rule, choice.how
     if how is not None:
         again = replace(
