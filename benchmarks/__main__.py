@@ -10,6 +10,7 @@ from benchmarks import (
     flare,
     missing,
     private_streams,
+    rival_panels,
     scales,
     speed,
     streaming,
@@ -23,6 +24,7 @@ from benchmarks.report import Report
 PARTS = {
     "speed": speed.run,
     "utility": utility.run,
+    "rivals": rival_panels.run,
     "usable": usable.run,
     "scales": scales.run,
     "missing": missing.run,
