@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.rivals.budget import Array, Budget
 from benchmarks.rivals.rival import Rival, Size, leading, random_directions
 
-# Rows of a part, in components; the one of least noise is taken.
+# Rows of a part, in components; that of least expected error is taken.
 SIZES = (1, 4, 16, 64)
 
 
@@ -37,9 +37,10 @@ class SubsampleAggregate(Rival):
     told = "centre, number of rows, size of the parts, centre and radius of their projections"
 
     def tell(self, rows: Array, size: Size, budget: Budget) -> Ball | None:
-        """The ball of least noise."""
+        """The ball of the size of parts whose noise and bias are least."""
         rng = np.random.default_rng(1)
         references = rng.standard_normal((size.features, 2 * size.components))
+        exact = projections(rows, size, 1, references)[0]
         least = 2 * math.log(2 / budget.delta) / budget.epsilon
         found = []
         for each in SIZES:
@@ -51,7 +52,8 @@ class SubsampleAggregate(Rival):
             radius = float(np.linalg.norm(seen - center, axis=1).max())
             # a ball of radius 0 is no ball: rounding errors of the projections are in it
             ball = Ball(parts, references, center, max(radius, 1e-9))
-            found.append((ball.radius / parts, parts, ball))
+            noise = (2 * ball.radius / (parts * budget.mu)) ** 2 * references.size
+            found.append((noise + float(np.sum((center - exact) ** 2)), parts, ball))
         return min(found, key=lambda item: item[:2])[2] if found else None
 
     def components(self, rows: Array, size: Size, told: Ball | None, budget: Budget) -> Array:
