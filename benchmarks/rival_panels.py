@@ -79,6 +79,8 @@ def measure(found: Numbers, *, fast: bool = False, only: set[str] | None = None)
                     f"{e:g}": _rivals(case, exact, size, e, rival) for e in EPSILONS
                 }
                 _say(case, rival.name, kept[rival.name])
+        if not fast:
+            NUMBERS.write_text(json.dumps(_rounded(found), indent=1) + "\n", encoding="utf-8")
     return found
 
 
@@ -109,8 +111,7 @@ def _cell(found: list[float]) -> str:
 
 
 def write(report: Report, found: Numbers) -> None:
-    """The numbers, the tables, and the picture."""
-    NUMBERS.write_text(json.dumps(_rounded(found), indent=1) + "\n", encoding="utf-8")
+    """The tables and the picture."""
     section = f"Rivals: captured energy at delta = {DELTA:g}, exactly centred rows"
     said = [
         "Mean and standard error over fresh runs. Methods marked * know things of the rows that an",

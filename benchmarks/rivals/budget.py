@@ -19,6 +19,7 @@ from eigenveil.noise.source import SecureSource
 from eigenveil.privacy.gaussian import mu_of_epsilon
 
 Array = NDArray[np.float64]
+
 _ROUNDING = 1e-9
 
 

@@ -40,12 +40,12 @@ class CoinPress(Rival):
         """Each step learns the covariance of ``A x`` and makes A smaller where it is small."""
         n, features = size.rows, size.features
         metric = np.eye(features) / math.sqrt(told.upper)  # A x has a covariance below I
+        longest = told.norm / math.sqrt(told.upper)
         drift = math.sqrt(features / n)
         eta = drift + drift**2 / 2  # sampling error of a whitened covariance, as its authors set it
         moment = np.eye(features)
         for step, share in enumerate(SHARES):
-            largest = told.norm * float(np.linalg.norm(metric, 2))
-            bound = min(gaussian_norm(features, n), largest)
+            bound = min(gaussian_norm(features, n), longest)
             inside = clipped(rows @ metric, bound)
             moment = budget.symmetric(inside.T @ inside / n, bound**2 / n, share)
             values, vectors = np.linalg.eigh(moment)
@@ -54,6 +54,7 @@ class CoinPress(Rival):
                 upper = np.maximum(values, 0.0) + eta + spread * math.sqrt(2 * features)
                 root = (vectors / np.sqrt(upper)) @ vectors.T
                 metric = metric @ root
+                longest /= math.sqrt(float(upper.min()))
         back = np.linalg.inv(metric)
         return leading(back.T @ moment @ back, size.components)
 

@@ -47,9 +47,10 @@ class DpPca(Rival):
 
     def tell(self, rows: Array, size: Size, budget: Budget) -> Known:
         """The number of steps that was best in one run each."""
+        rest = Deflated(rows)
 
         def range_of(direction: Array, basis: Array) -> tuple[Array, float]:
-            return gradient_range(deflated(rows, basis), direction)
+            return gradient_range(rest.without(basis), direction)
 
         if size.components > TUNED_COMPONENTS:
             return Known(STEPS[0], range_of)
@@ -69,16 +70,33 @@ class DpPca(Rival):
         return private_direction(rows, basis, size, told, budget, 1.0)[None]
 
 
+class Deflated:
+    """Rows without their part in a growing basis: each new direction is taken off once."""
+
+    def __init__(self, rows: Array) -> None:
+        self._rows, self._rest, self._basis = rows, rows, np.zeros((0, rows.shape[1]))
+
+    def without(self, basis: Array) -> Array:
+        """What an orthonormal basis (k, D) leaves."""
+        same = len(self._basis)
+        if same > len(basis) or not np.array_equal(self._basis, basis[:same]):
+            self._rest, same = self._rows, 0
+        if same < len(basis):
+            new = basis[same:]
+            self._rest = self._rest - (self._rest @ new.T) @ new
+        self._basis = basis
+        return self._rest
+
+
 def private_direction(
-    rows: Array, basis: Array, size: Size, told: Known, budget: Budget, share: float
+    rest: Array, basis: Array, size: Size, told: Known, budget: Budget, share: float
 ) -> Array:
-    """The leading direction of rows without their part in ``basis`` (k, D).
+    """The leading direction of what ``basis`` (k, D) leaves of rows, ``rest``.
 
     Every step has a part of the rows of its own. The mean of its gradients, each within ``radius``
     of a centre, has sensitivity ``radius / rows of the part``.
     """
-    rest = deflated(rows, basis)
-    part_of = np.arange(len(rows)) * told.steps // size.rows
+    part_of = np.arange(len(rest)) * told.steps // size.rows
     direction = deflated(random_directions(1, size.features, budget.rng), basis)[0]
     direction /= np.linalg.norm(direction)
     for step, part in enumerate(budget.disjoint(told.steps, share)):
@@ -125,9 +143,9 @@ class KDpPca(DpPca):
 
     def components(self, rows: Array, size: Size, told: Known, budget: Budget) -> Array:
         """K directions."""
-        basis = np.zeros((0, size.features))
+        basis, rest = np.zeros((0, size.features)), Deflated(rows)
         for _ in range(size.components):
             share = 1.0 / size.components
-            found = private_direction(rows, basis, size, told, budget, share)
+            found = private_direction(rest.without(basis), basis, size, told, budget, share)
             basis = np.vstack([basis, found])
         return basis
