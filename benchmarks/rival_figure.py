@@ -26,11 +26,12 @@ STYLES: dict[str, tuple[str, str, str, float]] = {
     "CoinPress": ("#999999", "*", "-", 1.0),
     "EMCov": ("#999999", "p", ":", 1.0),
 }
-LEAST_LOSS = 3e-6
+LEAST_LOSS = 1e-6
 
 
 def draw(found: dict[str, dict[str, dict[str, list[float]]]], path: Path) -> None:
     """Losses on a logarithmic axis that points down, labelled as captured energies."""
+    found = {case: methods for case, methods in found.items() if methods}
     rows = math.ceil(len(found) / 3)
     figure = Figure(figsize=(12.0, 3.3 * rows + 0.9), layout="constrained")
     panels = np.atleast_1d(figure.subplots(rows, 3)).ravel()
@@ -49,10 +50,10 @@ def draw(found: dict[str, dict[str, dict[str, list[float]]]], path: Path) -> Non
         )
         axes.set_title(case, fontsize=9)
         axes.set_ylim(1.3, LEAST_LOSS)
-        ticks = [1.0, 0.5, 0.1, 1e-2, 1e-3, 1e-4, 1e-5]
+        ticks = [1.0, 0.5, 0.1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6]
         axes.yaxis.set_major_locator(FixedLocator(ticks))
         axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(FixedFormatter([f"{1 - tick:.5g}" for tick in ticks]))
+        axes.yaxis.set_major_formatter(FixedFormatter([f"{1 - tick:.7g}" for tick in ticks]))
         epsilons = [float(each) for each in methods["Lower bound"]]
         axes.xaxis.set_major_locator(FixedLocator(epsilons))
         axes.xaxis.set_minor_locator(NullLocator())
@@ -62,8 +63,9 @@ def draw(found: dict[str, dict[str, dict[str, list[float]]]], path: Path) -> Non
         axes.spines[["top", "right"]].set_visible(False)
     for axes in panels[len(found) :]:
         axes.set_visible(False)
-    figure.supxlabel("epsilon (delta = 1e-5)", fontsize=10)
-    figure.supylabel("captured energy, of the exact subspace's", fontsize=10)
+    figure.suptitle(
+        "Captured energy (of the exact subspace's) over epsilon, delta = 1e-5", fontsize=11
+    )
     figure.legend(
         list(lines.values()),
         list(lines),

@@ -12,6 +12,8 @@ from benchmarks.rivals.rival import Rival, Size, leading, random_directions
 
 # Rows of a part, in components; that of least expected error is taken.
 SIZES = (1, 4, 16, 64)
+# Reference points beside two a component: too few may miss a direction by chance.
+MORE = 10
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class SubsampleAggregate(Rival):
     def tell(self, rows: Array, size: Size, budget: Budget) -> Ball | None:
         """The ball of the size of parts whose noise and bias are least."""
         rng = np.random.default_rng(1)
-        references = rng.standard_normal((size.features, 2 * size.components))
+        references = rng.standard_normal((size.features, 2 * size.components + MORE))
         exact = projections(rows, size, 1, references)[0]
         least = 2 * math.log(2 / budget.delta) / budget.epsilon
         found = []
