@@ -63,14 +63,15 @@ def test_as_many_as_ordinary_pca_takes_where_noise_is_small(share, options):
 
 
 def test_none_below_the_noise_and_a_warning_where_the_share_is_not_reached():
+    """In 100 fits 4 to 6 of the eight stand above the noise."""
     with pytest.warns(NoisyResultWarning, match=r"explain .* of the variance, not 99.0%") as caught:
-        model = PrivatePCA(0.99, epsilon=0.3, delta=1e-5, random_state=0).fit(X[:2000])
+        model = PrivatePCA(0.99, epsilon=0.6, delta=1e-5, random_state=0).fit(X[:2000])
     assert len(caught) == 1
     assert model.usable_.all()
     assert model.n_components_ < PCA(0.99, svd_solver="full").fit(X).n_components_
-    auto = PrivatePCA("auto", epsilon=0.3, delta=1e-5, random_state=0).fit(X[:2000])
+    auto = PrivatePCA("auto", epsilon=0.6, delta=1e-5, random_state=0).fit(X[:2000])
     np.testing.assert_array_equal(auto.components_, model.components_)
-    whole = PrivatePCA(8, epsilon=0.3, delta=1e-5, random_state=0).fit(X[:2000])
+    whole = PrivatePCA(8, epsilon=0.6, delta=1e-5, random_state=0).fit(X[:2000])
     assert auto.n_components_ == whole.usable_.sum() < 8
 
 

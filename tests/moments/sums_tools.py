@@ -80,6 +80,13 @@ def by_block(rows, ids, most=1, step=3, **kind):
         yield from by_unit(rows[part], ids[part], most, step, **kind)
 
 
+def seen_rule(rule, features):
+    """Rows seen through columns of very different lengths, two of them the same."""
+    basis = random_basis(features, features) * np.geomspace(1.0, 1e-4, features)
+    basis[:, -1] = basis[:, 0]
+    return dataclasses.replace(rule, basis=basis, clip=2.0**-12)
+
+
 def make(kind, features, precision="double", center=None, bound=0.0, extra_bits=0):
     """An empty sum of each kind."""
     rule = RowRule(center=center, bound=bound, precision=precision, extra_bits=extra_bits)
@@ -113,6 +120,10 @@ def make(kind, features, precision="double", center=None, bound=0.0, extra_bits=
             effects = Effects((0, features - 1), sizes)
             residual = dataclasses.replace(rule, preparation=Preparation(effects=effects))
             return SecondMoment(residual, features=features)
+        case "seen moment":
+            return SecondMoment(seen_rule(rule, features), features=features)
+        case "seen sum":
+            return RowSum(seen_rule(rule, features), features=features, count_weight=COUNT_WEIGHT)
         case "sketch":
             return Sketch(rule, random_basis(features, few), clip=0.5)
         case "energy":
@@ -130,6 +141,8 @@ KINDS = (
     "row sum",
     "second moment",
     "residual moment",
+    "seen moment",
+    "seen sum",
     "sketch",
     "energy",
     "third moment",

@@ -22,6 +22,8 @@ NOISE = {
     "row sum": ("gaussian", "vector"),
     "second moment": ("gaussian", "wishart"),
     "residual moment": ("gaussian", "wishart"),
+    "seen moment": ("gaussian", "wishart"),
+    "seen sum": ("gaussian", "vector"),
     "sketch": ("gaussian",),
     "energy": ("gaussian", "laplace"),
     "third moment": ("gaussian", "vector"),

@@ -14,11 +14,9 @@ from eigenveil.errors import DataError
 from eigenveil.moments.accumulators import (
     BINS,
     NormHistogram,
-    basis_bits,
     bin_upper_edges,
-    integer_basis,
 )
-from eigenveil.moments.rows import Block, RowRule, integer_rows
+from eigenveil.moments.rows import Block, RowRule, basis_bits, integer_basis, integer_rows
 from eigenveil.moments.third import ROWS_A_PRODUCT, ThirdMoment, cube_sums, whole_cube
 from eigenveil.noise.cube import tensor_indices, tensor_size
 from eigenveil.noise.entries import coordinates, from_coordinates

@@ -8,7 +8,7 @@ of the scree plot, the column of the table and ``usable_`` are one number (table
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,11 @@ class MeanLeft:
         """What it adds to the second moment, (D, D), or to that times ``basis``, (D, R)."""
         other = self.total if basis is None else self.total @ basis
         return np.multiply.outer(self.total * (self.share / self.rows), other)
+
+    def averaged(self, other: MeanLeft, part: float) -> MeanLeft:
+        """Of two releases of the same sum, with this part of their precision in the first."""
+        total = part * self.total + (1.0 - part) * other.total
+        return replace(self, total=total, error=self.error * math.sqrt(part))
 
     def remaining(self) -> float:
         """Largest eigenvalue that the mean can still have after that, but once in a hundred fits.

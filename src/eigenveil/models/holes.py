@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.linalg.edge import edge_of_variances
 from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.moments.release import Release
 from eigenveil.noise.grid import deviation
@@ -189,13 +190,9 @@ def scores_of_observed(residuals: Array, components: Array) -> Array:
 
 
 def _edge(edge: float, factors: Array) -> float:
-    """Largest eigenvalue of noise whose entries were multiplied by factors, from above.
-
-    ``max_j sqrt(sum_k b_jk^2)`` for deviations b (Bandeira & van Handel 2016), in units of noise
-    that is alike in all entries.
-    """
-    rows = np.sqrt(np.max(np.mean(factors**2, axis=1)))
-    return edge * float(rows)
+    """Largest eigenvalue of noise whose entries were multiplied by factors."""
+    each = edge**2 / (4.0 * factors.shape[0])  # variance of an entry that is as all others
+    return edge_of_variances(each * factors**2)
 
 
 def _above_noise(matrix: Array, edge: float) -> Array | None:

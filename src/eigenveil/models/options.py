@@ -660,9 +660,18 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "mechanism",
-        (Choice(("auto", "gaussian", "wishart", "vector", "bingham", "power", "sketch")),), "auto",
-        "Noise of the second moment: 'gaussian', 'wishart', 'vector', 'bingham', 'power', "
-        "'sketch', or 'auto': 'wishart' if delta = 0, else 'gaussian'.",
+        (
+            Choice(
+                (
+                    *("auto", "adaptive", "gaussian", "wishart", "vector"),
+                    *("bingham", "power", "sketch"),
+                )
+            ),
+        ),
+        "auto",
+        "How the second moment is released: 'adaptive' (twice, with Gaussian noise), by its noise "
+        "'gaussian', 'wishart', 'vector' or 'bingham', by less than all of it 'power' or 'sketch', "
+        "or 'auto': 'wishart' if delta = 0, else 'adaptive'.",
         (PCA,), ("table",),
     ),
     Option(

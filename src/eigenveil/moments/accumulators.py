@@ -36,7 +36,10 @@ from eigenveil.moments.rows import (
     Preparation,
     RowRule,
     RowWeights,
+    basis_bits,
+    integer_basis,
     integer_rows,
+    seen_through,
     squared_norms,
     upper_norms,
 )
@@ -325,7 +328,8 @@ class RowSum(Accumulator):
 
     def __init__(self, rule: RowRule, *, features: int, count_weight: float) -> None:
         self.rule, self.features, self.count_weight = rule, features, count_weight
-        self._sum = ExactSum((features,), largest_term=math.ldexp(1.0, rule.bits))
+        self._width = rule.width(features)
+        self._sum = ExactSum((self._width,), largest_term=math.ldexp(1.0, rule.bits))
         self._count = 0
 
     @property
@@ -345,8 +349,8 @@ class RowSum(Accumulator):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Features, and the count if it has a weight."""
-        return (self.features + (self.count_weight > 0),)
+        """Entries of a prepared row, and the count if it has a weight."""
+        return (self._width + (self.count_weight > 0),)
 
     def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
@@ -407,7 +411,7 @@ class SecondMoment(Accumulator):
     layout: Layout = "symmetric"
 
     def __init__(self, rule: RowRule, *, features: int) -> None:
-        self.rule, self.features = rule, features
+        self.rule, self.features, self._width = rule, features, rule.width(features)
         self._sum: ExactSum | None = None  # made at the first row: D x D is large
         self._waiting: FloatArray | None = None
         self._waiting_rows = 0
@@ -420,12 +424,12 @@ class SecondMoment(Accumulator):
     @property
     def size(self) -> int:
         """Entries of the triangle."""
-        return self.features * (self.features + 1) // 2
+        return self._width * (self._width + 1) // 2
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """D x D."""
-        return (self.features, self.features)
+        """D x D; R x R of rows seen through R columns."""
+        return (self._width, self._width)
 
     def merge_key(self) -> tuple[Any, ...]:
         """What it is a sum of."""
@@ -455,7 +459,7 @@ class SecondMoment(Accumulator):
             self.flush()
             if self._waiting is None or count > self._waiting.shape[0]:
                 dtype = DTYPE[self.rule.precision]
-                self._waiting = np.empty((max(count, _ROWS_A_PRODUCT), self.features), dtype)
+                self._waiting = np.empty((max(count, _ROWS_A_PRODUCT), self._width), dtype)
         end = self._waiting_rows + count
         self.rule(block, out=self._waiting[self._waiting_rows : end])
         self._waiting_rows = end
@@ -468,7 +472,7 @@ class SecondMoment(Accumulator):
             self._total().merge(other._sum)
 
     def integers(self) -> Integers:
-        """The matrix, shape (D, D)."""
+        """The matrix."""
         self.flush()
         return self._total().integers()
 
@@ -482,10 +486,8 @@ class SecondMoment(Accumulator):
 
     def _total(self) -> ExactSum:
         if self._sum is None:
-            self._sum = ExactSum(
-                (self.features, self.features),
-                largest_term=math.ldexp(1.0, 2 * self.rule.bits),
-            )
+            largest = math.ldexp(1.0, 2 * self.rule.bits)
+            self._sum = ExactSum(self.shape, largest_term=largest)
         return self._sum
 
 
@@ -657,30 +659,6 @@ class ComponentEnergy(Accumulator):
         """Energies along the components, the rest, then the weighted count."""
         total = self._sum.integers()
         return total if self.count_weight == 0 else appended(total, self._count)
-
-
-def basis_bits(precision: Precision) -> int:
-    """Bits of a basis entry: the projection of a prepared row stays exact (norms below 1.9)."""
-    return 14 if precision == "single" else 33
-
-
-def integer_basis(basis: NDArray[np.float64], rule: RowRule) -> FloatArray:
-    """A basis in integers of the rule's arithmetic, in units of ``2**-basis_bits``."""
-    bits = basis_bits(rule.precision)
-    return np.asarray(np.rint(np.ldexp(basis, bits)).astype(DTYPE[rule.precision]))
-
-
-def seen_through(
-    basis: FloatArray, rule: RowRule, block: Block
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Prepared rows times an integer basis, and the norms of that, rounded up a little.
-
-    Exact integers in units of ``2**-(row bits + basis bits)``, so that what a row becomes does not
-    depend on its neighbours in the block.
-    """
-    rows, _ = rule(block, weighting="none")
-    seen = (rows @ basis).astype(np.float64, copy=False)
-    return seen, upper_norms(seen)
 
 
 def check_same_kind(mine: Accumulator, other: Accumulator) -> None:

@@ -120,6 +120,7 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
     made = ACCUMULATORS.get(d.kind)
     if made is None:
         raise ProtocolError("Directions are drawn by one party, not added up.", code="bad-query")
+    seen = basis is not None and STATISTICS[d.kind].seen_through
     rule = RowRule(
         center=center,
         bound=d.bound,
@@ -128,6 +129,8 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
         preparation=Preparation(
             offset, scale, math.inf if d.limit is None else d.limit, d.holes, effects
         ),
+        basis=basis if seen else None,
+        clip=d.clip if seen else 1.0,
     )
     if made.prepares and (rule.bits < 1 or (rule.extra_bits > 0 and made.multiplies)):
         raise ProtocolError(

@@ -215,7 +215,7 @@ Weight = Annotated[float, Field(ge=0, le=1)]
 # In units of a row's largest squared norm, as it is seen.
 Variance = Annotated[float, Field(ge=0, le=1)]
 # Far below any clipping of use; shorter, a zero row could no longer be divided by it.
-_SMALLEST_CLIP = 2.0**-20
+SHORTEST_SEEN = 2.0**-20
 
 
 class Description(BaseModel):
@@ -236,7 +236,7 @@ class Description(BaseModel):
     with_count: bool = False
     weighted: bool = False
     count_weight: Weight = 0.0
-    clip: float = Field(default=1.0, ge=_SMALLEST_CLIP, le=1)
+    clip: float = Field(default=1.0, ge=SHORTEST_SEEN, le=1)
     centered: bool = False
     offset: bool = False
     scaled: bool = False
@@ -296,6 +296,9 @@ def spec_of(rule: RowRule, *, basis: NDArray[np.float64] | None = None, **fields
     if first.effects is not None:
         found["covariates"] = first.effects.columns
         arrays["effects"] = first.effects.sizes
+    if rule.basis is not None:
+        found["clip"] = rule.clip
+        arrays["basis"] = basis = rule.basis
     if basis is not None:
         found["columns"] = basis.shape[1]
     return Spec(

@@ -11,7 +11,7 @@ claim 6).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -339,6 +339,12 @@ class RowRule:
         coarser (negative), for noise that must live on a coarser grid.
     preparation : Preparation
         What comes first. Centre and bound are in its units.
+    basis : array of shape (D, R), optional
+        Public or released. A row is then what is seen of it through the columns, ``basis.T x``,
+        shortened to ``clip`` and divided by it. Of norm at most 1 for any basis
+        (docs/proofs/adaptive.md).
+    clip : float
+        Used with a basis only.
     """
 
     center: NDArray[np.float64] | None = None
@@ -346,11 +352,17 @@ class RowRule:
     precision: Precision = "double"
     extra_bits: int = 0
     preparation: Preparation = AS_IT_IS
+    basis: NDArray[np.float64] | None = None
+    clip: float = 1.0
 
     def merge_key(self) -> tuple[Any, ...]:
         """Everything that decides what a row becomes."""
-        own = (self.center, self.bound, self.precision, self.extra_bits)
+        own = (self.center, self.bound, self.precision, self.extra_bits, self.basis, self.clip)
         return (*own, *self.preparation.merge_key())
+
+    def width(self, features: int) -> int:
+        """Entries of a prepared row, of rows with so many features."""
+        return features if self.basis is None else self.basis.shape[1]
 
     @property
     def bits(self) -> int:
@@ -383,7 +395,7 @@ class RowRule:
         if block.weights is None:
             weighting = "none"
         key = (
-            *(id(self.center), id(self.preparation)),
+            *(id(self.center), id(self.preparation), id(self.basis), self.clip),
             *(self.bound, self.precision, self.extra_bits, weighting),
         )
         if key in block.prepared:  # another sum of the same pass has the same rule
@@ -392,14 +404,26 @@ class RowRule:
                 out[...] = ready
                 ready = out
             return ready, squares
-        rows, norms = block.residuals(self.center, self.precision, self.preparation)
         limits = self.limits(block, weighting)
-        longest = np.maximum(norms, self.bound)
+        if self.basis is None:
+            rows, norms = block.residuals(self.center, self.precision, self.preparation)
+            longest = np.maximum(norms, self.bound)
+        else:
+            # exact integers, so that a row does not depend on its neighbours in the block
+            rows, norms = seen_through(self._integers, replace(self, basis=None), block)
+            unit = math.ldexp(self.clip, self.bits + basis_bits(self.precision))
+            longest = np.maximum(norms, unit)
         longest[longest == 0.0] = np.inf  # a zero row stays zero
         rows, longest = _within_range(rows, longest)
         factors = (np.sqrt(limits) * self._margin(rows.shape[1], limits)) / longest
         block.prepared[key] = integer_rows(rows, factors, limits, out)
         return block.prepared[key]
+
+    @cached_property
+    def _integers(self) -> FloatArray:
+        """The basis in whole numbers."""
+        assert self.basis is not None
+        return integer_basis(self.basis, self)
 
     def limits(self, block: Block, weighting: Weighting) -> NDArray[np.float64] | float:
         """Largest squared norm of each prepared row: whole numbers, and one where all agree."""
@@ -604,3 +628,30 @@ def _within_range(
     moved[extreme] = np.ldexp(rows[extreme], -exponents[:, None].astype(np.int32))
     longest[extreme] = np.ldexp(longest[extreme], -exponents)
     return moved, longest
+
+
+# -- Rows seen through a basis.
+
+
+def basis_bits(precision: Precision) -> int:
+    """Bits of a basis entry: the projection of a prepared row stays exact (norms below 1.9)."""
+    return 14 if precision == "single" else 33
+
+
+def integer_basis(basis: NDArray[np.float64], rule: RowRule) -> FloatArray:
+    """A basis in integers of the rule's arithmetic, in units of ``2**-basis_bits``."""
+    bits = basis_bits(rule.precision)
+    return np.asarray(np.rint(np.ldexp(basis, bits)).astype(DTYPE[rule.precision]))
+
+
+def seen_through(
+    basis: FloatArray, rule: RowRule, block: Block
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Prepared rows times an integer basis, and the norms of that, rounded up a little.
+
+    Exact integers in units of ``2**-(row bits + basis bits)``, so that what a row becomes does not
+    depend on its neighbours in the block.
+    """
+    rows, _ = rule(block, weighting="none")
+    seen = (rows @ basis).astype(np.float64, copy=False)
+    return seen, upper_norms(seen)

@@ -10,14 +10,18 @@ from numpy.typing import NDArray
 
 from eigenveil.moments.accumulators import (
     Accumulator,
-    basis_bits,
     check_same_kind,
     counted,
-    integer_basis,
-    seen_through,
 )
 from eigenveil.moments.exact import Description, ExactSum, Integers, Parts, Spec, spec_of
-from eigenveil.moments.rows import Block, RowRule, integer_rows
+from eigenveil.moments.rows import (
+    Block,
+    RowRule,
+    basis_bits,
+    integer_basis,
+    integer_rows,
+    seen_through,
+)
 from eigenveil.noise.cube import tensor_size
 from eigenveil.noise.entries import coordinates, from_coordinates
 from eigenveil.privacy.statistics import Layout, StatisticName

@@ -263,6 +263,8 @@ def proofs_of(
     """The proofs that a guarantee of such releases rests on."""
     proofs = {r.mechanism.proof for r in releases} | {"release-grid.md"}
     proofs |= {proof for r in releases if (proof := STATISTICS[r.statistic].proof) is not None}
+    if sum(r.statistic == "second-moment" for r in releases) > 1:
+        proofs |= {"adaptive.md"}  # rows of the second depend on the first
     if units:
         proofs |= {"units.md"}
     if federation:

@@ -206,6 +206,9 @@ class Statistic:
         Page of docs/proofs of its sensitivity, where the proofs of the noise do not list it.
     needs_basis, may_have_basis : bool
         Whether a public or released matrix belongs to it, or may.
+    seen_through : bool
+        Whether that matrix is what rows are seen through before anything else, so that they have
+        norm at most 1 and every sensitivity is that of rows (docs/proofs/adaptive.md).
     of_documents : bool
     check : callable or None
         Raises ValueError for a record of it that no proof covers.
@@ -219,6 +222,7 @@ class Statistic:
     proof: str | None = None
     needs_basis: bool = False
     may_have_basis: bool = False
+    seen_through: bool = False
     of_documents: bool = False
     check: Callable[[ReleaseRecord], None] | None = None
 
@@ -286,6 +290,8 @@ _ALL = (
         "vector",
         {"l2": lambda r: row_sum(r.adjacency, count_weight=r.count_weight)},
         pure=("l2",),
+        may_have_basis=True,
+        seen_through=True,
     ),
     Statistic(
         "second-moment",
@@ -296,6 +302,8 @@ _ALL = (
         },
         pure=("nuclear", "l2"),
         ratios={"l2": _ROOT_OF_2},
+        may_have_basis=True,
+        seen_through=True,
     ),
     Statistic(
         "sketch",

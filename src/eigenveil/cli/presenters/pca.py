@@ -46,6 +46,8 @@ class PCAPresenter(Presenter):
             "usable": model.usable_.tolist(),
             "noise_floor": model.noise_floor_,
             "rows": model.n_samples_,
+            "adapted": model.adapted_,
+            "predicted_losses": model.predicted_losses_,
         }
 
     def show(self, model: Any, out: Screen) -> None:
@@ -72,6 +74,10 @@ class PCAPresenter(Presenter):
                 "yes" if model.usable_[index] else "NO: not usable",
             )
         out.print(table)
+        if model.adapted_:
+            losses = model.predicted_losses_.items()
+            said = ", ".join(f"{name} {100 * loss:.2g} %" for name, loss in losses)
+            out.print(f"Second release of the moment: {model.adapted_} (predicted losses: {said}).")
 
     def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
         """Loadings, a line a feature."""

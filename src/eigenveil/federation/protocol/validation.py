@@ -20,7 +20,7 @@ from eigenveil.federation.secagg.consistency import KEY_BYTES, SIGNATURE_BYTES, 
 from eigenveil.federation.secagg.keys import point_of
 from eigenveil.federation.secagg.masks import neighbours
 from eigenveil.models.certify import check_record
-from eigenveil.models.pca.plan import COVARIATES, ENERGIES, MEAN_LEFT, Plan
+from eigenveil.models.pca.plan import ADAPTED_MEAN, COVARIATES, ENERGIES, MEAN_LEFT, Plan
 from eigenveil.models.plan import CENTER, COLUMNS, SCALE, BasePlan, Planned
 from eigenveil.models.rounds import prepared_center
 from eigenveil.models.shapes import SHAPES
@@ -251,7 +251,7 @@ def _public_bound(plan: BasePlan, planned: Planned) -> float | None:
         return None
     if planned.name == ENERGIES:
         return plan.row_bound
-    if planned.step == "moment" or planned.name == MEAN_LEFT:
+    if planned.step == "moment" or planned.name in (MEAN_LEFT, ADAPTED_MEAN):
         if plan.row_norm == "unit":
             return 0.0
         return None if isinstance(plan.row_norm, str) else float(plan.row_norm)

@@ -501,6 +501,8 @@ def pca_of_study(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
             code="unused-parameter",
         )
     values, _ = whole_of_study(study)
+    if protocol not in ("full", "dpdispca"):  # there each site releases its own, at once
+        values = {}
     return values | {OF_SKETCH: None}, {"sketch_columns": study.sketch_columns}
 
 

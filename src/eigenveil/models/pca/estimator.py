@@ -18,7 +18,6 @@ from eigenveil.models.inputs import validated
 from eigenveil.models.pca.derived import ProbabilisticPCA, whitening
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.rounds import Factors, private_pca
-from eigenveil.models.pca.ways import WHOLE
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import View, of_factors, read_only
 from eigenveil.models.rounds import Answers, Round
@@ -32,7 +31,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 def _released_whole(model: Any) -> bool:
     """Whether covariances follow from a fit; until there is one, they may."""
-    if model._result is not None and model._result.plan.way is not WHOLE:
+    if model._result is not None and not model._result.plan.way.whole:
         raise AttributeError(
             f"The fit released less than the whole second moment (mechanism "
             f"{model._result.plan.mechanism!r}), so that there is no covariance."
@@ -70,6 +69,10 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
     row_bound_: View[float] = of_factors("row_bound")
     covariate_effects_: View[NDArray[np.float64] | None] = of_factors("covariate_effects")
     n_components_ = View(lambda result: int(result.factors.components.shape[0]))
+    adapted_: View[str] = of_factors("adapted")
+    predicted_losses_: View[dict[str, float]] = View(
+        lambda result: dict(result.factors.predicted_losses)
+    )
 
     @classmethod
     def _read_plan(cls, plan: Mapping[str, Any]) -> Plan:
@@ -229,12 +232,15 @@ class PrivatePCA(TableFit, FittedPCA):
         Privacy target, > 0.
     delta : float, default=1e-6
         Privacy target, 0 <= delta < 1; 0 means pure epsilon.
-    mechanism : {"auto", "gaussian", "wishart", "vector", "bingham", "power", "sketch"}
-        "auto": "gaussian", or "wishart" when ``delta=0``. "gaussian": isometric Gaussian noise on
-        the second moment. "wishart": the difference of two Wishart matrices, pure epsilon.
-        "vector": noise of density exp(-epsilon |E|_F), pure epsilon. "bingham": the exponential
-        mechanism, sampled exactly, pure epsilon. "power": the noisy power method. "sketch": one
-        pass with D x ``sketch_size`` memory.
+    mechanism : {"auto", "adaptive", "gaussian", "wishart", "vector", "bingham", "power", "sketch"}
+        "auto": "adaptive", or "wishart" when ``delta=0``; "gaussian" with ``covariates`` or a
+        ``missing`` that corrects the moment. "gaussian": isometric Gaussian noise on the second
+        moment. "adaptive": two such releases that cost as much as one, the second of rows in
+        which the directions that matter are more even; where that is predicted to lose, of the
+        same rows, which is one release. "wishart": the difference of two Wishart matrices, pure
+        epsilon. "vector": noise of density exp(-epsilon |E|_F), pure epsilon. "bingham": the
+        exponential mechanism, sampled exactly, pure epsilon. "power": the noisy power method.
+        "sketch": one pass with D x ``sketch_size`` memory.
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
         Which data sets are neighbours: one row more or less, or one row changed (the number of rows
         then being public).
@@ -316,6 +322,11 @@ class PrivatePCA(TableFit, FittedPCA):
         scale 0 is left out.
     unscaled_ : ndarray of bool, shape (n_features,)
         Which columns are left out: constant ones, and those of which too few rows show.
+    adapted_ : str
+        What the second release of mechanism "adaptive" was of; empty with the others.
+    predicted_losses_ : dict of str to float
+        What it could have been of, and the part of the exact components' energy that each was
+        predicted to lose, from released numbers.
     covariate_effects_ : ndarray of shape (n_features, n_covariates) or None
         What one unit more of each covariate adds to each column, in the data's units, columns of
         covariates in ascending order; :meth:`transform` takes it off. 0 on covariates, at which

@@ -9,11 +9,11 @@ from eigenveil.checks import one_of
 from eigenveil.errors import DataError
 from eigenveil.models.options import MOST_COMPONENTS, Options
 from eigenveil.models.pca.ways import (
+    ADAPTIVE,
     CHOICES,
     DIRECTIONS,
     POWER,
     SKETCH,
-    WHOLE,
     Way,
     noise_of,
     way_of,
@@ -78,6 +78,7 @@ _STATISTICS: dict[Step, StatisticName] = {
 POWER_ROUNDS = 4
 
 MEAN_LEFT = "mean of prepared rows"
+ADAPTED_MEAN = "mean of adapted rows"
 ENERGIES = "explained variance"
 # Of the rows before covariates are taken off: their norms, and their second moment.
 JOINT_SCALE = "scale of rows with covariates"
@@ -132,13 +133,14 @@ class Plan(BasePlan):
     @property
     def refines_scales(self) -> bool:
         """Whether columns' scales are read once more off the second moment's diagonal."""
-        return self.scaled == "private" and self.way is WHOLE
+        return self.scaled == "private" and self.way.whole
 
     @property
     def schedule(self) -> tuple[Planned, ...]:
         """Columns, norms and centre, norms about it, the second moment and mean, the variances."""
         before, beside = self._centered_scale()
         first, *later = self.way.schedule(self)
+        later_beside: list[Planned] = []
         found = self.counts_of_holes()
         found += column_schedule() if self.finds_scales else ()
         if self.centered == "private":
@@ -150,16 +152,20 @@ class Plan(BasePlan):
                 near=self.finds_scales,
             )
             if left:
-                beside = [
-                    Planned(MEAN_LEFT, "center", "row-sum", fraction=left, beside=True),
-                    *beside,
-                ]
+                # beside each release of the whole moment the mean of the rows that it is of
+                part = first.fraction if self.way is ADAPTIVE else 1.0
+                mean = Planned(MEAN_LEFT, "center", "row-sum", fraction=left * part, beside=True)
+                beside = [mean, *beside]
+                if self.way is ADAPTIVE:
+                    rest = left * (1.0 - part)
+                    mean = Planned(ADAPTED_MEAN, "center", "row-sum", fraction=rest, beside=True)
+                    later_beside = [mean]
         if self.covariates:
             if self.centered != "private" and self.row_bound is None:
                 rest = 1.0 - sum(one.fraction for one in before if one.step == "scale")
                 found.append(Planned(JOINT_SCALE, "scale", "norm-histogram", fraction=rest))
             found.append(Planned(COVARIATES, "covariates", "second-moment"))
-        found += [*before, first, *beside, *later]
+        found += [*before, first, *beside, *later, *later_beside]
         if "variance" in self.fractions:
             rest = 1.0 - sum(one.fraction for one in (*before, *beside) if one.step == "variance")
             found.append(Planned(ENERGIES, "variance", "component-energy", fraction=rest))
@@ -239,11 +245,13 @@ def make_plan(
     """
     mechanism = options.mechanism
     if mechanism == "auto":
-        mechanism = STATISTICS["second-moment"].usual(pure=options.delta == 0).name
+        corrected = options.missing in COUNTS_OF_HOLES or options.covariates is not None
+        noise = STATISTICS["second-moment"].usual(pure=options.delta == 0).name
+        mechanism = noise if options.delta == 0 or corrected else "adaptive"
     check_pure("second-moment", mechanism, options.delta)
     way = way_of(mechanism)
     components, share = _components(options, features, way, mechanism)
-    way.check(features, components)
+    way.check(features, components, pure=options.delta == 0)
     if options.power_rounds is not None and way is not POWER:
         raise options.refused(
             "power_rounds",
@@ -252,11 +260,11 @@ def make_plan(
             hint="Leave it out, or use mechanism='power'.",
             code="unused-parameter",
         )
-    if options.missing in COUNTS_OF_HOLES and way is not WHOLE:
+    if options.missing in COUNTS_OF_HOLES and not way.even:
         raise options.refused(
             "missing",
-            f"= {options.missing!r} corrects the whole second moment, which mechanism "
-            f"{mechanism!r} does not release.",
+            f"= {options.missing!r} corrects one release of the whole second moment, which "
+            f"mechanism {mechanism!r} does not make.",
             hint="Use missing='zero', or mechanism='auto'.",
             code="cannot-correct",
         )
@@ -346,8 +354,9 @@ def _covariates(options: Options, features: int, way: Way, mechanism: str) -> tu
     if len(options.covariates) == features:
         raise options.refused("covariates", "are all columns: no other is left.")
     wrong = {
-        f"mechanism={mechanism!r}, which does not release the whole second moment": way
-        is not WHOLE,
+        f"mechanism={mechanism!r}, which does not release the whole second moment once": (
+            not way.even
+        ),
         f"missing={options.missing!r}, as entries of them may be missing": options.missing
         != "error",
         "row_norm='max', which is of reproductions": options.row_norm == "max",

@@ -25,8 +25,18 @@ from eigenveil.models.holes import Corrected, Observed, corrected
 from eigenveil.models.pca.correlation import correlation_of
 from eigenveil.models.pca.covariates import find_effects, in_data_units
 from eigenveil.models.pca.derived import advice_for_more, fewest
-from eigenveil.models.pca.plan import ENERGIES, MEAN_LEFT, Plan
-from eigenveil.models.pca.ways import DIRECTIONS, POWER, SKETCH, WHOLE, Way
+from eigenveil.models.pca.plan import ADAPTED_MEAN, ENERGIES, MEAN_LEFT, Plan
+from eigenveil.models.pca.precondition import Choice, merged, precondition
+from eigenveil.models.pca.ways import (
+    ADAPTED,
+    ADAPTIVE,
+    DIRECTIONS,
+    MOMENT,
+    POWER,
+    SKETCH,
+    WHOLE,
+    Way,
+)
 from eigenveil.models.plan import CENTERED_SCALE, OBSERVED, Step
 from eigenveil.models.rounds import Answers, Round, RoundState, find_center, find_scales
 from eigenveil.models.scale import NormScale
@@ -37,6 +47,7 @@ from eigenveil.moments.accumulators import (
     SecondMoment,
     Sketch,
 )
+from eigenveil.moments.exact import SHORTEST_SEEN
 from eigenveil.moments.observed import ObservedCounts, ObservedPairs
 from eigenveil.moments.release import Release
 from eigenveil.moments.rows import AS_IT_IS, Effects, Preparation, RowRule
@@ -76,6 +87,11 @@ class Factors:
         Why the fit ended before its last release, and what would do; empty where it did not.
     covariate_effects : array of shape (D, q) or None
         Effects of the covariates on all columns; ``None`` where there are none.
+    adapted : str
+        What the second of two releases of the second moment was of; empty where there was one.
+    predicted_losses : tuple of (str, float)
+        What it could have been of, and the part of the captured energy that each was predicted to
+        lose.
     """
 
     components: NDArray[np.float64]
@@ -91,6 +107,8 @@ class Factors:
     stopped: str = ""
     advice: str = ""
     covariate_effects: NDArray[np.float64] | None = None
+    adapted: str = ""
+    predicted_losses: tuple[tuple[str, float], ...] = ()
 
 
 _State = RoundState[Plan]
@@ -168,6 +186,8 @@ class Moment:
         Whether components and strengths are those of columns of variance 1, and of whole rows.
     mended : Corrected or None
         The moment without the effect of missing entries.
+    adapted : Choice or None
+        What the second release was of, where there were two.
     """
 
     components: NDArray[np.float64]
@@ -180,6 +200,7 @@ class Moment:
     row_bound: float = 0.0
     refined: bool = False
     mended: Corrected | None = None
+    adapted: Choice | None = None
 
     @property
     def clipped_energy(self) -> float | None:
@@ -278,14 +299,16 @@ def _second_moment_bound(state: _State, scale: NormScale | None, max_norm: float
 def _moment_edge(state: _State) -> float:
     """Largest eigenvalue that the moment's noise alone will show, before it is drawn."""
     plan = state.plan
-    if plan.way is not WHOLE:
+    if not plan.way.whole:
         # comparable to a Gaussian release of the whole matrix, for choosing how to clip
         mu = state.budgets["moment"].mu or state.budgets["moment"].epsilon or 1.0
         return math.sqrt(2 * plan.features) / mu
     rule = state.rule(centered=False, extra_bits=state.coarser(state.arithmetic))
     moment = SecondMoment(rule, features=plan.features)
-    noise = state.query("second moment", moment).record.noise
-    return spectral_edge(noise, plan.features, plan.features)
+    noise = state.query(MOMENT, moment).record.noise
+    # of all releases together: their precisions add up
+    together = math.sqrt(plan.planned(MOMENT).fraction)
+    return together * spectral_edge(noise, plan.features, plan.features)
 
 
 def _components(state: _State, bound: float, beside: Round) -> Generator[Round, Answers, Moment]:
@@ -301,27 +324,24 @@ def _components(state: _State, bound: float, beside: Round) -> Generator[Round, 
 
 def _directions(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Moment]:
     moment = SecondMoment(rule, features=state.plan.features)
-    answers = yield (state.query("second moment", moment), *beside)
-    rounded = answers["second moment"].values
+    answers = yield (state.query(MOMENT, moment), *beside)
+    rounded = answers[MOMENT].values
     vectors = fix_signs(orthonormal_basis(rounded.T).T)
     return Moment(vectors, None, 0.0, answers)
 
 
 def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Moment]:
     plan = state.plan
-    moment = SecondMoment(rule, features=plan.features)
-    answers = yield (state.query("second moment", moment), *beside)
-    release, left = answers["second moment"], _mean_left(state, answers)
-    matrix = release.values if left is None else release.values - left.outer()
+    released = yield from _RELEASE[plan.way](state, rule, beside)
+    matrix, edge, answers, left = released.matrix, released.edge, released.answers, released.left
     others = np.setdiff1d(np.arange(plan.features), plan.covariates)
-    edge = spectral_edge(release.record.noise, plan.features, plan.features)
     mended = None
     if state.observed is not None:
         assert state.rows is not None
         kept = state.observed.kept(state.rows)
         mended = corrected(matrix, edge, kept, components=plan.n_components)
         matrix, edge = mended.matrix, mended.edge
-    if plan.refines_scales and release.edge is None:
+    if plan.refines_scales and not released.cut_off:
         return _refined(
             state,
             matrix,
@@ -330,16 +350,103 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
             unit_rows=rule.bound == 0.0,
             left=left,
             mended=mended,
+            adapted=released.adapted,
         )
     if plan.covariates:  # their columns hold noise alone
         matrix = matrix[np.ix_(others, others)]
     values, found = leading_eigenpairs(matrix, plan.n_components)
     components = np.zeros((found.shape[0], plan.features))
     components[:, others] = found
-    if release.edge is not None:  # cut-off eigenvalues: their sum is not the rows' energy
-        return Moment(components, values, release.edge, answers, left=left)
-    total = float(np.trace(matrix))
-    return Moment(components, values, edge, answers, total, left, mended=mended)
+    # the sum of eigenvalues that were cut off is not the rows' energy
+    total = None if released.cut_off else float(np.trace(matrix))
+    return Moment(
+        components, values, edge, answers, total, left, mended=mended, adapted=released.adapted
+    )
+
+
+@dataclass(frozen=True)
+class _Released:
+    """The whole second moment of prepared rows about their mean, as far as that was released.
+
+    Attributes
+    ----------
+    matrix : array of shape (D, D)
+    edge : float
+        Largest eigenvalue that noise alone shows.
+    answers : mapping
+        Of the moment's rounds.
+    left : MeanLeft or None
+        The mean that was taken off.
+    cut_off : bool
+        Whether only the largest eigenvalues were sent.
+    adapted : Choice or None
+    """
+
+    matrix: NDArray[np.float64]
+    edge: float
+    answers: Answers
+    left: MeanLeft | None
+    cut_off: bool = False
+    adapted: Choice | None = None
+
+
+def _once(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, _Released]:
+    """One release of the whole budget."""
+    moment = SecondMoment(rule, features=state.plan.features)
+    answers = yield (state.query(MOMENT, moment), *beside)
+    release, left = answers[MOMENT], _mean_left(state, answers)
+    matrix = release.values if left is None else release.values - left.outer()
+    edge = spectral_edge(release.record.noise, state.plan.features, state.plan.features)
+    if release.edge is not None:
+        return _Released(matrix, release.edge, answers, left, cut_off=True)
+    return _Released(matrix, edge, answers, left)
+
+
+def _twice(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, _Released]:
+    """Two releases, the second of what the first one shows to be best (docs/proofs/adaptive.md).
+
+    Where that is the same rows again, their average is one release of the whole budget.
+    """
+    plan, d = state.plan, state.plan.features
+    first = yield from _once(state, rule, beside)
+    part = plan.planned(MOMENT).fraction
+    error = first.edge / math.sqrt(2.0 * d)  # of symmetric noise of this edge
+    later = error * math.sqrt(part / (1.0 - part))
+    rows = state.rows or max(1.0, float(np.trace(first.matrix)))
+    choice = precondition(first.matrix, error, later, components=plan.n_components, rows=rows)
+    again, how = rule, choice.how
+    if how is not None:
+        again = replace(
+            rule,
+            precision="double",
+            extra_bits=state.coarser("double"),
+            basis=how.basis,
+            clip=max(how.bound, SHORTEST_SEEN),
+        )
+    queries: Round = (state.query(ADAPTED, SecondMoment(again, features=d)),)
+    if plan.removes_mean:
+        mean = RowSum(again, features=d, count_weight=0.0)
+        queries = (*queries, state.query(ADAPTED_MEAN, mean))
+    answers = yield queries
+    matrix, left = answers[ADAPTED].values, _mean_left(state, answers, ADAPTED_MEAN)
+    together = {**first.answers, **answers}
+    if how is not None:
+        if left is not None:
+            matrix = matrix - left.outer()
+        both = merged(first.matrix, error, how, matrix, later)
+        return _Released(both.matrix, both.edge, together, first.left, adapted=choice)
+    matrix = part * first.answers[MOMENT].values + (1.0 - part) * matrix
+    if first.left is not None and left is not None:
+        left = first.left.averaged(left, part)
+        matrix = matrix - left.outer()
+    edge = first.edge * math.sqrt(part)
+    return _Released(matrix, edge, together, left, adapted=choice)
+
+
+_RELEASE: dict[Way, Callable[[_State, RowRule, Round], Generator[Round, Answers, _Released]]] = {
+    WHOLE: _once,
+    ADAPTIVE: _twice,
+}
 
 
 def _refined(
@@ -351,6 +458,7 @@ def _refined(
     unit_rows: bool,
     left: MeanLeft | None,
     mended: Corrected | None,
+    adapted: Choice | None,
 ) -> Moment:
     """Components of columns of variance 1; the state's scales and centre become those."""
     plan, first = state.plan, state.preparation
@@ -391,6 +499,7 @@ def _refined(
         found.left,
         refined=True,
         mended=mended,
+        adapted=adapted,
     )
 
 
@@ -406,9 +515,9 @@ def _in_data_units(state: _State) -> dict[str, Any]:
     }
 
 
-def _mean_left(state: _State, answers: Answers) -> MeanLeft | None:
+def _mean_left(state: _State, answers: Answers, name: str = MEAN_LEFT) -> MeanLeft | None:
     """What was left of the rows' mean, where it was released."""
-    release = answers.get(MEAN_LEFT)
+    release = answers.get(name)
     if release is None:
         return None
     if state.rows is None:  # a scale that is read only now
@@ -462,6 +571,7 @@ def _power(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
 
 _FACTORISE: dict[Way, Callable[[_State, RowRule, Round], Generator[Round, Answers, Moment]]] = {
     WHOLE: _whole,
+    ADAPTIVE: _whole,
     DIRECTIONS: _directions,
     SKETCH: _sketch,
     POWER: _power,
@@ -554,6 +664,8 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
         row_bound=row_bound,
         stopped=state.stopped,
         advice=advice,
+        adapted="" if found.adapted is None else found.adapted.chosen,
+        predicted_losses=() if found.adapted is None else tuple(found.adapted.losses.items()),
     )
 
 

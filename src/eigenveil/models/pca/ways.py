@@ -1,7 +1,7 @@
-"""Ways to release a second moment: whole with noise, as directions, as a sketch, round by round.
+"""Ways to release a second moment: whole with noise, twice, as directions, a sketch, or in rounds.
 
 PCA's choice of ``mechanism`` names a mechanism, which releases the whole moment or draws directions
-from it, or one of two ways that release less: there the noise is the usual one.
+from it, or one of the ways that have a name: there the noise is the usual one.
 """
 
 from __future__ import annotations
@@ -11,10 +11,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar, Protocol
 
+from eigenveil.errors import PrivacyError
 from eigenveil.models.plan import Planned
 from eigenveil.noise.bingham import check_feasible
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
+
+# Of mu squared, for the first of two releases.
+_FIRST_LOOK = 0.5
+MOMENT, ADAPTED = "second moment", "adapted second moment"
 
 
 class Sized(Protocol):
@@ -36,6 +41,10 @@ class Way(ABC):
     statistic: StatisticName
     counts: ClassVar[bool] = True
     """Whether what is released does not depend on how many components are wanted of it."""
+    whole: ClassVar[bool] = False
+    """Whether the whole second moment follows from it."""
+    even: ClassVar[bool] = False
+    """Whether that has the same noise in all directions, so that it can be corrected for others."""
 
     def columns(self, plan: Sized) -> int | None:
         """Columns of what is released, D rows; ``None`` where it is the whole moment."""
@@ -49,21 +58,55 @@ class Way(ABC):
     def schedule(self, plan: Sized) -> list[Planned]:
         """The releases, in order."""
         del plan
-        return [Planned("second moment", "moment", self.statistic)]
+        return [Planned(MOMENT, "moment", self.statistic)]
 
-    def check(self, features: int, components: int) -> None:
+    def check(self, features: int, components: int, *, pure: bool) -> None:
         """Raise where it is hopeless."""
-        del features, components
+        del features, components, pure
 
 
 class Whole(Way):
     """The whole moment, with noise."""
 
     statistic = "second-moment"
+    whole = even = True
 
     def values(self, plan: Sized) -> int:
         """Of a symmetric matrix."""
         return plan.features * (plan.features + 1) // 2
+
+
+class Adaptive(Whole):
+    """The whole moment twice: the second time of rows in which its directions are more even.
+
+    Only under Gaussian noise: there two releases that turn out to be of the same rows are exactly
+    one of the whole budget (docs/proofs/adaptive.md).
+    """
+
+    even = False
+
+    def values(self, plan: Sized) -> int:
+        """Of both."""
+        return 2 * super().values(plan)
+
+    def schedule(self, plan: Sized) -> list[Planned]:
+        """Two releases."""
+        del plan
+        return [
+            Planned(MOMENT, "moment", self.statistic, fraction=_FIRST_LOOK),
+            Planned(ADAPTED, "moment", self.statistic, fraction=1.0 - _FIRST_LOOK),
+        ]
+
+    def check(self, features: int, components: int, *, pure: bool) -> None:
+        """Two releases of pure epsilon have twice the variance of one."""
+        del features, components
+        if pure:
+            usual = STATISTICS[self.statistic].usual(pure=True).name
+            raise PrivacyError(
+                "mechanism='adaptive' cannot give delta = 0.",
+                hint=f"Use mechanism={usual!r} (or 'auto') for pure epsilon, or a delta above 0.",
+                code="pure-needs-pure-mechanism",
+            )
 
 
 class Directions(Way):
@@ -78,10 +121,11 @@ class Directions(Way):
 
     def schedule(self, plan: Sized) -> list[Planned]:
         """Each direction is a draw of its own."""
-        return [Planned("second moment", "moment", self.statistic, draws=plan.n_components)]
+        return [Planned(MOMENT, "moment", self.statistic, draws=plan.n_components)]
 
-    def check(self, features: int, components: int) -> None:
+    def check(self, features: int, components: int, *, pure: bool) -> None:
         """A decomposition a direction."""
+        del pure
         check_feasible(features, components)
 
 
@@ -127,26 +171,29 @@ class Power(Way):
         ]
 
 
-WHOLE, DIRECTIONS, SKETCH, POWER = Whole(), Directions(), OneSketch(), Power()
-LESS: Mapping[str, Way] = MappingProxyType({"power": POWER, "sketch": SKETCH})
+WHOLE, ADAPTIVE, DIRECTIONS = Whole(), Adaptive(), Directions()
+SKETCH, POWER = OneSketch(), Power()
+NAMED: Mapping[str, Way] = MappingProxyType(
+    {"adaptive": ADAPTIVE, "power": POWER, "sketch": SKETCH}
+)
 """Ways that a choice names itself."""
 
 CHOICES: tuple[str, ...] = (
     *(each.name for way in (WHOLE, DIRECTIONS) for each in STATISTICS[way.statistic].mechanisms),
-    *LESS,
+    *NAMED,
 )
 """What PCA's ``mechanism`` may be, beside ``"auto"``."""
 
 
 def way_of(choice: str) -> Way:
     """The way that a choice of ``mechanism`` stands for."""
-    if choice in LESS:
-        return LESS[choice]
+    if choice in NAMED:
+        return NAMED[choice]
     return WHOLE if MECHANISMS[choice].added else DIRECTIONS
 
 
 def noise_of(choice: str, *, pure: bool) -> str:
     """The mechanism that hides the moment under a choice of ``mechanism``."""
-    if choice in LESS:
-        return STATISTICS[LESS[choice].statistic].usual(pure=pure).name
+    if choice in NAMED:
+        return STATISTICS[NAMED[choice].statistic].usual(pure=pure).name
     return choice

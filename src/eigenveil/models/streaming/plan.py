@@ -16,6 +16,7 @@ from eigenveil.models.plan import Step
 from eigenveil.models.rounds import Answers, Round
 from eigenveil.moments.rows import AS_IT_IS, Preparation
 from eigenveil.privacy.releases import Sharing
+from eigenveil.privacy.statistics import STATISTICS
 from eigenveil.privacy.streams import StreamFactor, best_factor
 
 Publish = Literal["end", "continual"]
@@ -90,7 +91,8 @@ def make_stream_plan(options: Options, *, features: int, noise_draws: int = 1) -
         )
     whole = features * (features + 1) // 2
     sketched = whole > _MOST_VALUES or options.given_columns is not None
-    table = options.on("table", mechanism="sketch" if sketched else "auto")
+    noise = STATISTICS["second-moment"].usual(pure=options.delta == 0).name
+    table = options.on("table", mechanism="sketch" if sketched else noise)
     plan = make_plan(table, features=features, noise_draws=noise_draws)
     settled = plan.model_dump() | {"fractions": dict(_FRACTIONS)}
     horizon = None if options.horizon is None else int(options.horizon)
