@@ -14,8 +14,9 @@ from eigenveil import plots
 # Okabe and Ito's colours, and a marker for each, so that no line is told by its colour alone.
 STYLES: dict[str, tuple[str, str, str, float]] = {
     "eigenveil, adaptive": ("#0072B2", "o", "-", 2.4),
-    "eigenveil, one release": ("#000000", "s", "-", 1.8),
-    "eigenveil, row_norm='auto'": ("#000000", "x", ":", 1.2),
+    "eigenveil, adaptive, row_norm='auto'": ("#0072B2", "x", ":", 1.4),
+    "eigenveil, one release": ("#000000", "s", "-", 1.6),
+    "eigenveil, one release, row_norm='auto'": ("#000000", "x", ":", 1.0),
     "Adaptive covariance": ("#D55E00", "^", "-", 1.0),
     "k-DP-PCA": ("#009E73", "D", "-", 1.0),
     "DP-PCA": ("#009E73", "D", "-", 1.0),
