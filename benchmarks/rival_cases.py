@@ -37,7 +37,7 @@ def cases(*, fast: bool = False) -> tuple[list[Case], list[str]]:
         "breast cancer": (load_breast_cancer().data, 5, 20),
         **{name: (*found[name], 4) for name in REAL[1:] if name in found},
         "little noise about one direction": (*one_direction(), 10),
-        "fewer rows than columns, exactly of rank 2": (*wide(), 3),
+        "fewer rows than columns, exactly of rank 2": (*wide(), 2),
         "5 % of rows ten times longer in other directions": (*long_rows(), 5),
     }
     if "mnist" in wanted:

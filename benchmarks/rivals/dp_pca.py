@@ -25,6 +25,7 @@ class Known:
 
     steps: int
     range_of: Range
+    rest: Deflated
 
 
 class DpPca(Rival):
@@ -53,11 +54,11 @@ class DpPca(Rival):
             return gradient_range(rest.without(basis), direction)
 
         if size.components > TUNED_COMPONENTS:
-            return Known(STEPS[0], range_of)
+            return Known(STEPS[0], range_of, rest)
         moment = rows.T @ rows
         found = []
         for steps in STEPS:
-            known = Known(steps, range_of)
+            known = Known(steps, range_of, rest)
             trial = Budget.of(budget.epsilon, budget.delta, np.random.default_rng(steps))
             vectors = self.components(rows, size, known, trial)
             energy = float(np.einsum("kd,de,ke->", vectors, moment, vectors, optimize=True))
@@ -74,13 +75,13 @@ class Deflated:
     """Rows without their part in a growing basis: each new direction is taken off once."""
 
     def __init__(self, rows: Array) -> None:
-        self._rows, self._rest, self._basis = rows, rows, np.zeros((0, rows.shape[1]))
+        self.rows, self._rest, self._basis = rows, rows, np.zeros((0, rows.shape[1]))
 
     def without(self, basis: Array) -> Array:
         """What an orthonormal basis (k, D) leaves."""
         same = len(self._basis)
         if same > len(basis) or not np.array_equal(self._basis, basis[:same]):
-            self._rest, same = self._rows, 0
+            self._rest, same = self.rows, 0
         if same < len(basis):
             new = basis[same:]
             self._rest = self._rest - (self._rest @ new.T) @ new
@@ -143,7 +144,8 @@ class KDpPca(DpPca):
 
     def components(self, rows: Array, size: Size, told: Known, budget: Budget) -> Array:
         """K directions."""
-        basis, rest = np.zeros((0, size.features)), Deflated(rows)
+        basis = np.zeros((0, size.features))
+        rest = told.rest if rows is told.rest.rows else Deflated(rows)
         for _ in range(size.components):
             share = 1.0 / size.components
             found = private_direction(rest.without(basis), basis, size, told, budget, share)
