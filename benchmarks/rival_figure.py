@@ -49,8 +49,8 @@ def draw(found: dict[str, dict[str, dict[str, list[float]]]], path: Path) -> Non
         (lines["lower bound on the loss (local)"],) = axes.loglog(
             x, y, "--", color="#555555", linewidth=1.4
         )
-        name, rows, components = case.rsplit(", ", 2)
-        axes.set_title(f"{name}\n{rows}, {components}", fontsize=9)
+        name, shape, components = case.rsplit(", ", 2)
+        axes.set_title(f"{name}\n{shape}, {components}", fontsize=9)
         axes.set_ylim(1.3, LEAST_LOSS)
         ticks = [1.0, 0.5, 0.1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6]
         axes.yaxis.set_major_locator(FixedLocator(ticks))

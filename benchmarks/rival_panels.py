@@ -106,24 +106,27 @@ def _say(case: Case, name: str, found: dict[str, list[float]]) -> None:
 
 
 def _cell(found: list[float]) -> str:
-    """Mean and standard error."""
+    """Mean, and its standard error where there is more than one run."""
     mean = float(np.mean(found))
     if math.isnan(mean):
         return ""
     if len(found) == 1:
         return f"{mean:.5f}"
-    return f"{mean:.4f} ± {float(np.std(found, ddof=1)) / math.sqrt(len(found)):.4f}"
+    places = 5 if mean > 0.999 else 4
+    error = float(np.std(found, ddof=1)) / math.sqrt(len(found))
+    return f"{mean:.{places}f} ± {error:.{places}f}"
 
 
 def write(report: Report, found: Numbers) -> None:
     """The tables and the picture."""
     section = f"Rivals: captured energy at delta = {DELTA:g}, exactly centred rows"
     said = [
-        "Mean and standard error over fresh runs. Methods marked * know things of the rows that an",
-        "analyst would not; the last table says what. EMCov is left out where it takes minutes a",
-        "run; DP-PCA is for one component, and k-DP-PCA for more. The lower bound on the loss is",
-        "shown as the energy that it leaves (empty where it says nothing). It is derived in",
-        "[pca.md](pca.md#how-far-from-the-possible); it is local, and no proof for real rows.",
+        "Mean and standard error over 2 to 20 fresh runs (one where no error is given). Methods",
+        "marked * know things of the rows that an analyst would not; the last table says what.",
+        "EMCov is left out where it takes minutes a run; DP-PCA is for one component, and k-DP-PCA",
+        "for more. The lower bound on the loss is shown as the energy that it leaves (empty where",
+        "it says nothing). It is derived in [pca.md](pca.md#how-far-from-the-possible); it is local,",
+        "and no proof for real rows.",
         "",
         "![captured energy against epsilon](images/rivals.png)",
     ]
