@@ -125,8 +125,8 @@ def write(report: Report, found: Numbers) -> None:
         "marked * know things of the rows that an analyst would not; the last table says what.",
         "EMCov is left out where it takes minutes a run; DP-PCA is for one component, and k-DP-PCA",
         "for more. The lower bound on the loss is shown as the energy that it leaves (empty where",
-        "it says nothing). It is derived in [pca.md](pca.md#how-far-from-the-possible); it is local,",
-        "and no proof for real rows.",
+        "it says nothing). It is derived in [pca.md](pca.md#how-far-from-the-possible); it is",
+        "local, and no proof for real rows.",
         "",
         "![captured energy against epsilon](images/rivals.png)",
     ]
