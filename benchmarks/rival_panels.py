@@ -85,7 +85,7 @@ def measure(
                 }
                 _say(case, rival.name, kept[rival.name])
         if not fast:
-            NUMBERS.write_text(json.dumps(_rounded(found), indent=1) + "\n", encoding="utf-8")
+            NUMBERS.write_text(json.dumps(_rounded(found)) + "\n", encoding="utf-8")
     return found
 
 
