@@ -10,6 +10,8 @@ from benchmarks import (
     flare,
     missing,
     private_streams,
+    rival_mixtures,
+    rival_panels,
     scales,
     speed,
     streaming,
@@ -23,6 +25,8 @@ from benchmarks.report import Report
 PARTS = {
     "speed": speed.run,
     "utility": utility.run,
+    "rivals": rival_panels.run,
+    "rival mixtures": rival_mixtures.run,
     "usable": usable.run,
     "scales": scales.run,
     "missing": missing.run,

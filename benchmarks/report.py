@@ -11,6 +11,7 @@ class Report:
     """Lines of a Markdown table a section."""
 
     sections: dict[str, list[tuple[str, str, str, str]]] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
 
     def add(
         self, section: str, what: str, measured: float, wanted: float, *, at_most: bool = False
@@ -27,6 +28,10 @@ class Report:
         self.sections.setdefault(section, []).append((what, text, "", ""))
         print(f"{section}: {what}: {text}", flush=True)
 
+    def text(self, section: str, text: str) -> None:
+        """A section of tables of its own, in Markdown."""
+        self.texts[section] = text
+
     def write(self, page: Path, *, whole: bool) -> None:
         """The page of all sections, or that page with these sections in place of its own."""
         texts: dict[str, str] = {}
@@ -37,6 +42,7 @@ class Report:
             rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
             head = "| what | measured | wanted | met |\n|---|---|---|---|"
             texts[section] = f"{section}\n\n{head}\n{rows}"
+        texts.update({section: f"{section}\n\n{text}" for section, text in self.texts.items()})
         page.parent.mkdir(exist_ok=True)
         said = "".join(f"\n## {text}\n" for text in texts.values())
         page.write_text(f"# Measured by `make bench`\n{said}", encoding="utf-8")
