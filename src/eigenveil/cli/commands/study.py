@@ -33,6 +33,7 @@ from eigenveil.models.task import TASKS, part
 from eigenveil.moments.source import RowSource
 from eigenveil.planning.forecast import DEFAULT_SPECTRUM, Forecast, forecast, pooled
 from eigenveil.planning.protocol import Choice, choose_protocol
+from eigenveil.planning.trials import Trials
 from eigenveil.tables.schema import read_schema
 
 study_app = typer.Typer(
@@ -325,5 +326,5 @@ def _forecasts(study: Study, rows: int | None, spectrum: str, *, simulated: bool
         try:
             found.append(forecast(study.with_protocol(protocol), study.width, rows, spectrum))
         except PrivacyError as error:
-            found.append(Forecast(protocol, None, error.message.rstrip("."), 0, 0, 0))
+            found.append(Forecast(protocol, None, Trials(), error.message.rstrip("."), 0, 0, 0))
     return found
