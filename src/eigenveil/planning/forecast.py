@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from eigenveil.models.driver import drive as drive_rounds
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.plan import BasePlan, Step
 from eigenveil.models.rounds import Answers, Query, Round
+from eigenveil.models.task import TASKS, part
 from eigenveil.models.tensors.plan import MixturePlan, TensorPlan, TopicPlan
 from eigenveil.moments.accumulators import BINS, SecondMoment
 from eigenveil.moments.engine import accumulate
@@ -36,7 +37,7 @@ from eigenveil.planning.predict import (
     predict,
     released_values,
 )
-from eigenveil.planning.trials import Rounds, TrialNoise, Trials
+from eigenveil.planning.trials import Rounds, Scenario, TrialNoise, Trials
 from eigenveil.privacy.mechanisms import MECHANISMS
 
 if TYPE_CHECKING:
@@ -103,10 +104,7 @@ def forecast(
         How many fits are simulated; 5 to 20 by their size.
     """
     plan = study.plan(features, rows)
-    weights = study.row_weights()
-    counted = None if rows is None else rows * math.fsum(weights.values()) / len(weights)
-    if study.protocol == "local" and rows is not None:
-        counted = rows / len(weights) * weights[study.sites[0].name]
+    counted = None if rows is None else _full_rows(study, rows)
     scene = _scene(study, plan)
     energy, trials, problem = _simulated(plan, counted, spectrum, seed, scene, fits)
     dpdispca = study.protocol == "dpdispca"
@@ -138,6 +136,35 @@ def pooled(
     energy, trials, problem = _simulated(plan, rows, spectrum, seed, _Scene(), fits)
     note = "; ".join(filter(None, ("were all rows in one place", problem)))
     return Forecast(POOLED, energy, trials, note, 0, 0, fit_memory(plan))
+
+
+def try_study(study: Study, data: Scenario, *, fits: int | None = None, seed: int = 0) -> Trials:
+    """Simulated fits of a study's protocol, all sites taking part; of every task.
+
+    Parameters
+    ----------
+    study : Study
+        With a protocol (``settled()``).
+    data : Scenario
+        Its rows are those of all sites together.
+    """
+    plan = study.plan(study.width, data.rows)
+    scene = _scene(study, plan)
+    counted = replace(data, rows=max(1, round(_full_rows(study, data.rows))))
+    simulate = part(TASKS[study.task].simulator)
+    parties: dict[str, Any] = {"louder": scene.louder}
+    if scene.drive is not of_all_rows:
+        parties["drive"] = scene.drive
+    trials: Trials = simulate(plan, counted, fits=fits, seed=seed, **parties)
+    return trials
+
+
+def _full_rows(study: Study, rows: int) -> float:
+    """As many rows of full weight; of the first site alone where the protocol is local."""
+    weights = study.row_weights()
+    if study.protocol == "local":
+        return rows / len(weights) * weights[study.sites[0].name]
+    return rows * math.fsum(weights.values()) / len(weights)
 
 
 def moment_values(plan: BasePlan) -> int:
@@ -259,7 +286,7 @@ def _each_by_itself(study: Study, plan: BasePlan, louder: Mapping[Step, float]) 
 
     def drive(rounds: Rounds, rows: FloatArray, noise: TrialNoise) -> Any:
         everyone = ArrayRows(rows)
-        parts = [ArrayRows(part) for part in np.array_split(rows, simulated)]
+        parts = [ArrayRows(each) for each in np.array_split(rows, simulated)]
 
         def answer(queries: Round) -> Answers:
             return {
@@ -283,8 +310,8 @@ def _released(query: Query, rows: ArrayRows, noise: TrialNoise) -> Release:
 
 def _sum_of_factors(query: Query, parts: list[ArrayRows], rank: int, noise: TrialNoise) -> Release:
     total = np.zeros(query.accumulator.shape)
-    for part in parts:
-        noisy = _released(query, part, noise).values
+    for rows in parts:
+        noisy = _released(query, rows, noise).values
         values, vectors = leading_eigenpairs(noisy, min(rank, total.shape[0]))
         total += (vectors.T * np.maximum(values, 0.0)) @ vectors
     return Release(query.record, total, edge=0.0)

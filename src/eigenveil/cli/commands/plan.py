@@ -33,7 +33,7 @@ from eigenveil.models.pca.ways import way_of
 from eigenveil.models.task import Task, part
 from eigenveil.models.tensors.plan import MixturePlan
 from eigenveil.planning.predict import Prediction, parse_spectrum, predict
-from eigenveil.planning.quality import LARGEST_ROWS, Sought, epsilons, row_counts, smallest
+from eigenveil.planning.quality import LARGEST_ROWS, Answer, Sought, epsilons, row_counts, smallest
 from eigenveil.planning.tensors import Expected, expect
 from eigenveil.planning.trials import Scenario, Trials
 from eigenveil.privacy.accountant import compose
@@ -307,14 +307,8 @@ def plan_quality(spec: EstimatorSpec, quality: float, sought: Sought) -> None:
         there, made = at(value, rows)
         return there.simulated(made, seed=seed)
 
-    answer = smallest(
-        quality,
-        sought,
-        epsilons() if sought == "epsilon" else row_counts(spec.rows),
-        try_at,
-        with_more_rows=partial(try_at, rows=LARGEST_ROWS) if sought == "epsilon" else None,
-        progress=None if spec.json or spec.quiet else notify_tried(sought),
-    )
+    told = not (spec.json or spec.quiet)
+    answer = find_quality(quality, sought, try_at, fewest=spec.rows, told=told)
     there, made = (spec, None) if answer.value is None else at(answer.value)
     if spec.json:
         values: dict[str, Any] = {"task": spec.task.name, **answer_json(answer, spec.task)}
@@ -327,6 +321,29 @@ def plan_quality(spec: EstimatorSpec, quality: float, sought: Sought) -> None:
         if answer.value is not None:
             found = {"epsilon": answer.value} if sought == "epsilon" else {}
             replace(there, targets=there.targets | found).print_next(screen)
+
+
+def find_quality(quality: float, sought: Sought, try_at: Any, *, fewest: int, told: bool) -> Answer:
+    """What it takes to reach a quality, of one table or of a study.
+
+    Parameters
+    ----------
+    try_at : callable
+        Simulated fits of a value, from ``seed`` and, where epsilon is sought, of ``rows``.
+    fewest : int
+        Rows that there are, or the fewest that there can be.
+    told : bool
+        Whether each value that is tried is printed on standard error.
+    """
+    of_epsilon = sought == "epsilon"
+    return smallest(
+        quality,
+        sought,
+        epsilons() if of_epsilon else row_counts(fewest),
+        try_at,
+        with_more_rows=partial(try_at, rows=LARGEST_ROWS) if of_epsilon else None,
+        progress=notify_tried(sought) if told else None,
+    )
 
 
 def _centered(option_values: dict[str, Any], features: int) -> dict[str, Any]:
