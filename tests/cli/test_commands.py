@@ -302,3 +302,22 @@ def test_every_plan_says_how_often_a_fit_shows_nothing(task, run):
     )
     assert (few["probability"], many["probability"]) == (1.0, 0.0)
     assert "shows nothing with probability 0 ± " in run(*words, "--rows", 100_000)[1]
+
+
+def test_covariates_are_named_on_the_command_line(rows, tmp_path, run):
+    words = ("--components", 1, "--center", "none", "--covariates", f"{NAMES[3]},{NAMES[5]}")
+    status, out, err = run("fit", rows, *words, "--out", tmp_path / "r", "--json", "--no-plots")
+    assert status == 0, err
+    model = PrivatePCA.load(tmp_path / "r" / "model.npz")
+    assert model.plan_.covariates == (3, 5)
+    assert model.covariate_effects_.shape == (16, 2)
+    shape = ("plan", "--rows", 1797, "--features", 16, "--fits", 1, "--mechanism", "auto")
+    planned = json.loads(run(*shape, *words[:-1], "3,5", "--json")[1])[0]
+    assert planned["plan_hash"] == json.loads(out)["plan_hash"]
+    # a plan has no names: as many columns cost the same
+    named = json.loads(run(*shape, *words, "--json")[1])[0]
+    assert named["captured_energy"] == planned["captured_energy"]
+    assert f"--covariates {NAMES[3]},{NAMES[5]}" in " ".join(run(*shape, *words)[1].split())
+    status, _, err = run("fit", rows, "--covariates", "age", "--out", tmp_path / "s")
+    assert status == 3
+    assert "'age'" in err

@@ -31,6 +31,9 @@ from eigenveil.models.options import (
     Whole,
 )
 from eigenveil.models.options import (
+    Columns as ColumnsDomain,
+)
+from eigenveil.models.options import (
     Path as DataPath,
 )
 from eigenveil.models.task import TASKS, Task
@@ -364,8 +367,8 @@ def read_split(text: str) -> dict[str, float]:
 # Options that are spelled otherwise on a command line: by their name, and a letter.
 _SPELLED = {"n_components": ("components", "-k"), "random_state": ("seed",)}
 # Those that commands have of their own, or none has: what is only one, name:epsilon of sites, and
-# what a schema says of each column, lists of columns.
-_NOT_HERE = ("noise", "site_epsilon", "ledger", "data_set", "ranges", "covariates")
+# what a schema says of each column.
+_NOT_HERE = ("noise", "site_epsilon", "ledger", "data_set", "ranges")
 
 
 def option_name(name: str) -> str:
@@ -385,6 +388,8 @@ def as_typed(values: Mapping[str, Any]) -> str:
             continue
         elif isinstance(value, Mapping):
             text = ",".join(f"{step}={share:g}" for step, share in value.items())
+        elif isinstance(value, tuple):
+            text = ",".join(map(str, value))
         else:
             text = f"{value:g}" if isinstance(value, float) else str(value)
         words += [option, text]
@@ -458,6 +463,8 @@ def _kind(found: Sequence[Option]) -> tuple[Any, Any, Callable[[Any], Any]]:
     def same(value: Any) -> Any:
         return value
 
+    if ColumnsDomain in kinds:
+        return str | None, None, read_covariates
     if Text in kinds:
         return str | None, None, same
     if Shares in kinds:
@@ -503,6 +510,14 @@ def option_help(name: str) -> Any:
 def check_value(option: Option, value: object) -> None:
     """Raise unless an option's value is allowed, naming it as it is typed."""
     replace(option, name=option_text(option_name(option.name))).check(value)
+
+
+def read_covariates(text: str) -> tuple[str | int, ...]:
+    """Names with commas between; numbers, where all of them are."""
+    names = read_names(text) or []
+    if all(name.isascii() and name.isdigit() for name in names):
+        return tuple(int(name) for name in names)
+    return tuple(names)
 
 
 def read_names(text: str | None) -> list[str] | None:

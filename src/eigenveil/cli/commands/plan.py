@@ -79,8 +79,14 @@ class EstimatorSpec:
         return trials
 
     def plan(self, **instead: Any) -> Any:
-        """The plan of one table, with other values of some options."""
-        options = self.task.options("table", **self.targets | instead)
+        """The plan of one table, with other values of some options.
+
+        There is no table whose columns have names: covariates by name are its first columns.
+        """
+        values = self.targets | instead
+        if (named := values.get("covariates")) is not None and isinstance(named[0], str):
+            values["covariates"] = tuple(range(len(named)))
+        options = self.task.options("table", **values)
         return self.task.make_plan(options, features=self.features, rows=self.rows)
 
     def print_next(self, screen: Screen) -> None:
