@@ -18,8 +18,6 @@ _LARGE_MESSAGE = 64 << 20
 _LARGE_MEMORY = 4 << 30
 # With one it is chosen however large, up to what a site's machine can hold.
 _TOO_MUCH_MEMORY = 64 << 30
-# Simulated fits of each protocol.
-_FITS = 5
 # Predictions that differ by less are taken to be the same.
 _SAME_ENERGY = 0.01
 
@@ -107,9 +105,7 @@ def _by_energy(
 ) -> Choice | None:
     """By predicted captured energy; ``None`` where neither can be predicted."""
     dense, narrow = (
-        forecast(
-            study.with_protocol(protocol), features, rows, spectrum, fits=_FITS
-        ).captured_energy
+        forecast(study.with_protocol(protocol), features, rows, spectrum).captured_energy
         for protocol in ("cape", "sketch")
     )
     if dense is None and narrow is None:
