@@ -34,7 +34,14 @@ def test_a_task_has_all_of_its_parts(name):
     assert {"table", "sites"} <= task.estimators.keys()
     assert issubclass(part(task.presenter), Presenter)
     assert part(task.presenter).task == name
-    for place in (task.predictor, task.of_study, task.auto_protocol, task.of_sites, task.rounds_of):
+    for place in (
+        task.predictor,
+        task.simulator,
+        task.of_study,
+        task.auto_protocol,
+        task.of_sites,
+        task.rounds_of,
+    ):
         assert callable(part(place))
     assert all(
         issubclass(kind, task.get_presenter().stored) for kind in map(task.estimator, ("table",))

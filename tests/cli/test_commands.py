@@ -109,7 +109,7 @@ def test_transform_reads_columns_by_name(result, tmp_path, run):
 
 
 def test_plan_needs_no_data(run):
-    shape = ("--rows", 5000, "--features", 60, "--components", 5)
+    shape = ("--rows", 5000, "--features", 60, "--components", 5, "--fits", 2)
     status, out, _ = run("plan", *shape, "--spectrum", "power:1.0", "--json")
     assert status == 0
     found = {entry["mechanism"]: entry for entry in json.loads(out)}
@@ -133,7 +133,7 @@ def test_plan_needs_no_data(run):
     ids=" ".join,
 )
 def test_a_plan_names_the_command_that_is_the_planned_fit(words, rows, tmp_path, run):
-    shape = ("--rows", "1797", "--features", "16")
+    shape = ("--rows", "1797", "--features", "16", "--fits", "1")
     status, out, _ = run("plan", *shape, *words)
     assert status == 0
     _, _, command = " ".join(out.split()).partition("next: eigenveil fit FILES ")
@@ -247,3 +247,77 @@ def test_a_file_where_a_result_belongs(tmp_path, run):
         assert (found, said in err) == (status, True), err
         assert "pickle" not in err
         assert "Errno" not in err
+
+
+def test_plan_says_what_it_takes_to_reach_a_quality(run):
+    shape = ("plan", "--features", 8, "--components", 2, "--fits", 2)
+    status, out, err = run(*shape, "--rows", 2000, "--quality", 0.9, "--json")
+    assert status == 0, err
+    found = json.loads(out)
+    assert found["find"] == "epsilon"
+    assert found["verified"]["shows_nothing"]["simulated_fits"] == 2
+    assert found["plan"]["epsilon"] == found["epsilon"]
+    again = ("--rows", 2000, "--mechanism", "auto", "--json", "--epsilon")
+    for factor, reached in ((1.0, True), (0.9, False)):
+        planned = json.loads(run(*shape, *again, factor * found["epsilon"])[1])[0]
+        assert (planned["captured_energy"] >= 0.9) == reached
+    status, out, err = run(*shape, "--quality", 0.9, "--find", "rows", "--epsilon", 0.5)
+    assert status == 0
+    assert "rows = " in out
+    assert "next: eigenveil fit FILES" in out
+    assert "tried rows = " in err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("--quality", 0), 3, "quality = 0"),
+        (("--quality", 1), 3, "quality = 1"),
+        (("--quality", "nan"), 3, "quality = nan"),
+        (("--quality", 0.9, "--epsilon", 1), 2, "--find rows"),
+        (("--quality", 0.9, "--find", "rows"), 2, "--find epsilon"),
+        (("--quality", 0.9, "--find", "delta"), 2, "epsilon, rows"),
+        (("--quality", 0.9, "--mechanism", "all"), 2, "--mechanism"),
+        (("--find", "rows"), 2, "--quality"),
+        (("--fits", 0), 3, "fits"),
+        (("--distance", 3), 2, "gaussian-mixture"),
+        (("--task", "gaussian-mixture", "--distance", "nan"), 3, "distance"),
+        (("--task", "topic-model", "--topic-words", 0), 3, "topic-words"),
+    ],
+)
+def test_what_cannot_be_reached_for_is_refused(words, status, said, run):
+    found, _, err = run("plan", "--rows", 2000, "--features", 8, *words)
+    assert (found, said in err) == (status, True), err
+
+
+@pytest.mark.parametrize("task", ["covariance", "gaussian-mixture", "topic-model"])
+def test_every_plan_says_how_often_a_fit_shows_nothing(task, run):
+    counted = () if task == "covariance" else ("--components", 2)
+    of_topics = ("--topic-words", 5) if task == "topic-model" else ()
+    words = ("plan", "--task", task, "--features", 12, *counted, *of_topics, "--fits", 2)
+    weak = ("--distance", 0.3) if task == "gaussian-mixture" else ()
+    few, many = (
+        json.loads(run(*words, *more, "--json")[1])["shows_nothing"]
+        for more in (("--rows", 700 if weak else 100, *weak), ("--rows", 100_000))
+    )
+    assert (few["probability"], many["probability"]) == (1.0, 0.0)
+    assert "shows nothing with probability 0 ± " in run(*words, "--rows", 100_000)[1]
+
+
+def test_covariates_are_named_on_the_command_line(rows, tmp_path, run):
+    words = ("--components", 1, "--center", "none", "--covariates", f"{NAMES[3]},{NAMES[5]}")
+    status, out, err = run("fit", rows, *words, "--out", tmp_path / "r", "--json", "--no-plots")
+    assert status == 0, err
+    model = PrivatePCA.load(tmp_path / "r" / "model.npz")
+    assert model.plan_.covariates == (3, 5)
+    assert model.covariate_effects_.shape == (16, 2)
+    shape = ("plan", "--rows", 1797, "--features", 16, "--fits", 1, "--mechanism", "auto")
+    planned = json.loads(run(*shape, *words[:-1], "3,5", "--json")[1])[0]
+    assert planned["plan_hash"] == json.loads(out)["plan_hash"]
+    # a plan has no names: as many columns cost the same
+    named = json.loads(run(*shape, *words, "--json")[1])[0]
+    assert named["captured_energy"] == planned["captured_energy"]
+    assert f"--covariates {NAMES[3]},{NAMES[5]}" in " ".join(run(*shape, *words)[1].split())
+    status, _, err = run("fit", rows, "--covariates", "age", "--out", tmp_path / "s")
+    assert status == 3
+    assert "'age'" in err

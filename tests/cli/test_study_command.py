@@ -200,11 +200,11 @@ def test_wrong_words_on_the_line(file, rows, run):
 
 
 def test_plan_compares_all_protocols(file, run):
-    status, out, _ = run("study", "plan", file, "--rows", 2000)
+    status, out, _ = run("study", "plan", file, "--rows", 2000, "--fits", 2)
     assert status == 0
     for words in ("pooled", "cape *", "sketch", "dpdispca", "full", "local", "against the aggreg"):
         assert words in out
-    status, out, _ = run("study", "plan", file, "--rows", 2000, "--json")
+    status, out, _ = run("study", "plan", file, "--rows", 2000, "--fits", 2, "--json")
     found = json.loads(out)
     by_name = {each["protocol"]: each for each in found["forecasts"]}
     assert set(by_name) == {"pooled", "cape", "sketch", "dpdispca", "full", "local"}
@@ -278,3 +278,28 @@ def test_adversaries_are_counted():
         "the aggregator": (1, True),
     }
     assert "the aggregator together with 9 or more sites" not in found(collusion=8)
+
+
+def test_a_study_says_which_epsilon_reaches_a_quality(tmp_path, run):
+    file = tmp_path / "study.toml"
+    run("study", "new", file, "--site", "a", "--site", "b:0.3", "--features", 8, "--components", 2)
+    words = ("study", "plan", file, "--fits", 2, "--quality", 0.9)
+    status, out, err = run(*words, "--rows", 5000, "--json")
+    assert status == 0, err
+    found = json.loads(out)
+    assert found["reached"]
+    assert found["predicted"]["quality"] >= 0.9
+    # the study of that epsilon is predicted so, and one of less is not
+    for factor, reached in ((1.0, True), (0.9, False)):
+        text = file.read_text().replace("epsilon = 1.0", f"epsilon = {factor * found['epsilon']}")
+        text = text.replace("epsilon = 0.3", f"epsilon = {min(0.3, factor * found['epsilon'])}")
+        changed = tmp_path / f"{factor}.toml"
+        changed.write_text(text)
+        words = ("study", "plan", changed, "--rows", 5000, "--fits", 2, "--json")
+        forecasts = json.loads(run(*words)[1])["forecasts"]
+        chosen = next(each for each in forecasts if each["chosen"])
+        assert (chosen["captured_energy"] >= 0.9) == reached
+        assert chosen["shows_nothing"]["simulated_fits"] == 2
+    status, _, err = run("study", "plan", file, "--quality", 0.9)
+    assert status == 2
+    assert "--rows" in err

@@ -453,7 +453,7 @@ def topic_plan(features, topics, rows):
 
 @pytest.mark.parametrize("task", ["gaussian-mixture", "topic-model"])
 def test_plan_says_what_is_released_and_what_is_seen(task, run):
-    shape = ("plan", "--task", task, "--rows", 20000, "--features", 30)
+    shape = ("plan", "--task", task, "--rows", 20000, "--features", 30, "--fits", 1)
     status, out, _ = run(*shape)
     assert status == 0
     for words in ("pair moment", "triple moment", "guarantee: (1, 1e-06)", "just above the noise"):
@@ -470,7 +470,21 @@ def test_plan_records_what_a_fit_records(documents, tmp_path, run):
     fit = json.loads(
         run("fit", documents, *TOPICS, "-k", 3, "--no-plots", "--json", "--out", tmp_path / "r")[1]
     )
-    words = ("--rows", 6000, "--features", 12, "-k", 3, "--document-words", 12, "--json")
+    words = (
+        "--rows",
+        6000,
+        "--features",
+        12,
+        "-k",
+        3,
+        "--document-words",
+        12,
+        "--fits",
+        1,
+        "--topic-words",
+        4,
+    )
+    words = (*words, "--json")
     planned = json.loads(run("plan", *TOPICS, *words)[1])["releases"]
     for plan, done in zip(planned, fit["releases"], strict=True):
         assert [plan[key] for key in ("name", "values", "noise", "mu")] == [
@@ -549,7 +563,7 @@ def test_study_plan_counts_bytes_and_says_what_is_seen(vocabulary, tmp_path, run
     assert status == 0
     for words in ("at most 11", "triple moment", "topic-model", "against the aggregator"):
         assert words in out
-    status, out, _ = run("study", "plan", file, "--rows", 6000)
+    status, out, _ = run("study", "plan", file, "--rows", 6000, "--fits", 1, "--topic-words", 1)
     assert status == 0
     for words in ("cape *", "sketch", "local", "pair moment", "words at most", "against"):
         assert words in out

@@ -45,9 +45,7 @@ def test_prediction_is_within_three_hundredths_on_power_laws(exponent, epsilon, 
     centered = rows - rows.mean(axis=0)
     moment = centered.T @ centered
     requested = plan(features, components, epsilon=epsilon, delta=delta)
-    predicted = np.mean(
-        [predict(requested, spectrum, rows=count, seed=s).captured_energy for s in range(10)]
-    )
+    predicted = predict(requested, spectrum, rows=count, fits=10).captured_energy
     measured = np.mean(
         [
             captured_energy(

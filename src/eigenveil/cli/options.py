@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,10 +31,14 @@ from eigenveil.models.options import (
     Whole,
 )
 from eigenveil.models.options import (
+    Columns as ColumnsDomain,
+)
+from eigenveil.models.options import (
     Path as DataPath,
 )
 from eigenveil.models.task import TASKS, Task
 from eigenveil.moments.documents.documents import FEWEST_WORDS, MOST_WORDS
+from eigenveil.planning.quality import SOUGHT, Sought, check_quality
 from eigenveil.tables.schema import Schema, read_schema
 
 if TYPE_CHECKING:
@@ -50,6 +55,33 @@ TaskName = Annotated[str, typer.Option("--task", help=f"What is computed: {', '.
 DocumentWords = Annotated[
     int,
     typer.Option(help="Of topic-model: number of words of a typical document, for the prediction."),
+]
+Distance = Annotated[
+    float,
+    typer.Option(
+        help="Of gaussian-mixture: distance of a component's mean from that of all rows, in "
+        "standard deviations of a feature within a component, for the prediction."
+    ),
+]
+TopicWords = Annotated[
+    int,
+    typer.Option(
+        help="Of topic-model: over how many words a topic is spread evenly, for the prediction."
+    ),
+]
+Fits = Annotated[
+    int | None, typer.Option(help="Number of simulated fits; by default 5 to 20, by their size.")
+]
+Quality = Annotated[
+    float | None,
+    typer.Option(
+        help="Find what it takes to reach this quality, above 0 and below 1: the captured energy; "
+        "of other tasks the accuracy that the plan predicts."
+    ),
+]
+Find = Annotated[
+    str | None,
+    typer.Option(help="With --quality: 'epsilon' (the default), or 'rows' at the given epsilon."),
 ]
 Vocabulary = Annotated[
     Path | None,
@@ -234,6 +266,58 @@ def check_document_words(words: int) -> int:
     return words
 
 
+def check_distance(distance: float) -> float:
+    """A distance of components, if there can be such.
+
+    Raises
+    ------
+    DataError
+        When it is not above 0 and finite.
+    """
+    if not 0.0 < distance < math.inf:
+        raise DataError(
+            f"distance = {distance:g} is not above 0 and finite.",
+            hint="Give it in standard deviations of a feature within a component, such as 3.",
+        )
+    return distance
+
+
+def read_find(context: typer.Context, quality: float | None, named: str | None) -> Sought | None:
+    """What is to be found by ``--quality`` and ``--find``; ``None`` where nothing is.
+
+    Raises
+    ------
+    WrongOption, DataError
+        When one of the options has no meaning beside another, or the quality cannot be one.
+    """
+    chosen = given(context)
+    if quality is None:
+        if named is not None:
+            raise WrongOption(
+                "--find is of --quality, and none is given.",
+                hint="Give --quality, such as 0.95, or leave --find out.",
+            )
+        return None
+    check_quality(quality)
+    sought: Sought | None = next((one for one in SOUGHT if one == (named or SOUGHT[0])), None)
+    if sought is None:
+        raise WrongOption(
+            f"--find {named!r} is not one of {', '.join(SOUGHT)}.", hint="Choose one of these."
+        )
+    if sought in chosen:
+        other = next(one for one in SOUGHT if one != sought)
+        raise WrongOption(
+            f"--{sought} is given, and --quality finds it.",
+            hint=f"Leave it out, or use --find {other}.",
+        )
+    if context.params.get("mechanism") == "all" and "mechanism" in chosen:
+        raise WrongOption(
+            "--quality answers for one mechanism, and --mechanism is 'all'.",
+            hint="Name one, or leave it out for the one that a fit would use.",
+        )
+    return sought
+
+
 def read_number(text: str) -> str | float:
     """A choice, or a number."""
     try:
@@ -283,8 +367,8 @@ def read_split(text: str) -> dict[str, float]:
 # Options that are spelled otherwise on a command line: by their name, and a letter.
 _SPELLED = {"n_components": ("components", "-k"), "random_state": ("seed",)}
 # Those that commands have of their own, or none has: what is only one, name:epsilon of sites, and
-# what a schema says of each column, lists of columns.
-_NOT_HERE = ("noise", "site_epsilon", "ledger", "data_set", "ranges", "covariates")
+# what a schema says of each column.
+_NOT_HERE = ("noise", "site_epsilon", "ledger", "data_set", "ranges")
 
 
 def option_name(name: str) -> str:
@@ -304,6 +388,8 @@ def as_typed(values: Mapping[str, Any]) -> str:
             continue
         elif isinstance(value, Mapping):
             text = ",".join(f"{step}={share:g}" for step, share in value.items())
+        elif isinstance(value, tuple):
+            text = ",".join(map(str, value))
         else:
             text = f"{value:g}" if isinstance(value, float) else str(value)
         words += [option, text]
@@ -377,6 +463,8 @@ def _kind(found: Sequence[Option]) -> tuple[Any, Any, Callable[[Any], Any]]:
     def same(value: Any) -> Any:
         return value
 
+    if ColumnsDomain in kinds:
+        return str | None, None, read_covariates
     if Text in kinds:
         return str | None, None, same
     if Shares in kinds:
@@ -422,6 +510,14 @@ def option_help(name: str) -> Any:
 def check_value(option: Option, value: object) -> None:
     """Raise unless an option's value is allowed, naming it as it is typed."""
     replace(option, name=option_text(option_name(option.name))).check(value)
+
+
+def read_covariates(text: str) -> tuple[str | int, ...]:
+    """Names with commas between; numbers, where all of them are."""
+    names = read_names(text) or []
+    if all(name.isascii() and name.isdigit() for name in names):
+        return tuple(int(name) for name in names)
+    return tuple(names)
 
 
 def read_names(text: str | None) -> list[str] | None:

@@ -42,6 +42,10 @@ class Task:
         How the commands show, write and draw a result: a ``Presenter``.
     predictor : part
         What ``eigenveil plan`` states of a plan.
+    simulator : part
+        Simulated fits of a plan: ``Trials``.
+    quality : str
+        What the quality of a simulated fit is, from 0 to 1.
     of_study : part
         What ``eigenveil study plan`` states beside the protocols' forecasts.
     auto_protocol : part
@@ -68,6 +72,8 @@ class Task:
     rounds_of: str
     presenter: str
     predictor: str
+    simulator: str
+    quality: str
     of_study: str
     auto_protocol: str
     of_sites: str
@@ -196,6 +202,8 @@ TASKS = _Registry(
         rounds_of="models.pca.rounds:private_pca",
         presenter="cli.presenters.pca:PCAPresenter",
         predictor="cli.commands.plan:plan_pca",
+        simulator="planning.predict:try_pca",
+        quality="captured energy, of the exact subspace's",
         of_study="cli.presenters.study:no_outlook",
         auto_protocol="planning.protocol:by_prediction",
         of_sites="federation.study.study:pca_of_study",
@@ -214,9 +222,12 @@ TASKS = _Registry(
         rounds_of="models.mixture.rounds:private_mixture",
         presenter="cli.presenters.tensors:MixturePresenter",
         predictor="cli.commands.plan:plan_tensors",
+        simulator="planning.simulated:try_mixture",
+        quality="share of rows whose nearest mean is the right one",
         of_study="cli.presenters.study:expect_study",
         auto_protocol="planning.protocol:by_columns",
         of_sites="federation.study.study:tensors_of_study",
+        command_options=frozenset({"distance"}),
     ),
     Task(
         name=TOPICS,
@@ -230,12 +241,14 @@ TASKS = _Registry(
         rounds_of="models.topics.rounds:private_topics",
         presenter="cli.presenters.tensors:TopicPresenter",
         predictor="cli.commands.plan:plan_tensors",
+        simulator="planning.simulated:try_topics",
+        quality="probability that a topic has in common with the fit's",
         of_study="cli.presenters.study:expect_study",
         auto_protocol="planning.protocol:by_columns",
         of_sites="federation.study.study:tensors_of_study",
         documents="moments.documents.documents:as_documents",
         moment="pair moment",
-        command_options=frozenset({"vocabulary", "document_words"}),
+        command_options=frozenset({"vocabulary", "document_words", "topic_words"}),
     ),
     Task(
         name=COVARIANCE,
@@ -249,6 +262,8 @@ TASKS = _Registry(
         rounds_of="models.covariance.rounds:private_covariance",
         presenter="models.covariance.presenter:CovariancePresenter",
         predictor="cli.presenters.outlook:plan_releases",
+        simulator="planning.simulated:try_covariance",
+        quality="1 less the covariance's relative error",
         of_study="cli.presenters.outlook:outlook_of_study",
         auto_protocol="planning.protocol:whole_moment",
         of_sites="federation.study.study:whole_of_study",

@@ -92,22 +92,34 @@ def _processors() -> int:
 
 @dataclass(frozen=True)
 class InvalidRows:
-    """Rows that are not valid, and became zero rows. For their owner only.
+    """Rows that are not valid, and became zero rows, or belong to no unit. For their owner only.
 
     Attributes
     ----------
     count : int
+        Of rows that are not valid.
     first : str
-        File, row and column of the first of them, and what is there.
+        File, row and column of the first of them, and what is there; empty where there is none.
+    unidentified : int
+        Rows without an identifier of their unit, which do not count.
     """
 
     count: int
     first: str
+    unidentified: int = 0
 
     def __str__(self) -> str:
+        found = []
         if self.count == 1:
-            return f"1 row is not valid and became a zero row: {self.first}"
-        return f"{self.count:,} rows are not valid and became zero rows; the first: {self.first}"
+            found = [f"1 row is not valid and became a zero row: {self.first}"]
+        elif self.count:
+            found = [
+                f"{self.count:,} rows are not valid and became zero rows; the first: {self.first}"
+            ]
+        if self.unidentified:
+            rows = "1 row has" if self.unidentified == 1 else f"{self.unidentified:,} rows have"
+            found.append(f"{rows} no identifier of a unit and did not count")
+        return ". ".join(found)
 
 
 @dataclass(frozen=True)
@@ -118,7 +130,7 @@ class Pass:
     ----------
     rows : int
     invalid : InvalidRows or None
-        ``None`` where all rows are valid.
+        ``None`` where all rows are valid and have a unit, where they need one.
     """
 
     rows: int
@@ -151,11 +163,12 @@ class Findings:
 
     def __init__(self, names: Sequence[str] | None) -> None:
         self._names = names
-        self._count = 0
+        self._count = self._unidentified = 0
         self._first: tuple[int, str] | None = None
 
     def add(self, number: int, block: Block) -> None:
         """Note the invalid rows of the block with this number."""
+        self._unidentified += block.unidentified
         if block.first_invalid is None:
             return
         self._count += block.invalid
@@ -165,7 +178,9 @@ class Findings:
     @property
     def all(self) -> InvalidRows | None:
         """Those of all blocks together."""
-        return None if self._first is None else InvalidRows(self._count, self._first[1])
+        if self._first is None and not self._unidentified:
+            return None
+        return InvalidRows(self._count, self._first[1] if self._first else "", self._unidentified)
 
 
 def _place(block: Block, names: Sequence[str] | None) -> str:

@@ -480,6 +480,8 @@ class Block:
         For the owner of the rows only.
     first_invalid : InvalidPlace or None
         The first of them.
+    unidentified : int
+        How many rows have no identifier of a unit, and weight 0. For the owner of the rows only.
     """
 
     def __init__(
@@ -498,7 +500,7 @@ class Block:
         self.origin = origin
         self.first_row = first_row
         self.prepared: dict[tuple[Any, ...], tuple[FloatArray, FloatArray]] = {}
-        self.invalid = 0
+        self.invalid = self.unidentified = 0
         self.first_invalid: InvalidPlace | None = None
         self._residuals: dict[tuple[Any, ...], tuple[FloatArray, NDArray[np.float64]]] = {}
 

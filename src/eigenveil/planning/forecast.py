@@ -7,9 +7,9 @@ that the sites draw together, all of them taking part and with as many rows each
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,9 @@ from eigenveil.linalg.eigen import leading_eigenpairs
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.models.driver import drive as drive_rounds
 from eigenveil.models.pca.plan import Plan
-from eigenveil.models.pca.rounds import Factors
 from eigenveil.models.plan import BasePlan, Step
 from eigenveil.models.rounds import Answers, Query, Round
+from eigenveil.models.task import TASKS, part
 from eigenveil.models.tensors.plan import MixturePlan, TensorPlan, TopicPlan
 from eigenveil.moments.accumulators import BINS, SecondMoment
 from eigenveil.moments.engine import accumulate
@@ -28,15 +28,16 @@ from eigenveil.moments.release import Release
 from eigenveil.moments.rows import FloatArray
 from eigenveil.moments.source import ArrayRows, block_rows
 from eigenveil.noise.cube import tensor_size
-from eigenveil.noise.source import RandomSource
 from eigenveil.planning.predict import (
     Drive,
     components_expected,
     memory_bytes,
+    of_all_rows,
     parse_spectrum,
     predict,
     released_values,
 )
+from eigenveil.planning.trials import Rounds, Scenario, TrialNoise, Trials
 from eigenveil.privacy.mechanisms import MECHANISMS
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Forecast:
         Of the study's protocols, or "pooled": one fit to all rows, were they in one place.
     captured_energy : float or None
         Predicted fraction of the exact subspace's energy; ``None`` where it is not predicted.
+    trials : Trials
+        The simulated fits.
     note : str
         What to know of the protocol, and why nothing was predicted.
     message_bytes : int
@@ -70,6 +73,7 @@ class Forecast:
 
     protocol: str
     captured_energy: float | None
+    trials: Trials
     note: str
     message_bytes: int
     round_bytes: int
@@ -82,6 +86,7 @@ def forecast(
     rows: int | None,
     spectrum: str | NDArray[np.float64] = DEFAULT_SPECTRUM,
     seed: int = 0,
+    fits: int | None = None,
 ) -> Forecast:
     """What the study's protocol would give; deterministic for a seed.
 
@@ -95,14 +100,13 @@ def forecast(
         Of all sites together; without them nothing is simulated.
     spectrum : str or array of shape (features,)
         Eigenvalues of the covariance, as :func:`parse_spectrum` describes them.
+    fits : int, optional
+        How many fits are simulated; 5 to 20 by their size.
     """
     plan = study.plan(features, rows)
-    weights = study.row_weights()
-    counted = None if rows is None else rows * math.fsum(weights.values()) / len(weights)
-    if study.protocol == "local" and rows is not None:
-        counted = rows / len(weights) * weights[study.sites[0].name]
+    counted = None if rows is None else _full_rows(study, rows)
     scene = _scene(study, plan)
-    energy, problem = _simulated(plan, counted, spectrum, seed, scene)
+    energy, trials, problem = _simulated(plan, counted, spectrum, seed, scene, fits)
     dpdispca = study.protocol == "dpdispca"
     moment = features * plan.sketch_columns if dpdispca else moment_values(plan)
     tensor = tensor_size(plan.n_components) if isinstance(plan, TensorPlan) else 0
@@ -111,6 +115,7 @@ def forecast(
     return Forecast(
         protocol=study.protocol,
         captured_energy=energy,
+        trials=trials,
         note="; ".join(filter(None, (scene.note, problem))),
         message_bytes=message,
         round_bytes=8 * (moment + tensor + _small_values(plan)),
@@ -124,12 +129,42 @@ def pooled(
     rows: int | None,
     spectrum: str | NDArray[np.float64] = DEFAULT_SPECTRUM,
     seed: int = 0,
+    fits: int | None = None,
 ) -> Forecast:
     """What :class:`~eigenveil.PrivatePCA` would give if all rows were in one place."""
     plan = study.with_protocol("local").plan(features, rows)
-    energy, problem = _simulated(plan, rows, spectrum, seed, _Scene())
+    energy, trials, problem = _simulated(plan, rows, spectrum, seed, _Scene(), fits)
     note = "; ".join(filter(None, ("were all rows in one place", problem)))
-    return Forecast(POOLED, energy, note, 0, 0, fit_memory(plan))
+    return Forecast(POOLED, energy, trials, note, 0, 0, fit_memory(plan))
+
+
+def try_study(study: Study, data: Scenario, *, fits: int | None = None, seed: int = 0) -> Trials:
+    """Simulated fits of a study's protocol, all sites taking part; of every task.
+
+    Parameters
+    ----------
+    study : Study
+        With a protocol (``settled()``).
+    data : Scenario
+        Its rows are those of all sites together.
+    """
+    plan = study.plan(study.width, data.rows)
+    scene = _scene(study, plan)
+    counted = replace(data, rows=max(1, round(_full_rows(study, data.rows))))
+    simulate = part(TASKS[study.task].simulator)
+    parties: dict[str, Any] = {"louder": scene.louder}
+    if scene.drive is not of_all_rows:
+        parties["drive"] = scene.drive
+    trials: Trials = simulate(plan, counted, fits=fits, seed=seed, **parties)
+    return trials
+
+
+def _full_rows(study: Study, rows: int) -> float:
+    """As many rows of full weight; of the first site alone where the protocol is local."""
+    weights = study.row_weights()
+    if study.protocol == "local":
+        return rows / len(weights) * weights[study.sites[0].name]
+    return rows * math.fsum(weights.values()) / len(weights)
 
 
 def moment_values(plan: BasePlan) -> int:
@@ -158,7 +193,7 @@ class _Scene:
     """How the parties' noise differs from that of one curator."""
 
     louder: Mapping[Step, float] = field(default_factory=dict)
-    drive: Drive | None = None
+    drive: Drive = of_all_rows
     note: str = ""
 
 
@@ -194,20 +229,27 @@ def _simulated(
     spectrum: str | NDArray[np.float64],
     seed: int,
     scene: _Scene,
-) -> tuple[float | None, str]:
-    """Captured energy at so many rows of full weight; and if there is none, why."""
+    fits: int | None,
+) -> tuple[float | None, Trials, str]:
+    """Captured energy at so many rows of full weight, the fits; and if there are none, why."""
     if type(plan) is not Plan:  # what a model built on PCA's plan makes of it is its own
-        return None, "only the sizes are forecast for this task"
+        return None, Trials(), "only the sizes are forecast for this task"
     eigenvalues = parse_spectrum(spectrum, plan.features) if isinstance(spectrum, str) else spectrum
     if rows is None:
-        return None, ""
+        return None, Trials(), ""
     components = components_expected(plan, eigenvalues)
     if rows < components:
-        return None, f"{rows:.3g} rows are too few for {components} components"
+        return None, Trials(), f"{rows:.3g} rows are too few for {components} components"
     found = predict(
-        plan, eigenvalues, rows=round(rows), seed=seed, louder=scene.louder, drive=scene.drive
+        plan,
+        eigenvalues,
+        rows=round(rows),
+        seed=seed,
+        fits=fits,
+        louder=scene.louder,
+        drive=scene.drive,
     )
-    return found.captured_energy, found.note.rstrip(".")
+    return found.captured_energy, found.trials, found.note.rstrip(".")
 
 
 def _small_values(plan: BasePlan) -> int:
@@ -242,17 +284,15 @@ def _each_by_itself(study: Study, plan: BasePlan, louder: Mapping[Step, float]) 
     if simulated < sites:
         note += f"; simulated with {simulated} sites"
 
-    def drive(
-        rounds: Generator[Round, Answers, Factors], rows: FloatArray, source: RandomSource
-    ) -> Factors:
+    def drive(rounds: Rounds, rows: FloatArray, noise: TrialNoise) -> Any:
         everyone = ArrayRows(rows)
-        parts = [ArrayRows(part) for part in np.array_split(rows, simulated)]
+        parts = [ArrayRows(each) for each in np.array_split(rows, simulated)]
 
         def answer(queries: Round) -> Answers:
             return {
-                query.name: _sum_of_factors(query, parts, plan.sketch_columns, source)
+                query.name: _sum_of_factors(query, parts, plan.sketch_columns, noise)
                 if isinstance(query.accumulator, SecondMoment)
-                else _released(query, everyone, source)
+                else _released(query, everyone, noise)
                 for query in queries
             }
 
@@ -262,18 +302,16 @@ def _each_by_itself(study: Study, plan: BasePlan, louder: Mapping[Step, float]) 
     return _Scene({**louder, "moment": sites / simulated}, drive, note)
 
 
-def _released(query: Query, rows: ArrayRows, source: RandomSource) -> Release:
+def _released(query: Query, rows: ArrayRows, noise: TrialNoise) -> Release:
     accumulator = query.accumulator.empty()
     accumulate(rows, [accumulator])
-    return accumulator.release(query.record, source)
+    return noise.release(query, accumulator)
 
 
-def _sum_of_factors(
-    query: Query, parts: list[ArrayRows], rank: int, source: RandomSource
-) -> Release:
+def _sum_of_factors(query: Query, parts: list[ArrayRows], rank: int, noise: TrialNoise) -> Release:
     total = np.zeros(query.accumulator.shape)
-    for part in parts:
-        noisy = _released(query, part, source).values
+    for rows in parts:
+        noisy = _released(query, rows, noise).values
         values, vectors = leading_eigenpairs(noisy, min(rank, total.shape[0]))
         total += (vectors.T * np.maximum(values, 0.0)) @ vectors
     return Release(query.record, total, edge=0.0)

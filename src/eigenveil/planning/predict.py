@@ -9,29 +9,37 @@ grows with the features as random-matrix theory states.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.errors import DataError, PrivacyError
+from eigenveil.errors import DataError
 from eigenveil.linalg.subspace import captured_energy
-from eigenveil.models.driver import run_rounds
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.rounds import Factors, private_pca
 from eigenveil.models.pca.ways import DIRECTIONS
 from eigenveil.models.plan import COLUMN_RANGES, Step
-from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.shapes import rehearse
 from eigenveil.moments.rows import AS_IT_IS, FloatArray, Preparation
 from eigenveil.moments.source import ArrayRows, block_rows
-from eigenveil.noise.source import RandomSource, SeededSource
+from eigenveil.planning.trials import (
+    Rounds,
+    Scenario,
+    TrialNoise,
+    Trials,
+    fits_for,
+    gather,
+    run_trial,
+    scaled_budgets,
+)
 from eigenveil.privacy.budget import StepBudget
-from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.tables.scales import rows_needed
 
-_MOST_ROWS = 20_000
+# Rows that are drawn: the same energies come out, to 0.002, as of four times as many.
+MOST_ROWS = 5_000
 _MOST_FEATURES = 800
 _MOST_FEATURES_OF_DIRECTIONS = 300
 # Of the variance, by as many components as stand above a noise that is not known yet.
@@ -40,7 +48,12 @@ _MOST_SHARE = 0.9
 _RANGE = 3.0
 
 # Runs the rounds of a fit on synthetic rows.
-Drive = Callable[[Generator[Round, Answers, Factors], FloatArray, RandomSource], Factors]
+Drive = Callable[[Rounds, FloatArray, TrialNoise], Any]
+
+
+def of_all_rows(rounds: Rounds, rows: FloatArray, noise: TrialNoise) -> Any:
+    """What the rounds make of rows in one place."""
+    return run_trial(rounds, ArrayRows(rows), noise)
 
 
 @dataclass(frozen=True)
@@ -49,21 +62,30 @@ class Prediction:
 
     Attributes
     ----------
-    captured_energy : float or None
-        Predicted fraction of the exact subspace's energy; ``None`` where it is not predicted.
+    trials : Trials
+        The simulated fits.
     note : str
-        Why not, or what went wrong in the simulation.
+        Why there are none, or what went wrong in them.
     released_values, memory_bytes : int
         Numbers in the released moment, and peak memory beyond the input.
     noise_rows : float
         Size of the moment's noise, in rows' largest contributions.
     """
 
-    captured_energy: float | None
+    trials: Trials
     note: str
     released_values: int
     memory_bytes: int
     noise_rows: float
+
+    @property
+    def captured_energy(self) -> float | None:
+        """Predicted fraction of the exact subspace's energy, the mean of the simulated fits.
+
+        ``None`` where it is not predicted, or every fit stopped with nothing.
+        """
+        trials = self.trials
+        return None if trials.stopped == trials.fits else trials.quality
 
 
 def parse_spectrum(text: str, features: int) -> NDArray[np.float64]:
@@ -119,8 +141,9 @@ def predict(
     rows: int,
     mean_norm: float = 0.0,
     seed: int = 0,
+    fits: int | None = None,
     louder: Mapping[Step, float] | None = None,
-    drive: Drive | None = None,
+    drive: Drive = of_all_rows,
 ) -> Prediction:
     """Run the plan on synthetic rows; deterministic for a seed.
 
@@ -133,26 +156,22 @@ def predict(
     mean_norm : float
         Norm of the rows' mean, in units of the root mean square norm of a centred row. A far-off
         mean costs more noise to remove.
+    fits : int, optional
+        How many fits are simulated; 5 to 20 by their size.
     louder : mapping of step to float, optional
         Factors on the noise of steps, for parties that draw more together than one curator would.
     drive : callable, optional
         Runs the rounds, for parties that answer them each in its own way.
     """
-    note, energy = "", None
-    try:
-        energy = _simulate(
-            plan, spectrum, rows, mean_norm, seed, louder or {}, drive or _of_all_rows
-        )
-    except PrivacyError as error:
-        note = error.message
-    except _NotPredictedError as reason:
-        note = str(reason)
+    data = Scenario(rows, spectrum, mean_norm)
+    trials = try_pca(plan, data, fits=fits, seed=seed, louder=louder, drive=drive)
+    note = trials.note
     needed = rows_for_scales(plan)
     if needed > rows:
         note = "; ".join(filter(None, [note, f"scales of columns take about {needed:.2g} rows"]))
     values = released_values(plan)
     return Prediction(
-        captured_energy=energy,
+        trials=trials,
         note=note,
         released_values=values,
         memory_bytes=memory_bytes(plan),
@@ -198,33 +217,51 @@ def memory_bytes(plan: Plan) -> int:
     return (5 + more) * 8 * d * d + rows * (2 if more else 1)
 
 
-class _NotPredictedError(Exception):
-    """No prediction, and why."""
-
-
-def _of_all_rows(
-    rounds: Generator[Round, Answers, Factors], rows: FloatArray, source: RandomSource
-) -> Factors:
-    return run_rounds(rounds, ArrayRows(rows), source).factors
-
-
-def _simulate(
+def try_pca(
     plan: Plan,
-    spectrum: NDArray[np.float64],
-    rows: int,
-    mean_norm: float,
-    seed: int,
-    louder: Mapping[Step, float],
-    drive: Drive,
-) -> float:
-    if plan.way is DIRECTIONS and plan.features > _MOST_FEATURES_OF_DIRECTIONS:
-        raise _NotPredictedError(f"not simulated beyond {_MOST_FEATURES_OF_DIRECTIONS} features")
+    data: Scenario,
+    *,
+    fits: int | None = None,
+    seed: int = 0,
+    louder: Mapping[Step, float] | None = None,
+    drive: Drive = of_all_rows,
+) -> Trials:
+    """Simulated fits of PCA; their quality is the captured energy. Parameters as of `predict`."""
     features = min(plan.features, _MOST_FEATURES)
+    if plan.way is DIRECTIONS and plan.features > _MOST_FEATURES_OF_DIRECTIONS:
+        return Trials(note=f"not simulated beyond {_MOST_FEATURES_OF_DIRECTIONS} features")
     if plan.n_components > features // 2 and features < plan.features:
-        raise _NotPredictedError(f"not simulated beyond {features // 2} components")
-    drawn = min(rows, _MOST_ROWS)
-    leading = np.sort(spectrum)[::-1][:features]
-    small = plan.model_copy(
+        return Trials(note=f"not simulated beyond {features // 2} components")
+    drawn = min(data.rows, MOST_ROWS)
+    small = _small_plan(plan, data, features, drawn)
+    budgets = scaled_budgets(
+        plan,
+        more_rows=data.rows / drawn,
+        features=features,
+        columns=plan.way.columns(plan),
+        louder=louder or {},
+    )
+
+    def simulate(number: int) -> tuple[float, Factors]:
+        rows = rows_of_spectrum(plan, data, features, drawn, (seed, number))
+        rounds = private_pca(
+            small,
+            stored_single=True,
+            public_center=np.zeros(features) if plan.centered == "public" else None,
+            preparation=rows.preparation,
+            max_norm=rows.longest if plan.row_norm == "max" else None,
+            budgets=budgets,
+        )
+        factors = drive(rounds, rows.values, TrialNoise((seed, number)))
+        return captured_energy(rows.moment, factors.components), factors
+
+    return gather(simulate, fits or fits_for(drawn * features))
+
+
+def _small_plan(plan: Plan, data: Scenario, features: int, drawn: int) -> Plan:
+    """The plan of so many rows and features."""
+    leading = np.sort(data.spectrum)[::-1][:features]
+    return plan.model_copy(
         update={
             "n_components": components_expected(plan, leading),
             "variance_share": None,
@@ -237,9 +274,40 @@ def _simulate(
             "covariates": (),  # of rows without their effects
         }
     )
-    rng = np.random.default_rng(seed)
+
+
+@dataclass(frozen=True)
+class SyntheticRows:
+    """Rows that were drawn: of mean squared norm 1 about their mean, or of columns of variance 1/D.
+
+    Attributes
+    ----------
+    values : array of shape (rows, features)
+    moment : array of shape (features, features)
+        Of the rows about their mean.
+    preparation : Preparation
+        Of the public scales or ranges that the plan has.
+    """
+
+    values: FloatArray
+    moment: NDArray[np.float64]
+    preparation: Preparation
+
+    @property
+    def longest(self) -> float:
+        """The largest norm."""
+        return float(np.linalg.norm(self.values, axis=1).max())
+
+
+def rows_of_spectrum(
+    plan: Plan, data: Scenario, features: int, drawn: int, seed: tuple[int, ...]
+) -> SyntheticRows:
+    """Gaussian rows with the expected spectrum: the first of as many as are asked for."""
+    rng = np.random.default_rng((*seed, 0))  # of the rows alone: more rows begin with the same
+    leading = np.sort(data.spectrum)[::-1][:features]
     synthetic = rng.standard_normal((drawn, features), dtype=np.float32)
     synthetic *= np.sqrt(leading / leading.sum()).astype(np.float32)  # mean squared norm 1
+    rng = np.random.default_rng((*seed, 1))
     preparation = AS_IT_IS
     if plan.scaled != "no" or plan.ranged:  # the spectrum is that of columns of equal variance
         basis = np.linalg.qr(rng.standard_normal((features, features)))[0].astype(np.float32)
@@ -254,41 +322,9 @@ def _simulate(
     exact = (synthetic.T @ synthetic).astype(np.float64)
     if plan.centered == "private":
         direction = rng.standard_normal(features)
-        synthetic += (mean_norm * direction / np.linalg.norm(direction)).astype(np.float32)
-    budgets = _scaled_budgets(plan, rows / drawn, features)
-    rounds = private_pca(
-        small,
-        stored_single=True,
-        public_center=np.zeros(features) if plan.centered == "public" else None,
-        preparation=preparation,
-        max_norm=None if plan.row_norm != "max" else float(np.linalg.norm(synthetic, axis=1).max()),
-        budgets={step: _times(b, 1.0 / louder.get(step, 1.0)) for step, b in budgets.items()},
-    )
-    factors = drive(rounds, synthetic, SeededSource(rng))
-    if factors.stopped and not factors.usable.any():
-        raise _NotPredictedError(factors.stopped)
-    return captured_energy(exact, factors.components)
-
-
-def _scaled_budgets(plan: Plan, more_rows: float, features: int) -> dict[Step, StepBudget]:
-    """Budgets under which fewer rows and features meet noise of the same relative size."""
-    budgets = {step: _times(b, more_rows) for step, b in plan.budgets().items()}
-    fewer = features / plan.features
-    noise = MECHANISMS[plan.kind("moment")]
-    growth = noise.growth(features, plan.features, plan.way.columns(plan))
-    budgets["moment"] = _times(budgets["moment"], growth)
-    if "center" in budgets:
-        budgets["center"] = _times(budgets["center"], math.sqrt(fewer) if not plan.pure else fewer)
-    if "columns" in budgets:
-        budgets["columns"] = _times(budgets["columns"], fewer if plan.pure else math.sqrt(fewer))
-    return budgets
-
-
-def _times(budget: StepBudget, factor: float) -> StepBudget:
-    if budget.mu is not None:
-        return StepBudget(mu=budget.mu * factor)
-    assert budget.epsilon is not None
-    return StepBudget(epsilon=budget.epsilon * factor)
+        offset = data.mean_norm * direction / np.linalg.norm(direction)
+        synthetic += offset.astype(np.float32)
+    return SyntheticRows(synthetic, exact, preparation)
 
 
 def _noise_rows(budget: StepBudget) -> float:

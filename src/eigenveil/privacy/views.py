@@ -370,17 +370,28 @@ def guarantees(
     """
     views = list(_views(federation))
     claimed = [view for view in views if view.name != "site" or _holds_pure_noise(records, view)]
-    return {
-        view.name: compose(
-            [_seen(record, view, federation) for record in records],
-            delta=delta,
-            adjacency=adjacency,
-            view=view.name,
-            caveats=caveats if claimed == views else (*caveats, CURIOUS_SITE),
-            reasons_not_certified=reasons_not_certified,
-        )
-        for view in claimed
-    }
+    found: dict[str, Guarantee] = {}
+    for view in claimed:
+        try:
+            found[view.name] = compose(
+                [_seen(record, view, federation) for record in records],
+                delta=delta,
+                adjacency=adjacency,
+                view=view.name,
+                caveats=caveats if claimed == views else (*caveats, CURIOUS_SITE),
+                reasons_not_certified=reasons_not_certified,
+            )
+        except PrivacyError as error:
+            if error.code != "delta-below-resolution" or view.name == "outsider":
+                raise
+            raise PrivacyError(
+                f"Nothing can be claimed against {view.name!r} at delta = {delta:g}: it does not "
+                f"know the noise of {view.noise_parts} of {federation.taking_part} sites, and of "
+                "so little the sampling error is more than delta allows.",
+                hint="Give a smaller epsilon, a larger delta, or more sites.",
+                code="no-claim-against-view",
+            ) from None
+    return found
 
 
 def worst(found: dict[str, Guarantee]) -> Guarantee:

@@ -82,7 +82,9 @@ class UnitRows:
         divisors = np.maximum(self._counts, self._most)
         seen = np.zeros_like(self._counts)
         for block in self._rows.blocks():
-            block.weights = _weights(_coded(block, codes), self._counts, divisors, seen)
+            units = _coded(block, codes)
+            block.unidentified = int(np.count_nonzero(units < 0))
+            block.weights = _weights(units, self._counts, divisors, seen)
             yield block
 
     def _counted(self) -> dict[Any, int]:
@@ -128,6 +130,7 @@ class StreamUnits:
             units = _coded(block, self._codes, add=True)
             missing = max(0, len(self._codes) - self._next.size)
             self._next = np.append(self._next, np.zeros(missing, dtype=np.int64))
+            block.unidentified = int(np.count_nonzero(units < 0))
             limits = np.full(self._next.size, self._most, dtype=np.int64)
             block.weights = _weights(units, limits, limits, self._next)
             yield block

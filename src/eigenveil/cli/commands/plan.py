@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,6 +13,15 @@ from rich.table import Table
 
 from eigenveil.checks import check_whole
 from eigenveil.cli import options
+from eigenveil.cli.presenters.quality import (
+    OF_FITS,
+    answer_json,
+    notify_tried,
+    print_answer,
+    shown_text,
+    tensor_scene,
+    trials_json,
+)
 from eigenveil.cli.presenters.registry import estimator_options
 from eigenveil.cli.presenters.results import print_releases, release_as_json
 from eigenveil.cli.presenters.screen import Screen
@@ -23,7 +33,9 @@ from eigenveil.models.pca.ways import way_of
 from eigenveil.models.task import Task, part
 from eigenveil.models.tensors.plan import MixturePlan
 from eigenveil.planning.predict import Prediction, parse_spectrum, predict
+from eigenveil.planning.quality import LARGEST_ROWS, Answer, Sought, epsilons, row_counts, smallest
 from eigenveil.planning.tensors import Expected, expect
+from eigenveil.planning.trials import Scenario, Trials
 from eigenveil.privacy.accountant import compose
 from eigenveil.privacy.guarantee import Guarantee, neighbours_text
 
@@ -32,7 +44,8 @@ from eigenveil.privacy.guarantee import Guarantee, neighbours_text
 class EstimatorSpec:
     """A task, the values of its options, and the data that are expected.
 
-    ``spectrum``, ``mean_norm`` and ``document_words`` describe the expected rows or documents.
+    ``spectrum``, ``mean_norm``, ``distance``, ``topic_words`` and ``document_words`` describe the
+    expected rows or documents; ``fits`` is how many fits are simulated, ``None``: by their size.
     """
 
     task: Task
@@ -41,13 +54,39 @@ class EstimatorSpec:
     rows: int
     spectrum: str
     mean_norm: float
+    distance: float
+    topic_words: int
     document_words: int
+    fits: int | None
     json: bool
     quiet: bool
 
+    def scenario(self) -> Scenario:
+        """The data that are expected."""
+        return Scenario(
+            rows=self.rows,
+            spectrum=parse_spectrum(self.spectrum, self.features),
+            mean_norm=self.mean_norm,
+            distance=self.distance,
+            topic_words=self.topic_words,
+            document_words=self.document_words,
+        )
+
+    def simulated(self, plan: Any, *, seed: int = 0) -> Trials:
+        """Simulated fits of a plan."""
+        simulate = part(self.task.simulator)
+        trials: Trials = simulate(plan, self.scenario(), fits=self.fits, seed=seed)
+        return trials
+
     def plan(self, **instead: Any) -> Any:
-        """The plan of one table, with other values of some options."""
-        options = self.task.options("table", **self.targets | instead)
+        """The plan of one table, with other values of some options.
+
+        There is no table whose columns have names: covariates by name are its first columns.
+        """
+        values = self.targets | instead
+        if (named := values.get("covariates")) is not None and isinstance(named[0], str):
+            values["covariates"] = tuple(range(len(named)))
+        options = self.task.options("table", **values)
         return self.task.make_plan(options, features=self.features, rows=self.rows)
 
     def print_next(self, screen: Screen) -> None:
@@ -103,13 +142,14 @@ def plan_tensors(spec: EstimatorSpec) -> None:
     """Say what a plan would release of so many rows."""
     plan, task, rows = spec.plan(), spec.task.name, spec.rows
     found = expect(plan, rows, document_words=spec.document_words)
-    guarantee = guarantee_of(found)
+    guarantee, trials = guarantee_of(found), spec.simulated(plan)
     if spec.json:
         options.print_json(
             {
                 "task": task,
                 "rows": rows,
                 **needs_json(found, rows),
+                **trials_json(trials),
                 "guarantee": {**guarantee.as_dict(), "sentence": str(guarantee)},
                 "plan_hash": plan.hash,
                 "plan": plan.model_dump(mode="json"),
@@ -118,6 +158,7 @@ def plan_tensors(spec: EstimatorSpec) -> None:
     elif not spec.quiet:
         screen = Screen()
         _print_tensors(found, guarantee, spec, screen)
+        screen.print(shown_text(trials, spec.task, tensor_scene(plan, spec.scenario())))
         spec.print_next(screen)
 
 
@@ -181,8 +222,11 @@ FloatVector = NDArray[np.float64]
 @options.declared("table", without=("random_state", "invalid"))
 def plan(
     context: typer.Context,
-    rows: Annotated[int, typer.Option(help="Number of rows expected.")],
     features: Annotated[int, typer.Option(help="Number of columns.")],
+    rows: Annotated[
+        int | None,
+        typer.Option(help="Number of rows expected; of units, with --unit. Not with --find rows."),
+    ] = None,
     task: options.TaskName = "pca",
     spectrum: Annotated[
         str,
@@ -198,7 +242,12 @@ def plan(
         str, typer.Option(help="One mechanism, or 'all' mechanisms that support this delta.")
     ] = _ALL,
     center: Annotated[str, typer.Option(help="private, none or public.")] = "private",
+    distance: options.Distance = 3.0,
+    topic_words: options.TopicWords = 20,
     document_words: options.DocumentWords = 20,
+    fits: options.Fits = None,
+    quality: options.Quality = None,
+    find: options.Find = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     *,
@@ -214,6 +263,16 @@ def plan(
     components = targets.get("n_components", chosen.usual_components)
     check_whole("features", features)
     check_width("The plan", features, sparse=True)
+    check_whole("topic-words", topic_words)
+    if fits is not None:
+        check_whole("fits", fits)
+    sought = options.read_find(context, quality, find)
+    if rows is None and sought != "rows":
+        raise options.WrongOption(
+            "--rows is missing.", hint="Give the number of rows that are expected."
+        )
+    if rows is None:
+        rows = max(2, components) if isinstance(components, int) else 2
     check_whole("rows", rows, most=2**53)
     if isinstance(components, int) and rows < components:
         raise DataError(
@@ -228,11 +287,69 @@ def plan(
         rows=rows,
         spectrum=spectrum,
         mean_norm=mean_norm,
+        distance=options.check_distance(distance),
+        topic_words=topic_words,
         document_words=options.check_document_words(document_words),
+        fits=fits,
         json=json,
         quiet=quiet,
     )
-    part(chosen.predictor)(spec)
+    if sought is None:
+        part(chosen.predictor)(spec)
+    else:
+        assert quality is not None
+        plan_quality(spec, quality, sought)
+
+
+def plan_quality(spec: EstimatorSpec, quality: float, sought: Sought) -> None:
+    """Say what it takes to reach a quality."""
+
+    def at(value: float, rows: int = spec.rows) -> tuple[EstimatorSpec, Any]:
+        """What is planned with another epsilon, or other rows."""
+        there = replace(spec, rows=int(value) if sought == "rows" else rows)
+        return there, there.plan() if sought == "rows" else there.plan(epsilon=value)
+
+    def try_at(value: float, seed: int = 0, rows: int = spec.rows) -> Trials:
+        there, made = at(value, rows)
+        return there.simulated(made, seed=seed)
+
+    told = not (spec.json or spec.quiet)
+    answer = find_quality(quality, sought, try_at, fewest=spec.rows, told=told)
+    there, made = (spec, None) if answer.value is None else at(answer.value)
+    if spec.json:
+        values: dict[str, Any] = {"task": spec.task.name, **answer_json(answer, spec.task)}
+        if made is not None:
+            values |= {"plan_hash": made.hash, "plan": made.model_dump(mode="json")}
+        options.print_json(values)
+    elif not spec.quiet:
+        screen = Screen()
+        print_answer(answer, spec.task, screen)
+        if answer.value is not None:
+            found = {"epsilon": answer.value} if sought == "epsilon" else {}
+            replace(there, targets=there.targets | found).print_next(screen)
+
+
+def find_quality(quality: float, sought: Sought, try_at: Any, *, fewest: int, told: bool) -> Answer:
+    """What it takes to reach a quality, of one table or of a study.
+
+    Parameters
+    ----------
+    try_at : callable
+        Simulated fits of a value, from ``seed`` and, where epsilon is sought, of ``rows``.
+    fewest : int
+        Rows that there are, or the fewest that there can be.
+    told : bool
+        Whether each value that is tried is printed on standard error.
+    """
+    of_epsilon = sought == "epsilon"
+    return smallest(
+        quality,
+        sought,
+        epsilons() if of_epsilon else row_counts(fewest),
+        try_at,
+        with_more_rows=partial(try_at, rows=LARGEST_ROWS) if of_epsilon else None,
+        progress=notify_tried(sought) if told else None,
+    )
 
 
 def _centered(option_values: dict[str, Any], features: int) -> dict[str, Any]:
@@ -268,7 +385,9 @@ def _predictions(spec: EstimatorSpec, eigenvalues: FloatVector) -> list[_Result]
     for name in every if one is None else [one]:
         try:
             made = spec.plan(mechanism=name)
-            found = predict(made, eigenvalues, rows=spec.rows, mean_norm=spec.mean_norm)
+            found = predict(
+                made, eigenvalues, rows=spec.rows, mean_norm=spec.mean_norm, fits=spec.fits
+            )
             results.append((made.mechanism, made, found))
         except EigenveilError as error:
             # refused for what this one cannot do, not for what no mechanism can
@@ -285,6 +404,8 @@ def _as_json(name: str, made: Plan | None, found: Prediction | str) -> dict[str,
     return {
         "mechanism": name,
         "captured_energy": found.captured_energy,
+        "captured_energy_error": found.trials.quality_error,
+        "shows_nothing": found.trials.as_json(),
         "note": found.note,
         "noise_rows": found.noise_rows,
         "released_values": found.released_values,
@@ -309,18 +430,20 @@ def _print(
     table = Table(title=f"{spec.rows:,} rows x {spec.features:,} features, {many}, {spec.spectrum}")
     table.add_column("mechanism")
     table.add_column("captured energy", justify="right")
+    table.add_column("shows nothing", justify="right")
     table.add_column("noise (rows)", justify="right")
     table.add_column("message", justify="right")
     table.add_column("memory", justify="right")
     table.add_column("note")
     for name, _, found in results:
         if isinstance(found, str):
-            table.add_row(name, "-", "-", "-", "-", found)
+            table.add_row(name, "-", "-", "-", "-", "-", found)
             continue
         energy = "-" if found.captured_energy is None else f"{found.captured_energy:.3f}"
         table.add_row(
             name,
             energy,
+            found.trials.text(),
             f"{found.noise_rows:.3g}",
             options.bytes_text(8 * found.released_values),
             options.bytes_text(found.memory_bytes),
@@ -335,6 +458,7 @@ def _print(
         )
     screen.print(
         "captured energy: of the exact subspace's, simulated on Gaussian rows with this spectrum. "
+        f"shows nothing: the probability that no component is usable. {OF_FITS} "
         "noise: its scale in the largest contribution a row can make."
     )
     if made is not None:

@@ -5,14 +5,24 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
+from eigenveil.checks import check_whole
 from eigenveil.cli import options
+from eigenveil.cli.commands.plan import find_quality
 from eigenveil.cli.options import WantedColumns
+from eigenveil.cli.presenters.quality import (
+    answer_json,
+    print_answer,
+    shown_text,
+    tensor_scene,
+    trials_json,
+)
 from eigenveil.cli.presenters.registry import check_options, estimator_options
 from eigenveil.cli.presenters.results import check_place
 from eigenveil.cli.presenters.screen import Screen
@@ -30,9 +40,13 @@ from eigenveil.files import replacing
 from eigenveil.io import read_vocabulary
 from eigenveil.models.options import options_of
 from eigenveil.models.task import TASKS, part
+from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.moments.source import RowSource
-from eigenveil.planning.forecast import DEFAULT_SPECTRUM, Forecast, forecast, pooled
+from eigenveil.planning.forecast import DEFAULT_SPECTRUM, Forecast, forecast, pooled, try_study
+from eigenveil.planning.predict import parse_spectrum
 from eigenveil.planning.protocol import Choice, choose_protocol
+from eigenveil.planning.quality import Sought
+from eigenveil.planning.trials import Scenario, Trials
 from eigenveil.tables.schema import read_schema
 
 study_app = typer.Typer(
@@ -147,12 +161,21 @@ def plan(
             help="Expected eigenvalues: power:1.0, exponential:20, spike:5:0.8, or numbers."
         ),
     ] = DEFAULT_SPECTRUM,
+    distance: options.Distance = 3.0,
+    topic_words: options.TopicWords = 20,
     document_words: options.DocumentWords = 20,
+    fits: options.Fits = None,
+    quality: options.Quality = None,
+    find: options.Find = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Say what each protocol sends and would give, and what each adversary is guaranteed."""
     found = read_study(study)
+    check_whole("topic-words", topic_words)
+    if fits is not None:
+        check_whole("fits", fits)
+    sought = options.read_find(context, quality, find)
     if rows is not None and rows < 1:
         raise DataError(f"rows = {rows} is not a positive number.", hint="Give at least 1.")
     task = TASKS[found.task]
@@ -161,8 +184,28 @@ def plan(
     expected = found.expected_rows if rows is None else rows
     choice = _choice(found)  # what a run would choose, whatever spectrum is given here
     chosen = found.protocol if choice is None else choice.protocol
+    data = Scenario(
+        rows=expected or 2,
+        spectrum=parse_spectrum(spectrum, found.width),
+        distance=options.check_distance(distance),
+        topic_words=topic_words,
+        document_words=words,
+    )
+    if sought == "epsilon" and expected is None:
+        raise options.WrongOption(
+            "--quality finds the epsilon for a number of rows, and none is given.",
+            hint="Give --rows, or use --find rows.",
+        )
+    if quality is not None and sought is not None:
+        _plan_quality(
+            found.with_protocol(chosen), data, quality, sought, fits, json=json, quiet=quiet
+        )
+        return
     outlook = part(task.of_study)(found.with_protocol(chosen), expected, words, spectrum)
-    forecasts = _forecasts(found, expected, spectrum, simulated=outlook is None)
+    forecasts = _forecasts(found, expected, spectrum, fits, simulated=outlook is None)
+    trials = Trials(note="without --rows")
+    if outlook is not None and expected is not None:
+        trials = try_study(found.with_protocol(chosen), data, fits=fits)
     if json:
         found_json: dict[str, Any] = {
             "task": found.task,
@@ -176,9 +219,57 @@ def plan(
             ],
             "adversaries": adversaries_json(found),
         }
-        options.print_json(found_json | ({} if outlook is None else outlook.as_json()))
+        if outlook is not None:
+            found_json |= outlook.as_json() | trials_json(trials)
+        options.print_json(found_json)
     elif not quiet:
-        print_plan(found, forecasts, chosen, choice, expected, spectrum, outlook)
+        shown = shown_text(trials, task, _scene(found, data, spectrum))
+        print_plan(found, forecasts, chosen, choice, expected, spectrum, outlook, shown)
+
+
+def _scene(study: Study, data: Scenario, spectrum: str) -> str:
+    """The data that fits are simulated of."""
+    plan = study.plan(study.width, None)
+    return (
+        tensor_scene(plan, data) if isinstance(plan, TensorPlan) else f"Gaussian rows, {spectrum}"
+    )
+
+
+def _plan_quality(
+    study: Study,
+    data: Scenario,
+    quality: float,
+    sought: Sought,
+    fits: int | None,
+    *,
+    json: bool,
+    quiet: bool,
+) -> None:
+    """Say what it takes the study's protocol to reach a quality."""
+
+    def try_at(value: float, seed: int = 0, rows: int = data.rows) -> Trials:
+        """Fits with another epsilon, or other rows; sites keep smaller targets of their own."""
+        there = replace(data, rows=int(value) if sought == "rows" else rows)
+        made = study if sought == "rows" else study.with_epsilon(value)
+        return try_study(made, there, fits=fits, seed=seed)
+
+    task, fewest = TASKS[study.task], max(2, len(study.sites))
+    answer = find_quality(quality, sought, try_at, fewest=fewest, told=not (json or quiet))
+    if json:
+        options.print_json(
+            {
+                "task": task.name,
+                "protocol": study.protocol,
+                "study_hash": study.hash,
+                **answer_json(answer, task),
+            }
+        )
+    elif not quiet:
+        screen = Screen()
+        screen.print(f"study {study.name}, protocol {study.protocol}:")
+        print_answer(answer, task, screen)
+        if answer.value is not None and sought == "epsilon":
+            screen.print(f"next: write epsilon = {answer.value:g} into the study")
 
 
 @study_app.command("schema")
@@ -316,14 +407,17 @@ def _choice(study: Study) -> Choice | None:
     return choose_protocol(study, study.width) if study.protocol == "auto" else None
 
 
-def _forecasts(study: Study, rows: int | None, spectrum: str, *, simulated: bool) -> list[Forecast]:
+def _forecasts(
+    study: Study, rows: int | None, spectrum: str, fits: int | None, *, simulated: bool
+) -> list[Forecast]:
     """All protocols' forecasts, and that of all rows in one place where it can be simulated."""
-    found = [pooled(study, study.width, rows, spectrum)] if simulated else []
+    found = [pooled(study, study.width, rows, spectrum, fits=fits)] if simulated else []
     for protocol in options_of(study.task, "sites")["protocol"].choices:
         if protocol == "auto":
             continue
         try:
-            found.append(forecast(study.with_protocol(protocol), study.width, rows, spectrum))
+            there = study.with_protocol(protocol)
+            found.append(forecast(there, study.width, rows, spectrum, fits=fits))
         except PrivacyError as error:
-            found.append(Forecast(protocol, None, error.message.rstrip("."), 0, 0, 0))
+            found.append(Forecast(protocol, None, Trials(), error.message.rstrip("."), 0, 0, 0))
     return found

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from eigenveil.cli.options import print_json
+from eigenveil.cli.presenters.quality import shown_text, trials_json
 from eigenveil.cli.presenters.results import print_releases, release_as_json
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.models.explained import strength_floor
@@ -80,15 +81,17 @@ def plan_releases(spec: Any) -> None:
     """``eigenveil plan``: what a plan would release of so many rows."""
     plan = spec.plan()
     found = Outlook(plan, rehearse(plan, plan.budgets(), {}), spec.rows, spec.spectrum)
+    trials = spec.simulated(plan)
     guarantee = compose(found.records, delta=plan.delta, adjacency=plan.adjacency)
     if spec.json:
-        said = {"task": spec.task.name, "rows": spec.rows, **found.as_json()}
+        said = {"task": spec.task.name, "rows": spec.rows, **found.as_json(), **trials_json(trials)}
         said["guarantee"] = {**guarantee.as_dict(), "sentence": str(guarantee)}
         print_json({**said, "plan_hash": plan.hash, "plan": plan.model_dump(mode="json")})
     elif not spec.quiet:
         out = Screen()
         out.print(f"{spec.task.name}: {spec.rows:,} rows x {plan.features:,} features.")
         found.show(out)
+        out.print(shown_text(trials, spec.task, f"Gaussian rows, {spec.spectrum}"))
         out.print(f"guarantee: {guarantee}")
         spec.print_next(out)
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from eigenveil.cli import options
 from eigenveil.cli.commands.plan import needs_json, print_needs
+from eigenveil.cli.presenters.quality import OF_FITS
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import short_name
 from eigenveil.federation.protocol.terms import settle
@@ -299,6 +300,9 @@ def _count(number: int, thing: str) -> str:
 def forecast_json(found: Forecast) -> dict[str, Any]:
     """A forecast as plain values."""
     fields = asdict(found)
+    del fields["trials"]
+    fields["captured_energy_error"] = found.trials.quality_error
+    fields["shows_nothing"] = found.trials.as_json()
     if found.memory_bytes == 0:  # a protocol that this study cannot have
         fields |= {"message_bytes": None, "round_bytes": None, "memory_bytes": None}
     return fields
@@ -316,6 +320,7 @@ def print_plan(
     rows: int | None,
     spectrum: str,
     tensors: ExpectedStudy | None = None,
+    shown: str = "",
 ) -> None:
     """A table of what each protocol would give, the chosen one marked."""
     screen = Screen()
@@ -329,6 +334,7 @@ def print_plan(
     table.add_column("protocol")
     if tensors is None:
         table.add_column("captured energy", justify="right")
+        table.add_column("shows nothing", justify="right")
     table.add_column("bytes a site", justify="right")
     table.add_column("memory", justify="right")
     table.add_column("note")
@@ -337,7 +343,7 @@ def print_plan(
         energy = "-" if each.captured_energy is None else f"{each.captured_energy:.3f}"
         table.add_row(
             each.protocol + mark,
-            *([energy] if tensors is None else []),
+            *([energy, each.trials.text()] if tensors is None else []),
             _size(each.round_bytes),
             _size(each.memory_bytes),
             each.note if tensors is None else each.note.removesuffix(_ONLY_SIZES).rstrip("; "),
@@ -348,10 +354,12 @@ def print_plan(
     if tensors is not None:
         screen.print("bytes: the numbers that leave a site, in all rounds together.")
         tensors.show(screen)
+        screen.print(shown)
     else:
         screen.print(
             "captured energy: of the exact subspace's, simulated on Gaussian rows with this "
-            f"spectrum, as many at every site. {POOLED}: for comparison. bytes: the numbers that "
+            "spectrum, as many at every site. shows nothing: the probability that no component is "
+            f"usable. {OF_FITS} {POOLED}: for comparison. bytes: the numbers that "
             "leave a site."
         )
         if rows is None:

@@ -36,12 +36,10 @@ from eigenveil.models.inputs import first_difference
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import certificate_of
 from eigenveil.models.rounds import Answers, Query, Round
-from eigenveil.models.shapes import rehearse
 from eigenveil.moments.describe import describe
 from eigenveil.privacy.certificate import SEEDED, Certificate
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.spending import Spending
-from eigenveil.privacy.views import guarantees
 
 # Bytes of answers that are held at once, at the most.
 _HELD = 1 << 25
@@ -275,13 +273,7 @@ class Aggregator:
             # as rows count in the sums
             parts = [self._terms.weight(n) * (joined[n].rows or 0) for n in names if n in joined]
             self._terms = self._terms.counting(max(1, round(math.fsum(parts))))
-        terms = self._terms
-        guarantees(
-            rehearse(terms.plan, terms.plan.budgets(), terms.sharings),
-            terms.federation(terms.fewest),
-            delta=self.study.delta,
-            adjacency=self.study.adjacency,
-        )
+        self._terms.check_views()
 
     def _agree_on_keys(self) -> Calls:
         know, terms = self._know, self._terms

@@ -13,17 +13,24 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
 from typing import cast
 
-from eigenveil.errors import ProtocolError
+from eigenveil.errors import PrivacyError, ProtocolError
 from eigenveil.federation.secagg import masks
 from eigenveil.federation.study.study import WEIGHT_BITS, Study
 from eigenveil.models.plan import BasePlan, Planned, Step
+from eigenveil.models.shapes import rehearse
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.release import record_of
 from eigenveil.noise.grid import grid_exponent
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
-from eigenveil.privacy.views import MASK_RATIO, Federation, MaskKind, Protocol
+from eigenveil.privacy.views import (
+    MASK_RATIO,
+    Federation,
+    MaskKind,
+    Protocol,
+    guarantees,
+)
 
 
 def active_sites(study: Study) -> tuple[str, ...]:
@@ -57,6 +64,57 @@ class Terms:
         if rows is None or not self.plan.count_is_public:
             return self
         return _counting(self, rows)
+
+    def check_views(self) -> None:
+        """Raise unless something can be claimed against every adversary, before any release.
+
+        Raises
+        ------
+        PrivacyError
+            Naming the adversary, and the largest epsilon at which there is a claim against all.
+        """
+        try:
+            self._claims()
+        except PrivacyError as error:
+            largest = self._largest_epsilon() if error.code == "no-claim-against-view" else 0.0
+            if not largest:
+                raise
+            raise PrivacyError(
+                error.message,
+                hint=f"Use epsilon = {largest:g} or less, at which there is a claim against every "
+                "adversary, or more sites: any but its own add noise that it does not know.",
+                code="no-claim-against-view",
+            ) from None
+
+    def _claims(self) -> None:
+        guarantees(
+            rehearse(self.plan, self.plan.budgets(), self.sharings),
+            self.federation(self.fewest),
+            delta=self.study.delta,
+            adjacency=self.study.adjacency,
+        )
+
+    def _largest_epsilon(self) -> float:
+        """That can be claimed against every adversary, by bisection, rounded down; 0: none."""
+        study = self.study
+
+        def holds(epsilon: float) -> bool:
+            """Whether the study has claims with another target."""
+            try:
+                settle(study.with_epsilon(epsilon)).counting(self.plan.rows)._claims()
+            except PrivacyError:
+                return False
+            return True
+
+        low, high = 0.0, study.epsilon
+        while high - low > 0.01 * high:
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if holds(middle) else (low, middle)
+            if high < 0.01 * study.epsilon:
+                return 0.0
+        digits = 10.0 ** (math.floor(math.log10(low)) - 1)
+        rounded = math.floor(low / digits) * digits
+        return rounded if holds(rounded) else 0.0
 
     @property
     def width(self) -> int:

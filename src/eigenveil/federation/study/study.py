@@ -435,6 +435,14 @@ class Study(StudyOptions):
         """The study with other values of some fields, checked again."""
         return parse_study(self.model_dump() | fields)
 
+    def with_epsilon(self, epsilon: float) -> Study:
+        """The study with another target; sites keep smaller ones of their own."""
+        sites = [
+            site.model_dump() | {"epsilon": site.epsilon and min(site.epsilon, epsilon)}
+            for site in self.sites
+        ]
+        return self.changed(epsilon=epsilon, sites=sites)
+
     def plan(self, features: int, rows: int | None) -> BasePlan:
         """The fit that the sites run together.
 

@@ -1,0 +1,238 @@
+"""Simulated fits of covariances, mixtures and topics, on rows as the user expects them.
+
+The plan's own rounds run on rows that are drawn, as those of PCA do
+(:mod:`eigenveil.planning.predict`). Where there are more rows, features or words than are worth
+drawing, fewer are, and the budgets are scaled so that the noise keeps its size against them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from eigenveil.models.covariance.plan import CovariancePlan
+from eigenveil.models.driver import rounds_of
+from eigenveil.models.plan import Step
+from eigenveil.models.task import task_of_plan
+from eigenveil.models.tensors.plan import MixturePlan, TensorPlan, TopicPlan
+from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
+from eigenveil.planning.predict import MOST_ROWS, rows_of_spectrum
+from eigenveil.planning.trials import (
+    Scenario,
+    TrialNoise,
+    Trials,
+    fits_for,
+    gather,
+    run_trial,
+    scaled_budgets,
+    times,
+)
+
+Array = NDArray[np.float64]
+
+_MOST_FEATURES = 800
+# Of mixtures more rows are drawn: third moments take more to show anything.
+_MOST_MIXTURE_ROWS, _MOST_DOCUMENTS = 20_000, 5_000
+_MOST_MIXTURE_FEATURES, _MOST_WORDS = 200, 300
+# Components that are drawn where their number is to be found.
+USUAL_COMPONENTS = 5
+# Decompositions of the third moment, each as costly as so many numbers an entry.
+_NUMBERS_AN_ENTRY = 10_000
+# A public bound on the norms is taken to be so many root mean squares of them.
+_BOUND = 2.0
+
+
+def try_covariance(
+    plan: CovariancePlan,
+    data: Scenario,
+    *,
+    fits: int | None = None,
+    seed: int = 0,
+    louder: Mapping[Step, float] | None = None,
+) -> Trials:
+    """Simulated fits of a covariance on Gaussian rows.
+
+    Their quality is 1 less the relative error of the covariance (Frobenius), at least 0.
+    """
+    features = plan.features
+    if features > _MOST_FEATURES:
+        return Trials(note=f"not simulated beyond {_MOST_FEATURES} features")
+    drawn = min(data.rows, MOST_ROWS)
+    small = plan.model_copy(
+        update={
+            "rows": drawn if plan.rows is not None else None,
+            "row_bound": None if plan.row_bound is None else _BOUND,
+            "row_norm": "auto" if plan.row_bound is None else _BOUND,
+        }
+    )
+    budgets = scaled_budgets(
+        plan, more_rows=data.rows / drawn, features=features, louder=louder or {}
+    )
+
+    def simulate(number: int) -> tuple[float, Any]:
+        rows = rows_of_spectrum(plan, data, features, drawn, (seed, number))
+        factors = run_trial(
+            rounds_of(small, stored_single=True, public_center=_zeros(small), budgets=budgets),
+            ArrayRows(rows.values),
+            TrialNoise((seed, number)),
+        )
+        exact = rows.moment / drawn
+        error = np.linalg.norm(factors.covariance - exact) / np.linalg.norm(exact)
+        return 1.0 - float(error), factors
+
+    return gather(simulate, fits or fits_for(drawn * features))
+
+
+def try_mixture(
+    plan: MixturePlan,
+    data: Scenario,
+    *,
+    fits: int | None = None,
+    seed: int = 0,
+    louder: Mapping[Step, float] | None = None,
+) -> Trials:
+    """Simulated fits of a mixture of equal spheres whose means are all as far from one another.
+
+    Their quality is the share of the rows whose nearest mean is that of the right component, the
+    one whose exact mean is nearest; the fit's components are matched with these as well as can be.
+    """
+    count = components_drawn(plan)
+    features = min(plan.features, max(_MOST_MIXTURE_FEATURES, count))
+    drawn = min(data.rows, _MOST_MIXTURE_ROWS)
+    variance = 1.0 if not plan.noise_variance else plan.noise_variance
+    radius = data.distance / math.sqrt(1.0 - 1.0 / count) if count > 1 else 0.0
+    bound = plan.row_bound
+    if bound is not None:
+        bound = _BOUND * math.sqrt(variance * (features + radius**2))
+    small = _small(plan, features, drawn).model_copy(update={"row_bound": bound})
+    # a row's energy is that of its features: of fewer, its mean's part of it is larger
+    energy = [d + radius**2 for d in (features, plan.features)]
+    budgets = scaled_budgets(
+        plan,
+        more_rows=data.rows / drawn,
+        features=features,
+        columns=plan.sketch_columns if plan.sketched else None,
+        louder=louder or {},
+    )
+    budgets["moment"] = times(budgets["moment"], energy[0] / energy[1])
+    budgets["tensor"] = times(budgets["tensor"], (energy[0] / energy[1]) ** 1.5)
+
+    def simulate(number: int) -> tuple[float, Any]:
+        rng = np.random.default_rng((seed, number, 1))
+        axes = np.linalg.qr(rng.standard_normal((features, count)))[0].T
+        means = (math.sqrt(variance) * radius * axes).astype(np.float32)
+        rng = np.random.default_rng((seed, number, 0))
+        rows = rng.standard_normal((drawn, features), dtype=np.float32)
+        rows *= np.float32(math.sqrt(variance))
+        rows += means[np.arange(drawn) % count]
+        factors = _tried(small, ArrayRows(rows), budgets, (seed, number))
+        return _agreement(rows, means, factors.means), factors
+
+    return gather(simulate, fits or _tensor_fits(drawn * features, count))
+
+
+def try_topics(
+    plan: TopicPlan,
+    data: Scenario,
+    *,
+    fits: int | None = None,
+    seed: int = 0,
+    louder: Mapping[Step, float] | None = None,
+) -> Trials:
+    """Simulated fits of equal topics, each spread evenly over words of its own.
+
+    Their quality is the probability that a topic and the fit's have in common, the mean over the
+    topics: 1 less half of the L1 distance, the fit's topics being matched as well as can be.
+    """
+    count, spread = components_drawn(plan), data.topic_words
+    used = count * spread
+    if used > plan.features:
+        words = f"{count} topics of {spread} words are more than {plan.features:,}"
+        return Trials(note=f"{words}: not simulated")
+    features = min(plan.features, max(_MOST_WORDS, used))
+    if features > _MOST_FEATURES:
+        return Trials(note=f"not simulated beyond {_MOST_FEATURES} words of all topics")
+    drawn = min(data.rows, _MOST_DOCUMENTS)
+    small = _small(plan, features, drawn)
+    budgets = scaled_budgets(
+        plan,
+        more_rows=data.rows / drawn,
+        features=features,
+        columns=plan.sketch_columns if plan.sketched else None,
+        louder=louder or {},
+    )
+    topics = np.zeros((count, features))
+    for number in range(count):
+        topics[number, number * spread : (number + 1) * spread] = 1.0 / spread
+
+    def simulate(number: int) -> tuple[float, Any]:
+        rng = np.random.default_rng((seed, number, 0))
+        size = (drawn, data.document_words)
+        places = rng.integers(spread, size=size) + spread * (np.arange(drawn) % count)[:, None]
+        ends = np.arange(0, places.size + 1, data.document_words)
+        counts = scipy.sparse.csr_array(
+            (np.ones(places.size), places.ravel(), ends), shape=(drawn, features)
+        )
+        counts.sum_duplicates()
+        rows = task_of_plan(plan).rows_for(SparseRows(counts))
+        factors = _tried(small, rows, budgets, (seed, number))
+        common = np.minimum(topics[:, None], factors.topics[None]).sum(axis=2)
+        return _matched(common) / count, factors
+
+    return gather(simulate, fits or _tensor_fits(drawn * features, count))
+
+
+def components_drawn(plan: TensorPlan) -> int:
+    """How many components or topics simulated data have."""
+    return min(plan.n_components, USUAL_COMPONENTS) if plan.auto_components else plan.n_components
+
+
+def _tensor_fits(numbers: int, components: int) -> int:
+    return fits_for(numbers + _NUMBERS_AN_ENTRY * components**3)
+
+
+def _small(plan: Any, features: int, drawn: int) -> Any:
+    """The plan of so many features and rows."""
+    columns = min(plan.sketch_columns, features)
+    most = max(1, features - 1) if plan.auto_components else features
+    return plan.model_copy(
+        update={
+            "features": features,
+            "n_components": min(plan.n_components, most, columns if plan.sketched else most),
+            "rows": drawn if plan.rows is not None else None,
+            "sketch_columns": columns,
+        }
+    )
+
+
+def _zeros(plan: Any) -> Array | None:
+    return np.zeros(plan.features) if plan.centered == "public" else None
+
+
+def _tried(plan: TensorPlan, rows: RowSource, budgets: Any, seed: tuple[int, ...]) -> Any:
+    rounds = rounds_of(plan, stored_single=True, public_center=_zeros(plan), budgets=budgets)
+    return run_trial(rounds, rows, TrialNoise(seed))
+
+
+def _agreement(rows: Any, means: Any, found: Array) -> float:
+    """The share of rows that are nearest to the mean that is matched with their own."""
+    exact = _nearest(rows, means)
+    seen = _nearest(rows, found.astype(np.float32))
+    table = np.zeros((means.shape[0], found.shape[0]))
+    np.add.at(table, (exact, seen), 1.0)
+    return _matched(table) / float(np.sum(table))
+
+
+def _nearest(rows: Any, means: Any) -> NDArray[np.intp]:
+    return np.asarray(np.argmax(rows @ means.T - 0.5 * (means**2).sum(axis=1), axis=1))
+
+
+def _matched(worth: Array) -> float:
+    """The most that pairs of rows and columns are worth together."""
+    return float(worth[linear_sum_assignment(worth, maximize=True)].sum())

@@ -1,0 +1,195 @@
+"""The plan says how often a fit shows nothing, and what it takes to reach a quality."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+from eigenveil import DataError, PrivacyError, PrivatePCA
+from eigenveil.models.task import TASKS, part
+from eigenveil.planning.predict import parse_spectrum, predict, try_pca
+from eigenveil.planning.quality import epsilons, row_counts, smallest
+from eigenveil.planning.simulated import try_covariance, try_mixture, try_topics
+from eigenveil.planning.trials import Scenario, Trials
+from plan_tools import plan_of
+
+ROWS, FEATURES = 3000, 12
+FLAT = np.ones(FEATURES)
+LAW = parse_spectrum("power:1.0", FEATURES)
+
+
+def pca(rows=ROWS, **options):
+    options = {"n_components": 3, "epsilon": 1.0, "delta": 1e-6} | options
+    return plan_of("pca", features=FEATURES, rows=rows, **options)
+
+
+# -- the probability that a fit shows nothing
+
+
+def test_the_probability_is_that_of_real_fits():
+    # at a budget where either happens. Shares of two times 200 fits of one chance differ by more
+    # than 0.31 with probability 2 exp(-200 * 0.31**2) < 1e-8 (Hoeffding)
+    rng = np.random.default_rng()
+    spectrum, rows, fits = parse_spectrum("spike:1:0.5", FEATURES), 500, 200
+    made = pca(n_components=1, epsilon=0.8, rows=rows)
+    trials = try_pca(made, Scenario(rows, spectrum), fits=fits)
+    assert 0.2 < trials.probability < 0.8
+    nothing = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of fits that show nothing
+        for _ in range(fits):
+            table = rng.standard_normal((rows, FEATURES)) * np.sqrt(spectrum)
+            model = PrivatePCA(1, epsilon=0.8, delta=1e-6).fit(table)
+            nothing += not model.usable_.any()
+    assert abs(nothing / fits - trials.probability) < 0.31
+
+
+def simulated(task, rows, fits=3):
+    """Simulated fits of data that have what is looked for."""
+    features = 60 if task == "topic-model" else FEATURES
+    counted = {"n_components": 3} if TASKS[task].counted else {}
+    made = plan_of(task, features=features, rows=rows, epsilon=1.0, delta=1e-6, **counted)
+    data = Scenario(rows, parse_spectrum("power:1.0", features), distance=4.0, topic_words=10)
+    return part(TASKS[task].simulator)(made, data, fits=fits)
+
+
+@pytest.mark.parametrize("task", sorted(TASKS))
+def test_many_rows_show_something_and_few_show_nothing(task):
+    many, few = simulated(task, 1_000_000), simulated(task, 40)
+    assert (many.nothing, many.fits) == (0, 3)
+    assert many.quality > 0.9
+    assert (few.nothing, few.fits) == (3, 3)
+    assert few.quality < many.quality - 0.2
+
+
+def test_an_error_is_said_of_none_and_of_all():
+    for nothing in (0, 20):
+        trials = Trials((0.5,) * 20, nothing)
+        assert 0.02 < trials.probability_error < 0.1
+    assert Trials((0.5,) * 20, 10).probability_error == pytest.approx(0.104, abs=1e-3)
+    # one of twenty: (k + 1) / (n + 2) with n + 3 in place of n
+    assert Trials((0.5,) * 20, 1).as_json() == {
+        "probability": 0.05,
+        "standard_error": pytest.approx(math.sqrt(2 / 22 * 20 / 22 / 23)),
+        "simulated_fits": 20,
+    }
+    assert Trials(note="why").as_json() is None
+
+
+def test_fits_that_stop_count_as_nothing():
+    trials = try_pca(pca(rows=60, epsilon=0.3), Scenario(60, LAW), fits=4)
+    assert (trials.stopped, trials.nothing, trials.quality) == (4, 4, 0.0)
+    assert predict(pca(rows=60, epsilon=0.3), LAW, rows=60, fits=4).captured_energy is None
+
+
+def test_fewer_features_are_drawn_of_wide_mixtures_and_topics():
+    wide = {"rows": 200_000, "epsilon": 1.0, "delta": 1e-6, "n_components": 2}
+    mixture = plan_of("gaussian-mixture", features=800, **wide)
+    assert try_mixture(mixture, Scenario(200_000, FLAT, distance=8.0), fits=2).quality > 0.9
+    topics = plan_of("topic-model", features=5000, **wide)
+    assert try_topics(topics, Scenario(200_000, FLAT, topic_words=10), fits=2).quality > 0.9
+    spread = Scenario(200_000, FLAT, topic_words=4000)
+    assert "not simulated" in try_topics(topics, spread).note
+    covariance = plan_of("covariance", features=5000, rows=200_000, epsilon=1.0, delta=1e-6)
+    assert try_covariance(covariance, Scenario(200_000, np.ones(5000))).fits == 0
+
+
+# -- what it takes
+
+
+def find(wanted, sought="epsilon", rows=ROWS, fits=5, **options):
+    """The answer for PCA; and what is predicted of any value."""
+
+    def try_at(value, seed=0, rows=rows):
+        rows = int(value) if sought == "rows" else rows
+        epsilon = {"epsilon": value} if sought == "epsilon" else {}
+        return try_pca(
+            pca(rows=rows, **(options | epsilon)), Scenario(rows, LAW), fits=fits, seed=seed
+        )
+
+    candidates = epsilons() if sought == "epsilon" else row_counts(3)
+    more = (lambda value: try_at(value, rows=10**9)) if sought == "epsilon" else None
+    return smallest(wanted, sought, candidates, try_at, with_more_rows=more), try_at
+
+
+@pytest.mark.parametrize(
+    ("wanted", "options"),
+    [
+        (0.95, {}),
+        (0.95, {"delta": 0.0}),
+        (0.9, {"adjacency": "replace-one"}),
+        (0.9, {"unit": "person", "max_rows_per_unit": 2}),
+        (0.9, {"scale": "private"}),
+        (0.95, {"mechanism": "sketch"}),
+    ],
+    ids=str,
+)
+def test_the_answer_is_the_smallest_epsilon(wanted, options):
+    answer, try_at = find(wanted, **options)
+    assert try_at(answer.value).quality == answer.trials.quality >= wanted
+    assert try_at(0.9 * answer.value).quality < wanted
+    # other random numbers agree, to ten standard errors of both
+    error = math.hypot(answer.verified.quality_error, answer.trials.quality_error)
+    assert answer.verified.qualities != answer.trials.qualities
+    assert abs(answer.verified.quality - answer.trials.quality) < 10 * error
+    assert len(answer.tried) < 12
+
+
+def test_the_answer_is_the_fewest_rows():
+    answer, try_at = find(0.95, "rows", epsilon=0.5)
+    assert try_at(answer.value).quality >= 0.95
+    assert try_at(0.9 * answer.value).quality < 0.95
+    assert answer.value == int(answer.value)
+
+
+def test_the_noise_is_shared_between_candidates():
+    # with noise of its own, neighbours would differ by luck as often as not
+    def qualities(epsilon):
+        return np.array(try_pca(pca(epsilon=epsilon), Scenario(ROWS, LAW), fits=12).qualities)
+
+    less, more = qualities(0.6), qualities(0.606)
+    assert np.all(np.abs(more - less) < 0.3 * np.std(less))
+    assert np.mean(more > less) > 0.9
+
+
+def test_nothing_found_is_said_with_its_reason():
+    answer, _ = find(0.995, rows=50)
+    assert answer.value is None
+    assert answer.verified is None
+    assert answer.reason.startswith("not reached at epsilon = 100: 0.")
+    assert "rows are too few" in answer.reason
+    # a sketch of 3 columns does not release what is missing, whatever epsilon and rows are
+    answer, _ = find(0.9999, mechanism="sketch", sketch_size=3)
+    assert answer.value is None
+    assert "not hidden by noise" in answer.reason
+
+
+def test_what_is_not_simulated_has_no_answer():
+    answer = smallest(0.9, "epsilon", epsilons(), lambda *_: Trials(note="too wide"))
+    assert answer.value is None
+    assert answer.reason == "nothing can be predicted: too wide"
+
+
+def test_too_small_an_epsilon_for_any_plan_is_not_reached():
+    def try_at(value, seed):
+        if value < 1.0:
+            raise PrivacyError(
+                "below what arithmetic can promise", hint="more", code="epsilon-below-resolution"
+            )
+        return Trials((0.99,))
+
+    answer = smallest(0.9, "epsilon", epsilons(), try_at)
+    assert 1.0 <= answer.value < 1.06
+
+
+def test_an_answer_whose_fits_show_nothing_says_so():
+    answer = smallest(0.5, "epsilon", epsilons(), lambda value, _: Trials((value / 100,) * 4, 3))
+    assert answer.value == pytest.approx(50, rel=0.06)
+    assert "not above the noise" in answer.reason
+
+
+@pytest.mark.parametrize("wrong", [0.0, 1.0, -0.5, 1.5, math.nan, math.inf])
+def test_a_quality_is_a_share(wrong):
+    with pytest.raises(DataError, match="quality"):
+        smallest(wrong, "epsilon", epsilons(), lambda *_: Trials((1.0,)))
