@@ -1,0 +1,480 @@
+"""What a second release of the second moment should look at, and what both say together.
+
+Everything here is a deterministic function of released numbers (post-processing). After a first
+release ``A = S + s G`` of unit or shortened rows, what is known of S is its mean in a basis Q of
+directions, diagonal l, and a variance t of each entry off the diagonal. A second release of rows
+seen through weights w in that basis has noise of variance ``s'^2 (w.w l)^2 / (2 w_k^2 w_j^2)`` in
+entry (k, j), in the first one's units. Its worth is the expected sum of the K largest eigenvalues
+of what is then known of S: that is the energy which the K directions will capture. Weights are
+chosen for it, and no weights (W = I) where they promise no more (algorithms.md, "A second look").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.optimize
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+#: Candidate that is one release of the whole budget.
+ONE_RELEASE = "one release"
+
+# Places of the integrals of ratios of quadratic forms are even in the logarithm.
+_STEP = 0.25
+_PLACES = np.exp(np.arange(-14.0, 24.0, _STEP))
+# Energies of directions are taken to be at least this part of their mean, and weights (squared) to
+# be no further apart than this.
+_LEAST_ENERGY, _MOST_WEIGHT = 1e-3, 1e8
+# Of a diagonal: grid of the prior, rounds of its fixed point, least part of the mean.
+_GRID, _ROUNDS, _LEAST_DIAGONAL = 80, 200, 0.1
+# Part of two directions' energies that another normalisation of the rows changes between them.
+_BIAS = 0.01
+# A gain of less than this part of the loss was measured to be none.
+_LEAST_GAIN = 0.2
+# Mean square norm, in units of the mean, at which a candidate shortens rows.
+_SHORTENED = 2.0
+# Nothing is looked for in matrices of entries, or under noise, of no size or beyond all size.
+_TINY = 1e-100
+# Steps of the eigenvalue equation, of the search of weights.
+_STEPS, _SEARCH = 12, 60
+
+
+@dataclass(frozen=True)
+class Preconditioner:
+    """Through what the rows of the second release are seen.
+
+    Attributes
+    ----------
+    basis : array of shape (D, R)
+        ``M = Q diag(w)``, all columns of norm at most 1: a row x becomes ``y = M.T x / |M.T x|``,
+        or ``M.T x / max(|M.T x|, bound)`` where there is a bound.
+    vectors : array of shape (D, R)
+        Q, orthonormal.
+    weights : array of shape (R,)
+        w, from 0 to 1.
+    bound : float
+        Norm at which rows seen through ``basis`` are shortened; 0: all are divided by their norms.
+    energies : array of shape (R,)
+        What the first release says of the energy along each direction, in its units.
+    resolved : int
+        How many of the directions stand above the first release's noise.
+    rows : float
+        As they were said to :func:`precondition`, at least 1.
+    """
+
+    basis: Array
+    vectors: Array
+    weights: Array
+    bound: float
+    energies: Array
+    resolved: int
+    rows: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was decided between the releases, and on which grounds.
+
+    Attributes
+    ----------
+    losses : mapping of str to float
+        Predicted relative loss of captured energy by candidate, "one release" first.
+    chosen : str
+        The candidate that was taken.
+    how : Preconditioner or None
+        ``None``: W = I. The second release is then of the same rows, and the average of the two by
+        precision is one release of the whole budget.
+    """
+
+    losses: Mapping[str, float]
+    chosen: str
+    how: Preconditioner | None
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Two releases as one matrix.
+
+    Attributes
+    ----------
+    matrix : array of shape (D, D), symmetric
+        The second moment of the rows of the first release.
+    edge : float
+        Largest eigenvalue that noise alone shows: twice the largest root of a row's sum of
+        variances (Bandeira & van Handel 2016), as :func:`eigenveil.models.holes.corrected` does.
+    """
+
+    matrix: Array
+    edge: float
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the first release says of S: ``vectors @ mean @ vectors.T``, and how surely."""
+
+    vectors: Array
+    energies: Array
+    resolved: int
+    variances: Array
+    mean: Array
+    hidden: Array
+
+
+def precondition(
+    first: Array, error: float, later_error: float, *, components: int, rows: float
+) -> Choice:
+    """Through what the second release should see the rows, if it should.
+
+    Parameters
+    ----------
+    first : array of shape (D, D), symmetric
+        The released second moment.
+    error, later_error : float
+        Standard deviation of the noise on the diagonal of the first and of the second release; it
+        is ``1/sqrt(2)`` of that off the diagonal.
+    components : int
+        K.
+    rows : float
+        Released or public number of rows; may be noisy, or 0 where it is not known.
+    """
+    losses, made = candidates(first, error, later_error, components=components, rows=rows)
+    chosen = min(losses, key=lambda name: losses[name])
+    if losses[chosen] > (1.0 - _LEAST_GAIN) * losses[ONE_RELEASE]:
+        chosen = ONE_RELEASE
+    return Choice(losses, chosen, made.get(chosen))
+
+
+def candidates(
+    first: Array, error: float, later_error: float, *, components: int, rows: float
+) -> tuple[dict[str, float], dict[str, Preconditioner]]:
+    """Predicted losses by candidate, "one release" first, and all candidates but that one.
+
+    Parameters are those of :func:`precondition`, which takes one of these.
+    """
+    size = first.shape[0]
+    scale = float(np.max(np.abs(first), initial=0.0)) if np.all(np.isfinite(first)) else 0.0
+    known_noise = 0 < error < math.inf and 0 < later_error < math.inf
+    if size < 2 or not 0 < components < size or not known_noise:
+        return {ONE_RELEASE: 0.0}, {}
+    if not _TINY < scale < 1 / _TINY or min(error, later_error) < _TINY * scale:
+        return {ONE_RELEASE: 0.0}, {}
+    if max(error, later_error) > _TINY**-0.1 * scale or not float(np.trace(first)) > 0:
+        return {ONE_RELEASE: 0.0}, {}
+    known = _known(first / scale, error / scale)
+    later = later_error / scale
+    rows = max(rows, 1.0)
+    best = _worth(known, np.zeros((1, 1)), components)
+    flat = np.full((size, size), 0.5 * later * later)
+    losses = {ONE_RELEASE: _loss(_worth(known, flat, components), best)}
+    made = {}
+    for family, squared in _families(known, later, components, rows).items():
+        for ending, growth in (("", 0.0), (", shortened", _SHORTENED)):
+            noise = _noise(known.energies, squared, later, growth, rows)
+            name = family + ending
+            losses[name] = _loss(_worth(known, noise, components), best)
+            weights = np.sqrt(squared / np.max(squared))
+            mean = float(weights**2 @ known.energies) / float(np.sum(known.energies))
+            made[name] = Preconditioner(
+                basis=known.vectors * weights,
+                vectors=known.vectors,
+                weights=weights,
+                bound=math.sqrt(growth * mean),
+                energies=known.energies * scale,
+                resolved=known.resolved,
+                rows=rows,
+            )
+    return losses, made
+
+
+def merged(
+    first: Array, error: float, how: Preconditioner, second: Array, later_error: float
+) -> Merged:
+    """Both releases, entry by entry by precision, in the first one's units.
+
+    Parameters
+    ----------
+    first, error
+        As for :func:`precondition`, which made ``how`` of them.
+    second : array of shape (R, R), symmetric
+        Released second moment of the rows seen through ``how.basis``.
+    later_error : float
+    """
+    squared = how.weights**2
+    energies, r = how.energies, how.resolved
+    before = how.vectors.T @ first @ how.vectors
+    expected, apart = _equaliser(energies, squared, how.bound)
+    diagonal = np.diag(second) / squared
+    # the true spectrum of the second is seen direction by direction where both know it
+    level = expected.copy()
+    if r:
+        strong = np.maximum(np.diag(before)[:r], 1e-300)
+        seen = np.maximum(diagonal[:r], 1e-12 * float(np.max(np.abs(diagonal[:r]))) + 1e-300)
+        log = np.log(np.clip(strong / seen / expected[:r], 0.05, 20.0))
+        var = (error / strong) ** 2 + np.minimum((later_error / squared[:r] / seen) ** 2, 1e6)
+        mean = float(np.sum(log / var) / np.sum(1 / var))
+        mean_var = float(1 / np.sum(1 / var))
+        mean *= 0.25 / (0.25 + mean_var)
+        left = log - mean
+        spread = max(float(np.mean(left**2 / var) - 1.0) / float(np.mean(1 / var)), 1e-6)
+        level *= math.exp(mean)
+        level[:r] *= np.exp(left * spread / (spread + var))
+    root = np.sqrt(level)
+    factor = np.multiply.outer(root / how.weights, root / how.weights)
+    again = second * factor
+    noise = 0.5 * (later_error * factor) ** 2
+    noise += apart * (_BIAS + 1.0 / how.rows) * np.multiply.outer(energies, energies)
+    own = 0.5 * error**2
+    both = before + own / (own + noise) * (again - before)
+    variances = own * noise / (own + noise)
+    matrix = how.vectors @ both @ how.vectors.T
+    edge = 2.0 * math.sqrt(float(np.max(np.sum(variances, axis=1))))
+    return Merged(0.5 * (matrix + matrix.T), edge)
+
+
+# -- What the first release says
+
+
+def _known(first: Array, error: float) -> _Known:
+    size = first.shape[0]
+    e = error * math.sqrt(0.5 * size)
+    values, vectors = np.linalg.eigh(first)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    whole = max(float(np.trace(first)), error)
+    # noise shows what is below it shifted by its mean, so that it is looked for above that
+    r, level, shrunk, true = 0, whole / size, np.zeros(0), np.zeros(0)
+    for _ in range(size):
+        if r >= size or not values[r] - level > 2 * e * (1 + 0.5 * size ** (-2 / 3)):
+            break
+        r += 1
+        above = values[:r] - level
+        true = level + 0.5 * (above + np.sqrt(np.maximum(above**2 - 4 * e * e, 0.0)))
+        shrunk = level + np.sqrt(np.maximum(above**2 - 4 * e * e, 0.0))
+        level = max(whole - float(np.sum(true)), 0.0) / max(size - r, 1)
+    above = values[:r]
+    total = max(whole, float(np.sum(shrunk)), error)
+    low = (vectors[:, :r] * shrunk) @ vectors[:, :r].T
+    left = first - (vectors[:, :r] * above) @ vectors[:, :r].T
+    rest = max(
+        total - float(np.sum(shrunk)),
+        float(np.sum(e * e / true)) + error * math.sqrt(r) if r else 0.0,
+        1e-4 * total,
+    )
+    diagonal = _empirical_bayes(np.diag(first) - np.diag(low), error)
+    diagonal = np.maximum(diagonal, _LEAST_DIAGONAL * float(np.mean(diagonal)))
+    diagonal *= rest / float(np.sum(diagonal))
+    other = vectors[:, r:]
+    if r < size:
+        weak, turn = np.linalg.eigh((other.T * diagonal) @ other)
+        weak, other = weak[::-1], other @ turn[:, ::-1]
+        weak = np.maximum(weak, _LEAST_ENERGY * rest / (size - r))
+    else:
+        weak = np.zeros(0)
+    basis = np.concatenate([vectors[:, :r], other], axis=1)
+    variances = np.full((size, size), 0.5 * error**2)
+    hidden = _hidden(other.T @ left @ other, rest, error, e + level)
+    mean = basis.T @ first @ basis
+    return _Known(basis, np.concatenate([shrunk, weak]), r, variances, mean, hidden)
+
+
+def _hidden(inner: Array, rest: float, error: float, e: float) -> Array:
+    """Eigenvalues, descending, of what is left: a power law of the same sum and sum of squares.
+
+    Their squares stand above the noise's where none of them does. None is larger than ``e``: it
+    would have been seen.
+    """
+    size = inner.shape[0]
+    if size == 0:
+        return np.zeros(0)
+    noise = error**2 * size * (size + 1) / 2
+    squares = float(np.sum(inner**2)) - noise + error**2 * size
+    wanted = np.clip(squares / rest**2, 1.0 / size, 1.0)
+    index = np.arange(1.0, size + 1.0)
+    low, high = 0.0, 8.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        shares = index**-middle
+        shares /= np.sum(shares)
+        low, high = (middle, high) if float(shares @ shares) < wanted else (low, middle)
+    shares = index**-low
+    return np.minimum(rest * shares / float(np.sum(shares)), e)
+
+
+def _empirical_bayes(diagonal: Array, error: float) -> Array:
+    """Posterior means under the likeliest prior on a grid of non-negative values."""
+    top = 1.2 * max(float(np.max(diagonal)), error)
+    grid = np.concatenate([[0.0], np.geomspace(max(0.05 * error, 1e-9 * top), top, _GRID)])
+    squares = (diagonal[:, None] - grid) ** 2
+    likely = np.exp((np.min(squares, axis=1)[:, None] - squares) / (2 * error**2))
+    prior = np.full(grid.size, 1.0 / grid.size)
+    for _ in range(_ROUNDS):
+        weights = likely * prior
+        weights /= np.sum(weights, axis=1, keepdims=True)
+        prior = np.mean(weights, axis=0)
+    mean = float(np.mean(diagonal))
+    return np.asarray(np.maximum(weights @ grid, 1e-3 * mean if mean > 0 else 1e-9 * top))
+
+
+# -- What a second release is worth
+
+
+def _noise(energies: Array, squared: Array, later: float, growth: float, rows: float) -> Array:
+    """Variances of the second release's entries, in the first one's units, its bias among them."""
+    total = float(np.sum(energies))
+    mean = float(squared @ energies) / total * max(growth, 1.0)
+    spread = _spread(energies, squared, growth)
+    noise = 0.5 * (later * mean) ** 2 / np.multiply.outer(squared, squared)
+    bias = spread * (_BIAS + 1.0 / rows)
+    return np.asarray(noise + bias * np.multiply.outer(energies, energies))
+
+
+def _spread(energies: Array, squared: Array, growth: float) -> float:
+    """Relative variance of the squared norms of normal unit rows seen through the weights."""
+    parts = energies / float(np.sum(energies))
+    mean = float(squared @ parts)
+    spread = 2.0 * float(np.sum((parts * (squared / mean - 1.0)) ** 2))
+    if growth > 0:
+        spread *= math.exp(-max(growth - 1.0, 0.0) / math.sqrt(spread)) if spread > 0 else 0.0
+    return min(spread, 1.0)
+
+
+def _equaliser(energies: Array, squared: Array, bound: float) -> tuple[Array, float]:
+    """By what ``A2_kk / w_k^2`` falls short of the first spectrum, for normal rows; the spread."""
+    total = float(np.sum(energies))
+    shares = energies / total
+    mean = float(squared @ shares)
+    growth = bound**2 / mean if mean > 0 else 0.0
+    spread = _spread(energies, squared, growth)
+    if bound > 0:
+        return np.full(energies.size, bound**2), spread
+    ratio = _ratios(shares, np.ones_like(shares)) / _ratios(shares, squared / mean)
+    return np.asarray(ratio * mean), spread
+
+
+def _ratios(shares: Array, weights: Array) -> Array:
+    """``E[z_k^2 / sum_j a_j p_j z_j^2]`` of standard normal z, for all k."""
+    parts = weights * shares
+    growth = 1.0 + 2.0 * np.multiply.outer(parts, _PLACES)
+    product = np.exp(-0.5 * np.sum(np.log(growth), axis=0))
+    return np.asarray((product * _PLACES / growth).sum(axis=1) * _STEP)
+
+
+def _worth(known: _Known, noise: Array, components: int) -> float:
+    """Expected sum of the K largest eigenvalues of what is known after the second release."""
+    return _worth_and_slope(known, noise, components)[0]
+
+
+def _worth_and_slope(known: _Known, noise: Array, components: int) -> tuple[float, Array]:
+    """The same, and its derivative by the second release's variances of (k, j), k <= K < j.
+
+    An eigenvalue of ``diag(l) + M``, entries of M independent of variance m, solves
+    ``lambda = l_k + sum_j m_kj / (lambda - l_j)`` over the directions j that are left out.
+    """
+    inside, outside = _sides(known, components)
+    before = known.variances[np.ix_(inside, outside)]
+    after = noise if noise.size == 1 else noise[np.ix_(inside, outside)]
+    gained = before * before / np.maximum(before + after, 1e-300)
+    strong, weak = known.energies[inside], known.energies[outside]
+    gap = np.maximum(strong[:, None] - weak, 0.0)
+    rise = np.sqrt(np.sum(gained, axis=1))
+    for _ in range(_STEPS):  # the largest root, from above
+        apart = np.maximum(gap + rise[:, None], 1e-300)
+        value = np.sum(gained / apart, axis=1)
+        slope = 1.0 + np.sum(gained / apart**2, axis=1)
+        rise = np.maximum(rise - (rise - value) / slope, 0.0)
+    apart = np.maximum(gap + rise[:, None], 1e-300)
+    slope = 1.0 + np.sum(gained / apart**2, axis=1)
+    derivative = -((before / np.maximum(before + after, 1e-300)) ** 2) / apart / slope[:, None]
+    worth = float(np.sum(strong) + np.sum(rise))
+    wanted = components - inside.size
+    if wanted:
+        worth += _worth_of_hidden(known, noise, wanted)
+    return worth, derivative
+
+
+def _sides(known: _Known, components: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Directions that count, those that stand above the noise, and those that do not."""
+    count = min(known.resolved, components)
+    order = np.arange(known.energies.size)
+    order[: known.resolved] = np.argsort(-known.energies[: known.resolved], kind="stable")
+    return order[:count], order[count:]
+
+
+def _worth_of_hidden(known: _Known, noise: Array, wanted: int) -> float:
+    """What as many directions of the rest will capture that do not stand above the noise yet.
+
+    A direction of strength theta in noise whose rows' variances add up to ``e^2`` keeps
+    ``1 - e^2/theta^2`` of it (Benaych-Georges & Nadakuditi 2011).
+    """
+    r = known.resolved
+    weak, true = known.energies[r:], known.hidden
+    before = known.variances[r:, r:]
+    after = noise if noise.size == 1 else noise[r:, r:]
+    both = before * after / (before + after)
+    squared = float(weak @ np.sum(both, axis=1)) / float(np.sum(weak))
+    level = float(np.mean(true))
+    above = np.maximum(true[:wanted] - level, 1e-300)
+    return float(np.sum(level + np.maximum(above - squared / above, 0.0)))
+
+
+def _loss(worth: float, best: float) -> float:
+    return max(0.0, 1.0 - worth / best) if best > 0 else 0.0
+
+
+# -- Weights
+
+
+def _families(known: _Known, later: float, components: int, rows: float) -> dict[str, Array]:
+    """Squared weights by name of candidate."""
+    q = min(known.resolved, components)
+    if known.resolved >= components:
+        start = _inverse(known.energies, q, 0.5)
+        return {"searched": _searched(known, start, later, components, rows)}
+    return {
+        f"inverse {share}": _inverse(known.energies, q, share)
+        for share in ((0.05, 0.15, 0.3, 0.5) if q else (0.0,))
+    }
+
+
+def _inverse(energies: Array, count: int, share: float) -> Array:
+    """``1/l`` on the leading directions, with this share of the energy, ``1/sqrt(l)`` on others."""
+    squared = np.empty_like(energies)
+    share = share if count else 0.0
+    if count:
+        squared[:count] = share / count / energies[:count]
+    rest = np.sqrt(energies[count:])
+    squared[count:] = (1.0 - share) / (rest * float(np.sum(rest)))
+    return squared
+
+
+def _searched(known: _Known, start: Array, later: float, components: int, rows: float) -> Array:
+    """Weights of the most worth near ``start``, by quasi-Newton steps in their logarithms."""
+    energies = known.energies
+    inside, outside = _sides(known, components)
+    total = float(np.sum(energies))
+
+    def minus(log: Array) -> tuple[float, Array]:
+        squared = np.exp(log)
+        parts = squared * energies / total
+        mean = float(np.sum(parts))
+        noise = _noise(energies, squared, later, 0.0, rows)
+        worth, derivative = _worth_and_slope(known, noise, components)
+        pure = 0.5 * (later * mean) ** 2 / np.multiply.outer(squared[inside], squared[outside])
+        flow = derivative * pure
+        slope = 2.0 * float(np.sum(flow)) * parts / mean
+        slope[inside] -= np.sum(flow, axis=1)
+        slope[outside] -= np.sum(flow, axis=0)
+        return -worth / total, -slope / total
+
+    log = np.log(start)
+    half = 0.5 * math.log(_MOST_WEIGHT)
+    middle = 0.5 * float(np.max(log) + np.min(log))
+    limits = [(middle - half, middle + half)] * log.size
+    found = scipy.optimize.minimize(
+        minus, log, jac=True, method="L-BFGS-B", bounds=limits, options={"maxiter": _SEARCH}
+    )
+    return np.asarray(np.exp(found.x - np.max(found.x)))
