@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import (
+    adaptive,
     federated,
     flare,
     missing,
@@ -23,6 +24,7 @@ from benchmarks.report import Report
 PARTS = {
     "speed": speed.run,
     "utility": utility.run,
+    "adaptive": adaptive.run,
     "usable": usable.run,
     "scales": scales.run,
     "missing": missing.run,
