@@ -173,7 +173,7 @@ def candidates(
         return {ONE_RELEASE: 0.0}, {}
     if max(error, later_error) > _TINY**-0.1 * scale or not float(np.trace(first)) > 0:
         return {ONE_RELEASE: 0.0}, {}
-    known = _known(first / scale, error / scale)
+    known = _known(first / scale, error / scale, rows / scale)
     later = later_error / scale
     rows = max(rows, 1.0)
     best = _worth(known, np.zeros((size, size)), components)
@@ -361,7 +361,7 @@ def _kept(left: Array, diagonal: Array, noise: Array) -> Array:
     return np.asarray(np.minimum(kept / max(float(np.quantile(kept, 0.99)), 1e-300), 1.0))
 
 
-def _known(first: Array, error: float) -> _Known:
+def _known(first: Array, error: float, rows: float) -> _Known:
     size = first.shape[0]
     flat = np.full((size, size), 0.5 * error**2)
     clean = _denoised(first, np.eye(size), flat)
@@ -369,7 +369,10 @@ def _known(first: Array, error: float) -> _Known:
     basis = basis[:, ::-1]
     r, shown = clean.shown.size, clean.shown
     e2 = 0.5 * size * error**2
-    total = max(float(np.trace(first)), float(np.sum(shown)), error)
+    total = float(np.trace(first))
+    if rows > 0 and abs(total - rows) <= 2.0 * error * math.sqrt(size):
+        total = rows  # of unit rows it is, and less noisy
+    total = max(total, float(np.sum(shown)), error)
     rest = max(
         total - float(np.sum(shown)),
         float(np.sum(e2 / clean.strengths)) + error * math.sqrt(r) if r else 0.0,
