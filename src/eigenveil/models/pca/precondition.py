@@ -44,6 +44,8 @@ _LEVELS = 0.5
 _SHORTENED = 2.0
 # Nothing is looked for in matrices of entries, or under noise, of no size or beyond all size.
 _TINY = 1e-100
+# Noise is taken to be no less than this part of what was released.
+_LEAST_NOISE = 1e-12
 # Steps of the eigenvalue equation, of the search of weights.
 _STEPS, _SEARCH = 6, 40
 
@@ -212,25 +214,34 @@ def merged(
         Released second moment of the rows seen through ``how.basis``.
     later_error : float
     """
+    size = max(float(np.max(np.abs(first), initial=0.0)), error) or 1.0
+    one, other = max(error / size, _LEAST_NOISE), later_error / size
+    other = min(max(other, _LEAST_NOISE), 1.0 / _LEAST_NOISE)
     if how is None:
-        own, other = 1.0 / error**2, 1.0 / later_error**2
-        part = other / (own + other)
-        mean = first + part * (second - first)
-        variances = np.full(first.shape, 0.5 / (own + other))
+        part = one**2 / (one**2 + other**2)
+        mean = first / size + part * (second / size - first / size)
+        variances = np.full(first.shape, 0.5 * part * other**2)
         basis = np.eye(first.shape[0])
     else:
-        mean, variances = _averaged(first, error, how, second, later_error)
+        energies = how.energies / size
+        mean, variances = _averaged(first / size, one, how, energies, second / size, other)
         basis = how.vectors
     edge = 2.0 * math.sqrt(float(np.max(np.sum(variances, axis=1))))
-    return Merged(mean, _denoised(mean, basis, variances).matrix, edge)
+    clean = _denoised(mean, basis, variances).matrix
+    return Merged(mean * size, 0.5 * (clean + clean.T) * size, edge * size)
 
 
 def _averaged(
-    first: Array, error: float, how: Preconditioner, second: Array, later_error: float
+    first: Array,
+    error: float,
+    how: Preconditioner,
+    energies: Array,
+    second: Array,
+    later_error: float,
 ) -> tuple[Array, Array]:
     """The average by precision, and the variances of its entries off the diagonal in Q."""
     squared = how.weights**2
-    energies, r = how.energies, how.resolved
+    r = how.resolved
     before = how.vectors.T @ first @ how.vectors
     level, apart = _equaliser(energies, squared, how.bound)
     if r:  # what both know of the spectrum says how far it is from that of normal rows
@@ -322,10 +333,10 @@ def _denoised(matrix: Array, basis: Array, variances: Array) -> _Denoised:
     if r:
         prior = _empirical_bayes(diagonal, deviations)
         prior /= float(np.sum(prior))
-        sine = np.clip(e2[:r] / np.maximum(strengths - level, 1e-300) ** 2, 0.0, 1.0 - 1e-9)
+        sine = np.clip(e2[:r] / np.maximum(strengths - level, 1e-150) ** 2, 0.0, 1.0 - 1e-9)
         turned = each[:r] / np.maximum(e2[:r], 1e-300)[:, None] * sine[:, None]
         signal = (1.0 - sine)[:, None] * prior
-        found = vectors[:, :r] * (signal / (signal + turned)).T
+        found = vectors[:, :r] * (signal / np.maximum(signal + turned, 1e-300)).T
         found /= np.maximum(np.linalg.norm(found, axis=0), 1e-300)
         strong = (found * shown) @ found.T
     left = matrix - strong
