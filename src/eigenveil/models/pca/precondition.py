@@ -20,6 +20,8 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
+from eigenveil.models.pca.denoise import denoised, empirical_bayes
+
 Array = NDArray[np.float64]
 
 #: Candidate that is one release of the whole budget.
@@ -31,8 +33,8 @@ _PLACES = np.exp(np.arange(-14.0, 24.0, _STEP))
 # Energies of directions are taken to be at least this part of their mean, and weights (squared) to
 # be no further apart than this.
 _LEAST_ENERGY, _MOST_WEIGHT = 1e-3, 1e8
-# Of a diagonal: grid of the prior, rounds of its fixed point, least part of the mean.
-_GRID, _ROUNDS, _LEAST_DIAGONAL = 60, 60, 0.1
+# Of an estimated diagonal: least part of its mean.
+_LEAST_DIAGONAL = 0.1
 # Part of two directions' energies that another normalisation of the rows changes between them.
 _BIAS = 0.005
 # Predicted gains of less than this part of the loss were measured to be none: where fewer than K
@@ -150,6 +152,12 @@ def precondition(
         K.
     rows : float
         Released or public number of rows; may be noisy, or 0 where it is not known.
+
+    Returns
+    -------
+    Choice
+        The candidate of the least predicted loss, where it promises enough less than W = I; W = I
+        where nothing stands above the noise, for K = D, and for any input that says nothing.
     """
     losses, made = candidates(first, error, later_error, components=components, rows=rows)
     chosen = min(losses, key=lambda name: losses[name])
@@ -210,6 +218,8 @@ def merged(
     ----------
     first, error
         As for :func:`precondition`, which made ``how`` of them.
+    how : Preconditioner or None
+        ``None``: both releases are of the same rows.
     second : array of shape (R, R), symmetric
         Released second moment of the rows seen through ``how.basis``.
     later_error : float
@@ -227,7 +237,7 @@ def merged(
         mean, variances = _averaged(first / size, one, how, energies, second / size, other)
         basis = how.vectors
     edge = 2.0 * math.sqrt(float(np.max(np.sum(variances, axis=1))))
-    clean = _denoised(mean, basis, variances).matrix
+    clean = denoised(mean, basis, variances).matrix
     return Merged(mean * size, 0.5 * (clean + clean.T) * size, edge * size)
 
 
@@ -270,112 +280,10 @@ def _averaged(
 # -- What the first release says
 
 
-@dataclass(frozen=True)
-class _Denoised:
-    """A matrix less its noise: strong directions, and the rest entry by entry.
-
-    Attributes
-    ----------
-    matrix : array of shape (D, D)
-    strengths, shown : arrays of shape (r,)
-        Of the directions that stand above the noise: as they truly are, and what of that the
-        directions found have.
-    level : float
-        Mean energy of the other directions.
-    left : array of shape (D, D)
-        What is left without the strong directions, with its noise.
-    kept : array of shape (D, D)
-        How much of that was kept.
-    """
-
-    matrix: Array
-    strengths: Array
-    shown: Array
-    level: float
-    left: Array
-    kept: Array
-
-
-def _denoised(matrix: Array, basis: Array, variances: Array) -> _Denoised:
-    """Empirical Bayes: columns of little energy have small entries, in directions and in the rest.
-
-    Parameters
-    ----------
-    matrix : array of shape (D, D), symmetric
-    basis : array of shape (D, D), orthonormal columns
-        In which noise is independent entry by entry.
-    variances : array of shape (D, D)
-        Of its entries off the diagonal; twice as large on it.
-    """
-    size = matrix.shape[0]
-    squares = basis**2
-    across = variances @ squares.T  # directions of the basis times columns
-    noise = squares @ across  # columns times columns
-    diagonal = np.diag(matrix)
-    deviations = np.sqrt(2.0 * np.diag(noise))
-    values, vectors = np.linalg.eigh(matrix)
-    values, vectors = values[::-1], vectors[:, ::-1]
-    each = (vectors.T @ basis) ** 2 @ across  # noise of every direction, column by column
-    e2 = np.sum(each, axis=1)
-    whole = max(float(np.sum(diagonal)), float(np.max(deviations)))
-    # noise shows what is below it shifted by its mean, so that it is looked for above that
-    r, level, root = 0, whole / size, np.zeros(0)
-    for _ in range(size):
-        cut = 2.0 * math.sqrt(e2[min(r, size - 1)]) * (1.0 + 0.5 * size ** (-2 / 3))
-        if r >= size or not values[r] - level > cut:
-            break
-        r += 1
-        above = values[:r] - level
-        root = np.sqrt(np.maximum(above**2 - 4.0 * e2[:r], 0.0))
-        level = max(whole - float(np.sum(level + 0.5 * (above + root))), 0.0) / max(size - r, 1)
-    strengths, shown = level + 0.5 * (values[:r] - level + root), level + root
-    strong = np.zeros_like(matrix)
-    if r:
-        prior = _empirical_bayes(diagonal, deviations)
-        prior /= float(np.sum(prior))
-        sine = np.clip(e2[:r] / np.maximum(strengths - level, 1e-150) ** 2, 0.0, 1.0 - 1e-9)
-        turned = each[:r] / np.maximum(e2[:r], 1e-300)[:, None] * sine[:, None]
-        signal = (1.0 - sine)[:, None] * prior
-        found = vectors[:, :r] * (signal / np.maximum(signal + turned, 1e-300)).T
-        found /= np.maximum(np.linalg.norm(found, axis=0), 1e-300)
-        strong = (found * shown) @ found.T
-    left = matrix - strong
-    weak = _empirical_bayes(np.diag(left), deviations)
-    kept = _kept(left, weak, noise)
-    result = strong + kept * left
-    np.fill_diagonal(result, np.diag(strong) + weak)
-    return _Denoised(result, strengths, shown, level, left, kept)
-
-
-def _kept(left: Array, diagonal: Array, noise: Array) -> Array:
-    """What to keep of each entry, in units of what is kept of the clearest ones.
-
-    Its variance is taken to be as the product of its columns' energies, in a proportion that the
-    squares of all entries settle; one standard error more of it, so as not to shrink for nothing.
-    """
-    products = np.multiply.outer(diagonal, diagonal)
-    excess = left**2 - noise
-    np.fill_diagonal(excess, 0.0)
-    weights = products.copy()
-    np.fill_diagonal(weights, 0.0)
-    proportion = 0.0
-    for step in range(4):
-        trust = 1.0 if step == 0 else 1.0 / (proportion * products / noise + 1.0) ** 2
-        trust = trust / noise**2
-        curvature = float(np.sum(trust * weights**2))
-        if not curvature > 0:
-            return np.ones_like(left)
-        slope = float(np.sum(trust * weights * excess)) / curvature
-        proportion = max(slope, 0.0) + 2.0 / math.sqrt(curvature)
-    kept = proportion * products
-    kept /= kept + noise
-    return np.asarray(np.minimum(kept / max(float(np.quantile(kept, 0.99)), 1e-300), 1.0))
-
-
 def _known(first: Array, error: float, rows: float) -> _Known:
     size = first.shape[0]
     flat = np.full((size, size), 0.5 * error**2)
-    clean = _denoised(first, np.eye(size), flat)
+    clean = denoised(first, np.eye(size), flat)
     _, basis = np.linalg.eigh(clean.matrix)
     basis = basis[:, ::-1]
     r, shown = clean.shown.size, clean.shown
@@ -392,7 +300,7 @@ def _known(first: Array, error: float, rows: float) -> _Known:
     weak, hidden = np.zeros(0), np.zeros(0)
     if r < size:
         other = basis[:, r:]
-        diagonal = _empirical_bayes(np.diag(clean.left), np.full(size, error))
+        diagonal = empirical_bayes(np.diag(clean.left), np.full(size, error))
         diagonal = np.maximum(diagonal, _LEAST_DIAGONAL * float(np.mean(diagonal)))
         diagonal *= rest / float(np.sum(diagonal))
         weak, turn = np.linalg.eigh((other.T * diagonal) @ other)
@@ -424,22 +332,6 @@ def _hidden(inner: Array, rest: float, error: float, e: float) -> Array:
         low, high = (middle, high) if float(shares @ shares) < wanted else (low, middle)
     shares = index**-low
     return np.minimum(rest * shares / float(np.sum(shares)), e)
-
-
-def _empirical_bayes(diagonal: Array, deviations: Array) -> Array:
-    """Posterior means under the likeliest prior on a grid of non-negative values."""
-    top = 1.2 * max(float(np.max(diagonal)), float(np.max(deviations)))
-    least = max(0.05 * float(np.min(deviations)), 1e-9 * top)
-    grid = np.concatenate([[0.0], np.geomspace(least, top, _GRID)])
-    squares = ((diagonal[:, None] - grid) / deviations[:, None]) ** 2
-    likely = np.exp(0.5 * (np.min(squares, axis=1)[:, None] - squares))
-    prior = np.full(grid.size, 1.0 / grid.size)
-    for _ in range(_ROUNDS):
-        weights = likely * prior
-        weights /= np.sum(weights, axis=1, keepdims=True)
-        prior = np.mean(weights, axis=0)
-    mean = float(np.mean(diagonal))
-    return np.asarray(np.maximum(weights @ grid, 1e-3 * mean if mean > 0 else 1e-9 * top))
 
 
 # -- What a second release is worth
