@@ -149,7 +149,7 @@ def test_both_releases_are_in_the_same_units() -> None:
 
 
 def test_predicted_losses_are_those_that_are_measured() -> None:
-    """To a factor of 2 in the mean of 20 fits of standard error 5 %: off by 10 of them."""
+    """To a factor of 1.5 in the mean of 20 fits: measured 1.02 and 1.06, of standard error 0.04."""
     rng = np.random.default_rng()
     rows = unit_rows(rng, 20000, 1.0 / np.arange(1, 31) ** 1.5)
     exact, size, k, error = rows.T @ rows, 30, 4, 60.0
@@ -167,7 +167,7 @@ def test_predicted_losses_are_those_that_are_measured() -> None:
         predicted.append((losses[ONE_RELEASE], losses["searched"]))
         measured.append(found)
     ratio = np.mean(measured, axis=0) / np.mean(predicted, axis=0)
-    assert np.all((ratio > 0.5) & (ratio < 2.0))
+    assert np.all((ratio > 1 / 1.5) & (ratio < 1.5))
     assert np.mean(measured, axis=0)[1] < np.mean(measured, axis=0)[0]
 
 
