@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import (
+    adaptive,
     federated,
     flare,
     missing,
@@ -27,6 +28,7 @@ PARTS = {
     "utility": utility.run,
     "rivals": rival_panels.run,
     "rival mixtures": rival_mixtures.run,
+    "adaptive": adaptive.run,
     "usable": usable.run,
     "scales": scales.run,
     "missing": missing.run,

@@ -14,12 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
 from eigenveil.linalg.edge import edge_of_variances
+from eigenveil.models.pca.denoise import denoised, empirical_bayes
 
 Array = NDArray[np.float64]
 
@@ -32,18 +34,23 @@ _PLACES = np.exp(np.arange(-14.0, 24.0, _STEP))
 # Energies of directions are taken to be at least this part of their mean, and weights (squared) to
 # be no further apart than this.
 _LEAST_ENERGY, _MOST_WEIGHT = 1e-3, 1e8
-# Of a diagonal: grid of the prior, rounds of its fixed point, least part of the mean.
-_GRID, _ROUNDS, _LEAST_DIAGONAL = 80, 200, 0.1
+# Of an estimated diagonal: least part of its mean.
+_LEAST_DIAGONAL = 0.1
 # Part of two directions' energies that another normalisation of the rows changes between them.
-_BIAS = 0.01
-# A gain of less than this part of the loss was measured to be none.
-_LEAST_GAIN = 0.2
+_BIAS = 0.005
+# Predicted gains of less than this part of the loss were measured to be none: where fewer than K
+# directions stand above the noise, and where K do.
+_LEAST_GAIN = (0.1, 0.25)
+# Spread, in the logarithm, of what another normalisation does to all energies alike.
+_LEVELS = 0.5
 # Mean square norm, in units of the mean, at which a candidate shortens rows.
 _SHORTENED = 2.0
 # Nothing is looked for in matrices of entries, or under noise, of no size or beyond all size.
 _TINY = 1e-100
+# Noise is taken to be no less than this part of what was released.
+_LEAST_NOISE = 1e-12
 # Steps of the eigenvalue equation, of the search of weights.
-_STEPS, _SEARCH = 12, 60
+_STEPS, _SEARCH = 6, 40
 
 
 @dataclass(frozen=True)
@@ -104,12 +111,16 @@ class Merged:
 
     Attributes
     ----------
+    mean : array of shape (D, D), symmetric
+        The average of both by the precision of each entry: the second moment of the first one's
+        rows, and noise.
     matrix : array of shape (D, D), symmetric
-        The second moment of the rows of the first release.
+        The same less the noise that can be told apart. Take the components of this one.
     edge : float
         Largest eigenvalue that noise alone shows.
     """
 
+    mean: Array
     matrix: Array
     edge: float
 
@@ -122,7 +133,6 @@ class _Known:
     energies: Array
     resolved: int
     variances: Array
-    mean: Array
     hidden: Array
 
 
@@ -142,10 +152,17 @@ def precondition(
         K.
     rows : float
         Released or public number of rows; may be noisy, or 0 where it is not known.
+
+    Returns
+    -------
+    Choice
+        The candidate of the least predicted loss, where it promises enough less than W = I; W = I
+        where nothing stands above the noise, for K = D, and for any input that says nothing.
     """
     losses, made = candidates(first, error, later_error, components=components, rows=rows)
     chosen = min(losses, key=lambda name: losses[name])
-    if losses[chosen] > (1.0 - _LEAST_GAIN) * losses[ONE_RELEASE]:
+    part = 0.0 if made.get(chosen) is None else _LEAST_GAIN[made[chosen].resolved >= components]
+    if losses[chosen] > (1.0 - part) * losses[ONE_RELEASE]:
         chosen = ONE_RELEASE
     return Choice(losses, chosen, made.get(chosen))
 
@@ -166,10 +183,10 @@ def candidates(
         return {ONE_RELEASE: 0.0}, {}
     if max(error, later_error) > _TINY**-0.1 * scale or not float(np.trace(first)) > 0:
         return {ONE_RELEASE: 0.0}, {}
-    known = _known(first / scale, error / scale)
+    known = _known(first / scale, error / scale, rows / scale)
     later = later_error / scale
     rows = max(rows, 1.0)
-    best = _worth(known, np.zeros((1, 1)), components)
+    best = _worth(known, np.zeros((size, size)), components)
     flat = np.full((size, size), 0.5 * later * later)
     losses = {ONE_RELEASE: _loss(_worth(known, flat, components), best)}
     made = {}
@@ -193,7 +210,7 @@ def candidates(
 
 
 def merged(
-    first: Array, error: float, how: Preconditioner, second: Array, later_error: float
+    first: Array, error: float, how: Preconditioner | None, second: Array, later_error: float
 ) -> Merged:
     """Both releases, entry by entry by precision, in the first one's units.
 
@@ -201,84 +218,97 @@ def merged(
     ----------
     first, error
         As for :func:`precondition`, which made ``how`` of them.
+    how : Preconditioner or None
+        ``None``: both releases are of the same rows.
     second : array of shape (R, R), symmetric
         Released second moment of the rows seen through ``how.basis``.
     later_error : float
     """
+    size = max(float(np.max(np.abs(first), initial=0.0)), error) or 1.0
+    one, other = max(error / size, _LEAST_NOISE), later_error / size
+    other = min(max(other, _LEAST_NOISE), 1.0 / _LEAST_NOISE)
+    if how is None:
+        part = one**2 / (one**2 + other**2)
+        mean = first / size + part * (second / size - first / size)
+        variances = np.full(first.shape, 0.5 * part * other**2)
+        basis = np.eye(first.shape[0])
+    else:
+        energies = how.energies / size
+        mean, variances = _averaged(first / size, one, how, energies, second / size, other)
+        basis = how.vectors
+    edge = edge_of_variances(variances)
+    clean = denoised(mean, basis, variances).matrix
+    return Merged(mean * size, 0.5 * (clean + clean.T) * size, edge * size)
+
+
+def _averaged(
+    first: Array,
+    error: float,
+    how: Preconditioner,
+    energies: Array,
+    second: Array,
+    later_error: float,
+) -> tuple[Array, Array]:
+    """The average by precision, and the variances of its entries off the diagonal in Q."""
     squared = how.weights**2
-    energies, r = how.energies, how.resolved
+    r = how.resolved
     before = how.vectors.T @ first @ how.vectors
-    expected, apart = _equaliser(energies, squared, how.bound)
-    diagonal = np.diag(second) / squared
-    # the true spectrum of the second is seen direction by direction where both know it
-    level = expected.copy()
-    if r:
+    level, apart = _equaliser(energies, squared, how.bound)
+    if r:  # what both know of the spectrum says how far it is from that of normal rows
         strong = np.maximum(np.diag(before)[:r], 1e-300)
-        seen = np.maximum(diagonal[:r], 1e-12 * float(np.max(np.abs(diagonal[:r]))) + 1e-300)
-        log = np.log(np.clip(strong / seen / expected[:r], 0.05, 20.0))
+        diagonal = np.diag(second)[:r] / squared[:r]
+        seen = np.maximum(diagonal, 1e-12 * float(np.max(np.abs(diagonal))) + 1e-300)
+        log = np.log(np.clip(strong / seen / level[:r], 0.05, 20.0))
         var = (error / strong) ** 2 + np.minimum((later_error / squared[:r] / seen) ** 2, 1e6)
-        mean = float(np.sum(log / var) / np.sum(1 / var))
-        mean_var = float(1 / np.sum(1 / var))
-        mean *= 0.25 / (0.25 + mean_var)
-        left = log - mean
+        common, own = float(np.sum(log / var) / np.sum(1 / var)), float(1 / np.sum(1 / var))
+        common *= _LEVELS**2 / (_LEVELS**2 + own)
+        left = log - common
         spread = max(float(np.mean(left**2 / var) - 1.0) / float(np.mean(1 / var)), 1e-6)
-        level *= math.exp(mean)
+        level *= math.exp(common)
         level[:r] *= np.exp(left * spread / (spread + var))
-    root = np.sqrt(level)
-    factor = np.multiply.outer(root / how.weights, root / how.weights)
-    again = second * factor
+    root = np.sqrt(level) / how.weights
+    factor = np.multiply.outer(root, root)
     noise = 0.5 * (later_error * factor) ** 2
     noise += apart * (_BIAS + 1.0 / how.rows) * np.multiply.outer(energies, energies)
-    own = 0.5 * error**2
-    both = before + own / (own + noise) * (again - before)
-    variances = own * noise / (own + noise)
-    matrix = how.vectors @ both @ how.vectors.T
-    return Merged(0.5 * (matrix + matrix.T), edge_of_variances(variances))
+    both = 0.5 * error**2
+    variances = both * noise / (both + noise)
+    mean = before + both / (both + noise) * (second * factor - before)
+    found = how.vectors @ mean @ how.vectors.T
+    return 0.5 * (found + found.T), variances
 
 
 # -- What the first release says
 
 
-def _known(first: Array, error: float) -> _Known:
+def _known(first: Array, error: float, rows: float) -> _Known:
     size = first.shape[0]
-    e = error * math.sqrt(0.5 * size)
-    values, vectors = np.linalg.eigh(first)
-    values, vectors = values[::-1], vectors[:, ::-1]
-    whole = max(float(np.trace(first)), error)
-    # noise shows what is below it shifted by its mean, so that it is looked for above that
-    r, level, shrunk, true = 0, whole / size, np.zeros(0), np.zeros(0)
-    for _ in range(size):
-        if r >= size or not values[r] - level > 2 * e * (1 + 0.5 * size ** (-2 / 3)):
-            break
-        r += 1
-        above = values[:r] - level
-        true = level + 0.5 * (above + np.sqrt(np.maximum(above**2 - 4 * e * e, 0.0)))
-        shrunk = level + np.sqrt(np.maximum(above**2 - 4 * e * e, 0.0))
-        level = max(whole - float(np.sum(true)), 0.0) / max(size - r, 1)
-    above = values[:r]
-    total = max(whole, float(np.sum(shrunk)), error)
-    low = (vectors[:, :r] * shrunk) @ vectors[:, :r].T
-    left = first - (vectors[:, :r] * above) @ vectors[:, :r].T
+    flat = np.full((size, size), 0.5 * error**2)
+    clean = denoised(first, np.eye(size), flat)
+    _, basis = np.linalg.eigh(clean.matrix)
+    basis = basis[:, ::-1]
+    r, shown = clean.shown.size, clean.shown
+    e2 = 0.5 * size * error**2
+    total = float(np.trace(first))
+    if rows > 0 and abs(total - rows) <= 2.0 * error * math.sqrt(size):
+        total = rows  # of unit rows it is, and less noisy
+    total = max(total, float(np.sum(shown)), error)
     rest = max(
-        total - float(np.sum(shrunk)),
-        float(np.sum(e * e / true)) + error * math.sqrt(r) if r else 0.0,
+        total - float(np.sum(shown)),
+        float(np.sum(e2 / clean.strengths)) + error * math.sqrt(r) if r else 0.0,
         1e-4 * total,
     )
-    diagonal = _empirical_bayes(np.diag(first) - np.diag(low), error)
-    diagonal = np.maximum(diagonal, _LEAST_DIAGONAL * float(np.mean(diagonal)))
-    diagonal *= rest / float(np.sum(diagonal))
-    other = vectors[:, r:]
+    weak, hidden = np.zeros(0), np.zeros(0)
     if r < size:
+        other = basis[:, r:]
+        diagonal = empirical_bayes(np.diag(clean.left), np.full(size, error))
+        diagonal = np.maximum(diagonal, _LEAST_DIAGONAL * float(np.mean(diagonal)))
+        diagonal *= rest / float(np.sum(diagonal))
         weak, turn = np.linalg.eigh((other.T * diagonal) @ other)
         weak, other = weak[::-1], other @ turn[:, ::-1]
         weak = np.maximum(weak, _LEAST_ENERGY * rest / (size - r))
-    else:
-        weak = np.zeros(0)
-    basis = np.concatenate([vectors[:, :r], other], axis=1)
-    variances = np.full((size, size), 0.5 * error**2)
-    hidden = _hidden(other.T @ left @ other, rest, error, e + level)
-    mean = basis.T @ first @ basis
-    return _Known(basis, np.concatenate([shrunk, weak]), r, variances, mean, hidden)
+        basis = np.concatenate([basis[:, :r], other], axis=1)
+        hidden = _hidden(other.T @ clean.left @ other, rest, error, math.sqrt(e2) + clean.level)
+    return _Known(basis, np.concatenate([shown, weak]), r, flat, hidden)
 
 
 def _hidden(inner: Array, rest: float, error: float, e: float) -> Array:
@@ -304,32 +334,23 @@ def _hidden(inner: Array, rest: float, error: float, e: float) -> Array:
     return np.minimum(rest * shares / float(np.sum(shares)), e)
 
 
-def _empirical_bayes(diagonal: Array, error: float) -> Array:
-    """Posterior means under the likeliest prior on a grid of non-negative values."""
-    top = 1.2 * max(float(np.max(diagonal)), error)
-    grid = np.concatenate([[0.0], np.geomspace(max(0.05 * error, 1e-9 * top), top, _GRID)])
-    squares = (diagonal[:, None] - grid) ** 2
-    likely = np.exp((np.min(squares, axis=1)[:, None] - squares) / (2 * error**2))
-    prior = np.full(grid.size, 1.0 / grid.size)
-    for _ in range(_ROUNDS):
-        weights = likely * prior
-        weights /= np.sum(weights, axis=1, keepdims=True)
-        prior = np.mean(weights, axis=0)
-    mean = float(np.mean(diagonal))
-    return np.asarray(np.maximum(weights @ grid, 1e-3 * mean if mean > 0 else 1e-9 * top))
-
-
 # -- What a second release is worth
 
 
-def _noise(energies: Array, squared: Array, later: float, growth: float, rows: float) -> Array:
+def _noise(
+    energies: Array,
+    squared: Array,
+    later: float,
+    growth: float,
+    rows: float,
+    sides: tuple[Any, Any] = (slice(None), slice(None)),
+) -> Array:
     """Variances of the second release's entries, in the first one's units, its bias among them."""
-    total = float(np.sum(energies))
-    mean = float(squared @ energies) / total * max(growth, 1.0)
-    spread = _spread(energies, squared, growth)
-    noise = 0.5 * (later * mean) ** 2 / np.multiply.outer(squared, squared)
-    bias = spread * (_BIAS + 1.0 / rows)
-    return np.asarray(noise + bias * np.multiply.outer(energies, energies))
+    one, other = sides
+    mean = float(squared @ energies) / float(np.sum(energies)) * max(growth, 1.0)
+    noise = 0.5 * (later * mean) ** 2 / np.multiply.outer(squared[one], squared[other])
+    bias = _spread(energies, squared, growth) * (_BIAS + 1.0 / rows)
+    return np.asarray(noise + bias * np.multiply.outer(energies[one], energies[other]))
 
 
 def _spread(energies: Array, squared: Array, growth: float) -> float:
@@ -364,36 +385,38 @@ def _ratios(shares: Array, weights: Array) -> Array:
 
 
 def _worth(known: _Known, noise: Array, components: int) -> float:
-    """Expected sum of the K largest eigenvalues of what is known after the second release."""
-    return _worth_and_slope(known, noise, components)[0]
+    """Expected energy of the K leading directions of what is known after the second release.
+
+    ``noise``, shape (D, D), is what the second release adds to an entry.
+    """
+    inside, outside = _sides(known, components)
+    worth, _ = _worth_and_slope(known, noise[np.ix_(inside, outside)], components)
+    wanted = components - inside.size
+    return worth + (_worth_of_hidden(known, noise, wanted) if wanted else 0.0)
 
 
-def _worth_and_slope(known: _Known, noise: Array, components: int) -> tuple[float, Array]:
-    """The same, and its derivative by the second release's variances of (k, j), k <= K < j.
+def _worth_and_slope(known: _Known, after: Array, components: int) -> tuple[float, Array]:
+    """That of the directions that stand above the noise, and its derivative by ``after``.
 
     An eigenvalue of ``diag(l) + M``, entries of M independent of variance m, solves
     ``lambda = l_k + sum_j m_kj / (lambda - l_j)`` over the directions j that are left out.
     """
     inside, outside = _sides(known, components)
     before = known.variances[np.ix_(inside, outside)]
-    after = noise if noise.size == 1 else noise[np.ix_(inside, outside)]
-    gained = before * before / np.maximum(before + after, 1e-300)
+    part = before / (before + after)
+    gained = before * part
     strong, weak = known.energies[inside], known.energies[outside]
     gap = np.maximum(strong[:, None] - weak, 0.0)
     rise = np.sqrt(np.sum(gained, axis=1))
     for _ in range(_STEPS):  # the largest root, from above
         apart = np.maximum(gap + rise[:, None], 1e-300)
-        value = np.sum(gained / apart, axis=1)
-        slope = 1.0 + np.sum(gained / apart**2, axis=1)
+        each = gained / apart
+        value = np.sum(each, axis=1)
+        slope = 1.0 + np.sum(each / apart, axis=1)
         rise = np.maximum(rise - (rise - value) / slope, 0.0)
     apart = np.maximum(gap + rise[:, None], 1e-300)
     slope = 1.0 + np.sum(gained / apart**2, axis=1)
-    derivative = -((before / np.maximum(before + after, 1e-300)) ** 2) / apart / slope[:, None]
-    worth = float(np.sum(strong) + np.sum(rise))
-    wanted = components - inside.size
-    if wanted:
-        worth += _worth_of_hidden(known, noise, wanted)
-    return worth, derivative
+    return float(np.sum(strong) + np.sum(rise)), -(part**2) / apart / slope[:, None]
 
 
 def _sides(known: _Known, components: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -413,7 +436,7 @@ def _worth_of_hidden(known: _Known, noise: Array, wanted: int) -> float:
     r = known.resolved
     weak, true = known.energies[r:], known.hidden
     before = known.variances[r:, r:]
-    after = noise if noise.size == 1 else noise[r:, r:]
+    after = noise[r:, r:]
     both = before * after / (before + after)
     squared = float(weak @ np.sum(both, axis=1)) / float(np.sum(weak))
     level = float(np.mean(true))
@@ -461,9 +484,9 @@ def _searched(known: _Known, start: Array, later: float, components: int, rows: 
         squared = np.exp(log)
         parts = squared * energies / total
         mean = float(np.sum(parts))
-        noise = _noise(energies, squared, later, 0.0, rows)
-        worth, derivative = _worth_and_slope(known, noise, components)
         pure = 0.5 * (later * mean) ** 2 / np.multiply.outer(squared[inside], squared[outside])
+        bias = _noise(energies, squared, 0.0, 0.0, rows, (inside, outside))
+        worth, derivative = _worth_and_slope(known, pure + bias, components)
         flow = derivative * pure
         slope = 2.0 * float(np.sum(flow)) * parts / mean
         slope[inside] -= np.sum(flow, axis=1)

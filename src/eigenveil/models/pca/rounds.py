@@ -355,6 +355,8 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     if plan.covariates:  # their columns hold noise alone
         matrix = matrix[np.ix_(others, others)]
     values, found = leading_eigenpairs(matrix, plan.n_components)
+    if released.clean is not None:
+        found = leading_eigenpairs(released.clean, plan.n_components)[1]
     components = np.zeros((found.shape[0], plan.features))
     components[:, others] = found
     # the sum of eigenvalues that were cut off is not the rows' energy
@@ -377,6 +379,8 @@ class _Released:
         Of the moment's rounds.
     left : MeanLeft or None
         The mean that was taken off.
+    clean : array of shape (D, D) or None
+        The same less the noise that can be told apart, for the components.
     cut_off : bool
         Whether only the largest eigenvalues were sent.
     adapted : Choice or None
@@ -386,6 +390,7 @@ class _Released:
     edge: float
     answers: Answers
     left: MeanLeft | None
+    clean: NDArray[np.float64] | None = None
     cut_off: bool = False
     adapted: Choice | None = None
 
@@ -432,19 +437,17 @@ def _twice(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
         mean = RowSum(again, features=d, count_weight=0.0)
         queries = (*queries, state.query(ADAPTED_MEAN, mean))
     answers = yield queries
-    matrix, left = answers[ADAPTED].values, _mean_left(state, answers, ADAPTED_MEAN)
+    second, left = answers[ADAPTED].values, _mean_left(state, answers, ADAPTED_MEAN)
+    matrix, taken = first.matrix, first.left
+    if how is None and first.left is not None and left is not None:
+        # two releases of one sum: what is taken off is their average
+        taken = left = first.left.averaged(left, part)
+        matrix = first.answers[MOMENT].values - left.outer()
+    if left is not None:
+        second = second - left.outer()
+    both = merged(matrix, error, how, second, later)
     together = {**first.answers, **answers}
-    if how is not None:
-        if left is not None:
-            matrix = matrix - left.outer()
-        both = merged(first.matrix, error, how, matrix, later)
-        return _Released(both.matrix, both.edge, together, first.left, adapted=choice)
-    matrix = part * first.answers[MOMENT].values + (1.0 - part) * matrix
-    if first.left is not None and left is not None:
-        left = first.left.averaged(left, part)
-        matrix = matrix - left.outer()
-    edge = first.edge * math.sqrt(part)
-    return _Released(matrix, edge, together, left, adapted=choice)
+    return _Released(both.mean, both.edge, together, taken, clean=both.matrix, adapted=choice)
 
 
 _RELEASE: dict[Way, Callable[[_State, RowRule, Round], Generator[Round, Answers, _Released]]] = {

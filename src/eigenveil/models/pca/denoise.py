@@ -1,0 +1,144 @@
+"""A released second moment less the noise that can be told from it (post-processing).
+
+Columns that hold little energy have small entries, in the directions that stand above the noise and
+in what these leave. The energies are estimated from the noisy diagonal by empirical Bayes, and each
+entry keeps the part that its prior variance is of its whole variance (Wiener's filter). Directions
+are treated apart, for theirs are the entries that such a prior would shrink too far.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+# Points of a prior, and rounds of its fixed point.
+_GRID, _ROUNDS = 60, 60
+
+
+@dataclass(frozen=True)
+class Denoised:
+    """A matrix less its noise: strong directions, and the rest entry by entry.
+
+    Attributes
+    ----------
+    matrix : array of shape (D, D)
+    strengths, shown : arrays of shape (r,)
+        Of the directions that stand above the noise: as they truly are, and what of that the
+        directions found have.
+    level : float
+        Mean energy of the other directions.
+    left : array of shape (D, D)
+        What is left without the strong directions, with its noise.
+    kept : array of shape (D, D)
+        How much of that was kept.
+    """
+
+    matrix: Array
+    strengths: Array
+    shown: Array
+    level: float
+    left: Array
+    kept: Array
+
+
+def denoised(matrix: Array, basis: Array, variances: Array) -> Denoised:
+    """Empirical Bayes: columns of little energy have small entries, in directions and in the rest.
+
+    Parameters
+    ----------
+    matrix : array of shape (D, D), symmetric
+    basis : array of shape (D, D), orthonormal columns
+        In which noise is independent entry by entry.
+    variances : array of shape (D, D)
+        Of its entries off the diagonal; twice as large on it.
+    """
+    size = matrix.shape[0]
+    squares = basis**2
+    across = variances @ squares.T  # directions of the basis times columns
+    noise = squares @ across  # columns times columns
+    diagonal = np.diag(matrix)
+    deviations = np.sqrt(2.0 * np.diag(noise))
+    values, vectors = np.linalg.eigh(matrix)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    each = (vectors.T @ basis) ** 2 @ across  # noise of every direction, column by column
+    e2 = np.sum(each, axis=1)
+    whole = max(float(np.sum(diagonal)), float(np.max(deviations)))
+    # noise shows what is below it shifted by its mean, so that it is looked for above that
+    r, level, root = 0, whole / size, np.zeros(0)
+    for _ in range(size):
+        cut = 2.0 * math.sqrt(e2[min(r, size - 1)]) * (1.0 + 0.5 * size ** (-2 / 3))
+        if r >= size or not values[r] - level > cut:
+            break
+        r += 1
+        above = values[:r] - level
+        root = np.sqrt(np.maximum(above**2 - 4.0 * e2[:r], 0.0))
+        level = max(whole - float(np.sum(level + 0.5 * (above + root))), 0.0) / max(size - r, 1)
+    strengths, shown = level + 0.5 * (values[:r] - level + root), level + root
+    strong = np.zeros_like(matrix)
+    if r:
+        prior = empirical_bayes(diagonal, deviations)
+        prior /= float(np.sum(prior))
+        sine = np.clip(e2[:r] / np.maximum(strengths - level, 1e-150) ** 2, 0.0, 1.0 - 1e-9)
+        turned = each[:r] / np.maximum(e2[:r], 1e-300)[:, None] * sine[:, None]
+        signal = (1.0 - sine)[:, None] * prior
+        found = vectors[:, :r] * (signal / np.maximum(signal + turned, 1e-300)).T
+        found /= np.maximum(np.linalg.norm(found, axis=0), 1e-300)
+        strong = (found * shown) @ found.T
+    left = matrix - strong
+    weak = empirical_bayes(np.diag(left), deviations)
+    kept = _kept(left, weak, noise)
+    result = strong + kept * left
+    np.fill_diagonal(result, np.diag(strong) + weak)
+    return Denoised(result, strengths, shown, level, left, kept)
+
+
+def _kept(left: Array, diagonal: Array, noise: Array) -> Array:
+    """What to keep of each entry, in units of what is kept of the clearest ones.
+
+    Its variance is taken to be as the product of its columns' energies, in a proportion that the
+    squares of all entries settle; one standard error more of it, so as not to shrink for nothing.
+    """
+    products = np.multiply.outer(diagonal, diagonal)
+    excess = left**2 - noise
+    np.fill_diagonal(excess, 0.0)
+    weights = products.copy()
+    np.fill_diagonal(weights, 0.0)
+    proportion = 0.0
+    for step in range(4):
+        trust = 1.0 if step == 0 else 1.0 / (proportion * products / noise + 1.0) ** 2
+        trust = trust / noise**2
+        curvature = float(np.sum(trust * weights**2))
+        if not curvature > 0:
+            return np.ones_like(left)
+        slope = float(np.sum(trust * weights * excess)) / curvature
+        proportion = max(slope, 0.0) + 2.0 / math.sqrt(curvature)
+    kept = proportion * products
+    kept /= kept + noise
+    return np.asarray(np.minimum(kept / max(float(np.quantile(kept, 0.99)), 1e-300), 1.0))
+
+
+def empirical_bayes(diagonal: Array, deviations: Array) -> Array:
+    """Posterior means under the likeliest prior on a grid of non-negative values (Robbins 1956).
+
+    Parameters
+    ----------
+    diagonal, deviations : arrays of shape (D,)
+        Released values, and the standard deviation of the noise of each.
+    """
+    top = 1.2 * max(float(np.max(diagonal)), float(np.max(deviations)))
+    least = max(0.05 * float(np.min(deviations)), 1e-9 * top)
+    grid = np.concatenate([[0.0], np.geomspace(least, top, _GRID)])
+    squares = ((diagonal[:, None] - grid) / deviations[:, None]) ** 2
+    likely = np.exp(0.5 * (np.min(squares, axis=1)[:, None] - squares))
+    prior = np.full(grid.size, 1.0 / grid.size)
+    for _ in range(_ROUNDS):
+        weights = likely * prior
+        weights /= np.sum(weights, axis=1, keepdims=True)
+        prior = np.mean(weights, axis=0)
+    mean = float(np.mean(diagonal))
+    return np.asarray(np.maximum(weights @ grid, 1e-3 * mean if mean > 0 else 1e-9 * top))
