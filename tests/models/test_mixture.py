@@ -288,7 +288,7 @@ def test_rows_read_in_blocks_are_rows():
     assert_recovered(model, data)
     assert list(model.feature_names_in_) == names
     assert model.n_features_in_ == 6
-    assert reported[-1] == ("sums 3", len(data.rows))
+    assert reported[-1] == ("sums 4", len(data.rows))
 
 
 def test_order_of_rows_changes_nothing():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -21,7 +22,14 @@ from eigenveil.moments.exact import (
     largest_of,
     spec_of,
 )
-from eigenveil.moments.rows import Block, FloatArray, RowRule, integer_rows, upper_norms
+from eigenveil.moments.rows import (
+    Block,
+    FloatArray,
+    RowRule,
+    integer_rows,
+    squared_norms,
+    upper_norms,
+)
 from eigenveil.privacy.statistics import Layout, StatisticName
 
 # What counts and squares count beside means, of a sensitivity of 1.
@@ -226,15 +234,10 @@ class EMSums(Accumulator):
 
     def _responsibilities(self, rows: Array, shares: NDArray[np.int64] | None) -> Array:
         """Whole numbers (K, n), of each row no more than its share together; 0 of a zero row."""
-        scores = np.empty((self._centers.shape[0], rows.shape[0]))
-        for k, center in enumerate(self._centers):
-            apart = rows - center
-            if self._factors.ndim == 3:
-                apart = apart @ self._factors[k]  # exact: 2**22 times 2**30
-            elif self._factors.shape[1] > 1:
-                apart *= self._factors[k]
-            distances = upper_norms(apart) * self._units[k]
-            scores[k] = self.mixture.logs[k] - 0.5 * (distances * distances)
+        scores = [
+            log - 0.5 * squares
+            for log, squares in zip(self.mixture.logs, self._distances(rows), strict=True)
+        ]
         # one component after the other: a sum over an axis may be taken in any order
         largest = scores[0]
         for each in scores[1:]:
@@ -247,6 +250,24 @@ class EMSums(Accumulator):
         if shares is not None:
             whole = np.where(whole > 0, shares * _LESS, 0.0)
         return np.array([np.floor(each / total * whole) for each in parts])
+
+    def _distances(self, rows: Array) -> Iterator[Array]:
+        """Squared distances from each component, in its deviations."""
+        if self._factors.ndim == 2 and self._factors.shape[1] == 1:
+            # exact: squares below 2**44, and products with rows
+            squares, cross = squared_norms(rows), rows @ self._centers.T
+            for k, center in enumerate(self._centers):
+                whole = squares - 2.0 * cross[:, k] + float(center @ center)
+                yield whole * (self._units[k] * self._units[k])
+            return
+        for k, center in enumerate(self._centers):
+            apart = rows - center
+            if self._factors.ndim == 3:
+                apart = apart @ self._factors[k]  # exact: 2**22 times 2**30
+            else:
+                apart *= self._factors[k]
+            distances = upper_norms(apart) * self._units[k]
+            yield distances * distances
 
     def merge(self, other: Self) -> None:
         """Add another sum's rows."""

@@ -46,6 +46,8 @@ _SCALE_SPREAD = 0.5
 _CLEARLY = 2.33
 # Components nearer than so many of their common deviations may be one cluster cut in two.
 _TWO_HALVES = 3.0
+# A mean may be off by this part of the way to the next one.
+_NEAR = 0.35
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Components:
     count_noise : float
         Their standard deviation.
     mean_noise : array of shape (K,)
-        Of an entry of each mean.
+        What an entry of each mean may be off.
     """
 
     means: Array
@@ -296,8 +298,13 @@ def moved(
         covariances=covariances,
         counts=step.counts,
         count_noise=step.count_noise,
-        mean_noise=gain * step.shift_noise,
+        mean_noise=step.shift_noise * np.sqrt(np.maximum(gain, _unseen(found.means.shape[1]))),
     )
+
+
+def _unseen(features: int) -> float:
+    """What energy of a mean's error, in that of its noise, a sum does not show."""
+    return min(1.0, _CLEARLY * math.sqrt(2.0 / features))
 
 
 def _spread(found: Components, step: Step, shifts: Array, weights: Array) -> Array:
@@ -372,26 +379,34 @@ def positive(matrices: Array, noise: Array) -> Array:
 
 
 def told_apart(found: Components, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which components show more rows than noise would, and stand apart from all larger ones.
+    """Which components show more rows than noise would, and stand apart from all others.
 
     A component that is not there has a count of noise alone; two that are one have means as far
-    apart as noise alone puts them. Either shows once in a hundred times. And two halves of one
+    apart as noise alone puts them. Either shows once in a hundred times. A mean that noise may have
+    moved by much of the way to another one is not known. And two halves of one
     Gaussian cluster are 2.65 of their common deviations apart: components must be farther, but for
-    those that are ``known`` to be there from other moments.
+    those that are ``known`` to be there from other moments. One alone may be all rows.
     """
     count, features = found.means.shape
     there = found.counts > _CLEARLY * found.count_noise
     noise = np.zeros(count) if found.mean_noise is None else found.mean_noise
     far = features + _CLEARLY * math.sqrt(2.0 * features)
-    for k in range(count):
-        for larger in np.flatnonzero((found.weights > found.weights[k]) & there):
-            step = found.means[k] - found.means[larger]
-            both = noise[k] ** 2 + noise[larger] ** 2
-            shown = max(0.0, 1.0 - features * both / max(float(step @ step), 1e-300))
-            distance = math.sqrt(shown) * _common_deviations(found, step, k, int(larger))
-            halves = distance < _TWO_HALVES and not known[k]
-            there[k] &= not halves and float(step @ step) > far * both
-    return np.asarray(there)
+    apart = np.zeros(count, dtype=bool)
+    alone = count == 1 and found.kind != "spherical"  # all rows: there is nothing to tell apart
+    for k in np.flatnonzero(there):
+        others = np.flatnonzero(there & (np.arange(count) != k))
+        whole, near = others.size > 0 or alone, False
+        for other in others:
+            step = found.means[k] - found.means[other]
+            square, both = float(step @ step), float(noise[k] ** 2 + noise[other] ** 2)
+            left = max(0.0, square - features * both)
+            near |= features * noise[k] ** 2 > _NEAR**2 * left
+            if found.weights[other] > found.weights[k]:
+                near |= square <= far * both
+            part = math.sqrt(left / max(square, 1e-300))
+            whole &= part * _common_deviations(found, step, int(k), int(other)) >= _TWO_HALVES
+        apart[k] = (whole or known[k]) and not near
+    return np.asarray(apart)
 
 
 def _common_deviations(found: Components, step: Array, one: int, other: int) -> float:

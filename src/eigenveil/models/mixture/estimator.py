@@ -204,7 +204,7 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
     noise_floor_ : float
         What of the last component noise alone would show, about once in a hundred times.
     usable_ : ndarray of bool, shape (n_components,)
-        Which components are there and stand apart from all larger ones in spite of the noise: of
+        Which components are there and stand apart from all others in spite of the noise: of
         those that do not, at most about one in a hundred is taken for one that does. Where none
         stood above it, one stands in, the fit ended early, and ``certificate_.stopped`` gives the
         reason.

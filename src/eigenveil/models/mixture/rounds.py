@@ -49,6 +49,7 @@ from eigenveil.models.tensors.whitening import (
     leading_part,
     recover,
     shortfall,
+    shown,
     sketched_pair,
     usable,
 )
@@ -458,14 +459,18 @@ def _pair(
 def _leading(
     taken: Callable[..., PairMoment], plan: MixturePlan, *, keep_all: bool
 ) -> PairMoment | None:
-    """What of a pair moment stands above its noise: of any shape, all directions that do."""
+    """What of a pair moment stands above its noise: of any shape, all directions that do.
+
+    More than noise shows on average, as their energies are taken for no more than they are.
+    """
     if plan.covariance_type == "spherical":
         return leading_part(taken, plan, keep_all=keep_all)
     most = max(plan.n_components, min(plan.features, _MOST_DIRECTIONS))
     if keep_all:
         return taken(components=plan.n_components, most=most)
     pair = taken(components=None, most=most)
-    return pair if pair.above >= 1 else None
+    count = shown(pair)
+    return taken(components=count, most=most) if count else None
 
 
 def _edge(state: _State) -> float:

@@ -53,7 +53,7 @@ _VECTOR_PAIR = 0.5
 
 
 # Of mixtures with a variance of their own: the sums' part of what is left, and their number.
-_SUMS_PART, _SUMS = 0.5, 3
+_SUMS_PART, _SUMS = 0.5, 4
 # Of other mixtures there is no third moment: the second moment's part of what is left; of the
 # sums' share, what those about candidates have, how many there are, and how many sums follow.
 _MOMENT_PART, _CANDIDATE_PART, _CANDIDATE_SUMS, _SUMS_AFTER = 0.2, 0.5, 2, 3
