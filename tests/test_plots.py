@@ -155,7 +155,7 @@ def test_a_mixture_shows_means_and_no_row(mixture):
     assert [text.get_text() for text in axes.texts] == ["1", "2", "3"]
     assert len(axes.collections[0].get_offsets()) == 3
     radii = {patch.get_radius() for patch in axes.patches}
-    assert radii == {np.sqrt(mixture.noise_variance_)}
+    assert radii == set(np.sqrt(mixture.variances_))
     assert axes.get_aspect() == 1.0
     assert "how the means differ" in axes.get_xlabel()
     assert "only" not in axes.get_title()
