@@ -119,6 +119,8 @@ def stretched(model, count, **changes):
         "strengths": np.sort(rng.exponential(size=count))[::-1],
         "noise_floor": 0.4,
     }
+    if kind == "means":
+        factors["covariances"] = np.resize(model.covariances_, count)
     factors |= {name.removesuffix("_"): value for name, value in changes.items()}
     factors["usable"] = factors["strengths"] > factors["noise_floor"]
     return with_factors(model, **factors)

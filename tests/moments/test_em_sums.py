@@ -103,19 +103,20 @@ def test_no_row_adds_more_than_claimed(squares, seed, count):
     assert longest(squares, random_mixture(seed, count), nasty_rows(10, D, seed)) <= 1 + 1e-12
 
 
-# as many equal components as there may be, so that each has less than one unit of a share
+# many equal components, none of which has a whole number of a share's units
 EVEN = Mixture(np.zeros((300, D)), np.zeros(300), np.ones((300, 1)), np.full(300, 0.5))
 
 
 def test_unfloored_responsibilities_are_found_out(monkeypatch):
-    """Rounded up, many components together would have more than the row."""
-    rows = np.eye(D)[:1]
+    """They are no whole numbers, so sums of them would be rounded, by neighbours too."""
     total = sums("none", mixture=EVEN)
-    whole = 1 << total._share_bits
-    prepared, _ = total.rule(Block(rows), weighting="none")
-    assert total._responsibilities(prepared, None).sum() <= whole
-    monkeypatch.setattr(em.np, "floor", np.ceil)
-    assert total._responsibilities(prepared, None).sum() > whole
+    prepared, _ = total.rule(Block(np.eye(D)[:1]), weighting="none")
+    held = total._responsibilities(prepared, None)
+    assert held.sum() == 1 << total._share_bits
+    assert np.array_equal(held, np.rint(held))
+    monkeypatch.setattr(em.np, "floor", lambda numbers: numbers)
+    held = total._responsibilities(prepared, None)
+    assert not np.array_equal(held, np.rint(held))
 
 
 @every_kind

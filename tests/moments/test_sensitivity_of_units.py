@@ -58,7 +58,7 @@ def make(kind, noise="gaussian", bound=0.0, *, with_count=True):
             return ThirdMoment(rule, basis, clip=0.5, variance=VARIANCE, weighted=True)
         case "em sums":
             mixture = Mixture(
-                np.array([np.zeros(D), np.full(D, 0.5)]),
+                np.array([np.zeros(D), np.full(D, -0.5)]),
                 np.zeros(2),
                 np.full((2, 1), 20.0),
                 np.full(2, 0.4),

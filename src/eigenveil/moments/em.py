@@ -233,7 +233,7 @@ class EMSums(Accumulator):
                 return np.asarray((weighed.T @ seen)[np.tri(seen.shape[1], dtype=bool)])
 
     def _responsibilities(self, rows: Array, shares: NDArray[np.int64] | None) -> Array:
-        """Whole numbers (K, n), of each row no more than its share together; 0 of a zero row."""
+        """Whole numbers (K, n), of each row its share together; 0 of a zero row."""
         scores = [
             log - 0.5 * squares
             for log, squares in zip(self.mixture.logs, self._distances(rows), strict=True)
@@ -246,10 +246,15 @@ class EMSums(Accumulator):
         total = parts[0]
         for each in parts[1:]:
             total = total + each
-        whole = np.where(rows.any(axis=1), math.ldexp(_LESS, self._share_bits), 0.0)
+        whole = np.full(rows.shape[0], math.ldexp(1.0, self._share_bits))
         if shares is not None:
-            whole = np.where(whole > 0, shares * _LESS, 0.0)
-        return np.array([np.floor(each / total * whole) for each in parts])
+            whole = shares.astype(np.float64)
+        whole = np.where(rows.any(axis=1), whole, 0.0)
+        held = np.array([np.floor(each / total * (whole * _LESS)) for each in parts])
+        # what rounding down leaves is the likeliest component's: small shares would lose much of it
+        left = whole - held.sum(axis=0)
+        held[np.argmax(scores, axis=0), np.arange(rows.shape[0])] += left
+        return held
 
     def _distances(self, rows: Array) -> Iterator[Array]:
         """Squared distances from each component, in its deviations."""
