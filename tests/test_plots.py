@@ -119,6 +119,8 @@ def stretched(model, count, **changes):
         "strengths": np.sort(rng.exponential(size=count))[::-1],
         "noise_floor": 0.4,
     }
+    if kind == "means":
+        factors["covariances"] = np.resize(model.covariances_, count)
     factors |= {name.removesuffix("_"): value for name, value in changes.items()}
     factors["usable"] = factors["strengths"] > factors["noise_floor"]
     return with_factors(model, **factors)
@@ -155,7 +157,7 @@ def test_a_mixture_shows_means_and_no_row(mixture):
     assert [text.get_text() for text in axes.texts] == ["1", "2", "3"]
     assert len(axes.collections[0].get_offsets()) == 3
     radii = {patch.get_radius() for patch in axes.patches}
-    assert radii == {np.sqrt(mixture.noise_variance_)}
+    assert radii == set(np.sqrt(mixture.variances_))
     assert axes.get_aspect() == 1.0
     assert "how the means differ" in axes.get_xlabel()
     assert "only" not in axes.get_title()

@@ -290,14 +290,14 @@ def mixture(model: FittedMixture, ax: Any = None) -> Any:
     """Components of a mixture along the two directions in which the means differ most.
 
     A dot's area goes with its component's weight; the circle about it has the radius of one
-    standard deviation. Everything is released: no row is shown.
+    standard deviation of a feature, on average. Everything is released: no row is shown.
     """
     axes: Any = ax
     if axes is None:
         axes = Figure(figsize=(5.6, 5.8), layout="constrained").subplots()
     places, shares = _leading_plane(model)
-    deviation = math.sqrt(max(model.noise_variance_, 0.0))
-    for place in places:
+    deviations = np.sqrt(model.variances_)
+    for place, deviation in zip(places, deviations, strict=True):
         axes.add_patch(Circle(place, deviation, facecolor=_BLUE, alpha=0.10, lw=0, zorder=1))
         axes.add_patch(Circle(place, deviation, fill=False, edgecolor=_BLUE, alpha=0.5, lw=0.8))
     areas = 24.0 + 600.0 * model.weights_
@@ -306,7 +306,7 @@ def mixture(model: FittedMixture, ax: Any = None) -> Any:
     )
     low, high = places.min(axis=0), places.max(axis=0)
     middle, spread = (low + high) / 2.0, float((high - low).max())
-    reach = 0.56 * spread + 1.15 * deviation or 1.0
+    reach = 0.56 * spread + 1.15 * float(deviations.max()) or 1.0
     axes.set_aspect("equal")
     axes.set_xlim(middle[0] - reach, middle[0] + reach)
     axes.set_ylim(middle[1] - reach, middle[1] + reach)

@@ -36,6 +36,7 @@ BAD = {
     "masks": CHOICE,
     "invalid": CHOICE,
     "pair": CHOICE,
+    "covariance_type": CHOICE,
     "publish": CHOICE,
     "noise": CHOICE,
     "collusion": [-1, True, 1.5, "1", NAN, 10**30, None],

@@ -26,6 +26,7 @@ from eigenveil.moments.accumulators import (
     Sketch,
 )
 from eigenveil.moments.columns import ColumnHistogram, range_of
+from eigenveil.moments.em import EMSums, Mixture
 from eigenveil.moments.rows import Block, RowRule
 from eigenveil.moments.third import ThirdMoment
 
@@ -71,6 +72,11 @@ def sums(precision):
         Sketch(rule, basis, clip=0.5),
         ComponentEnergy(rule, basis.T, count_weight=0.25),
         ThirdMoment(rule, basis, clip=0.5, variance=0.1),
+        EMSums(
+            rule,
+            Mixture(np.full((2, D), 0.1), np.zeros(2), np.array([[1.0], [2.0]]), np.ones(2)),
+            squares="diag",
+        ),
     ]
 
 

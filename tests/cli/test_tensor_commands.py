@@ -142,7 +142,7 @@ def test_json_of_a_mixture_has_everything(rows, tmp_path, run):
     assert sum(found["weights"]) == pytest.approx(1.0)
     assert found["usable"] == [True] * 3
     assert abs(found["noise_variance"] - 1.0) < 0.6
-    assert [each["name"] for each in found["releases"]][-1] == "triple moment"
+    assert [each["name"] for each in found["releases"]][-4:] == [f"sums {n}" for n in (1, 2, 3, 4)]
     assert found["guarantee"]["certified"] is True
     assert json.loads(run("show", tmp_path / "r", "--json")[1]) | {"out": found["out"]} == found
 
@@ -462,8 +462,22 @@ def test_plan_says_what_is_released_and_what_is_seen(task, run):
     found = json.loads(out)
     assert found["guarantee"]["epsilon"] == pytest.approx(1.0, rel=1e-6)
     assert [each["weight"] for each in found["needs"]] == [0.5, 0.25, 0.2, 0.1, 0.05, 0.02]
-    assert found["releases"][-1]["values"] == 20
+    values = {each["name"]: each["values"] for each in found["releases"]}
+    assert values["triple moment"] == 20
+    assert task == "topic-model" or values["sums 4"] == 4 * (30 + 2)  # means, rows, traces
     assert run(*shape, "--delta", 0, "--quiet")[0] == 0
+
+
+@pytest.mark.parametrize("kind", ["diag", "full", "tied"])
+def test_plan_of_other_shapes_has_candidates_in_place_of_a_tensor(kind, run):
+    shape = ("--rows", 20000, "--features", 6, "-k", 4, "--covariance-type", kind, "--json")
+    status, out, _ = run("plan", *MIXTURE, *shape)
+    assert status == 0
+    values = {each["name"]: each["values"] for each in json.loads(out)["releases"]}
+    assert "triple moment" not in values
+    assert values["candidates 1"] <= 16 * 7
+    squares = {"diag": 4 * 6, "full": 4 * 21, "tied": 21}[kind]
+    assert values["sums 3"] == 4 * 7 + squares
 
 
 def test_plan_records_what_a_fit_records(documents, tmp_path, run):
@@ -544,7 +558,7 @@ def test_the_planned_words_are_about_right():
         ((*MIXTURE, "-k", 0.5), 3, "--components = 0.5"),
         ((*TOPICS, "-k", 200), 3, "n_components = 200"),
         ((*MIXTURE, "--epsilon", 0), 4, "epsilon = 0"),
-        ((*MIXTURE, "--epsilon", 0.001), 4, "Too few rows"),
+        ((*MIXTURE, "--epsilon", 0.0015), 4, "Too few rows"),
     ],
 )
 def test_plan_refuses_in_words(words, status, said, run):

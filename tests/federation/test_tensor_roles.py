@@ -132,6 +132,9 @@ MIXTURE_WAYS = [
     {"row_bound": 4.0, "center": False, "noise_variance": 0.09},
     {"center": [1.0] * 6, "adjacency": "replace-one"},
     {"row_bound": 4.0, "center": [1.0] * 6, "adjacency": "replace-one"},
+    {"covariance_type": "full"},
+    {"covariance_type": "tied", "protocol": "sketch", "features": 12},
+    {"covariance_type": "diag", "delta": 0.0},
 ]
 
 
@@ -150,8 +153,9 @@ def test_every_study_adds_up_exactly(task, fields, tmp_path):
     check_records(consortium, finished)
     assert not finished.wire.refusals()
     names = [record.statistic for record in finished.outcome.records]
-    assert sum(STATISTICS[name].layout == "tensor" for name in names) == 1
-    assert STATISTICS[names[-1]].layout == "tensor"
+    shapes = fields.get("covariance_type", "spherical")
+    assert sum(STATISTICS[name].layout == "tensor" for name in names) == (shapes == "spherical")
+    assert names[-1] == ("em-sums" if task == MIXTURE else "document-triples")
 
 
 ROUNDS = {
@@ -164,6 +168,10 @@ ROUNDS = {
         ["pair moment"],
         ["scale of projected rows"],
         ["triple moment"],
+        ["sums 1"],
+        ["sums 2"],
+        ["sums 3"],
+        ["sums 4"],
     ],
     TOPICS: [["norms of pairs"], ["pair moment"], ["norms of triples"], ["triple moment"]],
 }
@@ -183,7 +191,12 @@ def test_a_site_sends_only_the_entries_of_the_tensor_that_differ(task, component
     consortium = consortium_of(study_of(task, **fields), tmp_path)
     with silence():
         finished = run_study(consortium)
-    last = f"round {len(finished.rounds)}"
+    tensor = 1 + next(
+        number
+        for number, (queries, _) in enumerate(finished.rounds)
+        if queries[0].name == "triple moment"
+    )
+    last = f"round {tensor}"
     found = finished.outcome.factors.weights.size
     assert found == min(components, 2)  # the rows have two
     components = found
@@ -302,8 +315,47 @@ def test_vector_noise_of_the_tensor_has_the_radius_of_the_whole(task, tmp_path):
 
 
 def last_call(task, folder, **fields):
+    """The round of the tensor."""
     consortium = consortium_of(study_of(task, **fields), folder)
-    return consortium, at(consortium, f"round {len(ROUNDS[task])}")
+    return consortium, at(consortium, f"round {ROUNDS[task].index(['triple moment']) + 1}")
+
+
+FAR = np.full((2, 6), 9.0)
+
+
+@pytest.mark.parametrize(
+    ("mixture", "arrays"),
+    [
+        ({"squares": "full"}, {}),
+        ({"squares": "none"}, {}),
+        ({"components": 3}, {"means": np.zeros((3, 6)), "logs": np.zeros(3)}),
+        ({}, {"means": FAR}),
+        ({}, {"means": FAR * np.nan}),
+        ({}, {"logs": np.array([0.0, 1e9])}),
+        ({}, {"reaches": np.array([0.0, 1.0])}),
+        ({}, {"factors": np.array([[1.0], [np.inf]])}),
+    ],
+    ids=str,
+)
+def test_sums_about_other_mixtures_are_refused(mixture, arrays, tmp_path):
+    """With other squares, more components, or numbers with which sums would not be exact."""
+    consortium = consortium_of(study_of(MIXTURE), tmp_path)
+    call = at(consortium, f"round {ROUNDS[MIXTURE].index(['sums 1']) + 1}")
+    message = decode(call.payloads["s0"], sender=AGGREGATOR, limit=LIMIT)
+    (query,) = message.body["queries"]
+    described = query["description"]
+    before = consortium.check_books("s0").spent
+    wanted = {**described, "mixture": {**described["mixture"], **mixture}}
+    if "components" in mixture:
+        arrays = arrays | {"factors": np.ones((3, 1)), "reaches": np.ones(3)}
+    request = changed(
+        call.payloads["s0"],
+        body={"queries": [{**query, "description": wanted}]},
+        arrays={f"{name} 0": array for name, array in arrays.items()},
+    )
+    found = refusal(consortium.parties["s0"], "s0", request)
+    assert found in ("bad-query", "not-in-plan", "malformed", "non-finite")
+    assert consortium.check_books("s0").spent == before
 
 
 @pytest.mark.parametrize("task", TASKS)

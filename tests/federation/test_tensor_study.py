@@ -56,6 +56,8 @@ def studies(draw):
     if task == TOPICS:
         clip = {"clip_documents": draw(st.booleans())}
         steps = ["scale", "moment", "tensor"] if clip["clip_documents"] else ["moment", "tensor"]
+    else:
+        steps.append("sums")
     optional = {
         "budget_split": st.fixed_dictionaries({step: st.floats(0.01, 1.0) for step in steps}),
     }
@@ -113,7 +115,7 @@ def test_plan_takes_the_study_over(made):
     assert plan.noise_draws >= (1 if made.protocol == "local" else len(made.sites))
     # every round that the plan can have is within what a session reserves
     terms = settle(made).counting(plan.rows)
-    assert set(plan.fractions) <= {"scale", "center", "moment", "tensor"}
+    assert set(plan.fractions) <= {"scale", "center", "moment", "tensor", "sums"}
     assert all(terms.reservation(name).epsilon(made.delta) <= made.epsilon for name in terms.names)
 
 
@@ -318,7 +320,8 @@ def test_sizes_are_counted_and_nothing_else_is_forecast(task):
         assert found.captured_energy is None
         assert "only the sizes" in found.note
         assert found.message_bytes == 8 * max(values, tensor_size(k))
-        assert 0 <= found.round_bytes - 8 * (values + tensor_size(k)) < 10_000
+        sums = 4 * k * (d + 2) if task == MIXTURE else 0
+        assert 0 <= found.round_bytes - 8 * (values + tensor_size(k) + sums) < 12_000
         assert found.memory_bytes > found.message_bytes
     assert pooled(study(task), 8, 100).captured_energy is None
     auto = forecast(study(task, features=d, components="auto", protocol="cape"), d, None)

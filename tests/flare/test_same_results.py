@@ -48,6 +48,7 @@ STUDIES = [
     tensor_study("mixture", "gaussian-mixture", 6),
     tensor_study("topics", "topic-model", 12),
     tensor_study("mixture-sketch", "gaussian-mixture", 6, protocol="sketch", dropouts=1),
+    tensor_study("mixture-full", "gaussian-mixture", 6, covariance_type="full"),
     study_of("covariance", 20, "covariance", epsilon=5.0),
     study_of("covariance", 20, "covariance-bound", epsilon=5.0, row_bound=12.0, masks="helper"),
 ]

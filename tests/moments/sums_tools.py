@@ -14,6 +14,7 @@ from eigenveil.moments.accumulators import (
 )
 from eigenveil.moments.columns import ColumnHistogram, range_of
 from eigenveil.moments.documents.documents import DocumentRows
+from eigenveil.moments.em import EMSums, Mixture
 from eigenveil.moments.rows import DTYPE, Block, Effects, Preparation, RowRule, RowWeights
 from eigenveil.moments.source import ArrayRows
 from eigenveil.moments.third import ThirdMoment
@@ -131,6 +132,22 @@ def make(kind, features, precision="double", center=None, bound=0.0, extra_bits=
             return ComponentEnergy(rule, components, count_weight=COUNT_WEIGHT)
         case "third moment":
             return ThirdMoment(rule, random_basis(features, few), clip=0.5, variance=VARIANCE)
+        case "em sums" | "em sums, full" | "em sums, tied" | "em means":
+            squares = {"em sums": "trace", "em means": "none"}.get(kind, kind[-4:])
+            return EMSums(rule, mixture_of(features, squares), squares=squares)
+
+
+def mixture_of(features, squares):
+    """Three components with variances or covariances of their own, near the rows."""
+    rng = np.random.default_rng(features)
+    means = 0.4 * rng.standard_normal((3, features)) / np.sqrt(features)
+    factors = 2.0 + rng.random((3, features))
+    if squares in ("full", "tied"):
+        factors = factors[:, None, :] * random_basis(features, features)
+    elif squares == "trace":
+        factors = factors[:, :1]
+    reaches = np.full(3, 0.75) if squares == "tied" else np.array([0.5, 0.75, 1.0])
+    return Mixture(means, np.log([0.5, 0.3, 0.2]), factors, reaches)
 
 
 KINDS = (
@@ -146,6 +163,10 @@ KINDS = (
     "sketch",
     "energy",
     "third moment",
+    "em sums",
+    "em sums, full",
+    "em sums, tied",
+    "em means",
 )
 PRECISIONS = ("single", "double")
 SEEDS = st.integers(0, 2**32 - 1)

@@ -27,6 +27,10 @@ NOISE = {
     "sketch": ("gaussian",),
     "energy": ("gaussian", "laplace"),
     "third moment": ("gaussian", "vector"),
+    "em sums": ("gaussian", "vector"),
+    "em sums, full": ("gaussian",),
+    "em sums, tied": ("gaussian",),
+    "em means": ("gaussian",),
 }
 CASES = [(kind, noise) for kind, noises in NOISE.items() for noise in noises]
 every_case = pytest.mark.parametrize(("kind", "noise"), CASES)

@@ -26,13 +26,14 @@ from eigenveil.moments.accumulators import (
     SecondMoment,
     Sketch,
 )
+from eigenveil.moments.em import EMSums, Mixture
 from eigenveil.moments.release import calibrated_record
 from eigenveil.moments.rows import Block, RowRule, RowWeights
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.privacy.budget import StepBudget
 
 D = 4
-KINDS = ("histogram", "row sum", "second moment", "sketch", "energy", "third moment")
+KINDS = ("histogram", "row sum", "second moment", "sketch", "energy", "third moment", "em sums")
 NOISE = {"histogram": "laplace", "second moment": "wishart", "energy": "laplace"}
 CASES = [(kind, "gaussian") for kind in KINDS] + list(NOISE.items())
 every_case = pytest.mark.parametrize(("kind", "noise"), CASES)
@@ -55,6 +56,14 @@ def make(kind, noise="gaussian", bound=0.0, *, with_count=True):
         case "third moment":
             basis = random_basis(D, 3)
             return ThirdMoment(rule, basis, clip=0.5, variance=VARIANCE, weighted=True)
+        case "em sums":
+            mixture = Mixture(
+                np.array([np.zeros(D), np.full(D, -0.5)]),
+                np.zeros(2),
+                np.full((2, 1), 20.0),
+                np.full(2, 0.4),
+            )
+            return EMSums(rule, mixture, squares="full", weighted=True)
 
 
 def total(accumulator, blocks):

@@ -152,6 +152,10 @@ def described(name):
         "sketch": {"clip": 0.5},
         "component-energy": {"count_weight": 0.25},
         "third-moment": {"clip": 0.5, "variance": 0.125},
+        "em-sums": {
+            "weighted": True,
+            "mixture": {"components": 2, "squares": "diag", "form": "full"},
+        },
         "column-counts": {"holes": True, "weighted": True},
         "pair-counts": {"holes": True},
         "document-pairs": {"clip": 0.5, "extra_bits": -2, "nuclear": False},
@@ -164,6 +168,8 @@ def described(name):
 def arrays_of(description):
     arrays = {"center": np.array([0.5, 0.0, -1.0]), "basis": np.linalg.qr(np.eye(3) + 0.3)[0]}
     arrays |= {"offset": np.ones(3), "scale": np.array([2.0, 0.0, 1.0]), "variables": np.zeros(3)}
+    arrays |= {"means": np.eye(2, 3), "logs": np.zeros(2), "reaches": np.array([1.0, 0.5])}
+    arrays["factors"] = np.concatenate([np.eye(3), 2.0 * np.eye(3)])
     return {name: arrays[name][: shape[0], : shape[-1]] if len(shape) == 2 else arrays[name]
             for name, shape in description.shapes().items()}  # fmt: skip
 

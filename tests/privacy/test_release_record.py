@@ -31,6 +31,8 @@ PROVED = {
     ("bingham-vectors", "bingham"),
     ("third-moment", "gaussian"),
     ("third-moment", "vector"),
+    ("em-sums", "gaussian"),
+    ("em-sums", "vector"),
     ("document-pairs", "gaussian"),
     ("document-pairs", "wishart"),
     ("document-pairs", "vector"),

@@ -294,6 +294,81 @@ def test_the_farthest_row_is_that_of_the_closed_form():
         assert math.sqrt(squared.max()) == pytest.approx(claimed, rel=1e-6)
 
 
+# Sums of expectation maximisation
+
+
+def em_contribution(components, features, weights):
+    """What a row adds, of any shares of components and any place about each mean."""
+    count_weight, square_weight = weights
+
+    def one(z):
+        shares = np.abs(z[:components]) / max(1.0, np.abs(z[:components]).sum())
+        places = z[components:].reshape(components, features)
+        parts = []
+        for share, place in zip(shares, places, strict=True):
+            y = in_ball(place)
+            parts += [share * y, [share * count_weight]]
+            parts.append(share * square_weight * np.outer(y, y).ravel())
+        return np.concatenate(parts)
+
+    return one
+
+
+def em_search(adjacency, weights, components=2, features=2):
+    """What is claimed, and the worst found."""
+    one = em_contribution(components, features, weights)
+    length = components * (features + 1)
+
+    def change(z):
+        if adjacency == "add-remove":
+            return l2(one(z))
+        return l2(one(z[:length]) - one(z[length:]))
+
+    size = length if adjacency == "add-remove" else 2 * length
+    starts = 3.0 * np.random.default_rng().standard_normal((600, size))
+    parameters = {"count_weight": weights[0], "square_weight": weights[1]}
+    made = record("em-sums", "gaussian", adjacency, parameters, 12)
+    return made.sensitivity(), climb(change, starts)
+
+
+# of counts and squares: in one component opposite, at an angle; in two components
+EM_WEIGHTS = [(0.25, 0.0), (0.25, 0.625), (0.1, 1.2), (1.2, 0.5), (0.0, 2.5)]
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("weights", EM_WEIGHTS)
+def test_em_sums_move_as_far_as_claimed(weights, adjacency):
+    claimed, found = em_search(adjacency, weights)
+    assert 0.97 * claimed <= found <= claimed * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "weights", "adjacency"),
+    [
+        ("1.0 + b2 + c2)\n", "1.0 + c2)\n", (0.25, 0.625), "add-remove"),
+        ("max(same, 2.0 * (1.0 + b2 + c2))", "2.0 * (1.0 + b2 + c2)", (0.25, 0.0), "replace-one"),
+        ("max(same, 2.0 * (1.0 + b2 + c2))", "same", (1.2, 0.5), "replace-one"),
+    ],
+    ids=["squares", "opposite rows", "two components"],
+)
+def test_other_em_sums_are_rejected(old, new, weights, adjacency, monkeypatch):
+    monkeypatch.setattr(statistics, "em_sums", mutant(statistics.em_sums, old, new))
+    claimed, found = em_search(adjacency, weights)
+    assert not 0.97 * claimed <= found <= claimed * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("square_weight", [0.5, 0.70, 0.71, 0.8, 1.0, 1.5, 3.0])
+def test_the_farthest_rows_of_one_component_are_those_of_the_closed_form(square_weight):
+    """Over a fine grid of two lengths and the angle between them."""
+    r = np.linspace(0, 1, 41)[:, None, None]
+    other = np.linspace(0, 1, 41)[None, :, None]
+    t = r * other * np.linspace(-1, 1, 801)
+    squared = r**2 + other**2 - 2 * t + square_weight**2 * (r**4 + other**4 - 2 * t**2)
+    same = squared.max()
+    claimed = statistics.em_sums("replace-one", count_weight=0.0, square_weight=square_weight)
+    assert claimed**2 == pytest.approx(max(same, 2 + 2 * square_weight**2), rel=1e-3)
+
+
 # Documents
 
 WORDS = 3

@@ -22,6 +22,8 @@ from eigenveil.moments.accumulators import (
 from eigenveil.moments.columns import ColumnHistogram
 from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
 from eigenveil.moments.documents.triples import DocumentTriples
+from eigenveil.moments.em import EMSums, Mixture
+from eigenveil.moments.exact import Squares
 from eigenveil.moments.observed import ObservedCounts, ObservedPairs
 from eigenveil.moments.rows import RowRule
 from eigenveil.moments.third import ThirdMoment
@@ -85,6 +87,31 @@ def energy() -> Accumulator:
 def third_moment() -> Accumulator:
     """The third moment of rows around spherical components."""
     return ThirdMoment(RULE, np.eye(FEATURES), clip=1.0, variance=0.05)
+
+
+def em_sums(squares: Squares = "full", *, weighted: bool = False) -> Accumulator:
+    """Sums of expectation maximisation about two components, where the rows used here are.
+
+    One is at the origin. The other is far from everything, and so rows count for the first.
+    """
+    features = FEATURES
+    mixture = Mixture(
+        means=np.array([[0.0] * features, [4.0] * features]),
+        logs=np.zeros(2),
+        factors=np.full((2, 1), 20.0),
+        reaches=np.full(2, 0.5),
+    )
+    return EMSums(RULE, mixture, squares=squares, weighted=weighted)
+
+
+def means_alone() -> Accumulator:
+    """The same without squares."""
+    return em_sums("none")
+
+
+def weighted_em_sums() -> Accumulator:
+    """The same of units' rows."""
+    return em_sums(weighted=True)
 
 
 def pairs() -> Accumulator:
@@ -197,6 +224,10 @@ _LINES: list[_Line] = [
     ("third-moment", "", third_moment, "gaussian", _ADD, _WITH_U, _WITHOUT),
     ("third-moment", "", third_moment, "gaussian", _REPLACE, _WITH_U, [V, -U]),
     ("third-moment", "", third_moment, "vector", _ADD, _WITH_U, _WITHOUT),
+    ("em-sums", "", em_sums, "gaussian", _ADD, _WITH_U, _WITHOUT),
+    ("em-sums", "", em_sums, "gaussian", _REPLACE, [V, U], [V, -U]),
+    ("em-sums", "means", means_alone, "vector", _ADD, _WITH_U, _WITHOUT),
+    ("em-sums", "units", weighted_em_sums, "gaussian", _ADD, _WITH_TEN, [_SINGLE]),
     ("document-pairs", "", pairs, "gaussian", _REPLACE, _ONE, _OTHER),
     ("document-pairs", "clipped", clipped_pairs, "gaussian", _ADD, _ONE, [BOTH]),
     ("document-pairs", "", pairs, "wishart", _ADD, _ONE, [BOTH]),

@@ -767,6 +767,12 @@ OPTIONS: tuple[Option, ...] = (
         (PCA,), _FITS, examples=(("age",),),
     ),
     Option(
+        "covariance_type", (Choice(("spherical", "diag", "full", "tied")),), "spherical",
+        "What each component has: one variance ('spherical'), one for each column ('diag'), a "
+        "matrix ('full'), or all the same matrix ('tied').",
+        (MIXTURE,), _FITS,
+    ),
+    Option(
         "noise_variance", (Number(SMALLEST, LARGEST, zero=True), _NONE), None,
         "A public variance of every column within a component, in the data's units squared; left "
         "out, it is found from what is released.",
@@ -800,12 +806,11 @@ OPTIONS: tuple[Option, ...] = (
         privacy=True,
     ),
     Option(
-        "budget_split", (Shares(("scale", "center", "moment", "tensor")), _NONE), None,
-        "Fractions of the budget for the steps scale, center, moment and tensor: those that the "
-        "fit "
-        "takes, and no others.",
+        "budget_split", (Shares(("scale", "center", "moment", "tensor", "sums")), _NONE), None,
+        "Fractions of the budget for the steps scale, center, moment, tensor and sums: those that "
+        "the fit takes, and no others.",
         (MIXTURE,), _FITS,
-        examples=({"scale": 0.06, "center": 0.04, "moment": 0.6, "tensor": 0.3},),
+        examples=({"scale": 0.08, "center": 0.05, "moment": 0.3, "tensor": 0.15, "sums": 0.42},),
         privacy=True,
     ),
     Option(

@@ -23,7 +23,7 @@ from eigenveil.privacy.sampling import SamplingError, lattice_error
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
 Step = Literal[
-    "missing", "columns", "scale", "center", "covariates", "moment", "variance", "tensor"
+    "missing", "columns", "scale", "center", "covariates", "moment", "variance", "tensor", "sums"
 ]
 
 
@@ -267,6 +267,10 @@ class BasePlan(BaseModel):
     @abstractmethod
     def released_values(self) -> int:
         """Number of coordinates of all releases together, rounded up."""
+
+    def requested_values(self) -> int:
+        """Most numbers in the arrays of a query: a basis; centre, middles, scales and variables."""
+        return self.features * (self.widest_basis + 4)
 
     @property
     def pure_steps(self) -> frozenset[Step]:

@@ -9,9 +9,11 @@ from types import MappingProxyType
 
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.plan import CLOSER_RANGES, COLUMN_RANGES, BasePlan, Planned, Step
+from eigenveil.models.tensors.plan import SUMS, MixturePlan
 from eigenveil.moments.accumulators import BINS
 from eigenveil.moments.columns import MAGNITUDE_BINS, RANGE_BINS
 from eigenveil.moments.documents.triples import triples_error
+from eigenveil.moments.em import SQUARE_WEIGHT
 from eigenveil.moments.exact import Description
 from eigenveil.moments.release import calibrated_record
 from eigenveil.noise.cube import tensor_size
@@ -100,6 +102,19 @@ def _tensor(plan: BasePlan) -> int:
     return tensor_size(plan.n_components)
 
 
+def _components(plan: BasePlan) -> int:
+    assert isinstance(plan, MixturePlan)
+    return max(plan.sum_sizes)
+
+
+def _same_components(plan: BasePlan, asked: Description) -> bool:
+    if not isinstance(plan, MixturePlan) or asked.mixture is None:
+        return False
+    candidates = asked.mixture.components <= plan.candidates and asked.mixture.squares == "none"
+    sums = asked.mixture.components <= plan.n_components
+    return candidates or (sums and asked.mixture.squares == plan.squares(SUMS))
+
+
 def _sketch_gain(plan: BasePlan) -> float:
     return math.sqrt(plan.sketch_columns)
 
@@ -142,6 +157,12 @@ SHAPES: Mapping[str, ReleaseShape] = MappingProxyType(
             costliest=lambda _: [{"variance": 0.0}, {"variance": LARGEST_VARIANCE}],
             fits=_few_columns,
         ),
+        "em-sums": ReleaseShape(
+            _components,
+            counts_shares=True,
+            counts=(1.0, 1.0),
+            fits=_same_components,
+        ),
         "document-pairs": ReleaseShape(_symmetric, clip=(0.0, 1.0), fits=_same_norm),
         "document-sketch": ReleaseShape(
             _matrix,
@@ -170,6 +191,8 @@ SHAPES: Mapping[str, ReleaseShape] = MappingProxyType(
 def sizes_of(plan: BasePlan, planned: Planned, *, count: bool) -> range:
     """How many values a planned release may have; ``count``: the row count rides along."""
     most = SHAPES[planned.statistic].size(plan) + count
+    if isinstance(plan, MixturePlan) and planned.step == "sums":
+        return range(plan.sum_size(planned.name, 1), plan.sum_size(planned.name) + 1)
     if planned.name in (COLUMN_RANGES, CLOSER_RANGES):
         most = plan.features * RANGE_BINS
     least = 1 if STATISTICS[planned.statistic].layout == "tensor" else most
@@ -181,7 +204,12 @@ def ranges_of(plan: BasePlan, planned: Planned) -> dict[str, Range]:
     shape = SHAPES[planned.statistic]
     weight = 0.0 if plan.is_counted_before(planned.name) else COUNT_WEIGHT
     least, most = shape.counts
+    squares = 0.0
+    if isinstance(plan, MixturePlan) and planned.step == "sums":
+        weight = COUNT_WEIGHT  # of each component, whether or not all rows are counted
+        squares = 0.0 if plan.squares(planned.name) == "none" else SQUARE_WEIGHT
     return {
+        "square_weight": (squares, squares),
         "clip": shape.clip,
         "gain": shape.gain(plan),
         "count_weight": (least * weight, most * weight),
@@ -239,11 +267,13 @@ def rehearse(
 
 def _worst(plan: BasePlan, planned: Planned) -> list[Shape]:
     """The shapes of a release that cost most."""
-    _, count = ranges_of(plan, planned)["count_weight"]
+    ranges = ranges_of(plan, planned)
+    _, count = ranges["count_weight"]
     size = sizes_of(plan, planned, count=count > 0)[-1]
+    fixed = {"count_weight": count, "square_weight": ranges["square_weight"][1]}
     tensor = STATISTICS[planned.statistic].layout == "tensor"
     rows = plan.n_components if tensor else plan.features
     return [
-        Shape(planned.statistic, (rows,), size, parameters={"count_weight": count} | found)
+        Shape(planned.statistic, (rows,), size, parameters=fixed | found)
         for found in SHAPES[planned.statistic].costliest(plan)
     ]

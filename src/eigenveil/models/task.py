@@ -212,7 +212,7 @@ TASKS = _Registry(
     ),
     Task(
         name=MIXTURE,
-        title="means of spherical Gaussians",
+        title="mixtures of Gaussians",
         estimators={
             "table": "models.mixture.estimator:PrivateGaussianMixture",
             "sites": "models.tensors.federated:FederatedGaussianMixture",

@@ -27,6 +27,7 @@ from eigenveil.moments.documents.sums import (
     DocumentSketch,
 )
 from eigenveil.moments.documents.triples import DocumentTriples
+from eigenveil.moments.em import FARTHEST_MEAN, LARGEST_FACTOR, LARGEST_LOG, SMALLEST_REACH, EMSums
 from eigenveil.moments.exact import Description, Parts
 from eigenveil.moments.observed import ObservedCounts, ObservedPairs
 from eigenveil.moments.rows import DTYPE, LARGEST_EFFECT, Effects, Preparation, RowRule
@@ -54,6 +55,7 @@ ACCUMULATORS: Mapping[str, type[Accumulator]] = MappingProxyType(
             ObservedCounts,
             ObservedPairs,
             ThirdMoment,
+            EMSums,
             DocumentPairs,
             DocumentSketch,
             DocumentTriples,
@@ -143,7 +145,26 @@ def rebuild(description: Description, arrays: Arrays) -> Accumulator:
         raise ProtocolError(
             f"A {d.kind} of columns that belong to no variable was requested.", code="bad-query"
         )
-    return made.from_spec(d, Parts(rule, center, basis, variables))
+    if (d.mixture is None) == (made is EMSums) or not _is_mixture(d, arrays):
+        raise ProtocolError(
+            f"A {d.kind} about a mixture that cannot be one was requested.", code="bad-query"
+        )
+    return made.from_spec(d, Parts(rule, center, basis, variables, dict(arrays)))
+
+
+def _is_mixture(d: Description, arrays: Arrays) -> bool:
+    """Whether sums about these components are exact."""
+    if d.mixture is None:
+        return True
+    given = [arrays[name] for name in d.mixture.shapes(d.features)]
+    if not all(np.isfinite(array).all() for array in given):
+        return False
+    factors, reaches = np.abs(arrays["factors"]), arrays["reaches"]
+    longest = np.sqrt(np.max(np.einsum("ij,ij->i", arrays["means"], arrays["means"])))
+    within = bool(longest <= FARTHEST_MEAN and factors.max() <= LARGEST_FACTOR)
+    within &= bool(np.abs(arrays["logs"]).max() <= LARGEST_LOG)
+    one = d.mixture.squares != "tied" or bool(np.all(reaches == reaches[0]))
+    return within and one and bool(np.all(reaches >= SMALLEST_REACH))
 
 
 def _norms(description: Description, arrays: Arrays) -> DocumentNorms:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -218,6 +218,34 @@ Variance = Annotated[float, Field(ge=0, le=1)]
 SHORTEST_SEEN = 2.0**-20
 
 
+Squares = Literal["none", "trace", "diag", "full", "tied"]
+"""What sums of expectation maximisation release of products of two columns."""
+
+
+class MixtureSpec(BaseModel):
+    """The mixture that sums of expectation maximisation are about; its arrays travel beside it.
+
+    ``form`` is what belongs to each component: a variance, one for each column, or a matrix.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    components: int = Field(gt=0, le=4096)
+    squares: Squares
+    form: Literal["spherical", "diag", "full"]
+
+    def shapes(self, features: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of its arrays; matrices of components stand one below the other."""
+        count = self.components
+        factors = {"spherical": (count, 1), "diag": (count, features)}
+        return {
+            "means": (count, features),
+            "logs": (count,),
+            "factors": factors.get(self.form, (count * features, features)),
+            "reaches": (count,),
+        }
+
+
 class Description(BaseModel):
     """What an accumulator adds up; its arrays travel beside it.
 
@@ -247,6 +275,7 @@ class Description(BaseModel):
     variance: Variance = 0.0
     nuclear: bool = False
     categories: bool = False
+    mixture: MixtureSpec | None = None
 
     @property
     def with_basis(self) -> bool:
@@ -268,7 +297,7 @@ class Description(BaseModel):
             shapes["basis"] = (self.features, self.columns)
         if self.covariates:
             shapes["effects"] = (self.features, len(self.covariates))
-        return shapes
+        return shapes | ({} if self.mixture is None else self.mixture.shapes(self.features))
 
 
 @dataclass(frozen=True)
@@ -314,6 +343,7 @@ class Parts:
     center: NDArray[np.float64] | None
     basis: NDArray[np.float64] | None
     variables: NDArray[np.float64] | None = None
+    arrays: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     @property
     def known_basis(self) -> NDArray[np.float64]:

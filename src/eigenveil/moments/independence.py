@@ -24,6 +24,7 @@ from eigenveil.moments.accumulators import (
     Sketch,
 )
 from eigenveil.moments.columns import ColumnHistogram
+from eigenveil.moments.em import EMSums, Mixture
 from eigenveil.moments.rows import DTYPE, Block, FloatArray, Precision, RowRule
 from eigenveil.moments.third import ThirdMoment
 
@@ -99,6 +100,9 @@ def _sums(rule: RowRule, basis: NDArray[np.float64]) -> Iterator[Accumulator]:
     yield Sketch(rule, basis, clip=0.5)
     yield ComponentEnergy(rule, basis.T, count_weight=0.25)
     yield ThirdMoment(rule, basis, clip=0.5, variance=0.1)
+    factors = np.stack([np.eye(width), np.eye(width)[::-1] + 0.25])
+    mixture = Mixture(0.1 * factors[:, 0], np.zeros(2), factors, np.full(2, 0.5))
+    yield EMSums(rule, mixture, squares="full")
 
 
 def _adds_up(empty: Accumulator, rows: FloatArray) -> bool:

@@ -110,7 +110,10 @@ def forecast(
     dpdispca = study.protocol == "dpdispca"
     moment = features * plan.sketch_columns if dpdispca else moment_values(plan)
     tensor = tensor_size(plan.n_components) if isinstance(plan, TensorPlan) else 0
-    message = 8 * max(moment, tensor)
+    sums = plan.sum_sizes if isinstance(plan, MixturePlan) else ()
+    if isinstance(plan, MixturePlan) and plan.covariance_type != "spherical":
+        tensor = 0
+    message = 8 * max(moment, tensor, *sums)
     alone = study.protocol == "local" or len(study.sites) == 1
     return Forecast(
         protocol=study.protocol,
@@ -118,7 +121,7 @@ def forecast(
         trials=trials,
         note="; ".join(filter(None, (scene.note, problem))),
         message_bytes=message,
-        round_bytes=8 * (moment + tensor + _small_values(plan)),
+        round_bytes=8 * (moment + tensor + sum(sums) + _small_values(plan)),
         memory_bytes=fit_memory(plan) + (0 if alone else 2 * message),  # a mask, and the sum
     )
 
@@ -257,7 +260,7 @@ def _small_values(plan: BasePlan) -> int:
     histogram = BINS + 1
     values = 0
     if isinstance(plan, MixturePlan):
-        values += histogram * (3 if plan.row_bound is None else 2)
+        values += histogram * sum(each.step == "scale" for each in plan.schedule)
     elif isinstance(plan, TopicPlan):
         values += histogram * (2 if plan.clip_documents else 0)
     elif isinstance(plan, Plan) and plan.row_bound is None:

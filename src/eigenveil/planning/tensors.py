@@ -34,6 +34,7 @@ from eigenveil.moments.accumulators import (
 )
 from eigenveil.moments.documents.documents import DocumentBlock
 from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
+from eigenveil.moments.em import SQUARE_WEIGHT, EMSums
 from eigenveil.moments.release import Release
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
 
@@ -162,6 +163,8 @@ class _Data(ABC):
                 return self.pairs(np.eye(self.plan.features), 1.0) / sums.clip
             case Sketch():
                 return self.pairs(sums.basis, sums.rule.bound) / sums.clip
+            case EMSums():
+                return self.sums(sums)
             case DocumentNorms():
                 values[:] = self.norms_of_documents(sums)
             case DocumentSketch():
@@ -175,6 +178,12 @@ class _Data(ABC):
         """A row's norm, or that of what is seen of it."""
         del sums
         return 1.0
+
+    def sums(self, sums: EMSums) -> NDArray[np.float64]:
+        """Sums of expectation maximisation."""
+        raise AssertionError(
+            f"sums of components were requested {sums.squares}, and there are none: a defect"
+        )
 
     def norms_of_documents(self, sums: DocumentNorms) -> NDArray[np.float64]:
         """How many documents contribute how much."""
@@ -203,6 +212,21 @@ class _Components(_Data):
         if sums.basis is None:
             return self.length
         return self.length * math.sqrt(min(1.0, self.share + sums.basis.shape[1] * self.bulk))
+
+    def sums(self, sums: EMSums) -> NDArray[np.float64]:
+        """All components alike and where they were, with the squares of rows at their reach."""
+        count, features = sums.mixture.means.shape
+        each = self.rows / count
+        means, counts = np.zeros(count * features), np.full(count, COUNT_WEIGHT * each)
+        diagonal = np.eye(features)[np.tri(features, dtype=bool)] / features
+        squares = {
+            "none": np.empty(0),
+            "trace": np.full(count, 1.0),
+            "diag": np.full(count * features, 1.0 / features),
+            "full": np.tile(diagonal, count),
+            "tied": count * diagonal,
+        }[sums.squares]
+        return np.concatenate([means, counts, SQUARE_WEIGHT * _FILLED * each * squares])
 
     def pairs(self, test: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
         count = self.plan.n_components

@@ -90,6 +90,12 @@ class ReleaseRecord(BaseModel):
     clip: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     gain: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     count_weight: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    square_weight: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="weight of squares beside the sums of expectation maximisation",
+    )
     variance: float = Field(
         default=0.0,
         ge=0,

@@ -154,6 +154,20 @@ def document_triples(adjacency: Adjacency, *, gain: float) -> float:
     return gain if adjacency == "add-remove" else 2.0 * gain
 
 
+def em_sums(adjacency: Adjacency, *, count_weight: float, square_weight: float) -> float:
+    """Sums of expectation maximisation: means, counts and squares of all components together.
+
+    A row's contribution is in the convex hull of 0 and of what it would contribute to one component
+    alone. Two rows are farthest apart in two components, or, opposite or at an angle, in one
+    (docs/proofs/em-sums.md).
+    """
+    b2, c2 = square_weight * square_weight, count_weight * count_weight
+    if adjacency == "add-remove":
+        return math.sqrt(1.0 + b2 + c2)
+    same = 4.0 if b2 <= 0.5 else 2.0 + 2.0 * b2 + 0.5 / b2
+    return math.sqrt(max(same, 2.0 * (1.0 + b2 + c2)))
+
+
 # -- The registry of statistics: what is released of rows, how far it moves, which noise may hide
 # it. A statistic is a sum over rows; its accumulator has the same name in ``eigenveil.moments``.
 # The sensitivities are functions of this file, one for each statistic and
@@ -362,6 +376,17 @@ _ALL = (
         proof="third-moment.md",
         needs_basis=True,
         check=_whole_tensor,
+    ),
+    Statistic(
+        "em-sums",
+        "vector",
+        {
+            "l2": lambda r: em_sums(
+                r.adjacency, count_weight=r.count_weight, square_weight=r.square_weight
+            )
+        },
+        pure=("l2",),
+        proof="em-sums.md",
     ),
     Statistic(
         "document-pairs",

@@ -69,7 +69,7 @@ def write_csv(path: Path, heading: Sequence[str], lines: Iterable[Sequence[objec
             writer.writerow([each if isinstance(each, str) else repr(each) for each in line])
 
 
-# -- Mixtures of spherical Gaussians as the commands meet them.
+# -- Mixtures of Gaussians as the commands meet them.
 
 
 _SHOWN_FEATURES = 3
@@ -89,6 +89,8 @@ class MixturePresenter(Presenter):
             "means": model.means_.tolist(),
             "weights": model.weights_.tolist(),
             "noise_variance": model.noise_variance_,
+            "covariance_type": model.plan_.covariance_type,
+            "covariances": model.covariances_.tolist(),
             "rows": model.n_samples_,
             "row_bound": model.row_bound_,
             **strength_values(model),
@@ -98,11 +100,11 @@ class MixturePresenter(Presenter):
         """A line a component."""
         count, features = model.means_.shape
         what = f"{count} component{'' if count == 1 else 's'} of {features} features"
-        deviation = np.sqrt(model.noise_variance_)
-        table = Table(title=f"{what}, deviation {deviation:.4g} within each")
+        table = Table(title=f"{what} ({model.plan_.covariance_type})")
         table.add_column("component")
         table.add_column("weight", justify="right")
         table.add_column("rows (about)", justify="right")
+        table.add_column("deviation", justify="right")
         table.add_column("norm of mean", justify="right")
         table.add_column("farthest from the average")
         names = names_of(model)
@@ -114,6 +116,7 @@ class MixturePresenter(Presenter):
                 str(index + 1),
                 f"{model.weights_[index]:.3f}",
                 f"{model.weights_[index] * model.n_samples_:,.0f}",
+                f"{np.sqrt(model.variances_[index]):.4g}",
                 f"{np.linalg.norm(mean):.4g}",
                 ", ".join(f"{short_name(name_of(names, i))} ({away[i]:+.3g})" for i in largest),
             )
@@ -136,8 +139,10 @@ class MixturePresenter(Presenter):
             folder / "weights.csv",
             ["component", "weight", "rows", "variance"],
             (
-                [name, float(w), float(w * model.n_samples_), float(model.noise_variance_)]
-                for name, w in zip(headings, model.weights_, strict=True)
+                [name, float(w), float(w * model.n_samples_), float(variance)]
+                for name, w, variance in zip(
+                    headings, model.weights_, model.variances_, strict=True
+                )
             ),
         )
         return [

@@ -15,7 +15,7 @@ from eigenveil.privacy.certificate import Certificate
 from eigenveil.privacy.statistics import Layout
 
 # Rounds that a session has keys for: as many as the longest fit has, that of a mixture.
-MOST_ROUNDS = 8
+MOST_ROUNDS = 12
 # Sums of a round.
 MOST_QUERIES = 3
 

@@ -169,12 +169,9 @@ class Site:
 
     @cached_property
     def _limit(self) -> int:
-        """Most bytes of a request: arrays of each sum, and the helper's masks of all.
-
-        A basis, and of columns their centre, middles, scales and variables.
-        """
+        """Most bytes of a request: arrays of each sum, and the helper's masks of all."""
         plan = self._settled.plan
-        arrays = payloads.MOST_QUERIES * plan.features * (plan.widest_basis + 4)
+        arrays = payloads.MOST_QUERIES * plan.requested_values()
         return _SMALL + 8 * (arrays + plan.released_values())
 
     # -- the steps of a session, in order

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-import scipy.sparse
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import DensityMixin
@@ -14,11 +11,12 @@ from sklearn.utils.validation import check_random_state
 from eigenveil.errors import DataError
 from eigenveil.models.charging import LedgerPlace
 from eigenveil.models.inputs import validated
+from eigenveil.models.mixture.densities import average_variances, coloured, log_densities
 from eigenveil.models.mixture.rounds import MixtureFactors
-from eigenveil.models.result import View, of_factors
+from eigenveil.models.result import Result, View, of_factors
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.table_fit import TableFit
-from eigenveil.models.tensors.plan import MixturePlan
+from eigenveil.models.tensors.plan import CovarianceType, MixturePlan
 
 
 class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
@@ -40,12 +38,14 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
     row_bound_ = of_factors("row_bound")
     converged_ = of_factors("converged")
     usable_ = of_factors("usable")
+    covariances_: View[NDArray[np.float64]] = of_factors("covariances")
+    _kind: View[CovarianceType] = View(lambda result: _plan(result).covariance_type)
     n_components_ = View(lambda result: int(result.factors.means.shape[0]))
 
     @property
-    def covariances_(self) -> NDArray[np.float64]:
-        """Variance of every feature within each component, shape (n_components,): all the same."""
-        return np.full(self.means_.shape[0], self.noise_variance_)
+    def variances_(self) -> NDArray[np.float64]:
+        """Mean variance of a feature within each component, shape (n_components,)."""
+        return average_variances(self.covariances_, self._kind, self.means_)
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
         """The likeliest component of each row of ``X``, shape (n_samples,); -1 for one with NaN."""
@@ -85,7 +85,7 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
         random = check_random_state(random_state)
         labels = random.choice(self.weights_.size, size=n_samples, p=self.weights_)
         noise = random.standard_normal((n_samples, self.means_.shape[1]))
-        return self.means_[labels] + math.sqrt(self.noise_variance_) * noise, labels
+        return self.means_[labels] + self._coloured(noise, labels), labels
 
     def _log_joint(self, X: ArrayLike) -> NDArray[np.float64]:
         """Logarithm of weight times density, shape (n_samples, n_components)."""
@@ -98,34 +98,33 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
             ensure_all_finite="allow-nan",
             reset=False,
         )
-        features, middle = self.means_.shape[1], self.means_.mean(axis=0)
-        spread = self.means_ - middle
-        # a variance of 0 (nothing above the components) leaves the nearest mean
-        size = float(np.max(spread**2)) or float(np.max(middle**2)) or 1.0
-        variance = max(self.noise_variance_, np.finfo(np.float64).eps * size)
-        if scipy.sparse.issparse(rows):
-            means, rows = self.means_, rows.astype(np.float64)
-            squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
-        else:  # far from the origin, squares would leave no digits for differences
-            means, rows = spread, rows - middle
-            squares = np.vecdot(rows, rows)
-        cross = np.asarray(rows @ means.T)
-        distances = squares[:, None] - 2.0 * cross + np.vecdot(means, means)
-        constant = -0.5 * features * math.log(2.0 * math.pi * variance)
-        return np.asarray(
-            np.log(self.weights_) + constant - np.maximum(distances, 0.0) / (2.0 * variance)
-        )
+        kind = self._kind
+        densities = log_densities(rows, self.means_, self.covariances_, kind)
+        return np.asarray(np.log(self.weights_) + densities)
+
+    def _coloured(
+        self, noise: NDArray[np.float64], labels: NDArray[np.intp]
+    ) -> NDArray[np.float64]:
+        return coloured(noise, labels, self.covariances_, self._kind)
+
+
+def _plan(result: Result) -> MixturePlan:
+    assert isinstance(result.plan, MixturePlan)
+    return result.plan
 
 
 # -- PrivateGaussianMixture: the scikit-learn estimator of one data set.
 
 
 class PrivateGaussianMixture(TableFit, FittedMixture):
-    """Differentially private mixture of spherical Gaussians, by orthogonal tensor decomposition.
+    """Differentially private mixture of Gaussians: by moments, then by sums of EM.
 
-    The rows' second moment and their third moment, seen through the span of its leading
-    eigenvectors, are released with noise; whitening and tensor power iteration find the means. No
-    start, no number of iterations and nothing about the rows has to be known.
+    Spherical components are found by orthogonal tensor decomposition: the rows' second moment and
+    their third moment, seen through the span of its leading eigenvectors, are released with noise;
+    whitening and tensor power iteration find the means. Components of other shapes are found by
+    clustering noisy sums about candidates. A few noisy sums of expectation maximisation then make
+    means, weights and covariances better. No start, no number of iterations and nothing about the
+    rows has to be known.
 
     Parameters
     ----------
@@ -136,9 +135,13 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         Privacy target, > 0.
     delta : float, default=1e-6
         Privacy target, 0 <= delta < 1; 0 means pure epsilon.
+    covariance_type : {"spherical", "diag", "full", "tied"}, default="spherical"
+        What each component has: one variance, one for every feature, a matrix, or the same matrix
+        as all others. Spherical components are found by the third moment, others by sums about
+        candidates that are drawn from the second moment; see docs/tensors.md.
     noise_variance : float, default=None
         Public variance of every feature within a component, in the data's units squared; by default
-        it is found from the released second moment.
+        it is found from what is released. For spherical components only.
     mechanism : {"auto", "gaussian", "vector"}, default="auto"
         Noise of the third moment. "gaussian": isometric Gaussian noise (AGN of paper 001).
         "vector": density exp(-epsilon |E|_F) (AVN), pure epsilon; with ``delta=0`` all other
@@ -162,8 +165,8 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         True: rows are taken about a point beside a privately released mean. An array: beside that
         public point. False: as they are; the means must then be linearly independent.
     budget_split : dict, default=None
-        Shares of the steps "scale", "center" (if it is private), "moment" and "tensor": of all
-        that the fit takes, and of no other.
+        Shares of the steps "scale", "center" (if it is private), "moment", "tensor" (of spherical
+        components) and "sums": of all that the fit takes, and of no other.
     sketch_size : int, default=None
         Columns of the sketch; by default 4 times ``n_components``. Not with ``pair="full"``.
     invalid : {"zero", "error"}, default="zero"
@@ -185,9 +188,13 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
     weights_ : ndarray of shape (n_components,)
         The largest first; they add up to 1.
     noise_variance_ : float
-        Variance of every feature within a component.
-    covariances_ : ndarray of shape (n_components,)
-        The same for each component.
+        Mean variance of a feature within components.
+    covariances_ : ndarray
+        Of shape (n_components,), (n_components, n_features), (n_components, n_features, n_features)
+        or (n_features, n_features), for the covariance types in their order; as in scikit-learn.
+        All are positive definite.
+    variances_ : ndarray of shape (n_components,)
+        Mean variance of a feature within each component.
     n_components_ : int
     n_samples_ : float
         Released (noisy) number of rows; exact where the number is public.
@@ -197,7 +204,8 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
     noise_floor_ : float
         What of the last component noise alone would show, about once in a hundred times.
     usable_ : ndarray of bool, shape (n_components,)
-        Which components can be distinguished from the others in spite of the noise. Where none
+        Which components are there and stand apart from all others in spite of the noise: of
+        those that do not, at most about one in a hundred is taken for one that does. Where none
         stood above it, one stands in, the fit ended early, and ``certificate_.stopped`` gives the
         reason.
     converged_ : bool
@@ -235,6 +243,7 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
+        covariance_type: str = "spherical",
         noise_variance: float | None = None,
         mechanism: str = "auto",
         adjacency: str = "add-remove",
@@ -254,6 +263,7 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         self.n_components = n_components
         self.epsilon = epsilon
         self.delta = delta
+        self.covariance_type = covariance_type
         self.noise_variance = noise_variance
         self.mechanism = mechanism
         self.adjacency = adjacency

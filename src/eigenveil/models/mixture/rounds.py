@@ -1,4 +1,8 @@
-"""A private mixture of spherical Gaussians as a generator of rounds.
+"""A private mixture of Gaussians as a generator of rounds.
+
+Spherical components are found by second and third moments. Others are not what third moments show:
+they are found by sums about candidates that are drawn from the second moment. Sums of expectation
+maximisation then make both better.
 
 Rows are taken about a point beside their centre, never the centre itself: about their own mean K
 components span only K - 1 directions. Any point near the rows will do, so the centre need not be
@@ -8,19 +12,33 @@ good, and the answer does not depend on where the data's origin is.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.linalg.eigen import orthonormal_basis
+from eigenveil.models.mixture.candidates import (
+    candidates,
+    clustered,
+    next_candidates,
+)
+from eigenveil.models.mixture.em import (
+    Components,
+    Spectrum,
+    as_mixture,
+    moved,
+    read_sums,
+    told_apart,
+)
+from eigenveil.models.mixture.em import Step as EMStep
 from eigenveil.models.plan import CENTERED_SCALE, Step
 from eigenveil.models.rounds import Answers, Round, RoundState, find_center
 from eigenveil.models.scale import NormScale
 from eigenveil.models.shapes import LARGEST_VARIANCE
-from eigenveil.models.tensors.plan import MixturePlan
+from eigenveil.models.tensors.plan import CANDIDATES, SUMS, MixturePlan
 from eigenveil.models.tensors.polish import polished_means
 from eigenveil.models.tensors.whitening import (
     NO_COMPONENT,
@@ -31,21 +49,31 @@ from eigenveil.models.tensors.whitening import (
     leading_part,
     recover,
     shortfall,
+    shown,
     sketched_pair,
     usable,
 )
 from eigenveil.moments.accumulators import NormHistogram, SecondMoment, Sketch
+from eigenveil.moments.em import EMSums
 from eigenveil.moments.rows import RowRule
 from eigenveil.moments.third import ThirdMoment
 from eigenveil.noise.grid import deviation, spectral_edge
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.releases import Sharing
 
-# Rows longer than this quantile of the norms are shortened, before and after the projection.
-_QUANTILE = 0.98
+# At most this part of the rows is shortened, before and after the projection, and no more than so
+# many times those in the edge of the pair moment's noise.
+_MOST_SHORTENED, _HIDDEN = 0.02, 4.0
 # How far from the centre rows are taken, in root mean square norms of centred rows. Nearer, one of
 # the K directions is weak; farther, rows are longer for nothing (measured: 0.15 to 0.5 do alike).
 _OFFSET = 0.3
+
+# What the moments show of a component is not less, in units of prepared rows.
+_LEAST_WEIGHT, _LEAST_VARIANCE = 1e-4, 1e-9
+# Rows of a candidate on average, in deviations of the noise of their sums.
+_ROWS_OF_A_CANDIDATE = 6.0
+# Directions of the second moment that are looked at, where no third moment needs as many.
+_MOST_DIRECTIONS = 64
 
 _State = RoundState[MixturePlan]
 
@@ -59,8 +87,10 @@ class MixtureFactors:
     means : array of shape (K, D)
     weights : array of shape (K,)
         They add up to 1, the largest first.
+    covariances : array of shape (K,), (K, D), (K, D, D) or (D, D)
+        Of the kinds "spherical", "diag", "full" and "tied".
     noise_variance : float
-        Of every feature within a component.
+        Mean variance of a feature within components.
     rows : float
     strengths : array
         Leading eigenvalues of the pair moment, as variances.
@@ -80,6 +110,7 @@ class MixtureFactors:
 
     means: NDArray[np.float64]
     weights: NDArray[np.float64]
+    covariances: NDArray[np.float64]
     noise_variance: float
     rows: float
     strengths: NDArray[np.float64]
@@ -100,7 +131,7 @@ def private_mixture(
     sharing: Mapping[Step, Sharing] | None = None,
     keep_all: bool = False,
 ) -> Generator[Round, Answers, MixtureFactors]:
-    """The rounds of a fit: norms, centre, pair moment, projected norms, triple moment.
+    """The rounds of a fit: norms, centre, pair moment, then triple moment or candidates, and sums.
 
     Parameters
     ----------
@@ -137,7 +168,25 @@ def private_mixture(
     pair, rule = yield from _pair(state, place, keep_all=keep_all)
     if pair is None:
         return _without_components(state, place, scale)
+    spectrum = None
+    if plan.covariance_type == "spherical":
+        found, apart, converged = yield from _by_moments(state, place, pair, rule, keep_all)
+    else:
+        spectrum = Spectrum.of(pair, state.rows or 1.0)
+        found = yield from _by_candidates(state, spectrum, rule)
+        apart, converged = np.zeros(found.weights.size, dtype=bool), True
+    known = None if plan.noise_variance is None else plan.noise_variance / place.bound**2
+    for number in range(1, plan.count_of(SUMS) + 1):
+        step = yield from _sums(state, f"{SUMS} {number}", rule, found)
+        found = moved(found, step, variance=known, spectrum=spectrum)
+    return _factors(state, place, pair, found, told_apart(found, apart), converged)
 
+
+def _by_moments(
+    state: _State, place: _Place, pair: PairMoment, rule: RowRule, keep_all: bool
+) -> Generator[Round, Answers, tuple[Components, NDArray[np.bool_], bool]]:
+    """Spherical components by the triple moment, and which of them are found in spite of noise."""
+    plan = state.plan
     histogram = NormHistogram(
         rule.center,
         precision=rule.precision,
@@ -145,12 +194,14 @@ def private_mixture(
         basis=pair.basis,
         bound=rule.bound,
         preparation=rule.preparation,
-        weighted=state.plan.weighted,
+        weighted=plan.weighted,
     )
     name = "scale of projected rows"
     answers = yield (state.query(name, histogram),)
     projected = state.read(answers[name])
-    clip = min(1.0, projected.quantile(_QUANTILE) / place.bound) if projected.found else 1.0
+    clip = 1.0
+    if projected.found:
+        clip = min(1.0, projected.quantile(_quantile(state)) / place.bound)
     assert state.rows is not None
     variance = pair.bulk / state.rows
     if plan.noise_variance is not None:
@@ -160,7 +211,7 @@ def private_mixture(
         pair.basis,
         clip=clip,
         variance=min(LARGEST_VARIANCE, variance / clip**2),
-        weighted=state.plan.weighted,
+        weighted=plan.weighted,
     )
     answers = yield (state.query("triple moment", third),)
     total = None if place.offset is None else place.offset * state.rows
@@ -178,23 +229,110 @@ def private_mixture(
         noise_variance=variance,
         rows=state.rows,
     )
-    order = np.argsort(-weights, kind="stable")
-    unit = place.bound**2 / state.rows
-    can_be_used = usable(
-        pair, found, triple_noise=triple_noise, repeats=0 if keep_all else REPEATS
-    )[order]
-    return MixtureFactors(
-        means=place.origin + place.bound * (seen[order] @ pair.basis.T),
-        weights=weights[order],
-        noise_variance=variance * place.bound**2,
-        rows=state.rows,
-        strengths=pair.strengths * unit,
-        noise_floor=pair.floor * unit,
-        usable=can_be_used,
-        row_bound=place.bound,
-        converged=found.converged,
-        advice=shortfall(pair, plan, can_be_used),
+    apart = usable(pair, found, triple_noise=triple_noise, repeats=0 if keep_all else REPEATS)
+    components = Components(
+        means=seen @ pair.basis.T,
+        weights=np.maximum(weights, _LEAST_WEIGHT),
+        covariances=np.full(weights.size, max(variance, _LEAST_VARIANCE)),
+        kind="spherical",
+        counts=weights * state.rows,
     )
+    return components, apart, found.converged
+
+
+def _by_candidates(
+    state: _State, spectrum: Spectrum, rule: RowRule
+) -> Generator[Round, Answers, Components]:
+    """Components of any shape, by sums about candidates from the second moment."""
+    plan = state.plan
+    assert state.rows is not None
+    found = candidates(spectrum, _wanted_candidates(state, spectrum, rule))
+    count = plan.count_of(CANDIDATES)
+    for number in range(1, count + 1):
+        step = yield from _sums(state, f"{CANDIDATES} {number}", rule, found)
+        if number < count:
+            found = next_candidates(found, step, spectrum)
+    return clustered(
+        found,
+        step,
+        spectrum,
+        rows=state.rows,
+        components=plan.n_components,
+        auto=plan.auto_components,
+        kind=plan.covariance_type,
+    )
+
+
+def _wanted_candidates(state: _State, spectrum: Spectrum, rule: RowRule) -> int:
+    """So many that each has enough rows: few rows of each are hidden by the noise."""
+    plan, name = state.plan, f"{CANDIDATES} 1"
+    assert state.rows is not None
+    sums = EMSums(
+        _finest(rule),
+        as_mixture(candidates(spectrum, plan.candidates)),
+        squares=plan.squares(name),
+        weighted=plan.weighted,
+    )
+    noise = deviation(state.query(name, sums).record.noise, sums.size)
+    known = int(state.rows / (_ROWS_OF_A_CANDIDATE * noise))
+    return int(np.clip(known, min(plan.candidates, 2 * plan.n_components), plan.candidates))
+
+
+def _finest(rule: RowRule) -> RowRule:
+    """Rows as they are prepared for sums of expectation maximisation."""
+    return replace(rule, precision="double", extra_bits=0)
+
+
+def _sums(
+    state: _State, name: str, rule: RowRule, found: Components
+) -> Generator[Round, Answers, EMStep]:
+    """One round of sums of expectation maximisation."""
+    squares = state.plan.squares(name)
+    sums = EMSums(
+        _finest(rule),
+        as_mixture(found),
+        squares=squares,
+        weighted=state.plan.weighted,
+    )
+    answers = yield (state.query(name, sums),)
+    return read_sums(answers[name], found, squares)
+
+
+def _factors(
+    state: _State,
+    place: _Place,
+    pair: PairMoment,
+    found: Components,
+    can_be_used: NDArray[np.bool_],
+    converged: bool,
+) -> MixtureFactors:
+    assert state.rows is not None
+    order = np.argsort(-found.weights, kind="stable")
+    square = place.bound**2
+    covariances = found.covariances if found.kind == "tied" else found.covariances[order]
+    variance = float(found.weights @ found.traces) / state.plan.features
+    return MixtureFactors(
+        means=place.origin + place.bound * found.means[order],
+        weights=found.weights[order],
+        covariances=covariances * square,
+        noise_variance=variance * square,
+        rows=state.rows,
+        strengths=pair.strengths * (square / state.rows),
+        noise_floor=pair.floor * (square / state.rows),
+        usable=can_be_used[order],
+        row_bound=place.bound,
+        converged=converged,
+        advice=shortfall(pair, state.plan, can_be_used),
+    )
+
+
+def _quantile(state: _State) -> float:
+    """Rows longer than this quantile of the norms are shortened.
+
+    As few as the noise of the pair moment hides: rare components have long rows.
+    """
+    assert state.rows is not None
+    return 1.0 - min(_MOST_SHORTENED, _HIDDEN * _edge(state) / state.rows)
 
 
 def _without_scale(state: _State) -> MixtureFactors:
@@ -229,6 +367,7 @@ def _stand_in(
     return MixtureFactors(
         means=np.asarray(center, dtype=np.float64)[None].copy(),
         weights=np.ones(1),
+        covariances=_alike(state.plan, noise_variance),
         noise_variance=noise_variance,
         rows=state.rows or 1.0,
         strengths=np.zeros(1),
@@ -239,6 +378,18 @@ def _stand_in(
         stopped=stopped,
         advice=advice,
     )
+
+
+def _alike(plan: MixturePlan, variance: float) -> NDArray[np.float64]:
+    """The covariance of one component with this variance in all directions."""
+    match plan.covariance_type:
+        case "spherical":
+            return np.full(1, variance)
+        case "diag":
+            return np.full((1, plan.features), variance)
+        case "full":
+            return variance * np.eye(plan.features)[None]
+    return variance * np.eye(plan.features)
 
 
 @dataclass(frozen=True)
@@ -257,10 +408,12 @@ def _place(state: _State, scale: NormScale | None) -> _Place:
     plan = state.plan
     bound = plan.row_bound or 0.0
     if scale is not None and plan.row_bound is None:
-        bound = scale.quantile(_QUANTILE)
+        bound = scale.quantile(_quantile(state))
     size = bound if scale is None else bound * math.sqrt(scale.mean_energy(bound))
     if state.center is None:
         return _Place(np.zeros(plan.features), bound, None)
+    if plan.covariance_type != "spherical":
+        return _Place(np.asarray(state.center), bound, None)
     # public and independent of the data: the same for every study of this shape
     direction = np.random.default_rng(plan.features).standard_normal((plan.features,))
     step = direction * (_OFFSET * size / float(np.linalg.norm(direction)))
@@ -291,7 +444,7 @@ def _pair(
         answers = yield (state.query("pair moment", SecondMoment(rule, features=plan.features)),)
         release = answers["pair moment"]
         taken = partial(full_pair, release.values, release.record.noise, bulk)
-        return leading_part(taken, plan, keep_all=keep_all), rule
+        return _leading(taken, plan, keep_all=keep_all), rule
     gaussian = np.random.default_rng(plan.features).standard_normal(
         (plan.features, plan.sketch_columns)
     )
@@ -300,7 +453,24 @@ def _pair(
     answers = yield (state.query("pair moment", Sketch(rule, basis, clip=clip)),)
     release = answers["pair moment"]
     taken = partial(sketched_pair, release.values, basis / clip, release.record.noise, bulk)
-    return leading_part(taken, plan, keep_all=keep_all), rule
+    return _leading(taken, plan, keep_all=keep_all), rule
+
+
+def _leading(
+    taken: Callable[..., PairMoment], plan: MixturePlan, *, keep_all: bool
+) -> PairMoment | None:
+    """What of a pair moment stands above its noise: of any shape, all directions that do.
+
+    More than noise shows on average, as their energies are taken for no more than they are.
+    """
+    if plan.covariance_type == "spherical":
+        return leading_part(taken, plan, keep_all=keep_all)
+    most = max(plan.n_components, min(plan.features, _MOST_DIRECTIONS))
+    if keep_all:
+        return taken(components=plan.n_components, most=most)
+    pair = taken(components=None, most=most)
+    count = shown(pair)
+    return taken(components=count, most=most) if count else None
 
 
 def _edge(state: _State) -> float:

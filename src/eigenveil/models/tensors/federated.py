@@ -13,11 +13,12 @@ from eigenveil.models.topics.estimator import FittedTopics
 
 
 class FederatedGaussianMixture(FederatedFit, FittedMixture):
-    """Differentially private mixture of spherical Gaussians of several sites that keep their rows.
+    """Differentially private mixture of Gaussians of several sites that keep their rows.
 
-    What one curator would release, the sites release together: scale, centre, second moment and
-    third moment are sums over all sites that only ever appear masked and noisy. The sites'
-    software, the aggregator's and the messages are those of a real study, run in one process.
+    What one curator would release, the sites release together: scale, centre, moments and
+    sums of expectation maximisation are sums over all sites that only ever appear masked and noisy.
+    The sites' software, the aggregator's and the messages are those of a real study, run in one
+    process.
 
     Parameters
     ----------
@@ -32,7 +33,7 @@ class FederatedGaussianMixture(FederatedFit, FittedMixture):
         ``sketch_size``. "local": the first site alone. "auto": "cape" up to 1000 features, else
         "sketch"; ``choice_`` gives the reason. The third moment takes K (K + 1) (K + 2) / 6 numbers
         a site.
-    noise_variance, mechanism, row_bound, center
+    covariance_type, noise_variance, mechanism, row_bound, center
         As of :class:`eigenveil.PrivateGaussianMixture`. Vector noise, and so ``delta=0``, needs
         ``masks="modular"``.
     collusion, dropouts, masks, neighbours, site_epsilon
@@ -44,7 +45,8 @@ class FederatedGaussianMixture(FederatedFit, FittedMixture):
         Sites at which one unit may have rows: the noise is so many times larger. With 1, a unit
         whose rows are at several sites is protected less.
     budget_split : dict, default=None
-        Shares of the steps "scale", "center", "moment" and "tensor".
+        Shares of the steps "scale", "center", "moment", "tensor" (of spherical components) and
+        "sums".
     sketch_size : int, default=None
         Columns of the sketch; by default 4 times ``n_components``. "auto" is "sketch" where it is
         given, and "cape" has none.
@@ -89,6 +91,7 @@ noise_floor_, converged_, guarantee_, certificate_
         epsilon: float = 1.0,
         delta: float = 1e-6,
         protocol: str = "auto",
+        covariance_type: str = "spherical",
         noise_variance: float | None = None,
         mechanism: str = "auto",
         collusion: int = 0,
@@ -112,6 +115,7 @@ noise_floor_, converged_, guarantee_, certificate_
         self.epsilon = epsilon
         self.delta = delta
         self.protocol = protocol
+        self.covariance_type = covariance_type
         self.noise_variance = noise_variance
         self.mechanism = mechanism
         self.collusion = collusion

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from eigenveil.checks import one_of
 from eigenveil.errors import DataError
@@ -23,6 +23,8 @@ from eigenveil.models.plan import (
     fields_of,
     fractions_of,
 )
+from eigenveil.moments.em import coordinates_of
+from eigenveil.moments.exact import Squares
 from eigenveil.noise.cube import tensor_size
 from eigenveil.privacy.mechanisms import MECHANISMS, NoiseKind
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
@@ -50,12 +52,28 @@ _PAIR = 0.7
 _VECTOR_PAIR = 0.5
 
 
+# Of mixtures with a variance of their own: the sums' part of what is left, and their number.
+_SUMS_PART, _SUMS = 0.5, 4
+# Of other mixtures there is no third moment: the second moment's part of what is left; of the
+# sums' share, what those about candidates have, how many there are, and how many sums follow.
+_MOMENT_PART, _CANDIDATE_PART, _CANDIDATE_SUMS, _SUMS_AFTER = 0.2, 0.5, 2, 3
+# Candidates for each component, at least and at most so many.
+_CANDIDATES_EACH, _FEWEST_CANDIDATES, _MOST_CANDIDATES = 4, 16, 64
+# Squares that sums may release: more would not fit into memory.
+_MOST_SQUARES = 1 << 26
+
+CovarianceType = Literal["spherical", "diag", "full", "tied"]
+CANDIDATES, SUMS = "candidates", "sums"
+"""Names of the sums of expectation maximisation, which are numbered from 1."""
+
+
 # Of a step, and of a form of the pair moment; documents' pairs have the noise that rows' have.
 _STATISTICS: dict[str, StatisticName] = {
     "scale": "norm-histogram",
     "center": "row-sum",
     "full": "second-moment",
     "sketch": "sketch",
+    "sums": "em-sums",
 }
 
 
@@ -108,6 +126,40 @@ class MixturePlan(TensorPlan):
 
     task: Literal["gaussian-mixture"] = "gaussian-mixture"
     noise_variance: float | None = None
+    covariance_type: CovarianceType = "spherical"
+    candidates: int = Field(default=0, ge=0)
+
+    def released_values(self) -> int:
+        """As of every plan with a tensor, and the sums."""
+        return super().released_values() + 2 * sum(self.sum_sizes)
+
+    @property
+    def sum_sizes(self) -> tuple[int, ...]:
+        """Numbers of each of the sums, of the most components."""
+        return tuple(self.sum_size(each.name) for each in self.schedule if each.step == "sums")
+
+    def requested_values(self) -> int:
+        """Beside those of every plan, a mixture of the most components."""
+        count = max(self.candidates, self.n_components)
+        each = self.n_components * self.features
+        factors = each * self.features if self.covariance_type in ("full", "tied") else each
+        return super().requested_values() + count * (self.features + 3) + factors
+
+    def count_of(self, name: str) -> int:
+        """How many sums of this name there are."""
+        return sum(each.name.startswith(f"{name} ") for each in self.schedule)
+
+    def squares(self, name: str) -> Squares:
+        """What the sums of this name release of products of two columns."""
+        if name.startswith(CANDIDATES) or self.noise_variance is not None:
+            return "none"
+        return "trace" if self.covariance_type == "spherical" else self.covariance_type
+
+    def sum_size(self, name: str, components: int | None = None) -> int:
+        """Numbers that the sums of this name have, of the most components unless told."""
+        if components is None:
+            components = self.candidates if name.startswith(CANDIDATES) else self.n_components
+        return coordinates_of(self.squares(name), components, self.features)
 
     @property
     def needs_centered_scale(self) -> bool:
@@ -118,7 +170,9 @@ class MixturePlan(TensorPlan):
     def schedule(self) -> tuple[Planned, ...]:
         """Norms and centre, norms about it, pair moment, projected norms, triple moment."""
         private, bounded = self.centered == "private", self.row_bound is not None
-        part = 1.0 / (1 + self.needs_centered_scale + 2 * (private and not bounded))
+        spherical = self.covariance_type == "spherical"
+        histograms = spherical + self.needs_centered_scale + 2 * (private and not bounded)
+        part = 1.0 / max(1, histograms)
         pair: StatisticName = "sketch" if self.pair == "sketch" else "second-moment"
         found: list[Planned] = []
         if private:
@@ -128,9 +182,29 @@ class MixturePlan(TensorPlan):
         return (
             *found,
             Planned("pair moment", "moment", pair),
-            Planned("scale of projected rows", "scale", "norm-histogram", fraction=part),
-            Planned("triple moment", "tensor", "third-moment"),
+            *self._sums(part),
         )
+
+    def _sums(self, part: float) -> list[Planned]:
+        """What follows the pair moment."""
+        if self.covariance_type == "spherical":
+            return [
+                Planned("scale of projected rows", "scale", "norm-histogram", fraction=part),
+                Planned("triple moment", "tensor", "third-moment"),
+                *_numbered(SUMS, _SUMS, 1.0),
+            ]
+        return [
+            *_numbered(CANDIDATES, _CANDIDATE_SUMS, _CANDIDATE_PART),
+            *_numbered(SUMS, _SUMS_AFTER, 1.0 - _CANDIDATE_PART),
+        ]
+
+
+def _numbered(name: str, count: int, fraction: float) -> list[Planned]:
+    """Sums of one name, which share a fraction of the step's budget evenly."""
+    return [
+        Planned(f"{name} {number}", "sums", "em-sums", fraction=fraction / count)
+        for number in range(1, count + 1)
+    ]
 
 
 class TopicPlan(TensorPlan):
@@ -188,14 +262,54 @@ def make_mixture_plan(
             hint="Give noise_variance, center=True with pair='full', or fewer components.",
             code="too-many-components",
         )
-    steps: dict[Step, float] = {"scale": _SCALE_SHARE}
-    if centered == "private":
-        steps["center"] = _CENTER_SHARE
-    return MixturePlan(
+    kind: CovarianceType = options.covariance_type
+    count = common["n_components"]
+    if kind != "spherical" and variance is not None:
+        raise options.refused(
+            "noise_variance",
+            f"is of spherical components, and covariance_type is {kind!r}.",
+            hint="Leave it out, or use covariance_type='spherical'.",
+            code="unused-parameter",
+        )
+    products = features * features * (count if kind == "full" else 1)
+    if kind in ("full", "tied") and products > _MOST_SQUARES:
+        raise options.refused(
+            "covariance_type",
+            f"= {kind!r} takes {products:,} numbers for {count} components of {features} columns.",
+            hint="Use covariance_type='diag' or 'spherical', or fewer columns.",
+            code="bad-parameter",
+        )
+    plan = MixturePlan(
         **common,
         noise_variance=None if variance is None else float(variance),
-        fractions=fractions_of(options, _usual_fractions(common, steps)),
+        covariance_type=kind,
+        candidates=0 if kind == "spherical" else _candidates(count),
+        fractions={},
     )
+    scaled = {"scale"} & {release.step for release in plan.schedule}
+    steps: dict[Step, float] = {"scale": _SCALE_SHARE} if scaled else {}
+    if centered == "private":
+        steps["center"] = _CENTER_SHARE
+    fractions = fractions_of(options, _mixture_fractions(common, steps, kind))
+    return plan.model_copy(update={"fractions": fractions})
+
+
+def _candidates(components: int) -> int:
+    return min(max(_CANDIDATES_EACH * components, _FEWEST_CANDIDATES), _MOST_CANDIDATES)
+
+
+def _mixture_fractions(
+    common: Mapping[str, Any], steps: Mapping[Step, float], kind: CovarianceType
+) -> dict[Step, float]:
+    """Shares of mu squared, of epsilon where all is pure; they add up to 1."""
+    if kind == "spherical":
+        usual = _usual_fractions(common, steps)
+        moments: dict[Step, float] = {
+            step: usual[step] * (1.0 - _SUMS_PART) for step in ("moment", "tensor")
+        }
+        return {**steps, **moments, "sums": math.fsum(moments.values()) / (1 / _SUMS_PART - 1)}
+    rest = 1.0 - math.fsum(steps.values())
+    return {**steps, "moment": _MOMENT_PART * rest, "sums": (1.0 - _MOMENT_PART) * rest}
 
 
 def make_topic_plan(

@@ -304,10 +304,14 @@ def _positive(core: NDArray[np.float64], error: float) -> NDArray[np.float64]:
     return np.asarray((turn * values) @ turn.T)
 
 
+def shown(pair: PairMoment) -> int:
+    """How many directions show more than noise alone does on average."""
+    return _leading(pair.strengths > pair.typical)
+
+
 def standing(pair: PairMoment) -> int:
     """How many of the components that were requested show more than noise alone does on average."""
-    count = int(pair.core.shape[0])
-    return min(count, _leading(pair.strengths > pair.typical))
+    return min(int(pair.core.shape[0]), shown(pair))
 
 
 def usable(
