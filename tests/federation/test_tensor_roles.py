@@ -126,6 +126,9 @@ TOPIC_WAYS = [
     {"clip_documents": False},
     {"clip_documents": False, "protocol": "sketch", "features": 12},
     {"clip_documents": False, "delta": 0.0},
+    {"alpha0": 1.0},
+    {"alpha0": 0.5, "clip_documents": False, "protocol": "sketch", "features": 12},
+    {"alpha0": 2.0, "delta": 0.0},
 ]
 MIXTURE_WAYS = [
     {"row_bound": 4.0},

@@ -24,6 +24,7 @@ from eigenveil.moments.documents.documents import (
     TableDocuments,
     as_documents,
 )
+from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import (
     DocumentNorms,
     DocumentPairs,
@@ -44,6 +45,9 @@ D = 5
 MADE = {
     "pairs": lambda d: DocumentPairs(d),
     "coarse pairs": lambda d: DocumentPairs(d, extra_bits=-6),
+    "word shares": lambda d: WordShares(d),
+    "clipped word shares": lambda d: WordShares(d, clip=0.05),
+    "norms of word shares": lambda d: DocumentNorms(WordShares(d), with_count=True),
     "sketch": lambda d: DocumentSketch(d, 3),
     "triples": lambda d: DocumentTriples(random_basis(d, 2)),
     "triples of one column": lambda d: DocumentTriples(random_basis(d, 1)),

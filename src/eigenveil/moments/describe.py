@@ -20,6 +20,7 @@ from eigenveil.moments.accumulators import (
     Sketch,
 )
 from eigenveil.moments.columns import ColumnHistogram
+from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import (
     ClippedSum,
     DocumentNorms,
@@ -55,6 +56,7 @@ ACCUMULATORS: Mapping[str, type[Accumulator]] = MappingProxyType(
             ObservedPairs,
             ThirdMoment,
             DocumentPairs,
+            WordShares,
             DocumentSketch,
             DocumentTriples,
         )

@@ -33,6 +33,7 @@ from eigenveil.moments.accumulators import (
     Sketch,
 )
 from eigenveil.moments.documents.documents import DocumentBlock
+from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
 from eigenveil.moments.release import Release
 from eigenveil.privacy.releases import ReleaseRecord, Sharing
@@ -164,6 +165,9 @@ class _Data(ABC):
                 return self.pairs(sums.basis, sums.rule.bound) / sums.clip
             case DocumentNorms():
                 values[:] = self.norms_of_documents(sums)
+            case WordShares():
+                ones = np.ones((self.plan.features, 1))
+                return self.pairs(ones, 1.0)[:, 0] / sums.clip
             case DocumentSketch():
                 return self.pairs(sums.signs, 1.0) / sums.clip
             case _:  # the triple moment: any will do, for no query follows it

@@ -1,4 +1,4 @@
-"""A private single-topic model as a generator of rounds: pair moment, triple moment.
+"""A private topic model as a generator of rounds: pair moment, triple moment.
 
 A document's contributions are bounded whatever its length; but only one that repeats a single word
 reaches the bound, and one of a hundred different words stays a hundred times below it. So how far
@@ -35,6 +35,8 @@ from eigenveil.models.tensors.whitening import (
     sketched_pair,
     usable,
 )
+from eigenveil.models.topics.dirichlet import Frequencies, frequencies, of_one_topic
+from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import (
     ClippedSum,
     DocumentNorms,
@@ -65,7 +67,11 @@ class TopicFactors:
     topics : array of shape (K, D)
         Probabilities of the words, a row a topic.
     weights : array of shape (K,)
-        Shares of the documents; they add up to 1, the largest first.
+        Shares of the documents, or of their words where these are of several topics; they add up
+        to 1, the largest first.
+    concentration : array of shape (K,)
+        Of the Dirichlet law of a document's topics: ``alpha0`` times the weights; 0 where a
+        document has one topic.
     strengths : array
         Leading eigenvalues of the pair moment (singular values of a sketch).
     noise_floor : float
@@ -82,6 +88,7 @@ class TopicFactors:
 
     topics: NDArray[np.float64]
     weights: NDArray[np.float64]
+    concentration: NDArray[np.float64]
     strengths: NDArray[np.float64]
     noise_floor: float
     usable: NDArray[np.bool_]
@@ -110,27 +117,34 @@ def private_topics(
     pairs = yield from _pairs(state)
     pair = _leading(plan, pairs, keep_all=keep_all)
     if pair is None:
-        return _without_topics(pairs)
+        return _without_topics(plan, pairs)
     whole = DocumentTriples(pair.basis, weighted=plan.weighted)
     clip, _ = yield from _clip(state, "norms of triples", whole)
     triples = DocumentTriples(pair.basis, clip=clip, weighted=plan.weighted)
     answers = yield (state.query("triple moment", triples),)
     triple = _Moment(answers["triple moment"], triples.unit)
-    found = recover(pair, triple.values, rows=state.rows)
+    seen, rows, triple_noise = (
+        triple.values,
+        state.rows,
+        deviation(triple.noise, pair.core.shape[0]),
+    )
+    if pairs.known is not None:
+        pair, seen, factor = of_one_topic(pair, seen, pairs.known, plan.alpha0)
+        rows, triple_noise = pairs.known.rows, factor * triple_noise
+    found = recover(pair, seen, rows=rows)
     topics, weights, order = _as_probabilities(found, pair, sparse=plan.pair == "sketch")
-    triple_noise = deviation(triple.noise, found.counts.size)
     can_be_used = usable(
         pair, found, triple_noise=triple_noise, repeats=0 if keep_all else REPEATS
     )[order]
     if plan.pair == "full":
         moments = TopicMoments(
-            pair=pairs.values,
+            pair=_of_one_topic(pairs, pair.basis, plan.alpha0),
             basis=pair.basis,
-            triple=triple.values,
-            pair_noise=deviation(pairs.noise, plan.features),
+            triple=seen,
+            pair_noise=pair.deviation,
             triple_noise=triple_noise,
             # every document's pairs add up to 1
-            rows=state.rows or max(1.0, float(np.sum(pairs.values))),
+            rows=rows or max(1.0, float(np.sum(pairs.values))),
             words=_words(pairs.square),
         )
         topics, weights = polished_topics(moments, topics, weights)
@@ -139,6 +153,7 @@ def private_topics(
     return TopicFactors(
         topics=topics,
         weights=weights,
+        concentration=plan.alpha0 * weights,
         strengths=pair.strengths,
         noise_floor=pair.floor,
         usable=can_be_used,
@@ -147,17 +162,29 @@ def private_topics(
     )
 
 
-def _without_topics(pairs: _Moment) -> TopicFactors:
+def _of_one_topic(pairs: _Moment, basis: NDArray[np.float64], alpha0: float) -> NDArray[np.float64]:
+    """The pair moment D x D, of documents of one topic each."""
+    if pairs.known is None:
+        return pairs.values
+    mean = basis @ (pairs.known.shares @ basis)
+    known = alpha0 * pairs.known.rows * np.outer(mean, mean)
+    return np.asarray((alpha0 + 1.0) * pairs.values - known)
+
+
+def _without_topics(plan: TopicPlan, pairs: _Moment) -> TopicFactors:
     """What is left where no topic stands above the noise: how frequent words are, where known."""
     size = pairs.values.shape[0]
-    frequencies = np.ones(size)
-    if pairs.test is None:
-        frequencies = np.maximum(pairs.values.sum(axis=1), 0.0)
-    total = float(np.sum(frequencies))
-    topic = frequencies / total if total > 0 else np.full(size, 1.0 / size)
+    shares = np.ones(size)
+    if pairs.known is not None:
+        shares = np.maximum(pairs.known.shares, 0.0)
+    elif pairs.test is None:
+        shares = np.maximum(pairs.values.sum(axis=1), 0.0)
+    total = float(np.sum(shares))
+    topic = shares / total if total > 0 else np.full(size, 1.0 / size)
     return TopicFactors(
         topics=topic[None],
         weights=np.ones(1),
+        concentration=np.full(1, plan.alpha0),
         strengths=np.zeros(1),
         noise_floor=0.0,
         usable=np.zeros(1, dtype=bool),
@@ -170,8 +197,8 @@ def _without_topics(pairs: _Moment) -> TopicFactors:
 class _Moment:
     """A released moment in documents: the units in which it was released are taken out.
 
-    ``square`` is the mean squared norm of a document's part, and ``test`` the public matrix that a
-    sketch was multiplied by.
+    ``square`` is the mean squared norm of a document's part, ``test`` the public matrix that a
+    sketch was multiplied by, and ``known`` what was released beside it.
     """
 
     def __init__(
@@ -181,11 +208,17 @@ class _Moment:
         *,
         square: float = 0.0,
         test: NDArray[np.float64] | None = None,
+        shares: tuple[Release, float] | None = None,
     ) -> None:
         self.values = release.values * unit
         noise = release.record.noise
         self.noise = noise.model_copy(update={"scale": noise.scale * unit})
         self.square, self.test = square, test
+        self.known: Frequencies | None = None
+        if shares is not None:
+            of_shares, unit = shares
+            error = deviation(of_shares.record.noise, self.values.shape[0]) * unit
+            self.known = frequencies(of_shares.values * unit, error, self.values, test)
 
 
 def _clip(
@@ -216,13 +249,29 @@ def _pairs(state: _State) -> Generator[Round, Answers, _Moment]:
         whole = DocumentPairs(plan.features, **options)
         clip, square = yield from _clip(state, "norms of pairs", whole)
         pairs = DocumentPairs(plan.features, clip=clip, **options)
-        answers = yield (state.query("pair moment", pairs),)
-        return _Moment(answers["pair moment"], clip, square=square)
+        return (yield from _with_shares(state, pairs, square))
     sketch = DocumentSketch(plan.features, plan.sketch_columns)
     clip, square = yield from _clip(state, "norms of pairs", sketch)
     sketch = DocumentSketch(plan.features, plan.sketch_columns, clip=clip)
-    answers = yield (state.query("pair moment", sketch),)
-    return _Moment(answers["pair moment"], clip, square=square, test=sketch.signs)
+    return (yield from _with_shares(state, sketch, square, test=sketch.signs))
+
+
+def _with_shares(
+    state: _State,
+    pairs: ClippedSum,
+    square: float,
+    *,
+    test: NDArray[np.float64] | None = None,
+) -> Generator[Round, Answers, _Moment]:
+    """The pair moment, and beside it how frequent words are, where the plan has that."""
+    queries, shares = [state.query("pair moment", pairs)], None
+    if state.plan.alpha0 > 0:
+        # |c| / L is about the root of the norm of a document's pairs
+        shares = WordShares(state.plan.features, clip=math.sqrt(pairs.clip))
+        queries.append(state.query("word frequencies", shares))
+    answers = yield tuple(queries)
+    beside = None if shares is None else (answers["word frequencies"], shares.clip)
+    return _Moment(answers["pair moment"], pairs.clip, square=square, test=test, shares=beside)
 
 
 def _leading(plan: TopicPlan, pairs: _Moment, *, keep_all: bool) -> PairMoment | None:
