@@ -2,8 +2,8 @@
 
 Noise is secure. Documents are of three topics that hardly share a word, in proportions of a
 Dirichlet law. Measured in 200 fits: a topic is off by 0.009 at the most, and one that was missed,
-or found as if documents had one topic, by 0.16 and more (40 fits). Tests of recovery take 0.04, fail by
-chance less than once in a million.
+or found as if documents had one topic, by 0.16 and more (40 fits). Tests of recovery take 0.04, and
+fail by chance less than once in a million.
 """
 
 import math

@@ -874,7 +874,7 @@ OPTIONS: tuple[Option, ...] = (
         "invalid", (Choice(("zero", "error")),), "zero",
         "A row that is not valid (an entry that is not a finite number; a document with other "
         "counts "
-        "than whole numbers from 0, or fewer than 3 words) becomes a zero row ('zero'), or none is "
+        "than whole numbers from 0) becomes a zero row ('zero'), or none is "
         "used and nothing is released ('error'), which all then see.",
         _ALL, _PRIVATE,
     ),

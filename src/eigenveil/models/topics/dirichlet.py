@@ -69,9 +69,11 @@ def frequencies(
     seen = shares if test is None else shares @ test
     # what noise adds to the square, on average
     own = (deviation / total) ** 2 * (shares.size if test is None else test.size)
-    square = max(float(seen @ seen) - own, np.finfo(float).tiny)
-    rows = float(pair_values.sum(axis=0) @ seen) / square
-    return Frequencies(shares, rows if 0.0 < rows < 2.0 * total else total, deviation / total)
+    square, rows = float(seen @ seen) - own, total
+    if square > own:
+        along = float(pair_values.sum(axis=0) @ seen) / square
+        rows = along if 0.0 < along < 2.0 * total else total
+    return Frequencies(shares, rows, deviation / total)
 
 
 def of_one_topic(

@@ -211,10 +211,10 @@ class PrivateTopicModel(TableFit, FittedTopics):
         Columns of the sketch; by default 4 times ``n_components``. Not with ``pair="full"``.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a document that is not valid: with counts that are not whole numbers from 0,
-        fewer than 3 words or more than 2**24. "zero": one that is counted and adds nothing to any
-        other sum; a warning gives their number and the first to whoever fits. "error": a DataError
-        names it before anything is released; that all are valid then shows, which the certificate
-        states.
+        or more than 2**24 words. (One of fewer than 3 words is valid, and counts as one without
+        words.) "zero": one that is counted and adds nothing to any other sum; a warning gives their
+        number and the first to whoever fits. "error": a DataError names it before anything is
+        released; that all are valid then shows, which the certificate states.
     noise : {"secure"}, default="secure"
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None

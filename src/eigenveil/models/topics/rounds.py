@@ -9,14 +9,15 @@ documents contribute.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.linalg.tensor import multilinear
 from eigenveil.models.plan import Step
 from eigenveil.models.rounds import Answers, Round, RoundState
 from eigenveil.models.shapes import SMALLEST_CLIP
@@ -45,13 +46,22 @@ from eigenveil.moments.documents.sums import (
 )
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.release import Release
-from eigenveil.noise.grid import deviation
+from eigenveil.noise.grid import deviation, spectral_edge
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import Sharing
 
-# Contributions above this quantile of their norms are clipped, if that takes off half or more.
-_QUANTILE, _WORTH_IT = 0.99, 0.5
+# Contributions above one of these quantiles of their norms are clipped, if that takes off half or
+# more.
+_QUANTILES, _WORTH_IT = np.append(np.arange(0.3, 0.99, 0.05), [0.97, 0.99]), 0.5
+# A topic is left out whose part of the pair moment is less than this of what noise alone shows.
+_LEFT = 0.5
+# Whitened, noise may be this part of a component's eigenvalue.
+_DROWNED = 0.5
+# The largest value of a symmetric noise tensor of three modes, over the root of its rows.
+_TENSOR_EDGE = 2.0
+# Deviations of noise by which a sum is clearly another.
+_CLEARLY = 4.0
 # Mean squared norm of the pairs of documents of three different words.
 _OF_THREE_WORDS = 1.0 / 6.0
 
@@ -119,7 +129,8 @@ def private_topics(
     if pair is None:
         return _without_topics(plan, pairs)
     whole = DocumentTriples(pair.basis, weighted=plan.weighted)
-    clip, _ = yield from _clip(state, "norms of triples", whole)
+    error = partial(_off_triples, state, whole, pair)
+    clip, _ = yield from _clip(state, "norms of triples", whole, error)
     triples = DocumentTriples(pair.basis, clip=clip, weighted=plan.weighted)
     answers = yield (state.query("triple moment", triples),)
     triple = _Moment(answers["triple moment"], triples.unit)
@@ -131,6 +142,10 @@ def private_topics(
     if pairs.known is not None:
         pair, seen, factor = of_one_topic(pair, seen, pairs.known, plan.alpha0)
         rows, triple_noise = pairs.known.rows, factor * triple_noise
+    elif plan.pair == "full":
+        rows = _documents(pairs, rows)
+    if not keep_all:
+        pair, seen = _without_weak(pair, seen, triple_noise, rows)
     found = recover(pair, seen, rows=rows)
     topics, weights, order = _as_probabilities(found, pair, sparse=plan.pair == "sketch")
     can_be_used = usable(
@@ -143,13 +158,18 @@ def private_topics(
             triple=seen,
             pair_noise=pair.deviation,
             triple_noise=triple_noise,
-            # every document's pairs add up to 1
             rows=rows or max(1.0, float(np.sum(pairs.values))),
             words=_words(pairs.square),
         )
         topics, weights = polished_topics(moments, topics, weights)
         order = np.argsort(-weights, kind="stable")
         topics, weights, can_be_used = topics[order], weights[order], can_be_used[order]
+    if not keep_all and rows is not None:
+        gain = 1.0 if pairs.test is None else math.sqrt(plan.sketch_columns)
+        floor = (plan.alpha0 + 1.0) * pair.floor / gain
+        left = _left(topics, weights, rows) > _LEFT * floor
+        topics, weights, can_be_used = topics[left], weights[left], can_be_used[left]
+        weights = weights / float(np.sum(weights))
     return TopicFactors(
         topics=topics,
         weights=weights,
@@ -160,6 +180,28 @@ def private_topics(
         converged=found.converged,
         advice=shortfall(pair, plan, can_be_used),
     )
+
+
+def _left(
+    topics: NDArray[np.float64], weights: NDArray[np.float64], rows: float
+) -> NDArray[np.float64]:
+    """What each topic makes of the pair moment; the most in any case counts as infinite.
+
+    The fit of both moments may leave next to nothing of one that noise alone had made.
+    """
+    parts = rows * weights * np.sum(topics**2, axis=1)
+    return np.asarray(np.where(parts == parts.max(), np.inf, parts))
+
+
+def _documents(pairs: _Moment, rows: float | None) -> float | None:
+    """How many documents a pair moment adds up: all, but for what has no pairs or was clipped.
+
+    Every document's pairs add up to 1.
+    """
+    size = pairs.values.shape[0]
+    mass = float(np.sum(pairs.values))
+    clear = _CLEARLY * size * deviation(pairs.noise, size)
+    return mass if rows is None or (abs(mass - rows) > clear and mass > clear) else rows
 
 
 def _of_one_topic(pairs: _Moment, basis: NDArray[np.float64], alpha0: float) -> NDArray[np.float64]:
@@ -222,9 +264,14 @@ class _Moment:
 
 
 def _clip(
-    state: _State, name: str, contributions: ClippedSum
+    state: _State, name: str, contributions: ClippedSum, error: Callable[[float, float], float]
 ) -> Generator[Round, Answers, tuple[float, float]]:
-    """Where contributions are to be clipped, and their mean square; 1 where nothing is released."""
+    """Where contributions are to be clipped, and their mean square; 1 where nothing is released.
+
+    ``error`` gives the noise on contributions that are not clipped, as a part of what a component
+    shows, for so many rows that reach so far. Clipping takes noise off, and something off the
+    documents that reach farther: it is best where what both make wrong together is least.
+    """
     if not state.plan.clip_documents:
         return 1.0, _OF_THREE_WORDS
     norms = DocumentNorms(contributions, with_count=state.with_count, weighted=state.plan.weighted)
@@ -232,10 +279,17 @@ def _clip(
     scale = state.read(answers[name])
     if not scale.found:
         return 1.0, _OF_THREE_WORDS
-    clip = min(1.0, scale.quantile(_QUANTILE))
+    noise = error(state.rows or 1.0, scale.quantile(0.5))
+
+    def off(clip: float) -> float:
+        kept = scale.kept(clip)
+        return noise * clip / kept + 1.0 - kept
+
+    clip = min({scale.quantile(float(share)) for share in _QUANTILES}, key=off)
+    clip = min(1.0, max(SMALLEST_CLIP, clip))
     square = clip**2 * scale.mean_energy(clip)
     # for less gain the bias is not worth it: repeated words would count for less
-    return (max(SMALLEST_CLIP, clip) if clip <= _WORTH_IT else 1.0), square
+    return (clip if clip <= _WORTH_IT else 1.0), square
 
 
 def _pairs(state: _State) -> Generator[Round, Answers, _Moment]:
@@ -247,13 +301,55 @@ def _pairs(state: _State) -> Generator[Round, Answers, _Moment]:
             "extra_bits": state.coarser("double"),
         }
         whole = DocumentPairs(plan.features, **options)
-        clip, square = yield from _clip(state, "norms of pairs", whole)
+        clip, square = yield from _clip(state, "norms of pairs", whole, partial(_off, state, whole))
         pairs = DocumentPairs(plan.features, clip=clip, **options)
         return (yield from _with_shares(state, pairs, square))
     sketch = DocumentSketch(plan.features, plan.sketch_columns)
-    clip, square = yield from _clip(state, "norms of pairs", sketch)
+    clip, square = yield from _clip(state, "norms of pairs", sketch, partial(_off, state, sketch))
     sketch = DocumentSketch(plan.features, plan.sketch_columns, clip=clip)
     return (yield from _with_shares(state, sketch, square, test=sketch.signs))
+
+
+def _off(state: _State, pairs: ClippedSum, rows: float, reach: float) -> float:
+    """Half the edge of a pair moment's noise, over what one of equal components has at the most."""
+    plan, noise = state.plan, state.query("pair moment", pairs).record.noise
+    columns = plan.features if plan.pair == "full" else plan.sketch_columns
+    edge = spectral_edge(noise, plan.features, columns)
+    if plan.pair == "sketch":
+        edge /= math.sqrt(columns)
+    return 0.5 * edge * plan.n_components / (rows * reach)
+
+
+def _off_triples(
+    state: _State, triples: DocumentTriples, pair: PairMoment, rows: float, reach: float
+) -> float:
+    """The edge of a whitened triple moment's noise, over the eigenvalue of equal components."""
+    del reach
+    count, noise = pair.core.shape[0], state.query("triple moment", triples).record.noise
+    energies = np.linalg.eigvalsh(pair.core)
+    usual = math.exp(1.5 * float(np.mean(np.log(energies))))
+    edge = _TENSOR_EDGE * math.sqrt(count) * deviation(noise, count) * triples.rho**3
+    return edge * math.sqrt(rows / count) / usual
+
+
+def _without_weak(
+    pair: PairMoment, triple: NDArray[np.float64], noise: float, rows: float | None
+) -> tuple[PairMoment, NDArray[np.float64]]:
+    """Both moments in the directions that whitening does not drown in the triple moment's noise.
+
+    Whitening divides that of a direction by its energy's power 3/2. Where it is then as large as
+    what components have, all of them come out wrong, and not only one more.
+    """
+    energies, turn = np.linalg.eigh(pair.core)
+    if rows is None:
+        return pair, triple
+    least = (noise * math.sqrt(rows / energies.size) / _DROWNED) ** (2 / 3)
+    kept = energies >= min(least, energies[-1])
+    if kept.all():
+        return pair, triple
+    turn = turn[:, kept]
+    core = np.diag(energies[kept])
+    return replace(pair, basis=pair.basis @ turn, core=core), multilinear(triple, turn)
 
 
 def _with_shares(
