@@ -164,6 +164,45 @@ def test_nothing_more_is_released_of_documents_of_one_topic():
     assert "center" not in model.plan_.fractions
 
 
+def test_a_moment_that_adds_up_to_less_than_nothing_is_a_result_too():
+    """Noise makes the sum of the pairs negative in half of these fits: none of 30, 1e-9."""
+    counts = documents(topics_of(), 20)[0]
+    for _ in range(30):
+        model = PrivateTopicModel(3, epsilon=0.001, clip_documents=False).fit(counts)
+        assert np.allclose(model.topics_.sum(axis=1), 1.0)
+
+
+def test_documents_without_words_do_not_spoil_the_topics_of_others():
+    """Half of the documents are too short to be used: weights are of the other half."""
+    topics = topics_of()
+    counts, _ = documents(topics)
+    counts[::2] = 0
+    for alpha0 in (1.5, 0.0):
+        if alpha0 == 0.0:
+            counts = np.random.default_rng().multinomial(40, topics[np.arange(20_000) % 3])
+            counts[::2] = 0
+        model = PrivateTopicModel(3, epsilon=4.0, alpha0=alpha0).fit(counts)
+        assert matched(model.topics_, topics)[1].max() < NEAR
+        assert model.usable_.all()
+
+
+@pytest.mark.parametrize("alpha0", [0.0, 1.0])
+@pytest.mark.parametrize("pair", ["full", "sketch"])
+def test_documents_without_topics_show_one(alpha0, pair):
+    """Words drawn alike in all documents, and five topics asked for: usable are one at the most.
+
+    Of 90 such fits none showed more. That is at most 1 in 100 fits, of which 8 show more than 2
+    with probability 5e-5, and more than 5 with probability 3e-11.
+    """
+    chances = 1.0 / np.arange(1, 51)
+    usable = []
+    for _ in range(8):
+        counts = np.random.default_rng().multinomial(20, chances / chances.sum(), size=10_000)
+        model = PrivateTopicModel(5, epsilon=4.0, alpha0=alpha0, pair=pair).fit(counts)
+        usable.append(model.usable_.sum())
+    assert np.count_nonzero(np.array(usable) > 1) <= 5
+
+
 # Proportions
 
 

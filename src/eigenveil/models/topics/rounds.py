@@ -54,6 +54,8 @@ from eigenveil.privacy.releases import Sharing
 # Contributions above one of these quantiles of their norms are clipped, if that takes off half or
 # more.
 _QUANTILES, _WORTH_IT = np.append(np.arange(0.3, 0.99, 0.05), [0.97, 0.99]), 0.5
+# What reaches less is a document without words.
+_NOTHING = SMALLEST_CLIP / 16.0
 # A topic is left out whose part of the pair moment is less than this of what noise alone shows.
 _LEFT = 0.5
 # Whitened, noise may be this part of a component's eigenvalue.
@@ -193,13 +195,13 @@ def _left(
     return np.asarray(np.where(parts == parts.max(), np.inf, parts))
 
 
-def _documents(pairs: _Moment, rows: float | None) -> float | None:
+def _documents(pairs: _Moment, rows: float | None) -> float:
     """How many documents a pair moment adds up: all, but for what has no pairs or was clipped.
 
     Every document's pairs add up to 1.
     """
     size = pairs.values.shape[0]
-    mass = float(np.sum(pairs.values))
+    mass = max(1.0, float(np.sum(pairs.values)))
     clear = _CLEARLY * size * deviation(pairs.noise, size)
     return mass if rows is None or (abs(mass - rows) > clear and mass > clear) else rows
 
@@ -277,7 +279,10 @@ def _clip(
     norms = DocumentNorms(contributions, with_count=state.with_count, weighted=state.plan.weighted)
     answers = yield (state.query(name, norms),)
     scale = state.read(answers[name])
-    if not scale.found:
+    # documents without words reach nothing, and lose nothing
+    seen = scale.edges >= _NOTHING
+    scale = replace(scale, edges=scale.edges[seen], masses=scale.masses[seen])
+    if not scale.found or not np.any(scale.masses > 0):
         return 1.0, _OF_THREE_WORDS
     noise = error(state.rows or 1.0, scale.quantile(0.5))
 
