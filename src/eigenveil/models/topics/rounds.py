@@ -37,6 +37,7 @@ from eigenveil.models.tensors.whitening import (
     usable,
 )
 from eigenveil.models.topics.dirichlet import Frequencies, frequencies, of_one_topic
+from eigenveil.moments.accumulators import BINS, bin_upper_edges
 from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import (
     ClippedSum,
@@ -278,11 +279,11 @@ def _clip(
         return 1.0, _OF_THREE_WORDS
     norms = DocumentNorms(contributions, with_count=state.with_count, weighted=state.plan.weighted)
     answers = yield (state.query(name, norms),)
-    scale = state.read(answers[name])
     # documents without words reach nothing, and lose nothing
-    seen = scale.edges >= _NOTHING
-    scale = replace(scale, edges=scale.edges[seen], masses=scale.masses[seen])
-    if not scale.found or not np.any(scale.masses > 0):
+    values = answers[name].values.copy()
+    values[:BINS][bin_upper_edges() < _NOTHING] = 0.0
+    scale = state.read(replace(answers[name], values=values))
+    if not scale.found:
         return 1.0, _OF_THREE_WORDS
     noise = error(state.rows or 1.0, scale.quantile(0.5))
 
