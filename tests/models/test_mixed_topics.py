@@ -20,6 +20,7 @@ from eigenveil.models.tensors.whitening import PairMoment, recover
 from eigenveil.models.topics.dirichlet import Frequencies, frequencies, of_one_topic
 from eigenveil.models.topics.proportions import proportions
 from eigenveil.moments.documents.sums import public_signs
+from eigenveil.planning.tensors import expect
 from matching_tools import matched
 
 ALPHA = np.array([0.3, 0.5, 0.7])
@@ -267,3 +268,25 @@ def test_proportions_are_a_fixed_point_and_the_bound_is_one():
         assert bound <= math.log(whole) + 1e-9
         assert bound > math.log(whole) - 1.0
         assert share[0] == pytest.approx(mean, abs=0.12)
+
+
+# Prediction
+
+
+@pytest.mark.parametrize("pair", ["full", "sketch"])
+def test_mixed_topics_need_more_documents(pair):
+    """A topic's own part of the pairs is one in alpha0 + 1: so many times the documents."""
+    needed = {}
+    for alpha0 in (0.0, 1.0, 3.0):
+        asked = {"n_components": 3, "epsilon": 1.0, "alpha0": alpha0, "pair": pair}
+        plan = PrivateTopicModel(**asked, budget_split=SPLIT[alpha0 > 0]).fit(TINY).plan_
+        needed[alpha0] = expect(plan, 200_000).needed
+    assert needed[1.0] / needed[0.0] == pytest.approx(2.0, rel=0.1)
+    assert needed[3.0] / needed[0.0] == pytest.approx(4.0, rel=0.1)
+
+
+SPLIT = {
+    True: {"scale": 0.05, "center": 0.05, "moment": 0.6, "tensor": 0.3},
+    False: {"scale": 0.05, "moment": 0.6, "tensor": 0.35},
+}
+TINY = np.random.default_rng(0).integers(1, 4, (20, 60))
