@@ -79,9 +79,9 @@ def main() -> None:
         binary=True,  # a word that is said again says little
     )
     counts = counter.fit_transform(texts)
-    counts = counts[np.asarray(counts.sum(axis=1)).ravel() >= FEWEST_WORDS]
+    used = int(np.count_nonzero(np.asarray(counts.sum(axis=1)).ravel() >= FEWEST_WORDS))
     print(f"corpus: {len(texts):,} documents read in {time.monotonic() - start:.1f} s")
-    used, size = counts.shape
+    size = counts.shape[1]
     print(f"used: {used:,} documents with {FEWEST_WORDS} or more of {size} words")
     say(
         "note: here the vocabulary is the most frequent words of these very texts, which is not "

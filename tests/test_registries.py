@@ -217,6 +217,8 @@ SPLITS = [
     ("PrivateTopicModel", {}, ("scale", "moment", "tensor")),
     ("PrivateTopicModel", {"clip_documents": False}, ("moment", "tensor")),
     ("FederatedTopicModel", {"clip_documents": False}, ("moment", "tensor")),
+    ("PrivateTopicModel", {"alpha0": 1.0}, ("scale", "center", "moment", "tensor")),
+    ("FederatedTopicModel", {"alpha0": 1.0}, ("scale", "center", "moment", "tensor")),
 ]
 
 

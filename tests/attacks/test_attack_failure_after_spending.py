@@ -139,10 +139,11 @@ def test_a_fit_of_a_mixture_never_fails_after_a_release(
     length=st.sampled_from([3, 4, 20, 5000]),
     words=st.sampled_from(["one", "even", "topics"]),
     clip=st.booleans(),
+    alpha0=st.sampled_from([0.0, 1.0, 50.0]),
     **COMMON,
 )
 def test_a_fit_of_topics_never_fails_after_a_release(
-    seed, count, epsilon, delta, adjacency, pair, components, length, words, clip
+    seed, count, epsilon, delta, adjacency, pair, components, length, words, clip, alpha0
 ):
     rng = np.random.default_rng(seed)
     topics = {
@@ -164,6 +165,7 @@ def test_a_fit_of_topics_never_fails_after_a_release(
         budget_split=None,
         sketch_size=None,
         clip_documents=clip,
+        alpha0=alpha0,
     )
     if plan is not None:
         check_fit(plan, X.reshape(count, 6), "topic-model")

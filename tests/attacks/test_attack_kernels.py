@@ -25,6 +25,7 @@ from eigenveil.moments import independence
 from eigenveil.moments import rows as norms_module
 from eigenveil.moments import rows as rows_module
 from eigenveil.moments.documents.documents import DocumentBlock
+from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.rows import DTYPE, RowRule, upper_norms
@@ -205,6 +206,7 @@ def test_no_sum_over_documents_depends_on_order_or_blocks(seed, step):
         made = [
             DocumentPairs(7, clip=clip),
             DocumentPairs(7, clip=clip, nuclear=True),
+            WordShares(7, clip=clip),
             DocumentSketch(7, 4, clip=clip),
             DocumentTriples(basis, clip=clip),
         ]

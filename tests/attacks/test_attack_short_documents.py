@@ -1,8 +1,9 @@
 """One document of two words, or with a count that is none, against the same documents without it.
 
-Such a document used to make a site refuse; with dropouts the study went on without all of its
-documents, in plain sight. It would have found any path on which it still decides who takes part, or
-adds more than its count to a sum.
+The first is valid and has no pairs that are used; the second is not valid. Such a document used to
+make a site refuse; with dropouts the study went on without all of its documents, in plain sight.
+It would have found any path on which it still decides who takes part, or adds more than its count
+to a sum.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from eigenveil.errors import DataError, InvalidRowsWarning
 from eigenveil.io import open_rows
 
 D = 6
-BAD = [[1, 0, 1, 0, 0, 0], [0] * D, [3, -1, 0, 0, 0, 0], [0.5, 3, 0, 0, 0, 0],
+SHORT = [[1, 0, 1, 0, 0, 0], [0] * D, [0, 0, 0, 0, 0, 1], [0, 2, 0, 0, 0, 0]]
+BAD = [[3, -1, 0, 0, 0, 0], [0.5, 3, 0, 0, 0, 0], [1.5, 0, 0, 0, 0, 0],
        [np.nan, 3, 0, 0, 0, 0], [np.inf, 0, 0, 0, 0, 0], [2**24, 1, 0, 0, 0, 0]]  # fmt: skip
 ASKED = {
     "epsilon": 30.0, "clip_documents": False, "random_state": 4,
@@ -56,11 +58,22 @@ def test_one_collection(bad, sparse):
     same(found, PrivateTopicModel(2, **ASKED).fit(known))
 
 
+@pytest.mark.parametrize("short", SHORT)
+@pytest.mark.parametrize("invalid", ["zero", "error"])
+@pytest.mark.parametrize("alpha0", [0.0, 1.0])
+def test_a_short_document_is_no_error_and_adds_nothing(short, invalid, alpha0):
+    asked = ASKED | {"invalid": invalid, "alpha0": alpha0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", InvalidRowsWarning)
+        found = PrivateTopicModel(2, **asked).fit(np.insert(counts(), 70, short, axis=0))
+    same(found, PrivateTopicModel(2, **asked).fit(counts()))
+
+
 def test_norms_count_it_as_a_document_without_words():
     asked = ASKED | {"clip_documents": True}
     fits = [
         quietly(lambda bad=bad: PrivateTopicModel(2, **asked).fit(np.vstack([counts(), bad])))
-        for bad in BAD
+        for bad in SHORT + BAD
     ]
     for fit in fits[1:]:
         same(fits[0], fit)
@@ -101,9 +114,9 @@ def test_three_sites(dropouts):
 
 def test_error_stops_before_anything_is_charged():
     given = np.insert(counts(), 70, BAD[0], axis=0)
-    with pytest.raises(DataError, match="row 70 is a document of 2 words"):
+    with pytest.raises(DataError, match=r"row 70, column .* is counted -1 times"):
         PrivateTopicModel(2, **ASKED, invalid="error").fit(given)
-    with pytest.raises(DataError, match="site b: row 70 is a document of 2 words"):
+    with pytest.raises(DataError, match=r"site b: row 70, column .* is counted -1 times"):
         FederatedTopicModel(2, **ASKED, dropouts=1, invalid="error").fit(
             {"a": counts(), "b": given, "c": counts()}
         )

@@ -295,7 +295,7 @@ def test_options_are_refused_before_anything_is_read(tmp_path, run):
         ((7, 3, -2), "row 7, column 'word3' is counted -2 times"),
         ((7, 3, 0.5), "row 7, column 'word3' is counted 0.5 times"),
         ((7, 3, np.inf), "row 7, column 'word3' is counted inf times"),
-        ((9, slice(None), 0), "row 9 is a document of 0 words"),
+        ((9, slice(None), 2**24), "row 9 is a document of "),
     ],
 )
 @pytest.mark.parametrize("ending", ["npy", "npz"])

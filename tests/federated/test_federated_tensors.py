@@ -324,7 +324,7 @@ def test_a_study_of_another_task_is_refused():
 # -- errors
 
 SPOILED = [
-    ("short", "site south: row 7 is a document of 2 words"),
+    ("long", "site south: row 7 is a document of 16777217 words"),
     ("negative", "row 7, column '3' is counted -1 times"),
     ("fraction", "row 7, column '3' is counted 0.5 times"),
     ("nan", "row 7, column '3' is counted nan times"),
@@ -334,9 +334,9 @@ SPOILED = [
 def spoiled(how):
     part = parts(COUNTS)["south"].astype(float)
     match how:
-        case "short":
+        case "long":
             part[7] = 0.0
-            part[7, 0] = 2.0
+            part[7, :2] = 2.0**24, 1.0
         case "negative":
             part[7, 3] = -1.0
         case "fraction":

@@ -126,6 +126,9 @@ TOPIC_WAYS = [
     {"clip_documents": False},
     {"clip_documents": False, "protocol": "sketch", "features": 12},
     {"clip_documents": False, "delta": 0.0},
+    {"alpha0": 1.0},
+    {"alpha0": 0.5, "clip_documents": False, "protocol": "sketch", "features": 12},
+    {"alpha0": 2.0, "delta": 0.0},
 ]
 MIXTURE_WAYS = [
     {"row_bound": 4.0},
@@ -485,8 +488,7 @@ def test_too_few_components_give_fewer_and_what_was_released_stays_charged(task,
 def test_where_the_study_asks_for_it_documents_are_looked_at_before_anyone_pays(tmp_path):
     consortium = consortium_of(study_of(TOPICS, invalid="error"), tmp_path)
     spoiled = np.array(consortium.rows["s1"])
-    spoiled[7] = 0.0
-    spoiled[7, 0] = 2.0
+    spoiled[7, 0] = 2.5
     consortium.rows["s1"] = spoiled
     consortium.restart("s1")
     wire = Wire(consortium.parties)
@@ -494,7 +496,7 @@ def test_where_the_study_asks_for_it_documents_are_looked_at_before_anyone_pays(
         carry(Aggregator(settle(consortium.study)).run(), wire)
     assert wire.refusals()["s1", "join"][0] == "data"
     assert "row 7" not in wire.refusals()["s1", "join"][1]
-    assert "row 7 is a document of 2 words" in consortium.parties["s1"].last_error.message
+    assert "is counted 2.5 times" in consortium.parties["s1"].last_error.message
     assert all(consortium.check_books(n).spent_epsilon == 0 for n in consortium.ledgers)
 
 

@@ -54,8 +54,9 @@ def studies(draw):
     steps = ["scale", "center", "moment", "tensor"]
     clip = {}
     if task == TOPICS:
-        clip = {"clip_documents": draw(st.booleans())}
-        steps = ["scale", "moment", "tensor"] if clip["clip_documents"] else ["moment", "tensor"]
+        clip = {"clip_documents": draw(st.booleans()), "alpha0": draw(st.sampled_from([0.0, 2.5]))}
+        steps = ["moment", "tensor"]
+        steps += ["scale"] * clip["clip_documents"] + ["center"] * (clip["alpha0"] > 0)
     else:
         steps.append("sums")
     optional = {
@@ -175,7 +176,9 @@ REFUSED = [
     ("pca", {"clip_documents": False}, DataError, "field-of-other-task", "clip_documents = False"),
     (MIXTURE, {"clip_documents": False}, DataError, "field-of-other-task", "'topic-model'"),
     (MIXTURE, {"budget_split": {"variance": 1.0}}, PrivacyError, "bad-parameter", "variance"),
-    (TOPICS, {"budget_split": {"center": 1.0}}, PrivacyError, "bad-parameter", "center"),
+    (TOPICS, {"budget_split": {"center": 1.0}}, PrivacyError, "unneeded-step", "center"),
+    (MIXTURE, {"alpha0": 1.0}, DataError, "field-of-other-task", "'topic-model'"),
+    (TOPICS, {"alpha0": -1.0}, DataError, "bad-parameter", "alpha0"),
     (
         TOPICS,
         {"budget_split": {"scale": 1.0}, "clip_documents": False},

@@ -163,14 +163,14 @@ def test_matrix_market_of_complex_numbers_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["csr.npz", "rows.csv", "docword.x.txt"])
 def test_a_document_that_cannot_be_is_located_in_its_file(name, counts, tmp_path):
-    counts[17] = [1, 0, 1]
+    counts[17] = [2**24, 0, 1]
     first, path = tmp_path / "first.parquet", tmp_path / name
     NAMED["rows.parquet"](first, counts[:7], NAMES)
     if name == "docword.x.txt":
         bag_of_words(path, counts)
     else:
         (NAMED | NAMELESS)[name](path, counts, NAMES)
-    with pytest.raises(DataError, match="row 17 is a document of 2 words") as caught:
+    with pytest.raises(DataError, match="row 17 is a document of 16777217 words") as caught:
         check_rows(as_documents(open_rows([first, path])))
     assert str(path) in caught.value.message
 

@@ -201,8 +201,9 @@ def test_a_fit_of_a_mixture_releases_its_schedule(
     adjacency=ADJACENCY,
     pair=st.sampled_from(["full", "sketch"]),
     clip=st.booleans(),
+    alpha0=st.sampled_from([0.0, 1.0]),
 )
-def test_a_fit_of_topics_releases_its_schedule(seed, count, delta, adjacency, pair, clip):
+def test_a_fit_of_topics_releases_its_schedule(seed, count, delta, adjacency, pair, clip, alpha0):
     rng = np.random.default_rng(seed)
     topics = rng.dirichlet(np.full(8, 0.2), size=2)
     X = np.array([rng.multinomial(12, topics[i % 2]) for i in range(count)], dtype=float)
@@ -219,6 +220,7 @@ def test_a_fit_of_topics_releases_its_schedule(seed, count, delta, adjacency, pa
         budget_split=None,
         sketch_size=None,
         clip_documents=clip,
+        alpha0=alpha0,
     )
     check_run(plan, X, task="topic-model")
 

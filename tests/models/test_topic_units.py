@@ -53,6 +53,7 @@ def assert_each_unit_counts_once(model):
         {"delta": 0.0, "epsilon": 8.0, "pair": "sketch"},
         {"pair": "sketch"},
         {"clip_documents": False},
+        {"alpha0": 0.1},
     ],
     ids=str,
 )

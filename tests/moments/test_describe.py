@@ -13,6 +13,7 @@ from sums_tools import COUNT_WEIGHT, KINDS, PRECISIONS, SEEDS, make, nasty_rows,
 from eigenveil.errors import ProtocolError
 from eigenveil.moments.accumulators import ComponentEnergy, NormHistogram, Sketch
 from eigenveil.moments.describe import Description, describe, rebuild
+from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.rows import Block, RowRule
@@ -78,6 +79,7 @@ def test_a_described_sum_is_rebuilt(drawn, seed):
 DOCUMENT_SUMS = {
     "pairs": lambda: DocumentPairs(4),
     "coarse pairs": lambda: DocumentPairs(4, extra_bits=-5),
+    "word shares": lambda: WordShares(4, clip=0.25),
     "sketch": lambda: DocumentSketch(4, 3),
     "triples": lambda: DocumentTriples(random_basis(4, 2)),
     "triples of one column": lambda: DocumentTriples(random_basis(4, 1)),

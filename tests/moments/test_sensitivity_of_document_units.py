@@ -15,6 +15,7 @@ from sums_tools import SEEDS, by_block, by_unit, forgotten, python, random_basis
 from eigenveil.moments.documents import sums as document_sums
 from eigenveil.moments.documents import triples as document_triples
 from eigenveil.moments.documents.documents import DocumentBlock, as_documents
+from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.engine import accumulate
@@ -32,6 +33,8 @@ MADE = {
     "coarse pairs": lambda: DocumentPairs(D, extra_bits=-9),
     "clipped pairs": lambda: DocumentPairs(D, clip=0.05),
     "nuclear pairs": lambda: DocumentPairs(D, clip=0.3, nuclear=True, extra_bits=-6),
+    "word shares": lambda: WordShares(D),
+    "clipped word shares": lambda: WordShares(D, clip=0.05),
     "sketch": lambda: DocumentSketch(D, 3),
     "clipped sketch": lambda: DocumentSketch(D, 3, clip=0.05),
     "triples": lambda: DocumentTriples(BASIS, weighted=True),
@@ -127,7 +130,7 @@ def test_a_units_documents_nearly_reach_it(kind, rows):
     assert 0.95 <= reached <= 1 + 1e-12 or (NOISE.get(kind) and rows > 300)
 
 
-@pytest.mark.parametrize("kind", ["pairs", "sketch", "opposite triples"])
+@pytest.mark.parametrize("kind", ["pairs", "word shares", "sketch", "opposite triples"])
 def test_two_units_of_one_word_are_as_far_apart_as_claimed(kind):
     one, other = (total(kind, blocks_of(alike(10, word))) for word in (0, 1))
     assert moved(kind, one - other) >= 0.98 * claimed(kind, "replace-one")

@@ -159,6 +159,7 @@ def described(name):
         "column-counts": {"holes": True, "weighted": True},
         "pair-counts": {"holes": True},
         "document-pairs": {"clip": 0.5, "extra_bits": -2, "nuclear": False},
+        "word-shares": {"clip": 0.5},
         "document-sketch": {"clip": 0.5},
         "document-triples": {"clip": 0.5, "weighted": True},
     }

@@ -36,6 +36,8 @@ PROVED = {
     ("document-pairs", "gaussian"),
     ("document-pairs", "wishart"),
     ("document-pairs", "vector"),
+    ("word-shares", "gaussian"),
+    ("word-shares", "vector"),
     ("document-sketch", "gaussian"),
     ("document-sketch", "vector"),
     ("document-triples", "gaussian"),

@@ -422,6 +422,16 @@ def test_pairs_of_documents_move_as_far_as_claimed(adjacency):
     assert np.linalg.eigvalsh(PAIRS).min() < -0.4, "they are not positive semi-definite"
 
 
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("clip", [1.0, 0.9, 0.3, 0.01])
+def test_word_shares_of_documents_move_as_far_as_claimed(clip, adjacency):
+    """Clipped or not: no entry is negative, so that two are never opposite."""
+    shares = mean_of_words(1, shortest=3)
+    shares = shares / np.maximum(np.linalg.norm(shares, axis=1), clip)[:, None]
+    claimed = record("word-shares", "gaussian", adjacency, {"clip": clip}).sensitivity()
+    assert farthest(shares, adjacency) == pytest.approx(claimed, rel=1e-12)
+
+
 def seen(statistic, matrix, pairs=PAIRS_SEEN):
     """Contributions seen through a matrix, and the length of the longest pair or triple."""
     longest = np.linalg.norm(matrix, axis=1).max()

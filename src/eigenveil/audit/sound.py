@@ -20,6 +20,7 @@ from eigenveil.moments.accumulators import (
     Sketch,
 )
 from eigenveil.moments.columns import ColumnHistogram
+from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.em import EMSums, Mixture
@@ -122,6 +123,16 @@ def pairs() -> Accumulator:
 def clipped_pairs() -> Accumulator:
     """The same, every document's shortened to a quarter."""
     return DocumentPairs(FEATURES, clip=0.25)
+
+
+def word_shares() -> Accumulator:
+    """Shares of words of documents."""
+    return WordShares(FEATURES)
+
+
+def clipped_word_shares() -> Accumulator:
+    """The same, every document's shortened to a quarter."""
+    return WordShares(FEATURES, clip=0.25)
 
 
 def document_sketch() -> Accumulator:
@@ -232,6 +243,9 @@ _LINES: list[_Line] = [
     ("document-pairs", "clipped", clipped_pairs, "gaussian", _ADD, _ONE, [BOTH]),
     ("document-pairs", "", pairs, "wishart", _ADD, _ONE, [BOTH]),
     ("document-pairs", "", pairs, "vector", _ADD, _ONE, [BOTH]),
+    ("word-shares", "", word_shares, "gaussian", _REPLACE, _ONE, _OTHER),
+    ("word-shares", "clipped", clipped_word_shares, "gaussian", _ADD, _ONE, [BOTH]),
+    ("word-shares", "", word_shares, "vector", _ADD, _ONE, [BOTH]),
     ("document-sketch", "", document_sketch, "gaussian", _ADD, _ONE, [BOTH]),
     ("document-sketch", "", document_sketch, "vector", _ADD, _ONE, [BOTH]),
     ("document-triples", "clipped", clipped_triples, "gaussian", _ADD, _ONE, [BOTH]),
@@ -255,6 +269,7 @@ _LINES: list[_Line] = [
     ("third-moment", "units", weighted_third_moment, "gaussian", _ADD, _WITH_TEN, [_SINGLE]),
     ("document-pairs", "units", pairs, "gaussian", _REPLACE, [_TEN_OF_ONE], [_TEN_OF_OTHER]),
     ("document-pairs", "units", pairs, "wishart", _ADD, _WITH_TEN_MORE, [_DOCUMENT]),
+    ("word-shares", "units", word_shares, "gaussian", _ADD, _WITH_TEN_MORE, [_DOCUMENT]),
     ("document-sketch", "units", document_sketch, "gaussian", _ADD, _WITH_TEN_MORE, [_DOCUMENT]),
     ("document-triples", "units", weighted_triples, "gaussian", _ADD, _WITH_TEN_MORE, [_DOCUMENT]),
     (

@@ -785,6 +785,12 @@ OPTIONS: tuple[Option, ...] = (
         _TENSORS, ("table",),
     ),
     Option(
+        "alpha0", (Number(1e-3, 1e3, zero=True),), 0.0,
+        "How mixed the topics of a document are: the sum of a Dirichlet law's concentrations; 0 "
+        "for one topic a document, 1 for a few, more for many.",
+        (TOPICS,), _FITS, examples=(1.0,),
+    ),
+    Option(
         "clip_documents", (Flag(),), True,
         "Whether what documents contribute is clipped at a released quantile of its norms: far "
         "less noise for documents of more than a few words.",
@@ -814,9 +820,9 @@ OPTIONS: tuple[Option, ...] = (
         privacy=True,
     ),
     Option(
-        "budget_split", (Shares(("scale", "moment", "tensor")), _NONE), None,
-        "Fractions of the budget for the steps scale (if documents are clipped), moment and "
-        "tensor.",
+        "budget_split", (Shares(("scale", "center", "moment", "tensor")), _NONE), None,
+        "Fractions of the budget for the steps scale (if documents are clipped), center (the "
+        "words' frequencies, if alpha0 is above 0), moment and tensor.",
         (TOPICS,), _FITS,
         examples=({"scale": 0.05, "moment": 0.55, "tensor": 0.4},),
         privacy=True,
@@ -888,7 +894,7 @@ OPTIONS: tuple[Option, ...] = (
         "invalid", (Choice(("zero", "error")),), "zero",
         "A row that is not valid (an entry that is not a finite number; a document with other "
         "counts "
-        "than whole numbers from 0, or fewer than 3 words) becomes a zero row ('zero'), or none is "
+        "than whole numbers from 0) becomes a zero row ('zero'), or none is "
         "used and nothing is released ('error'), which all then see.",
         _ALL, _PRIVATE,
     ),

@@ -62,6 +62,10 @@ class NormScale:
             return 1.0
         return self._average(np.minimum(1.0, (self._middles / bound) ** 2))
 
+    def kept(self, bound: float) -> float:
+        """Average of ``min(1, bound / norm)``, what clipping leaves of a sum of rows."""
+        return self._average(np.minimum(1.0, bound / np.maximum(self._middles, bound)))
+
     def mean_square(self) -> float:
         """Average squared norm."""
         return self._average(self._middles**2)

@@ -164,6 +164,7 @@ SHAPES: Mapping[str, ReleaseShape] = MappingProxyType(
             fits=_same_components,
         ),
         "document-pairs": ReleaseShape(_symmetric, clip=(0.0, 1.0), fits=_same_norm),
+        "word-shares": ReleaseShape(lambda plan: plan.features, clip=(0.0, 1.0)),
         "document-sketch": ReleaseShape(
             _matrix,
             clip=(0.0, 1.0),

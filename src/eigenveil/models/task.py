@@ -231,7 +231,7 @@ TASKS = _Registry(
     ),
     Task(
         name=TOPICS,
-        title="single-topic documents; rows are word counts",
+        title="topics of documents; rows are word counts",
         estimators={
             "table": "models.topics.estimator:PrivateTopicModel",
             "sites": "models.tensors.federated:FederatedTopicModel",

@@ -20,6 +20,7 @@ from eigenveil.moments.accumulators import (
     Sketch,
 )
 from eigenveil.moments.columns import ColumnHistogram
+from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import (
     ClippedSum,
     DocumentNorms,
@@ -57,6 +58,7 @@ ACCUMULATORS: Mapping[str, type[Accumulator]] = MappingProxyType(
             ThirdMoment,
             EMSums,
             DocumentPairs,
+            WordShares,
             DocumentSketch,
             DocumentTriples,
         )

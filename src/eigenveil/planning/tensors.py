@@ -22,7 +22,7 @@ from eigenveil.models.driver import drive, rounds_of
 from eigenveil.models.plan import Step
 from eigenveil.models.rounds import Answers, Query, Round
 from eigenveil.models.shapes import COUNT_WEIGHT
-from eigenveil.models.tensors.plan import MixturePlan, TensorPlan
+from eigenveil.models.tensors.plan import MixturePlan, TensorPlan, TopicPlan
 from eigenveil.moments.accumulators import (
     BINS,
     LOWEST_OCTAVE,
@@ -33,6 +33,7 @@ from eigenveil.moments.accumulators import (
     Sketch,
 )
 from eigenveil.moments.documents.documents import DocumentBlock
+from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
 from eigenveil.moments.em import SQUARE_WEIGHT, EMSums
 from eigenveil.moments.release import Release
@@ -119,7 +120,9 @@ def expect(
     for _ in range(_SETTLING):
         data = _Topics(fixed, rows, words, document_words)
         released, found = _drive(fixed, data, parties)
-        strength = float(np.mean(found.strengths[: fixed.n_components]))
+        # what documents of several topics have in common is the first one's
+        common = int(_alpha0(fixed) > 0 and fixed.n_components > 1)
+        strength = float(np.mean(found.strengths[common : fixed.n_components]))
         unit = strength * fixed.n_components * words / rows  # of a document in a topic of one word
         needed = float(found.noise_floor) / unit
         wanted = min(most, max(1, int(rows / (fixed.n_components * needed))))
@@ -167,6 +170,9 @@ class _Data(ABC):
                 return self.sums(sums)
             case DocumentNorms():
                 values[:] = self.norms_of_documents(sums)
+            case WordShares():
+                ones = np.ones((self.plan.features, 1))
+                return self.pairs(ones, 1.0)[:, 0] / sums.clip
             case DocumentSketch():
                 return self.pairs(sums.signs, 1.0) / sums.clip
             case _:  # the triple moment: any will do, for no query follows it
@@ -263,9 +269,15 @@ class _Topics(_Data):
         del bound
         count, words = self.plan.n_components, self.words
         seen = test[: count * words].reshape(count, words, -1).mean(axis=1)
-        moment = np.zeros_like(test)
-        moment[: count * words] = np.repeat(seen, words, axis=0) / words
+        moment, alpha0 = np.zeros_like(test), _alpha0(self.plan)
+        # of the words of a pair: chances that they are of one topic, and that they are of any two
+        of_one = np.repeat(seen, words, axis=0) / words
+        moment[: count * words] = (of_one + alpha0 * seen.mean(axis=0) / words) / (alpha0 + 1.0)
         return moment * (self.rows / count)
+
+
+def _alpha0(plan: TensorPlan) -> float:
+    return plan.alpha0 if isinstance(plan, TopicPlan) else 0.0
 
 
 def _drive(

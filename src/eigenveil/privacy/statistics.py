@@ -133,6 +133,14 @@ def document_pairs(adjacency: Adjacency) -> float:
     return 1.0 if adjacency == "add-remove" else SQRT2
 
 
+def word_shares(adjacency: Adjacency) -> float:
+    """Shares of a document's words: no entry is negative, the norm at most 1.
+
+    Reached by documents of one word again and again.
+    """
+    return 1.0 if adjacency == "add-remove" else SQRT2
+
+
 def document_sketch(adjacency: Adjacency, *, gain: float, clip: float = 1.0) -> float:
     """The same pairs times a public matrix whose rows are no longer than ``gain``.
 
@@ -400,6 +408,15 @@ _ALL = (
         proof="documents.md",
         of_documents=True,
         check=_in_the_nuclear_norm,
+    ),
+    Statistic(
+        "word-shares",
+        "vector",
+        {"l2": lambda r: word_shares(r.adjacency)},
+        pure=("l2",),
+        ratios={"l2": _ROOT_OF_2},
+        proof="documents.md",
+        of_documents=True,
     ),
     Statistic(
         "document-sketch",

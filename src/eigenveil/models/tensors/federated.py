@@ -137,7 +137,7 @@ noise_floor_, converged_, guarantee_, certificate_
 
 
 class FederatedTopicModel(FederatedFit, FittedTopics):
-    """Differentially private single-topic model of several sites that keep their documents.
+    """Differentially private topic model of several sites that keep their documents.
 
     How often pairs and triples of words occur together, in the mean of a document, are sums over
     all sites' documents that only ever appear masked and noisy. The sites' software, the
@@ -155,7 +155,7 @@ class FederatedTopicModel(FederatedFit, FittedTopics):
         How the pairs are released. "cape": masked sums of D x D. "sketch": of D x ``sketch_size``.
         "local": the first site alone. "auto": "cape" up to 1000 words, else "sketch"; ``choice_``
         gives the reason. The triples take K (K + 1) (K + 2) / 6 numbers a site.
-    mechanism, clip_documents
+    mechanism, alpha0, clip_documents
         As of :class:`eigenveil.PrivateTopicModel`. Vector noise, and so ``delta=0``, needs
         ``masks="modular"``.
     collusion, dropouts, masks, neighbours, site_epsilon
@@ -167,8 +167,8 @@ class FederatedTopicModel(FederatedFit, FittedTopics):
         Sites at which one unit may have documents: the noise is so many times larger. With 1, a
         unit whose documents are at several sites is protected less.
     budget_split : dict, default=None
-        Shares of the steps "scale" (norms, if documents are clipped), "moment" (pairs) and "tensor"
-        (triples).
+        Shares of the steps "scale" (norms, if documents are clipped), "center" (words' frequencies,
+        if ``alpha0`` is above 0), "moment" (pairs) and "tensor" (triples).
     sketch_size : int, default=None
         Columns of the sketch; by default 4 times ``n_components``. "auto" is "sketch" where it is
         given, and "cape" has none.
@@ -182,8 +182,8 @@ class FederatedTopicModel(FederatedFit, FittedTopics):
 
     Attributes
     ----------
-    topics_, components_, weights_, n_components_, strengths_, noise_floor_, converged_, \
-guarantee_, certificate_
+    topics_, components_, weights_, concentration_, n_components_, strengths_, noise_floor_, \
+converged_, guarantee_, certificate_
         As of :class:`eigenveil.PrivateTopicModel`; ``guarantee_`` is the one that was requested.
         Weights count the documents of a site with a smaller target less.
     views_, traffic_, study_, choice_, missing_
@@ -226,6 +226,7 @@ guarantee_, certificate_
         unit: str | None = None,
         max_rows_per_unit: int = 1,
         sites_per_unit: int = 1,
+        alpha0: float = 0.0,
         clip_documents: bool = True,
         budget_split: dict[str, float] | None = None,
         sketch_size: int | None = None,
@@ -247,6 +248,7 @@ guarantee_, certificate_
         self.unit = unit
         self.max_rows_per_unit = max_rows_per_unit
         self.sites_per_unit = sites_per_unit
+        self.alpha0 = alpha0
         self.clip_documents = clip_documents
         self.budget_split = budget_split
         self.sketch_size = sketch_size

@@ -45,6 +45,8 @@ _SCALE_SHARE, _CENTER_SHARE = 0.08, 0.05
 _CENTERS = (0.45, 0.55)
 # The same of both histograms of documents' norms.
 _DOCUMENT_SCALE_SHARE = 0.04
+# Of how frequent words are, where documents are of several topics.
+_FREQUENCY_SHARE = 0.05
 # The pair moment's part of what is left. Its noise grows with the features, the tensor's with the
 # components only; measured, 0.7 is best or within 2 % of it from D = 2 K on (``make bench``), and a
 # half where the tensor's is vector noise.
@@ -208,31 +210,39 @@ def _numbered(name: str, count: int, fraction: float) -> list[Planned]:
 
 
 class TopicPlan(TensorPlan):
-    """Single-topic documents; ``features`` is the size of the vocabulary.
+    """Documents of topics; ``features`` is the size of the vocabulary.
 
+    ``alpha0`` is the sum of the concentrations of a document's topics, 0 where it has one;
     ``clip_documents``: contributions are clipped at a released quantile of their norms.
     """
 
     task: Literal["topic-model"] = "topic-model"
+    alpha0: float = 0.0
     clip_documents: bool = True
 
     @model_validator(mode="after")
-    def _needs_no_center(self) -> Self:
+    def _has_its_steps(self) -> Self:
         if self.centered != "no" or ("scale" in self.fractions) != self.clip_documents:
             raise ValueError("documents have no centre, and a scale only to be clipped at")
+        if ("center" in self.fractions) != (self.alpha0 > 0):
+            raise ValueError("words' frequencies are released of documents of several topics only")
         return self
 
     @property
     def schedule(self) -> tuple[Planned, ...]:
-        """Pair moment and triple moment, each after the norms that it is clipped at."""
+        """Pair moment and triple moment, each after the norms that it is clipped at.
+
+        Beside the pairs, how frequent words are, where documents are of several topics.
+        """
         pair: StatisticName = "document-sketch" if self.pair == "sketch" else "document-pairs"
         parts = (
             Planned("norms of pairs", "scale", "norm-histogram", fraction=0.5),
             Planned("pair moment", "moment", pair),
+            Planned("word frequencies", "center", "word-shares", beside=True),
             Planned("norms of triples", "scale", "norm-histogram", fraction=0.5),
             Planned("triple moment", "tensor", "document-triples"),
         )
-        return tuple(part for part in parts if self.clip_documents or part.step != "scale")
+        return tuple(part for part in parts if part.step in self.fractions)
 
 
 def make_mixture_plan(
@@ -330,10 +340,13 @@ def make_topic_plan(
         Naming the parameter and what it may be.
     """
     common = _common(options, features=features, rows=rows, noise_draws=noise_draws)
-    clipped = bool(options.clip_documents)
+    clipped, alpha0 = bool(options.clip_documents), float(options.alpha0)
     steps: dict[Step, float] = {"scale": _DOCUMENT_SCALE_SHARE} if clipped else {}
+    if alpha0 > 0:
+        steps["center"] = _FREQUENCY_SHARE
     return TopicPlan(
         **common,
+        alpha0=alpha0,
         clip_documents=clipped,
         fractions=fractions_of(options, _usual_fractions(common, steps)),
     )

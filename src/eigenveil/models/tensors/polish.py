@@ -36,6 +36,8 @@ _GAIN = 4.0
 # Logarithms of weights stay within this: one of nothing would have a mean that is infinitely far.
 _LARGEST_LOG = 12.0
 _ITERATIONS = 500
+# Of topics, whose every step costs the square of the words: fewer beyond so many of these.
+_MANY_WORDS, _FEWEST = 600, 30
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,9 @@ class _TopicFit:
             return distance, slope.ravel()
 
         start = (topics * weights[:, None]).ravel()
-        found = _minimum(value, start, [(0.0, None)] * start.size)
+        few = int(_ITERATIONS * (_MANY_WORDS / size) ** 2)
+        most = min(_ITERATIONS, max(_FEWEST, few))
+        found = _minimum(value, start, [(0.0, None)] * start.size, most)
         joint = found.x.reshape(count, size)
         shares = np.maximum(joint.sum(axis=1), 1e-9)
         return _probabilities(joint), shares / shares.sum(), float(found.fun)
@@ -261,6 +265,7 @@ def _minimum(
     value: Callable[[Array], tuple[float, Array]],
     start: Array,
     limits: Sequence[tuple[float | None, float | None]],
+    most: int = _ITERATIONS,
 ) -> Any:
     return minimize(
         value,
@@ -268,5 +273,5 @@ def _minimum(
         jac=True,
         method="L-BFGS-B",
         bounds=limits,
-        options={"maxiter": _ITERATIONS, "maxfun": 2 * _ITERATIONS, "ftol": 1e-8, "maxcor": 20},
+        options={"maxiter": most, "maxfun": 2 * most, "ftol": 1e-8, "maxcor": 20},
     )

@@ -292,11 +292,11 @@ def sketched_pair(
     error = sigma / math.sqrt(length / size)
     typical = edges * _shown(size, singular.size, _ON_AVERAGE)
     return PairMoment(
-        basis, _positive(core, error), common, singular[:most], floors[:most], typical[:most], error
+        basis, positive(core, error), common, singular[:most], floors[:most], typical[:most], error
     )
 
 
-def _positive(core: NDArray[np.float64], error: float) -> NDArray[np.float64]:
+def positive(core: NDArray[np.float64], error: float) -> NDArray[np.float64]:
     """The symmetric matrix with no eigenvalue below a part of its error."""
     values, turn = np.linalg.eigh(core)
     least = max(_LEAST * error, 1e-9 * float(np.max(np.abs(values), initial=0.0)))
@@ -354,7 +354,7 @@ def _found_again(
     again = np.zeros(count)
     for _ in range(repeats):
         noisy = core + _symmetric(rng.standard_normal((count, count))) * pair.deviation
-        moment = replace(pair, core=_positive(noisy, pair.deviation))
+        moment = replace(pair, core=positive(noisy, pair.deviation))
         drawn = _symmetric(rng.standard_normal((count, count, count))) * triple_noise
         seen = recover(moment, triple + drawn, rows=None).seen
         again += np.linalg.norm(a[:, None] - seen[None], axis=2).min(axis=1) < near

@@ -18,6 +18,7 @@ from eigenveil.models.result import View, of_factors
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.table_fit import TableFit
 from eigenveil.models.tensors.plan import TopicPlan
+from eigenveil.models.topics.proportions import proportions
 from eigenveil.models.topics.rounds import TopicFactors
 
 # A topic's smallest probability, as a part of an even one: a word that noise left out of a topic
@@ -26,7 +27,7 @@ _FLOOR = 1e-3
 
 
 class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):  # type: ignore[misc]
-    """Released topics and weights of a single-topic model.
+    """Released topics and weights of a topic model.
 
     ``FittedTopics.load`` reads a model that any of the estimators saved.
     """
@@ -37,6 +38,7 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
 
     topics_: View[NDArray[np.float64]] = of_factors("topics")
     weights_: View[NDArray[np.float64]] = of_factors("weights")
+    concentration_: View[NDArray[np.float64]] = of_factors("concentration")
     strengths_ = of_factors("strengths")
     noise_floor_ = of_factors("noise_floor")
     converged_ = of_factors("converged")
@@ -49,7 +51,11 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
         return self.topics_
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Posterior probability of each topic for the documents of ``X``.
+        """Topic proportions of the documents of ``X``.
+
+        Where a document has one topic (``alpha0=0``), the posterior probability of each topic;
+        else the expected share of each topic in the document, by variational inference from the
+        released topics.
 
         Parameters
         ----------
@@ -61,16 +67,19 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
         array of shape (n_documents, n_components)
             Rows add up to 1; NaN for a document that is not valid.
         """
-        return np.asarray(scipy.special.softmax(self._log_joint(X), axis=1))
+        return self._inferred(X)[0]
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
-        """The likeliest topic of each document, shape (n_documents,); -1 for one not valid."""
-        joint = self._log_joint(X)
-        return np.where(np.isnan(joint[:, 0]), -1, np.argmax(joint, axis=1))
+        """The likeliest (largest) topic of each document, shape (n_documents,); -1: not valid."""
+        shares = self._inferred(X)[0]
+        return np.where(np.isnan(shares[:, 0]), -1, np.argmax(shares, axis=1))
 
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Log-probability of each document's words, in their order, shape (n_documents,)."""
-        return np.asarray(scipy.special.logsumexp(self._log_joint(X), axis=1))
+        """Log-probability of each document's words, in their order, shape (n_documents,).
+
+        Where documents are of several topics, a lower bound of it: that of the proportions.
+        """
+        return self._inferred(X)[1]
 
     def score(self, X: ArrayLike, y: object = None) -> float:
         """Average log-probability of a document."""
@@ -113,8 +122,8 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
             found.append([str(vocabulary[index]) for index in order if topic[index] > 0])
         return found
 
-    def _log_joint(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Logarithm of a topic's weight times the probability of the document's words."""
+    def _inferred(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Topic proportions, and log-probabilities, of each document."""
         self._check_fitted()
         counts = validated(
             self,
@@ -124,13 +133,21 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
             ensure_all_finite="allow-nan",
             reset=False,
         )
-        size = self.topics_.shape[1]
-        smoothed = (self.topics_ + _FLOOR / size) / (1.0 + _FLOOR)
-        joint = np.asarray(counts @ np.log(smoothed).T + np.log(self.weights_))
+        smoothed = (self.topics_ + _FLOOR / self.topics_.shape[1]) / (1.0 + _FLOOR)
         # as in a fit, what is wrong with one document is no error of the others
         least = counts.min(axis=1)
-        joint[(least.toarray().ravel() if issparse(counts) else least) < 0] = np.nan
-        return joint
+        wrong = ~((least.toarray().ravel() if issparse(counts) else least) >= 0)
+        if self.concentration_.sum() > 0:
+            valid = np.flatnonzero(~wrong)
+            found = np.full((counts.shape[0], self.n_components_), np.nan)
+            logs = np.full(counts.shape[0], np.nan)
+            floor = _FLOOR * float(self.concentration_.sum()) / self.n_components_
+            concentration = np.maximum(self.concentration_, floor)
+            found[valid], logs[valid] = proportions(counts[valid], smoothed, concentration)
+            return found, logs
+        joint = np.asarray(counts @ np.log(smoothed).T + np.log(self.weights_))
+        joint[wrong] = np.nan
+        return scipy.special.softmax(joint, axis=1), scipy.special.logsumexp(joint, axis=1)
 
     @property
     def _n_features_out(self) -> int:
@@ -147,9 +164,10 @@ class FittedTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredMode
 
 
 class PrivateTopicModel(TableFit, FittedTopics):
-    """Differentially private single-topic model, by orthogonal tensor decomposition.
+    """Differentially private topic model, by orthogonal tensor decomposition.
 
-    Each document has one topic, from which its words are drawn independently. All words of a
+    Each document has one topic, from which its words are drawn independently; or, with ``alpha0``
+    above 0, several topics in proportions of its own (latent Dirichlet allocation). All words of a
     document are used, whatever its length, and a document counts as much as any other; how often
     pairs and triples of words occur together is released with noise. The guarantee protects whole
     documents.
@@ -178,21 +196,25 @@ class PrivateTopicModel(TableFit, FittedTopics):
     pair : {"auto", "full", "sketch"}, default="auto"
         How the pairs are released: D x D, or as a sketch of D x ``sketch_size``. "auto": a sketch
         beyond 1000 words, or where ``sketch_size`` is given.
+    alpha0 : float, default=0.0
+        How mixed the topics of a document are: the sum of the concentrations of a Dirichlet law
+        (latent Dirichlet allocation). 0: each document has one topic. Above 0, from 0.001 to 1000:
+        1 for a few, more for many; how frequent words are is then released as well.
     clip_documents : bool, default=True
         Whether contributions are clipped at a released quantile of their norms: that takes most of
         the noise off documents of more than a few words. False: all count in full, and nothing is
         released before the pairs.
     budget_split : dict, default=None
-        Shares of the steps "scale" (norms, if documents are clipped), "moment" (pairs) and "tensor"
-        (triples).
+        Shares of the steps "scale" (norms, if documents are clipped), "center" (words' frequencies,
+        if ``alpha0`` is above 0), "moment" (pairs) and "tensor" (triples).
     sketch_size : int, default=None
         Columns of the sketch; by default 4 times ``n_components``. Not with ``pair="full"``.
     invalid : {"zero", "error"}, default="zero"
         What becomes of a document that is not valid: with counts that are not whole numbers from 0,
-        fewer than 3 words or more than 2**24. "zero": one that is counted and adds nothing to any
-        other sum; a warning gives their number and the first to whoever fits. "error": a DataError
-        names it before anything is released; that all are valid then shows, which the certificate
-        states.
+        or more than 2**24 words. (One of fewer than 3 words is valid, and counts as one without
+        words.) "zero": one that is counted and adds nothing to any other sum; a warning gives their
+        number and the first to whoever fits. "error": a DataError names it before anything is
+        released; that all are valid then shows, which the certificate states.
     noise : {"secure"}, default="secure"
         Noise from a cryptographic generator keyed by the operating system.
     random_state : int, Generator or RandomState, default=None
@@ -208,7 +230,10 @@ class PrivateTopicModel(TableFit, FittedTopics):
     components_ : ndarray
         The same.
     weights_ : ndarray of shape (n_components,)
-        Shares of the documents, the largest first; they add up to 1.
+        Shares of the documents (of their words, where ``alpha0`` is above 0), the largest first;
+        they add up to 1.
+    concentration_ : ndarray of shape (n_components,)
+        Of the Dirichlet law of a document's topics: they add up to ``alpha0``.
     n_components_ : int
     strengths_ : ndarray
         Leading eigenvalues of the pair moment; singular values of a sketch.
@@ -226,7 +251,8 @@ class PrivateTopicModel(TableFit, FittedTopics):
 
     References
     ----------
-    Anandkumar, Ge, Hsu, Kakade, Telgarsky (2014), JMLR 15. Paper 001, algorithms 4 and 5; the
+    Anandkumar, Ge, Hsu, Kakade, Telgarsky (2014), JMLR 15. Anandkumar, Foster, Hsu, Kakade, Liu
+    (2012), A spectral algorithm for latent Dirichlet allocation. Paper 001, algorithms 4 and 5; the
     design's privacy.md, sections 2 to 4.
 
     Examples
@@ -256,6 +282,7 @@ class PrivateTopicModel(TableFit, FittedTopics):
         unit: str | None = None,
         max_rows_per_unit: int = 1,
         pair: str = "auto",
+        alpha0: float = 0.0,
         clip_documents: bool = True,
         budget_split: dict[str, float] | None = None,
         sketch_size: int | None = None,
@@ -273,6 +300,7 @@ class PrivateTopicModel(TableFit, FittedTopics):
         self.unit = unit
         self.max_rows_per_unit = max_rows_per_unit
         self.pair = pair
+        self.alpha0 = alpha0
         self.clip_documents = clip_documents
         self.budget_split = budget_split
         self.sketch_size = sketch_size

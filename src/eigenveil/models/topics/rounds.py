@@ -1,4 +1,4 @@
-"""A private single-topic model as a generator of rounds: pair moment, triple moment.
+"""A private topic model as a generator of rounds: pair moment, triple moment.
 
 A document's contributions are bounded whatever its length; but only one that repeats a single word
 reaches the bound, and one of a hundred different words stays a hundred times below it. So how far
@@ -9,14 +9,15 @@ documents contribute.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenveil.linalg.tensor import multilinear
 from eigenveil.models.plan import Step
 from eigenveil.models.rounds import Answers, Round, RoundState
 from eigenveil.models.shapes import SMALLEST_CLIP
@@ -35,6 +36,9 @@ from eigenveil.models.tensors.whitening import (
     sketched_pair,
     usable,
 )
+from eigenveil.models.topics.dirichlet import Frequencies, frequencies, of_one_topic
+from eigenveil.moments.accumulators import BINS, bin_upper_edges
+from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import (
     ClippedSum,
     DocumentNorms,
@@ -43,13 +47,24 @@ from eigenveil.moments.documents.sums import (
 )
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.release import Release
-from eigenveil.noise.grid import deviation
+from eigenveil.noise.grid import deviation, spectral_edge
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.releases import Sharing
 
-# Contributions above this quantile of their norms are clipped, if that takes off half or more.
-_QUANTILE, _WORTH_IT = 0.99, 0.5
+# Contributions above one of these quantiles of their norms are clipped, if that takes off half or
+# more.
+_QUANTILES, _WORTH_IT = np.append(np.arange(0.3, 0.99, 0.05), [0.97, 0.99]), 0.5
+# What reaches less is a document without words.
+_NOTHING = SMALLEST_CLIP / 16.0
+# A topic is left out whose part of the pair moment is less than this of what noise alone shows.
+_LEFT = 0.5
+# Whitened, noise may be this part of a component's eigenvalue.
+_DROWNED = 0.5
+# The largest value of a symmetric noise tensor of three modes, over the root of its rows.
+_TENSOR_EDGE = 2.0
+# Deviations of noise by which a sum is clearly another.
+_CLEARLY = 4.0
 # Mean squared norm of the pairs of documents of three different words.
 _OF_THREE_WORDS = 1.0 / 6.0
 
@@ -65,7 +80,11 @@ class TopicFactors:
     topics : array of shape (K, D)
         Probabilities of the words, a row a topic.
     weights : array of shape (K,)
-        Shares of the documents; they add up to 1, the largest first.
+        Shares of the documents, or of their words where these are of several topics; they add up
+        to 1, the largest first.
+    concentration : array of shape (K,)
+        Of the Dirichlet law of a document's topics: ``alpha0`` times the weights; 0 where a
+        document has one topic.
     strengths : array
         Leading eigenvalues of the pair moment (singular values of a sketch).
     noise_floor : float
@@ -82,6 +101,7 @@ class TopicFactors:
 
     topics: NDArray[np.float64]
     weights: NDArray[np.float64]
+    concentration: NDArray[np.float64]
     strengths: NDArray[np.float64]
     noise_floor: float
     usable: NDArray[np.bool_]
@@ -110,35 +130,53 @@ def private_topics(
     pairs = yield from _pairs(state)
     pair = _leading(plan, pairs, keep_all=keep_all)
     if pair is None:
-        return _without_topics(pairs)
+        return _without_topics(plan, pairs)
     whole = DocumentTriples(pair.basis, weighted=plan.weighted)
-    clip, _ = yield from _clip(state, "norms of triples", whole)
+    error = partial(_off_triples, state, whole, pair)
+    clip, _ = yield from _clip(state, "norms of triples", whole, error)
     triples = DocumentTriples(pair.basis, clip=clip, weighted=plan.weighted)
     answers = yield (state.query("triple moment", triples),)
     triple = _Moment(answers["triple moment"], triples.unit)
-    found = recover(pair, triple.values, rows=state.rows)
+    seen, rows, triple_noise = (
+        triple.values,
+        state.rows,
+        deviation(triple.noise, pair.core.shape[0]),
+    )
+    if pairs.known is not None:
+        pair, seen, factor = of_one_topic(pair, seen, pairs.known, plan.alpha0)
+        rows, triple_noise = pairs.known.rows, factor * triple_noise
+    elif plan.pair == "full":
+        rows = _documents(pairs, rows)
+    if not keep_all:
+        pair, seen = _without_weak(pair, seen, triple_noise, rows)
+    found = recover(pair, seen, rows=rows)
     topics, weights, order = _as_probabilities(found, pair, sparse=plan.pair == "sketch")
-    triple_noise = deviation(triple.noise, found.counts.size)
     can_be_used = usable(
         pair, found, triple_noise=triple_noise, repeats=0 if keep_all else REPEATS
     )[order]
     if plan.pair == "full":
         moments = TopicMoments(
-            pair=pairs.values,
+            pair=_of_one_topic(pairs, pair.basis, plan.alpha0),
             basis=pair.basis,
-            triple=triple.values,
-            pair_noise=deviation(pairs.noise, plan.features),
+            triple=seen,
+            pair_noise=pair.deviation,
             triple_noise=triple_noise,
-            # every document's pairs add up to 1
-            rows=state.rows or max(1.0, float(np.sum(pairs.values))),
+            rows=rows or max(1.0, float(np.sum(pairs.values))),
             words=_words(pairs.square),
         )
         topics, weights = polished_topics(moments, topics, weights)
         order = np.argsort(-weights, kind="stable")
         topics, weights, can_be_used = topics[order], weights[order], can_be_used[order]
+    if not keep_all and rows is not None:
+        gain = 1.0 if pairs.test is None else math.sqrt(plan.sketch_columns)
+        floor = (plan.alpha0 + 1.0) * pair.floor / gain
+        left = _left(topics, weights, rows) > _LEFT * floor
+        topics, weights, can_be_used = topics[left], weights[left], can_be_used[left]
+        weights = weights / float(np.sum(weights))
     return TopicFactors(
         topics=topics,
         weights=weights,
+        concentration=plan.alpha0 * weights,
         strengths=pair.strengths,
         noise_floor=pair.floor,
         usable=can_be_used,
@@ -147,17 +185,51 @@ def private_topics(
     )
 
 
-def _without_topics(pairs: _Moment) -> TopicFactors:
+def _left(
+    topics: NDArray[np.float64], weights: NDArray[np.float64], rows: float
+) -> NDArray[np.float64]:
+    """What each topic makes of the pair moment; the most in any case counts as infinite.
+
+    The fit of both moments may leave next to nothing of one that noise alone had made.
+    """
+    parts = rows * weights * np.sum(topics**2, axis=1)
+    return np.asarray(np.where(parts == parts.max(), np.inf, parts))
+
+
+def _documents(pairs: _Moment, rows: float | None) -> float:
+    """How many documents a pair moment adds up: all, but for what has no pairs or was clipped.
+
+    Every document's pairs add up to 1.
+    """
+    size = pairs.values.shape[0]
+    mass = max(1.0, float(np.sum(pairs.values)))
+    clear = _CLEARLY * size * deviation(pairs.noise, size)
+    return mass if rows is None or (abs(mass - rows) > clear and mass > clear) else rows
+
+
+def _of_one_topic(pairs: _Moment, basis: NDArray[np.float64], alpha0: float) -> NDArray[np.float64]:
+    """The pair moment D x D, of documents of one topic each."""
+    if pairs.known is None:
+        return pairs.values
+    mean = basis @ (pairs.known.shares @ basis)
+    known = alpha0 * pairs.known.rows * np.outer(mean, mean)
+    return np.asarray((alpha0 + 1.0) * pairs.values - known)
+
+
+def _without_topics(plan: TopicPlan, pairs: _Moment) -> TopicFactors:
     """What is left where no topic stands above the noise: how frequent words are, where known."""
     size = pairs.values.shape[0]
-    frequencies = np.ones(size)
-    if pairs.test is None:
-        frequencies = np.maximum(pairs.values.sum(axis=1), 0.0)
-    total = float(np.sum(frequencies))
-    topic = frequencies / total if total > 0 else np.full(size, 1.0 / size)
+    shares = np.ones(size)
+    if pairs.known is not None:
+        shares = np.maximum(pairs.known.shares, 0.0)
+    elif pairs.test is None:
+        shares = np.maximum(pairs.values.sum(axis=1), 0.0)
+    total = float(np.sum(shares))
+    topic = shares / total if total > 0 else np.full(size, 1.0 / size)
     return TopicFactors(
         topics=topic[None],
         weights=np.ones(1),
+        concentration=np.full(1, plan.alpha0),
         strengths=np.zeros(1),
         noise_floor=0.0,
         usable=np.zeros(1, dtype=bool),
@@ -170,8 +242,8 @@ def _without_topics(pairs: _Moment) -> TopicFactors:
 class _Moment:
     """A released moment in documents: the units in which it was released are taken out.
 
-    ``square`` is the mean squared norm of a document's part, and ``test`` the public matrix that a
-    sketch was multiplied by.
+    ``square`` is the mean squared norm of a document's part, ``test`` the public matrix that a
+    sketch was multiplied by, and ``known`` what was released beside it.
     """
 
     def __init__(
@@ -181,28 +253,49 @@ class _Moment:
         *,
         square: float = 0.0,
         test: NDArray[np.float64] | None = None,
+        shares: tuple[Release, float] | None = None,
     ) -> None:
         self.values = release.values * unit
         noise = release.record.noise
         self.noise = noise.model_copy(update={"scale": noise.scale * unit})
         self.square, self.test = square, test
+        self.known: Frequencies | None = None
+        if shares is not None:
+            of_shares, unit = shares
+            error = deviation(of_shares.record.noise, self.values.shape[0]) * unit
+            self.known = frequencies(of_shares.values * unit, error, self.values, test)
 
 
 def _clip(
-    state: _State, name: str, contributions: ClippedSum
+    state: _State, name: str, contributions: ClippedSum, error: Callable[[float, float], float]
 ) -> Generator[Round, Answers, tuple[float, float]]:
-    """Where contributions are to be clipped, and their mean square; 1 where nothing is released."""
+    """Where contributions are to be clipped, and their mean square; 1 where nothing is released.
+
+    ``error`` gives the noise on contributions that are not clipped, as a part of what a component
+    shows, for so many rows that reach so far. Clipping takes noise off, and something off the
+    documents that reach farther: it is best where what both make wrong together is least.
+    """
     if not state.plan.clip_documents:
         return 1.0, _OF_THREE_WORDS
     norms = DocumentNorms(contributions, with_count=state.with_count, weighted=state.plan.weighted)
     answers = yield (state.query(name, norms),)
-    scale = state.read(answers[name])
+    # documents without words reach nothing, and lose nothing
+    values = answers[name].values.copy()
+    values[:BINS][bin_upper_edges() < _NOTHING] = 0.0
+    scale = state.read(replace(answers[name], values=values))
     if not scale.found:
         return 1.0, _OF_THREE_WORDS
-    clip = min(1.0, scale.quantile(_QUANTILE))
+    noise = error(state.rows or 1.0, scale.quantile(0.5))
+
+    def off(clip: float) -> float:
+        kept = scale.kept(clip)
+        return noise * clip / kept + 1.0 - kept
+
+    clip = min({scale.quantile(float(share)) for share in _QUANTILES}, key=off)
+    clip = min(1.0, max(SMALLEST_CLIP, clip))
     square = clip**2 * scale.mean_energy(clip)
     # for less gain the bias is not worth it: repeated words would count for less
-    return (max(SMALLEST_CLIP, clip) if clip <= _WORTH_IT else 1.0), square
+    return (clip if clip <= _WORTH_IT else 1.0), square
 
 
 def _pairs(state: _State) -> Generator[Round, Answers, _Moment]:
@@ -214,15 +307,73 @@ def _pairs(state: _State) -> Generator[Round, Answers, _Moment]:
             "extra_bits": state.coarser("double"),
         }
         whole = DocumentPairs(plan.features, **options)
-        clip, square = yield from _clip(state, "norms of pairs", whole)
+        clip, square = yield from _clip(state, "norms of pairs", whole, partial(_off, state, whole))
         pairs = DocumentPairs(plan.features, clip=clip, **options)
-        answers = yield (state.query("pair moment", pairs),)
-        return _Moment(answers["pair moment"], clip, square=square)
+        return (yield from _with_shares(state, pairs, square))
     sketch = DocumentSketch(plan.features, plan.sketch_columns)
-    clip, square = yield from _clip(state, "norms of pairs", sketch)
+    clip, square = yield from _clip(state, "norms of pairs", sketch, partial(_off, state, sketch))
     sketch = DocumentSketch(plan.features, plan.sketch_columns, clip=clip)
-    answers = yield (state.query("pair moment", sketch),)
-    return _Moment(answers["pair moment"], clip, square=square, test=sketch.signs)
+    return (yield from _with_shares(state, sketch, square, test=sketch.signs))
+
+
+def _off(state: _State, pairs: ClippedSum, rows: float, reach: float) -> float:
+    """Half the edge of a pair moment's noise, over what one of equal components has at the most."""
+    plan, noise = state.plan, state.query("pair moment", pairs).record.noise
+    columns = plan.features if plan.pair == "full" else plan.sketch_columns
+    edge = spectral_edge(noise, plan.features, columns)
+    if plan.pair == "sketch":
+        edge /= math.sqrt(columns)
+    return 0.5 * edge * plan.n_components / (rows * reach)
+
+
+def _off_triples(
+    state: _State, triples: DocumentTriples, pair: PairMoment, rows: float, reach: float
+) -> float:
+    """The edge of a whitened triple moment's noise, over the eigenvalue of equal components."""
+    del reach
+    count, noise = pair.core.shape[0], state.query("triple moment", triples).record.noise
+    energies = np.linalg.eigvalsh(pair.core)
+    usual = math.exp(1.5 * float(np.mean(np.log(energies))))
+    edge = _TENSOR_EDGE * math.sqrt(count) * deviation(noise, count) * triples.rho**3
+    return edge * math.sqrt(rows / count) / usual
+
+
+def _without_weak(
+    pair: PairMoment, triple: NDArray[np.float64], noise: float, rows: float | None
+) -> tuple[PairMoment, NDArray[np.float64]]:
+    """Both moments in the directions that whitening does not drown in the triple moment's noise.
+
+    Whitening divides that of a direction by its energy's power 3/2. Where it is then as large as
+    what components have, all of them come out wrong, and not only one more.
+    """
+    energies, turn = np.linalg.eigh(pair.core)
+    if rows is None:
+        return pair, triple
+    least = (noise * math.sqrt(rows / energies.size) / _DROWNED) ** (2 / 3)
+    kept = energies >= min(least, energies[-1])
+    if kept.all():
+        return pair, triple
+    turn = turn[:, kept]
+    core = np.diag(energies[kept])
+    return replace(pair, basis=pair.basis @ turn, core=core), multilinear(triple, turn)
+
+
+def _with_shares(
+    state: _State,
+    pairs: ClippedSum,
+    square: float,
+    *,
+    test: NDArray[np.float64] | None = None,
+) -> Generator[Round, Answers, _Moment]:
+    """The pair moment, and beside it how frequent words are, where the plan has that."""
+    queries, shares = [state.query("pair moment", pairs)], None
+    if state.plan.alpha0 > 0:
+        # |c| / L is about the root of the norm of a document's pairs
+        shares = WordShares(state.plan.features, clip=math.sqrt(pairs.clip))
+        queries.append(state.query("word frequencies", shares))
+    answers = yield tuple(queries)
+    beside = None if shares is None else (answers["word frequencies"], shares.clip)
+    return _Moment(answers["pair moment"], pairs.clip, square=square, test=test, shares=beside)
 
 
 def _leading(plan: TopicPlan, pairs: _Moment, *, keep_all: bool) -> PairMoment | None:

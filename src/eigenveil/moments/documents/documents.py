@@ -1,9 +1,9 @@
 """Documents as counts of words: blocks of them, and where they come from.
 
 A document of L words, c_i times word i, is a row of counts. It is valid if the counts are whole
-numbers from 0 and L is from 3 to 2**24. An invalid one becomes a document without words: it is
-counted, and adds nothing to any other sum. What is added up of documents is in ``sums.py``
-and ``triples.py``.
+numbers from 0 and L is at most 2**24. An invalid one becomes a document without words, as does one
+with fewer than 3: it is counted, and adds nothing to any other sum. What is added up of documents
+is in ``sums.py``, ``shares.py`` and ``triples.py``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from eigenveil.moments.rows import (
 )
 from eigenveil.moments.source import RowSource, SparseRows, block_rows
 
-# Every triple of words needs three places; sums of longer documents would leave the floats.
+# Every triple of words needs three places: a shorter document has none, and is valid all the same.
+# Sums of longer documents would leave the floats.
 FEWEST_WORDS, MOST_WORDS = 3, 1 << 24
 # Documents and entries of a block.
 MOST_DOCUMENTS = 1 << 15
@@ -51,7 +52,8 @@ class DocumentBlock(Block):
     Attributes
     ----------
     lengths : array of shape (n,)
-        Words of each document; 0 of an invalid one, whose counts are all 0.
+        Words of each document; 0 of an invalid one and of one with fewer than 3, whose counts are
+        all 0.
     entries : int
         Counts that are not 0.
     invalid, first_invalid
@@ -89,16 +91,18 @@ class DocumentBlock(Block):
             data = values.data
             counted = (data >= 0) & (data <= MOST_WORDS) & (data == np.rint(data))  # not NaN either
             lengths = values.sum(axis=1)
-        wrong = ~((lengths >= FEWEST_WORDS) & (lengths <= MOST_WORDS))
+        wrong = ~(lengths <= MOST_WORDS)
         if not counted.all():
             row_of_entry = np.repeat(np.arange(lengths.size), np.diff(values.indptr))
             wrong[row_of_entry[~counted]] = True
         if wrong.any():
             self.invalid = int(np.count_nonzero(wrong))
             self.first_invalid = _problem(values, int(np.argmax(wrong)), counted, lengths)
-            values.data[np.repeat(wrong, np.diff(values.indptr))] = 0.0
+        nothing = wrong | (lengths < FEWEST_WORDS)
+        if nothing.any():
+            values.data[np.repeat(nothing, np.diff(values.indptr))] = 0.0
             values.eliminate_zeros()
-            lengths = np.where(wrong, 0.0, lengths)
+            lengths = np.where(nothing, 0.0, lengths)
         self.lengths: NDArray[np.int64] = lengths.astype(np.int64)
         self.entries = int(values.nnz)
 
@@ -126,9 +130,9 @@ def _problem(
         place = int(np.argmin(counted[own])) + own.start
         what = f"is counted {values.data[place]:.15g} times"
         return InvalidPlace(row, int(values.indices[place]), what)
-    words = f"{lengths[row]:.15g} {'word' if lengths[row] == 1 else 'words'}"
-    fitting = f"valid are {FEWEST_WORDS} to {MOST_WORDS}"
-    return InvalidPlace(row, None, f"is a document of {words}; {fitting}")
+    return InvalidPlace(
+        row, None, f"is a document of {lengths[row]:.15g} words; at most {MOST_WORDS} are valid"
+    )
 
 
 class DocumentRows:

@@ -28,6 +28,16 @@ _TRIPLE_BITS = 36
 # The mean cube of words counts for this much at least in the bound of a contribution, so that its
 # factor does not make the cubes' rounding too large.
 _LEAST_CUBE = 1.0 / 16.0
+# Lengths of contributions of documents with up to so many different words are worked out; no
+# contribution is taken for shorter than this part of its bound, which limits what they are
+# multiplied by.
+_FEW_WORDS, _LEAST_OF_BOUND = 24, 1.0 / 8.0
+# What rounding can add to a squared length, of terms of 5 at most.
+_OF_ROUNDING = 2.0**-40
+# Entries of the products of a document's words at once.
+_MOST_PRODUCTS = 1 << 20
+# Documents in a product of the second part, whose factors are larger where they are clipped.
+_CLIPPED_A_PRODUCT = 1 << 12
 # Entries of a table of words at once.
 _TABLE_ENTRIES = 1 << 22
 # Sums of so many contributions, of 36 bits and a little more, stay within 64.
@@ -51,14 +61,17 @@ def triples_error(columns: int, clip: float = 1.0) -> float:
         alpha = L^2/((L-1)(L-2)), beta = L/((L-1)(L-2)), gamma = 2/((L-1)(L-2)),
 
     alpha <= 9/2, beta <= 3/2, gamma <= 1, largest at L = 3. As rows are no longer than 1,
-    ``|q| <= tau``, ``|t| <= tau <= 1`` and, by convexity, ``|y|^2 <= tau``. So ``|T| <= n`` with
+    ``|q| <= tau``, ``|t| <= tau <= 1`` and, by convexity, ``|y|^2 <= tau``. So ``|T| <= n1`` with
 
-        n = min(1, alpha |y|^3 + 3 beta tau^(3/2) + gamma max(tau, 1/16)),
+        n1 = min(1, alpha |y|^3 + 3 beta tau^(3/2) + gamma max(tau, 1/16)).
 
-    and what is added up is f T with f = 1 / max(clip, n), from 1 to 1 / clip. Where n = 1, f = 1;
-    elsewhere f n <= 1 bounds its three terms. So, with alpha' = f alpha and so on, always
+    The length of a document with few different words is n0 = |T|, worked out and rounded up
+    (:func:`_lengths`), and n = max(n0, n1/8); that of others is n = n1. What is added up is f T
+    with f = 1 / max(clip, n), from 1 to 1 / clip: no longer than 1. Let k = min(8, 1/clip). Where
+    n1 = 1, f <= k; elsewhere f n1 <= k bounds its three terms. So, with alpha' = f alpha and so on,
+    always
 
-        alpha' |y|^3 <= 9/2,   beta' tau^(3/2) <= 3/2,   gamma' <= min(16, 1/clip).
+        alpha' |y|^3 <= k 9/2,   beta' tau^(3/2) <= k 3/2,   gamma' <= min(16 k, 1/clip).
 
     L y and L q are sums of exact integers; h = 1/2 + 2**-20 is a rounding to the nearest integer
     and what the arithmetic before it adds (entries are below 2**20 and have relative errors below
@@ -66,19 +79,19 @@ def triples_error(columns: int, clip: float = 1.0) -> float:
 
     1. v = 2^12 alpha'^(1/3) y + d with |d| <= h r. As |a a a - b b b| <= 3 |b|^2 |a-b| +
        3 |b| |a-b|^2 + |a-b|^3, the product v v v / 2^36 is off by at most
-       3 b^2 e + 3 b e^2 + e^3, b = (9/2)^(1/3), e = h r / 2^12.
+       3 b^2 e + 3 b e^2 + e^3, b = (k 9/2)^(1/3), e = h r / 2^12.
     2. z = 2^18 beta'^(1/3) y + d, |d| <= h r, and Q = 2^18 beta'^(2/3) q + D. q is the mean of a
        table of u_i(x)u_i, rounded to 2^-28: an error of 2^-29 an entry, which in Q becomes
        2^-11 beta'^(2/3), beta' <= 3 / (2 clip): |D| <= (h + 2^-11 (3 / (2 clip))^(2/3)) r^2.
-       Exact factors are at most (3/2)^(1/3) and (3/2)^(2/3) long, as |y| <= tau^(1/2) and
+       Exact factors are at most (k 3/2)^(1/3) and (k 3/2)^(2/3) long, as |y| <= tau^(1/2) and
        |q| <= tau. Each permutation of Q(x)z / 2^36 is off by at most
-       ((3/2)^(2/3) |d| + (3/2)^(1/3) |D|) / 2^18 + |d| |D| / 2^36.
+       ((k 3/2)^(2/3) |d| + (k 3/2)^(1/3) |D|) / 2^18 + |d| |D| / 2^36.
     3. The weight w = rint(2^18 gamma' / L) is off by 1/2 at most, which costs L 2^-19 tau, and no
        more than gamma' tau where w = 0, which is less than that. With clip = 1 gamma' is at most
        2/((L-1)(L-2)): the cost is at most 2^-12 up to L = 128, and beyond w = 0 and the term is
-       smaller still. In general that holds where f = 1; elsewhere 3 beta' tau^(3/2) <= 1, so
-       gamma' tau <= 2 / (3 L tau^(1/2)), and where w > 0, L 2^-19 <= gamma'. So the cost is at
-       most the geometric mean of L 2^-19 tau and 2 / (3 L tau^(1/2)), at most 2^-9 / 3^(1/2).
+       smaller still. In general beta' tau^(3/2) <= k 3/2, so gamma' tau <= 3 k / (L tau^(1/2)),
+       and where w > 0, L 2^-19 <= gamma'. So the cost is at most the geometric mean of
+       L 2^-19 tau and 3 k / (L tau^(1/2)), at most 2^-9 (3 k / 2)^(1/2).
        The table of u_i(x)u_i(x)u_i, rounded to 2^-18, costs h r^3 / 2^18 times L w / 2^18, which
        is at most gamma' + L 2^-19; where w > 0, L 2^-19 <= gamma' <= 2^21 / ((L-1)(L-2)), as clip
        is at least 2^-20, so that L < 2^14 and L 2^-19 < 2^-5 (2^-12 for clip = 1).
@@ -87,13 +100,14 @@ def triples_error(columns: int, clip: float = 1.0) -> float:
     """
     half, r = 0.5 + 2.0**-20, math.sqrt(columns)
     step, fine = 2.0**-_CUBE_BITS, 2.0**-_FACTOR_BITS
-    e, cubed = half * r * step, math.cbrt(4.5)
+    k = min(1.0 / _LEAST_OF_BOUND, 1.0 / clip)
+    e, cubed = half * r * step, math.cbrt(4.5 * k)
     first = 3 * cubed**2 * e + 3 * cubed * e**2 + e**3
     amplified = 2.0 ** (_FACTOR_BITS - _TABLE_BITS - 1) * math.cbrt(1.5 / clip) ** 2
-    d, table, root = half * r * fine, (half + amplified) * r**2 * fine, math.cbrt(1.5)
+    d, table, root = half * r * fine, (half + amplified) * r**2 * fine, math.cbrt(1.5 * k)
     second = 3 * (root**2 * d + root * table + d * table)
-    most = min(1.0 / _LEAST_CUBE, 1.0 / clip)
-    weight, more = (2.0**-12, 2.0**-12) if clip == 1.0 else (2.0**-9 / math.sqrt(3.0), 2.0**-5)
+    most = min(k / _LEAST_CUBE, 1.0 / clip)
+    weight, more = (2.0**-12, 2.0**-12) if clip == 1.0 else (2.0**-9 * math.sqrt(1.5 * k), 2.0**-5)
     third = weight + (most + more) * half * r**3 * fine
     return (first + second + third) * (1 + 1e-12)
 
@@ -213,10 +227,19 @@ class DocumentTriples(ClippedSum):
         return entries
 
     def norms(self, documents: Documents) -> NDArray[np.float64]:
-        """A bound of the contributions' lengths: n of :func:`triples_error`, rounded up."""
+        """The contributions' lengths or bounds of them: n of :func:`triples_error`, rounded up."""
         return self._norms(documents, documents.counts @ self._words)
 
     def _norms(self, documents: Documents, seen: NDArray[np.float64]) -> NDArray[np.float64]:
+        bound = self._bounds(documents, seen)
+        few = np.diff(documents.counts.indptr) <= _FEW_WORDS
+        if few.any():
+            exact = _lengths(documents.taken(few), self._words)
+            bound[few] = np.minimum(bound[few], np.maximum(exact, bound[few] * _LEAST_OF_BOUND))
+        return bound
+
+    def _bounds(self, documents: Documents, seen: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The bound n1 of all contributions' lengths."""
         counts, lengths, _ = documents
         length = lengths.astype(np.float64)
         spread = (counts @ self._squares) * 2.0**-_TABLE_BITS / length  # an exact sum
@@ -248,8 +271,7 @@ class DocumentTriples(ClippedSum):
         if self.clip < 1.0:
             factors = factors.larger(1.0 / np.maximum(self._norms(documents, seen), self.clip))
         for part, share in alike:
-            for start in range(part.start, part.stop, ROWS_A_PRODUCT):
-                some = slice(start, min(start + ROWS_A_PRODUCT, part.stop))
+            for some in _cut(part, ROWS_A_PRODUCT):
                 columns = np.rint(seen[some] * factors.cube[some, None]).T
                 cubes = cube_sums(np.ascontiguousarray(columns)).astype(np.int64)
                 self._cubes += share * cubes
@@ -260,7 +282,9 @@ class DocumentTriples(ClippedSum):
             product *= factors.pair[:, None]
             np.rint(product, out=product)
             for part, share in alike:
-                self._products[pairs] += share * (product[part].T @ seen[part]).astype(np.int64)
+                for some in _cut(part, _CLIPPED_A_PRODUCT):
+                    found = (product[some].T @ seen[some]).astype(np.int64)
+                    self._products[pairs] += share * found
         weights = np.rint(factors.weight)
         if shares is not None:
             weights *= shares
@@ -300,6 +324,80 @@ class DocumentTriples(ClippedSum):
             np.rint(table, out=table)
             yield slice(start, start + width), table
             start, first = start + width, last
+
+
+def _lengths(documents: Documents, words: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Lengths of the contributions of documents of few different words, rounded up.
+
+    With p = c / L, y = sum p_i u_i, q = sum p_i u_i(x)u_i, g_i = <u_i, y> and G_ij = <u_i, u_j>,
+
+        (|T| / alpha)^2 = |y|^6 - 6/L |y|^2 sum p g^2 + 3/L^2 (|q|^2 |y|^2 + 2 |q y|^2)
+                          + 4/L^2 sum p g^3 - 12/L^3 sum p_i g_i <u_i, q u_i> + 4/L^4 sum p p G^3.
+
+    G is exact, being integers. All else is done number by number in a fixed order, so that it
+    depends on a document alone, with fewer than 2^10 roundings of terms that add up to 5 at most.
+
+    Parameters
+    ----------
+    documents : Documents
+        At least one.
+    words : array of shape (D, K)
+        Integers, rows of length 2^24 at most.
+    """
+    counts, lengths, _ = documents
+    sizes = np.diff(counts.indptr)
+    found = np.empty(lengths.size)
+    for size in np.unique(sizes).tolist():
+        places = np.flatnonzero(sizes == size)
+        step = max(1, _MOST_PRODUCTS // (size * max(size, words.shape[1])))
+        for start in range(0, places.size, step):
+            some = places[start : start + step]
+            entries = counts.indptr[some][:, None] + np.arange(size)
+            length = lengths[some].astype(np.float64)
+            p = counts.data[entries] / length[:, None]
+            own = words[counts.indices[entries]]
+            gram = (own @ own.transpose(0, 2, 1)) * 2.0 ** (-2 * _WORD_BITS)
+            found[some] = _length(p, gram, length)
+    return found
+
+
+def _length(
+    p: NDArray[np.float64], gram: NDArray[np.float64], length: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The same of documents with as many different words, (n, m) and (n, m, m)."""
+    size = p.shape[1]
+    g, h, r, k = np.zeros((4, *p.shape))
+    for j in range(size):
+        g += p[:, j, None] * gram[:, :, j]
+    for j in range(size):
+        part, each = gram[:, :, j], p[:, j, None]
+        square = part * part
+        h += each * square
+        r += each * (square * part)
+        k += (each * g[:, j, None]) * part
+    y, of_q, along, of_qy, cubes, mixed, own = np.zeros((7, length.size))
+    for i in range(size):
+        gi, pi = g[:, i], p[:, i]
+        y += pi * gi
+        along += pi * (gi * gi)
+        of_q += pi * h[:, i]
+        of_qy += pi * (gi * k[:, i])
+        cubes += pi * (gi * gi * gi)
+        mixed += pi * (gi * h[:, i])
+        own += pi * r[:, i]
+    once = 1.0 / length
+    twice = once * once
+    square = y * y * y - 6.0 * once * (along * y) + 3.0 * twice * (of_q * y + 2.0 * of_qy)
+    square += 4.0 * twice * cubes - 12.0 * (once * twice) * mixed + 4.0 * (twice * twice) * own
+    alpha = length * length / ((length - 1.0) * (length - 2.0))
+    longest = alpha * np.sqrt(np.maximum(square, 0.0) + _OF_ROUNDING)
+    return np.asarray(np.minimum(1.0, longest * ROUNDED_UP))
+
+
+def _cut(part: slice, most: int) -> Iterator[slice]:
+    """Neighbours, so many at the most."""
+    for start in range(part.start, part.stop, most):
+        yield slice(start, min(start + most, part.stop))
 
 
 def _alike(shares: NDArray[np.int64] | None, documents: int) -> list[tuple[slice, int]]:
