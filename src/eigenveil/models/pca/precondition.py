@@ -209,6 +209,12 @@ def candidates(
     return losses, made
 
 
+def once(matrix: Array, edge: float) -> Merged:
+    """One release alone, whose noise has this edge."""
+    half = edge / math.sqrt(float(matrix.shape[0]))  # two releases with this error are as good
+    return merged(matrix, half, None, matrix, half)
+
+
 def merged(
     first: Array, error: float, how: Preconditioner | None, second: Array, later_error: float
 ) -> Merged:

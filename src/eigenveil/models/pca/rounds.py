@@ -26,7 +26,7 @@ from eigenveil.models.pca.correlation import correlation_of
 from eigenveil.models.pca.covariates import find_effects, in_data_units
 from eigenveil.models.pca.derived import advice_for_more, fewest
 from eigenveil.models.pca.plan import ADAPTED_MEAN, ENERGIES, MEAN_LEFT, Plan
-from eigenveil.models.pca.precondition import Choice, merged, precondition
+from eigenveil.models.pca.precondition import Choice, merged, once, precondition
 from eigenveil.models.pca.ways import (
     ADAPTED,
     ADAPTIVE,
@@ -355,8 +355,11 @@ def _whole(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     if plan.covariates:  # their columns hold noise alone
         matrix = matrix[np.ix_(others, others)]
     values, found = leading_eigenpairs(matrix, plan.n_components)
-    if released.clean is not None:
-        found = leading_eigenpairs(released.clean, plan.n_components)[1]
+    clean = released.clean
+    if mended is None and not plan.covariates and not released.cut_off and clean is None:
+        clean = once(matrix, edge).matrix
+    if clean is not None:
+        found = leading_eigenpairs(clean, plan.n_components)[1]
     components = np.zeros((found.shape[0], plan.features))
     components[:, others] = found
     # the sum of eigenvalues that were cut off is not the rows' energy
