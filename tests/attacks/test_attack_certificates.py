@@ -349,7 +349,7 @@ def test_a_run_that_ended_early_says_so_and_what_it_spent():
     ended_early(value)
     verdict = check(Certificate.model_validate(value))
     assert verdict.holds
-    assert "The fit ended after 7 of 8 releases: nothing was found." in verdict.explanation
+    assert "The fit ended after 9 of 10 releases: nothing was found." in verdict.explanation
     assert verdict.guarantee.epsilon < 4.0
 
 

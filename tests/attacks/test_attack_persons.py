@@ -53,11 +53,12 @@ def fitted(how, **options):
 def is_along(model, weights, axis):
     """Whether the first component is within 30 degrees of the axis; first, that it must be."""
     values, vectors = np.linalg.eigh(exact_moment(weights))
-    (scale,) = [
-        record.noise.scale
+    precision = [
+        record.noise.scale**-2
         for record in model.certificate_.releases
         if record.statistic == "second-moment"
     ]
+    scale = sum(precision) ** -0.5  # of the releases together
     noise = scale * (math.sqrt(2 * D) + math.sqrt(2 * math.log(1 / CHANCE)))
     own = math.degrees(math.acos(min(1.0, abs(vectors[axis, -1]))))
     assert 2 * noise / (values[-1] - values[-2]) + math.sin(math.radians(own)) < 0.5

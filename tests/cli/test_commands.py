@@ -234,7 +234,7 @@ def test_too_few_rows_give_a_result_that_shows_nothing_and_say_what_would_do(row
     assert " yes " not in out.split("releases:")[0]
     status, out, _ = run("certify", tmp_path / "result")
     assert status == 0
-    assert "The fit ended after 1 of 8 releases" in " ".join(out.split())
+    assert "The fit ended after 1 of 10 releases" in " ".join(out.split())
 
 
 def test_a_file_where_a_result_belongs(tmp_path, run):

@@ -68,7 +68,7 @@ def test_json_has_views_and_traffic(sites, tmp_path, run):
     found = json.loads(said)
     assert status == 0
     assert list(found["views"]) == ["outsider", "site", "aggregator"]
-    assert found["traffic"]["north"]["messages"] == 9
+    assert found["traffic"]["north"]["messages"] == 10
     assert found["protocol"] == "cape"
 
 

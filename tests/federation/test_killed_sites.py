@@ -54,6 +54,7 @@ def study_of(dropouts):
         epsilon=10.0,
         delta=DELTA,
         protocol="cape",
+        mechanism="gaussian",
         row_bound=12.0,
         dropouts=dropouts,
         sites=tuple({"name": name} for name in NAMES),

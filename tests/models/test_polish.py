@@ -84,8 +84,8 @@ def asked(monkeypatch):
     calls = []
     original = polish._minimum
 
-    def spy(value, start, limits):
-        found = original(value, start, limits)
+    def spy(value, start, limits, *most):
+        found = original(value, start, limits, *most)
         calls.append(SimpleNamespace(value=value, start=start, limits=limits, found=found))
         return found
 

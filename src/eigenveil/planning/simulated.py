@@ -121,7 +121,8 @@ def try_mixture(
         louder=louder or {},
     )
     budgets["moment"] = times(budgets["moment"], energy[0] / energy[1])
-    budgets["tensor"] = times(budgets["tensor"], (energy[0] / energy[1]) ** 1.5)
+    if "tensor" in budgets:
+        budgets["tensor"] = times(budgets["tensor"], (energy[0] / energy[1]) ** 1.5)
 
     def simulate(number: int) -> tuple[float, Any]:
         rng = np.random.default_rng((seed, number, 1))

@@ -225,8 +225,8 @@ def sound(
         {OF_SKETCH: setting.intermediate} if series == "eigenveil-sketch" else {}
     )
     if protocol:
-        kind = "sketch" if sketch else "cape"
-        return FederatedPCA(protocol=kind, **target, **sketch).fit(sites)
+        kind, noise = ("sketch", "auto") if sketch else ("cape", "gaussian")
+        return FederatedPCA(protocol=kind, mechanism=noise, **target, **sketch).fit(sites)
     rows = np.vstack(sites) if together is None else together
     mechanism = "sketch" if sketch else "gaussian"
     return PrivatePCA(mechanism=mechanism, **target, **sketch).fit(rows)

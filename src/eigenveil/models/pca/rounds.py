@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,7 @@ class Factors:
         Effects of the covariates on all columns; ``None`` where there are none.
     adapted : str
         What the second of two releases of the second moment was of; empty where there was one.
-    predicted_losses : tuple of (str, float)
+    predicted_losses : dict of str to float
         What it could have been of, and the part of the captured energy that each was predicted to
         lose.
     """
@@ -108,7 +108,7 @@ class Factors:
     advice: str = ""
     covariate_effects: NDArray[np.float64] | None = None
     adapted: str = ""
-    predicted_losses: tuple[tuple[str, float], ...] = ()
+    predicted_losses: Mapping[str, float] = field(default_factory=dict)
 
 
 _State = RoundState[Plan]
@@ -675,7 +675,7 @@ def _variances(state: _State, found: Moment) -> Generator[Round, Answers, Factor
         stopped=state.stopped,
         advice=advice,
         adapted="" if found.adapted is None else found.adapted.chosen,
-        predicted_losses=() if found.adapted is None else tuple(found.adapted.losses.items()),
+        predicted_losses={} if found.adapted is None else dict(found.adapted.losses),
     )
 
 
