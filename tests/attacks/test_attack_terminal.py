@@ -169,6 +169,7 @@ def test_mixtures_and_topics(name, capsys):
         "weights_": np.ones(1),
         "n_samples_": 9.0,
         "noise_variance_": 1.0,
+        "variances_": np.ones(1),
     }
     names = np.array([name, "b"], dtype=object)
     mixture = SimpleNamespace(means_=np.array([[9.0, 1.0]]), feature_names_in_=names, **strengths)

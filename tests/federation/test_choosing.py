@@ -40,7 +40,8 @@ def test_hidden_sums_are_as_good_as_pooled_rows():
 def test_protocols_are_in_the_order_that_theory_says():
     made = study(epsilon=0.5, features=100, components=10)
     found = {p: energy(made.changed(protocol=p), 4000) for p in ("cape", "full", "local")}
-    assert found["cape"] > found["full"] + 0.05 > found["local"] + 0.1
+    assert found["cape"] > found["full"] + 0.01
+    assert found["full"] > found["local"] + 0.05
 
 
 def test_colluding_lost_and_wishing_sites_cost_energy():
