@@ -4,6 +4,9 @@ A component was usable where the pair moment showed enough directions; the noise
 moment, which says where the components lie, did not count. With few rows every second fit of a
 mixture called a mean usable that lay nearer to nothing than half of the way between two clusters.
 
+Then topics' weak directions were left out before the noise of the triple moment was looked at: the
+mean of all topics, which nothing was left to tell apart, was usable in 19 of 20 fits.
+
 That is wanted of at most 1 fit in 100; 20 such fits have 8 or more with chance 1e-11.
 """
 
@@ -82,9 +85,10 @@ def test_likewise_of_many_sites():
 
 def test_the_pair_moment_alone_would_be_found(monkeypatch):
     """Six such fits of ten err: 60 have 21 or fewer with chance 1e-4."""
-    monkeypatch.setattr(
-        whitening, "_found_again", lambda pair, found, *_: np.ones(found.counts.size, dtype=bool)
-    )
+    for name in ("_found_again", "_of_one"):
+        monkeypatch.setattr(
+            whitening, name, lambda pair, found, *_: np.ones(found.counts.size, dtype=bool)
+        )
     table, means = clusters(2000, 4)
     assert fits_that_err(PrivateGaussianMixture(4, epsilon=0.3), table, means, fits=60) > 21
 

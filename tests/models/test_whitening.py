@@ -456,6 +456,25 @@ def test_a_component_is_usable_when_noise_drawn_anew_shows_it_again():
     assert middling[0] == middling[1] == middling[2]
 
 
+def test_a_mean_of_several_that_were_not_told_apart_is_not_usable():
+    """Half of the way to the next or to nothing, the three make 22.5, 10 and 7.5."""
+    pair = moment([90.0, 40.0, 30.0], [7.0, 6.5, 6.0], [12.0, 11.0, 10.0])
+    found = Recovered(np.diag(np.sqrt([0.9, 0.4, 0.3])), np.full(3, 100.0), converged=True)
+    for hidden, wanted in ((7.0, 3), (9.0, 2), (15.0, 1), (23.0, 0)):
+        seen = usable(replace(pair, hidden=hidden), found, triple_noise=0.0, repeats=0)
+        assert seen.tolist() == [True] * wanted + [False] * (3 - wanted)
+
+
+def test_what_is_hidden_is_what_shows_beyond_the_components_or_noise():
+    whole, _ = spiked(20, [90.0, 60.0], 0.0, np.random.default_rng())
+    one, two, three = (
+        full_pair(whole, of_matrix(20), Bulk(0.0), components=count, most=3) for count in (1, 2, 3)
+    )
+    assert one.hidden == pytest.approx(one.strengths[1])
+    assert two.hidden == pytest.approx(two.floors[2])
+    assert three.hidden == 0.0
+
+
 def test_the_edge_is_that_of_the_recorded_noise():
     """Vector and Wishart noise as Gaussian noise of the same edge."""
     rng = np.random.default_rng()

@@ -58,6 +58,9 @@ class PairMoment:
         What noise alone would show on average.
     deviation : float
         Of the core's noise, in isometric coordinates.
+    hidden : float
+        What a component beyond those of the core may have, in the core's units; 0 where all that
+        were asked for are in it.
     """
 
     basis: NDArray[np.float64]
@@ -67,6 +70,7 @@ class PairMoment:
     floors: NDArray[np.float64]
     typical: NDArray[np.float64]
     deviation: float
+    hidden: float = 0.0
 
     @property
     def above(self) -> int:
@@ -164,7 +168,13 @@ def full_pair(
         floors[:most],
         typical[:most],
         deviation(noise, size),
+        _hidden(strengths[:most], floors[:most], count),
     )
+
+
+def _hidden(strengths: NDArray[np.float64], floors: NDArray[np.float64], count: int) -> float:
+    """The most that a component beyond the first ``count`` may have, seen or hidden by noise."""
+    return float(max(strengths[count], floors[count])) if count < strengths.size else 0.0
 
 
 def _edges(rows: int, columns: int, count: int) -> NDArray[np.float64]:
@@ -288,11 +298,19 @@ def sketched_pair(
         if bulk.known is None and count < size:
             left = size * average - float(np.trace(core)) - count * common
             common = max(0.0, left / (size - count))
-    # error of an entry of the core
-    error = sigma / math.sqrt(length / size)
+    # of singular values, over the core's
+    gain = math.sqrt(length / size)
+    error = sigma / gain
     typical = edges * _shown(size, singular.size, _ON_AVERAGE)
     return PairMoment(
-        basis, positive(core, error), common, singular[:most], floors[:most], typical[:most], error
+        basis,
+        positive(core, error),
+        common,
+        singular[:most],
+        floors[:most],
+        typical[:most],
+        error,
+        _hidden(singular[:most], floors[:most], count) / gain,
     )
 
 
@@ -321,8 +339,9 @@ def usable(
 
     A component's part of the pair moment off the plane of all others is between the smallest and
     the largest of the moment's eigenvalues. It must be larger than those that noise could have
-    made. And noise that is drawn anew, on both moments of the components that were found, must let
-    the component be found again: :func:`_found_again`.
+    made. Components that were not found must not hide in it: :func:`_of_one`. And noise that is
+    drawn anew, on both moments of the components that were found, must let the component be found
+    again: :func:`_found_again`.
 
     Parameters
     ----------
@@ -331,7 +350,25 @@ def usable(
     repeats : int
         Draws of the noise; with 0 only the pair moment counts.
     """
-    return _off_the_others(pair, found) & _found_again(pair, found, triple_noise, repeats)
+    can_be_used = _off_the_others(pair, found) & _found_again(pair, found, triple_noise, repeats)
+    return can_be_used & _of_one(pair, found)
+
+
+def _of_one(pair: PairMoment, found: Recovered) -> NDArray[np.bool_]:
+    """Which components are no mean of several that were not told apart.
+
+    Such a mean of n rows lies off its parts, in directions that were left out, with the energy n
+    times the square of how far: no more than what can be there unseen. It must be less than half of
+    the way to the next component makes.
+    """
+    return np.asarray(found.counts * _near(found.seen) ** 2 > pair.hidden)
+
+
+def _near(seen: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Half of the way from each component to the next, or to nothing where that is nearer."""
+    apart = np.linalg.norm(seen[:, None] - seen[None], axis=2)
+    np.fill_diagonal(apart, np.inf)
+    return np.asarray(0.5 * np.minimum(apart.min(axis=1), np.linalg.norm(seen, axis=1)))
 
 
 def _found_again(
@@ -346,10 +383,7 @@ def _found_again(
     a = found.seen
     core = (a.T * found.counts) @ a
     triple = np.einsum("k,ki,kj,kl->ijl", found.counts, a, a, a)
-    apart = np.linalg.norm(a[:, None] - a[None], axis=2)
-    np.fill_diagonal(apart, np.inf)
-    # of a single component, from its own length
-    near = 0.5 * np.minimum(apart.min(axis=1), np.linalg.norm(a, axis=1))
+    near = _near(a)
     rng = np.random.default_rng(count)
     again = np.zeros(count)
     for _ in range(repeats):

@@ -103,7 +103,7 @@ def of_one_topic(
     cross = np.multiply.outer(pair.core, mean)
     cross = cross + cross.transpose(0, 2, 1) + cross.transpose(2, 1, 0)
     cube = np.multiply.outer(np.multiply.outer(mean, mean), mean)
-    scale = _clipped_alike(pair, triple)
+    scale = clipped_alike(pair, triple)
     corrected = (
         triple * scale
         - alpha0 / (alpha0 + 2.0) * cross
@@ -114,7 +114,8 @@ def of_one_topic(
     of_mean = alpha0 * known.rows * float(np.linalg.norm(mean)) * known.deviation
     deviation = math.hypot((alpha0 + 1.0) * pair.deviation, of_mean)
     factor = (alpha0 + 1.0) * (alpha0 + 2.0) / 2.0
-    found = replace(pair, core=positive(core, deviation), deviation=deviation)
+    hidden = (alpha0 + 1.0) * pair.hidden
+    found = replace(pair, core=positive(core, deviation), deviation=deviation, hidden=hidden)
     return found, factor * corrected, factor * scale
 
 
@@ -123,7 +124,7 @@ def of_one_topic(
 _MOST_TILTED = 4.0
 
 
-def _clipped_alike(pair: PairMoment, triple: Array) -> float:
+def clipped_alike(pair: PairMoment, triple: Array) -> float:
     """By how much a triple moment is to be multiplied to add up as many documents as the pairs.
 
     A document's triples add up, over one of their places, to its pairs: so seen through the sum of

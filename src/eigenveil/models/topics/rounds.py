@@ -36,7 +36,12 @@ from eigenveil.models.tensors.whitening import (
     sketched_pair,
     usable,
 )
-from eigenveil.models.topics.dirichlet import Frequencies, frequencies, of_one_topic
+from eigenveil.models.topics.dirichlet import (
+    Frequencies,
+    clipped_alike,
+    frequencies,
+    of_one_topic,
+)
 from eigenveil.moments.accumulators import BINS, bin_upper_edges
 from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import (
@@ -61,6 +66,8 @@ _NOTHING = SMALLEST_CLIP / 16.0
 _LEFT = 0.5
 # Whitened, noise may be this part of a component's eigenvalue.
 _DROWNED = 0.5
+# Deviations of noise that about one in a hundred values exceeds.
+_AT_MOST = 2.33
 # The largest value of a symmetric noise tensor of three modes, over the root of its rows.
 _TENSOR_EDGE = 2.0
 # Deviations of noise by which a sum is clearly another.
@@ -145,8 +152,13 @@ def private_topics(
     if pairs.known is not None:
         pair, seen, factor = of_one_topic(pair, seen, pairs.known, plan.alpha0)
         rows, triple_noise = pairs.known.rows, factor * triple_noise
-    elif plan.pair == "full":
-        rows = _documents(pairs, rows)
+    else:
+        if clip < 1.0:
+            # what clipping took off would count as more rows of shorter components: with less noise
+            factor = clipped_alike(pair, seen)
+            seen, triple_noise = factor * seen, factor * triple_noise
+        if plan.pair == "full":
+            rows = _documents(pairs, rows)
     if not keep_all:
         pair, seen = _without_weak(pair, seen, triple_noise, rows)
     found = recover(pair, seen, rows=rows)
@@ -344,7 +356,8 @@ def _without_weak(
     """Both moments in the directions that whitening does not drown in the triple moment's noise.
 
     Whitening divides that of a direction by its energy's power 3/2. Where it is then as large as
-    what components have, all of them come out wrong, and not only one more.
+    what components have, all of them come out wrong, and not only one more. What is left out still
+    tells components apart, and counts as hidden.
     """
     energies, turn = np.linalg.eigh(pair.core)
     if rows is None:
@@ -355,7 +368,9 @@ def _without_weak(
         return pair, triple
     turn = turn[:, kept]
     core = np.diag(energies[kept])
-    return replace(pair, basis=pair.basis @ turn, core=core), multilinear(triple, turn)
+    left_out = float(energies[~kept].max()) + _AT_MOST * pair.deviation
+    pair = replace(pair, basis=pair.basis @ turn, core=core, hidden=max(pair.hidden, left_out))
+    return pair, multilinear(triple, turn)
 
 
 def _with_shares(
