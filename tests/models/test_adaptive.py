@@ -5,11 +5,14 @@ Tests of captured energy compare means of fits with margins of more than six sta
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 from eigenveil import FederatedPCA, PrivacyError, PrivatePCA
 from eigenveil.errors import DataError
 from eigenveil.federation.protocol.certificates import check
+from eigenveil.models.explained import shrunk, with_eigenvalues
 from eigenveil.models.pca import rounds
 from eigenveil.models.pca.precondition import ONE_RELEASE, Choice, precondition
 
@@ -133,3 +136,14 @@ def test_the_choice_is_a_function_of_what_was_released():
     one, two = (precondition(first.copy(), 1.0, 1.0, components=2, rows=100.0) for _ in range(2))
     assert one.chosen == two.chosen
     assert one.losses == two.losses
+
+
+@given(edge=st.floats(1e-3, 1e9))
+@example(edge=float.fromhex("0x1.cda2518fded8bp+9"))
+def test_a_strength_at_the_edge_is_a_number(edge):
+    """The square of a float is that of an array but for the last bit, of one number in 2400."""
+    at, shares = np.array([edge]), {"energy": 2 * edge, "unit_rows_of": None}
+    with np.errstate(invalid="raise"):
+        found = with_eigenvalues(at, edge, 1.0, at / 2, edge, **shares)
+        assert np.isfinite(found).all()
+        assert np.isfinite(shrunk(np.array([edge, 0.0]), edge)).all()

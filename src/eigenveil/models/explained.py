@@ -107,7 +107,7 @@ def shrunk(strengths: Array, edge: float) -> Array:
     hidden = strengths <= edge
     level = max(0.0, float(np.mean(strengths[hidden]))) if hidden.any() else 0.0
     above = np.maximum(strengths - level, edge)
-    return np.asarray(level + np.sqrt(above**2 - edge**2))
+    return np.asarray(level + np.sqrt((above - edge) * (above + edge)))
 
 
 def energy_floor(along: Array, error: float | None) -> float:
@@ -154,7 +154,7 @@ def with_eigenvalues(
     """
     s = edge / 2
     above = np.maximum(strengths, edge)
-    theta = (above + np.sqrt(above**2 - edge**2)) / 2
+    theta = (above + np.sqrt((above - edge) * (above + edge))) / 2
     shares = np.maximum(0.0, theta - s * s / np.maximum(theta, np.finfo(float).tiny)) / energy
     if unit_rows_of is not None:
         shares = of_whole_rows(shares, unit_rows_of)

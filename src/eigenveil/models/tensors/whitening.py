@@ -252,7 +252,7 @@ def _without_noise(strengths: NDArray[np.float64], radius: float) -> NDArray[np.
     eigenvector keeps ``theta - s^2/theta`` of it (Benaych-Georges & Nadakuditi 2011).
     """
     above = np.maximum(strengths, 2.0 * radius)
-    theta = (above + np.sqrt(above**2 - 4.0 * radius**2)) / 2.0
+    theta = (above + np.sqrt((above - 2.0 * radius) * (above + 2.0 * radius))) / 2.0
     kept = theta - radius**2 / np.maximum(theta, np.finfo(float).tiny)
     least = max(_LEAST * radius, 1e-9 * float(np.max(np.abs(strengths), initial=0.0)))
     return np.asarray(np.maximum(kept, max(least, np.finfo(float).tiny)))
