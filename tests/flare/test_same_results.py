@@ -36,10 +36,10 @@ def tensor_study(name, task, features, **fields):
 
 
 STUDIES = [
-    pca_study("cape-modular"),
+    pca_study("cape-modular", mechanism="adaptive"),
     pca_study("cape-pairwise", masks="pairwise"),
     pca_study("cape-helper", masks="helper"),
-    pca_study("cape-dropouts", dropouts=1),
+    pca_study("cape-dropouts", dropouts=1, mechanism="auto"),
     pca_study("sketch", protocol="sketch", sketch_size=8, collusion=1),
     pca_study("dpdispca", protocol="dpdispca", epsilon=20.0),
     pca_study("full", protocol="full"),
