@@ -318,7 +318,7 @@ NOT_A_MODEL = (
 """What reading a cut, changed or foreign file raises."""
 # Their lengths are not that of the components; the last may be undefined.
 _OF_FEATURES = ("mean", "scale")
-_OF_COVARIATES = "covariate_effects"
+_OF_COVARIATES, _OF_SHAPES = "covariate_effects", "covariances"
 _OF_ANY_LENGTH, _MAY_BE_NAN = "strengths", "explained_variance_ratio"
 
 
@@ -347,11 +347,16 @@ def check_model_arrays(arrays: Mapping[str, NDArray[Any]], features: object, nam
     if names is not None and not (isinstance(names, list) and len(names) == width):
         raise ValueError(f"{first} has {width} columns, and as many names there are not")
     for name, array in arrays.items():
-        size = {first: (count, width)}.get(name, (width if name in _OF_FEATURES else count,))
+        size: tuple[int, ...] = (width if name in _OF_FEATURES else count,)
+        if name == first:
+            size = (count, width)
         if name == _OF_ANY_LENGTH:
             size = (array.size,)
         if name == _OF_COVARIATES:
             size = (width, *array.shape[1:2])
+        if name == _OF_SHAPES and array.ndim > 1:  # of "diag", "tied" and "full"
+            shapes = ((count, width), (width, width), (count, width, width))
+            size = next((each for each in shapes if each == array.shape), size)
         if array.shape != size or array.dtype.kind not in "biuf":
             raise ValueError(f"{name} is {array.dtype} of shape {array.shape}")
         if name != _MAY_BE_NAN and not np.isfinite(array).all():
