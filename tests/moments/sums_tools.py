@@ -117,8 +117,8 @@ def make(kind, features, precision="double", center=None, bound=0.0, extra_bits=
         case "second moment":
             return SecondMoment(rule, features=features)
         case "residual moment":
-            sizes = 3.0 * random_basis(features, 2)
-            effects = Effects((0, features - 1), sizes)
+            covariates = tuple({0, features - 1})  # of one column, that one
+            effects = Effects(covariates, 3.0 * random_basis(features, len(covariates)))
             residual = dataclasses.replace(rule, preparation=Preparation(effects=effects))
             return SecondMoment(residual, features=features)
         case "seen moment":
