@@ -11,7 +11,14 @@ from pydantic import ValidationError
 from sums_tools import COUNT_WEIGHT, KINDS, PRECISIONS, SEEDS, make, nasty_rows, random_basis
 
 from eigenveil.errors import ProtocolError
-from eigenveil.moments.accumulators import ComponentEnergy, NormHistogram, Sketch
+from eigenveil.moments.accumulators import (
+    ComponentEnergy,
+    NormHistogram,
+    RowSum,
+    SecondMoment,
+    Sketch,
+    share_rules,
+)
 from eigenveil.moments.describe import Description, describe, rebuild
 from eigenveil.moments.documents.shares import WordShares
 from eigenveil.moments.documents.sums import DocumentNorms, DocumentPairs, DocumentSketch
@@ -340,3 +347,22 @@ def test_a_zero_row_adds_nothing_to_the_sharpest_sketch(precision, clip):
     sketch.update(Block(np.ones((1, 3))))
     moved = sketch.integers() * 2.0**sketch.grid
     assert np.linalg.norm(moved) <= 1.0
+
+
+def test_sums_of_rows_that_are_prepared_alike_share_what_a_pass_prepares():
+    """Each was described by itself, so that their arrays are equal and not the same."""
+    rows, basis = np.random.default_rng(0).standard_normal((50, 4)), random_basis(4, 4)
+    rule = RowRule(center=np.ones(4), basis=basis, clip=2.0**-20)
+    made = [SecondMoment(rule, features=4), RowSum(rule, features=4, count_weight=0.0)]
+    apart, together = ([sent(each, 4) for each in made] for _ in range(2))
+    share_rules(together)
+    block = Block(rows)
+    for one, other in zip(apart, together, strict=True):
+        one.update(Block(rows))
+        other.update(block)
+        assert np.array_equal(one.integers(), other.integers())
+    assert apart[0].rule is not apart[1].rule
+    assert len(block.prepared) == 2  # the rows, and what is seen of them
+    bare = SecondMoment(RowRule(), features=4)
+    share_rules([*together, bare])
+    assert bare.rule is not together[0].rule

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -663,15 +664,29 @@ class ComponentEnergy(Accumulator):
 
 def check_same_kind(mine: Accumulator, other: Accumulator) -> None:
     """Raise where two sums are not of one kind."""
-    # array_equal also compares numbers, names and None
-    alike = type(mine) is type(other) and all(
-        np.array_equal(first, second)
-        for first, second in zip(mine.merge_key(), other.merge_key(), strict=True)
-    )
-    if not alike:
+    if type(mine) is not type(other) or not same_keys(mine.merge_key(), other.merge_key()):
         raise DataError(
             f"A {type(other).__name__} of another kind cannot be merged into this "
             f"{type(mine).__name__}.",
             hint="Merge only sums made with the same preparation, features and components.",
             code="merge-mismatch",
         )
+
+
+def same_keys(mine: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Whether two merge keys of one kind are the same."""
+    # array_equal also compares numbers, names and None
+    return all(np.array_equal(first, second) for first, second in zip(mine, other, strict=True))
+
+
+def share_rules(sums: Iterable[Accumulator]) -> None:
+    """Let sums of rows that are prepared alike have one rule, so that a pass prepares them once.
+
+    Sums that were described have arrays of their own, and a block knows a rule by its arrays.
+    """
+    rules: list[RowRule] = []
+    for each in sums:
+        if isinstance(each, RowSum | SecondMoment):
+            key = each.rule.merge_key()
+            each.rule = next((r for r in rules if same_keys(r.merge_key(), key)), each.rule)
+            rules.append(each.rule)

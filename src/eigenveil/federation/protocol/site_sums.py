@@ -17,7 +17,7 @@ from eigenveil.federation.protocol.terms import Terms
 from eigenveil.linalg.eigen import truncated_root
 from eigenveil.linalg.threads import small_matrix_threads
 from eigenveil.models.plan import Planned
-from eigenveil.moments.accumulators import Accumulator
+from eigenveil.moments.accumulators import Accumulator, share_rules
 from eigenveil.moments.describe import rebuild
 from eigenveil.moments.engine import InvalidRows, accumulate
 from eigenveil.moments.release import noisy_integers, release_of
@@ -84,8 +84,10 @@ def wanted_sum(
 
 def add_up(rows: RowSource, sums: Sequence[SiteSum]) -> InvalidRows | None:
     """Read the rows, and say which are not valid."""
+    accumulators = [each.accumulator for each in sums]
+    share_rules(accumulators)
     with small_matrix_threads(rows.features):
-        read = accumulate(rows, [each.accumulator for each in sums])
+        read = accumulate(rows, accumulators)
     return read.invalid
 
 
