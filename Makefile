@@ -47,8 +47,8 @@ demo-flare: $(FLARE)  ## the same between three sites, an aggregator and a lead:
 test: $(DEV) lint  ## formatting, lint, types, import rules, tests
 	$(BIN)/python -m pytest -n auto
 
-test-all: $(DEV) lint  ## the same, with the slow tests that wrong noise is rejected
-	$(BIN)/python -m pytest -n auto -m "thorough or not thorough"
+test-all: $(DEV) lint  ## the same, with the slow tests that wrong noise is rejected, and new examples
+	$(BIN)/python -m pytest -n auto --hypothesis-profile new -m "thorough or not thorough"
 
 test-flare: $(DEV) $(FLARE)  ## what needs NVIDIA FLARE: real processes on this machine, and faults
 	$(BIN)/python -m pytest tests/flare -n 2 --dist loadfile

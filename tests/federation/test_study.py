@@ -27,6 +27,7 @@ from eigenveil.models.inputs import reads_as_value
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.gaussian import mu_of_epsilon
 from eigenveil.privacy.sampling import lattice_error
+from eigenveil.tables.identifiers import looks_like_identifier
 
 WHOLE = 1 << WEIGHT_BITS
 
@@ -48,7 +49,7 @@ def study(**changes):
 
 NAMES = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,20}\Z")
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8).filter(
-    lambda text: not reads_as_value(text)
+    lambda text: not reads_as_value(text) and not looks_like_identifier(text)
 )
 WISHES = st.floats(0.05, 20.0)
 

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from eigenveil.linalg.tensor import cubes
 from eigenveil.models.tensors import polish
 from eigenveil.models.tensors.polish import TopicMoments, polished_means, polished_topics
-from matching_tools import matched_error
+from matching_tools import matched, matched_error
 
 ROWS = 100_000.0
 
@@ -132,8 +132,9 @@ def test_means_beside_the_exact_ones_are_drawn_to_them(asked):
     data = Means()
     start, shares = data.beside(0.1)
     means, weights = data.polished(start, shares)
-    assert np.allclose(means, data.means, atol=1e-3)
-    assert np.allclose(weights, data.weights, atol=1e-3)
+    order, distances = matched(means, data.means)  # two that are near each other may change places
+    assert np.all(distances < 1e-3)
+    assert np.allclose(weights, data.weights[order], atol=1e-3)
     assert asked[0].found.fun < 1e-3 * asked[0].value(asked[0].start)[0]
 
 
