@@ -41,7 +41,7 @@ BAD = {
     "noise": CHOICE,
     "collusion": [-1, True, 1.5, "1", NAN, 10**30, None],
     "dropouts": [-1, True, 1.5, "1", NAN, 10**30, None],
-    "alpha0": [-1.0, 1e-9, 1e9, NAN, INF, True, "1", [1.0], None],
+    "alpha0": [-1.0, 1e-9, 1e9, NAN, INF, True, "1", "most", [1.0], None],
     "clip_documents": FLAG,
     "whiten": FLAG,
     "center": ["yes", NAN, [1.0], [NAN] * 4, [1e308] * 4, {}, None],

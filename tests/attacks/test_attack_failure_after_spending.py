@@ -139,7 +139,7 @@ def test_a_fit_of_a_mixture_never_fails_after_a_release(
     length=st.sampled_from([3, 4, 20, 5000]),
     words=st.sampled_from(["one", "even", "topics"]),
     clip=st.booleans(),
-    alpha0=st.sampled_from([0.0, 1.0, 50.0]),
+    alpha0=st.sampled_from([0.0, 1.0, 50.0, "auto"]),
     **COMMON,
 )
 def test_a_fit_of_topics_never_fails_after_a_release(

@@ -41,7 +41,7 @@ FITS = {
     ],
     "PrivateCovariance": [{}, {"row_bound": 1.0}, {"center": False}, {"delta": 0.0}],
     "PrivateGaussianMixture": [{}, ONE, {"row_bound": 1.0}],
-    "PrivateTopicModel": [{}, ONE, {"clip_documents": False}, {"alpha0": 1.0}],
+    "PrivateTopicModel": [{}, ONE, {"clip_documents": False}, {"alpha0": 1.0}, {"alpha0": "auto"}],
     "PrivateStreamingPCA": [ONE, ONE | {"publish": "continual", "horizon": 2}],
     "FederatedPCA": [{"n_components": "auto"}],
     "FederatedCovariance": [{}],

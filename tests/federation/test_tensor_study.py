@@ -16,7 +16,7 @@ from eigenveil.federation.study.checks import has_field
 from eigenveil.federation.study.file import read_study, template, write_toml
 from eigenveil.federation.study.site_weights import coarse_weights
 from eigenveil.federation.study.study import WEIGHT_BITS, Study, make_study, parse_study
-from eigenveil.models.tensors.plan import FULL_UP_TO, MixturePlan, TopicPlan
+from eigenveil.models.tensors.plan import MixturePlan, TopicPlan
 from eigenveil.noise.cube import tensor_size
 from eigenveil.planning.forecast import forecast, pooled
 from eigenveil.planning.protocol import choose_protocol
@@ -299,20 +299,21 @@ def test_a_wish_is_met_by_mixed_noise_too():
 def test_the_columns_choose_the_protocol(task):
     small = choose_protocol(study(task), 8)
     assert small.protocol == "cape"
-    assert "1,000" in small.reason
+    most = study(task).plan(8, None).full_up_to
+    assert f"{most:,}" in small.reason
     assert "288 B" in small.reason
-    at = study(task, features=FULL_UP_TO)
-    assert choose_protocol(at, FULL_UP_TO).protocol == "cape"
+    at = study(task, features=most)
+    assert choose_protocol(at, most).protocol == "cape"
     wide = study(task, features=50_000, epsilon=0.01, sites=named(60))
     large = choose_protocol(wide, 50_000)
     assert large.protocol == "sketch"
     assert "9.31 GiB" in large.reason
     assert wide.settled().plan(50_000, None).pair == wide.plan(50_000, None).pair == "sketch"
-    pure = study(task, features=2000, delta=0.0)
-    assert choose_protocol(pure, 2000).protocol == "cape"
-    assert pure.plan(2000, None).pair == "full"
+    pure = study(task, features=2 * most, delta=0.0)
+    assert choose_protocol(pure, 2 * most).protocol == "cape"
+    assert pure.plan(2 * most, None).pair == "full"
     # one site alone does as it would without a study
-    assert study(task, features=2000, protocol="local").plan(2000, None).pair == "sketch"
+    assert study(task, features=2 * most, protocol="local").plan(2 * most, None).pair == "sketch"
 
 
 @pytest.mark.parametrize("task", TENSORS)

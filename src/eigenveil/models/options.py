@@ -781,13 +781,14 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "pair", (Choice(("auto", "full", "sketch")),), "auto",
         "How the second moment is released: 'full' (D x D), as a 'sketch', or 'auto': a sketch "
-        "beyond 1000 columns, or where its columns are given.",
+        "beyond 1000 columns (4000 words), or where its columns are given.",
         _TENSORS, ("table",),
     ),
     Option(
-        "alpha0", (Number(1e-3, 1e3, zero=True),), 0.0,
+        "alpha0", (Number(1e-3, 1e3, zero=True), Choice(("auto",))), 0.0,
         "How mixed the topics of a document are: the sum of a Dirichlet law's concentrations; 0 "
-        "for one topic a document, 1 for a few, more for many.",
+        "for one topic a document, 1 for a few, more for many; 'auto': found from what is "
+        "released.",
         (TOPICS,), _FITS, examples=(1.0,),
     ),
     Option(

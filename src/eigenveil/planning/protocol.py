@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from eigenveil.models.plan import COUNTS_OF_HOLES
 from eigenveil.models.task import TASKS, part
-from eigenveil.models.tensors.plan import FULL_UP_TO
+from eigenveil.models.tensors.plan import TensorPlan
 from eigenveil.planning.forecast import DEFAULT_SPECTRUM, fit_memory, forecast, moment_values
 
 if TYPE_CHECKING:
@@ -85,15 +85,15 @@ def whole_moment(study: Study, features: int, spectrum: str) -> Choice:
 def by_columns(study: Study, features: int, spectrum: str) -> Choice:
     """By the number of columns, as in a fit of one data set."""
     del spectrum
-    columns = study.plan(features, None).sketch_columns
-    whole, part = 8 * (features * (features + 1) // 2), 8 * features * columns
+    plan = study.plan(features, None)
+    assert isinstance(plan, TensorPlan)
+    most = plan.full_up_to
+    whole, part = 8 * (features * (features + 1) // 2), 8 * features * plan.sketch_columns
     numbers = f"cape would send {_size_text(whole)} and sketch {_size_text(part)}"
-    if features <= FULL_UP_TO:
-        return Choice(
-            "cape", f"Up to {FULL_UP_TO:,} columns the whole pair moment is kept: {numbers}."
-        )
+    if features <= most:
+        return Choice("cape", f"Up to {most:,} columns the whole pair moment is kept: {numbers}.")
     return Choice(
-        "sketch", f"Of more than {FULL_UP_TO:,} columns the pair moment is sketched: {numbers}."
+        "sketch", f"Of more than {most:,} columns the pair moment is sketched: {numbers}."
     )
 
 

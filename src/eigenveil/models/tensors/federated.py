@@ -153,7 +153,7 @@ class FederatedTopicModel(FederatedFit, FittedTopics):
         0 <= delta < 1. ``delta=0`` means pure epsilon (protocols "cape" and "local").
     protocol : {"auto", "cape", "sketch", "local"}, default="auto"
         How the pairs are released. "cape": masked sums of D x D. "sketch": of D x ``sketch_size``.
-        "local": the first site alone. "auto": "cape" up to 1000 words, else "sketch"; ``choice_``
+        "local": the first site alone. "auto": "cape" up to 4000 words, else "sketch"; ``choice_``
         gives the reason. The triples take K (K + 1) (K + 2) / 6 numbers a site.
     mechanism, alpha0, clip_documents
         As of :class:`eigenveil.PrivateTopicModel`. Vector noise, and so ``delta=0``, needs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -34,8 +34,6 @@ TENSOR_MECHANISMS: tuple[str, ...] = tuple(
 )
 PairForm = Literal["full", "sketch"]
 
-# Up to so many features the pair moment is a matrix, beyond it is sketched.
-FULL_UP_TO = 1000
 # Norm histograms hold 322 values each, of which a fit releases at most four.
 _HISTOGRAMS = 4 * 330
 # Shares of the budget: of all histograms of norms, and of the centre, which need not be good, since
@@ -45,6 +43,8 @@ _SCALE_SHARE, _CENTER_SHARE = 0.08, 0.05
 _CENTERS = (0.45, 0.55)
 # The same of both histograms of documents' norms.
 _DOCUMENT_SCALE_SHARE = 0.04
+# What forecasts take for alpha0 where it is to be found.
+_USUAL_ALPHA0 = 1.0
 # Of how frequent words are, where documents are of several topics.
 _FREQUENCY_SHARE = 0.05
 # The pair moment's part of what is left. Its noise grows with the features, the tensor's with the
@@ -85,6 +85,9 @@ class TensorPlan(BasePlan):
     ``n_components`` is the largest number there can be where ``auto_components`` is set. ``pair``
     states in which form the pair moment is released; ``mechanism`` is the noise of the tensor.
     """
+
+    full_up_to: ClassVar[int] = 1000
+    """Up to so many features the pair moment is a matrix by default, beyond it is sketched."""
 
     mechanism: Annotated[str, *one_of(TENSOR_MECHANISMS)]
     pair: PairForm
@@ -212,12 +215,17 @@ def _numbered(name: str, count: int, fraction: float) -> list[Planned]:
 class TopicPlan(TensorPlan):
     """Documents of topics; ``features`` is the size of the vocabulary.
 
-    ``alpha0`` is the sum of the concentrations of a document's topics, 0 where it has one;
+    ``alpha0`` is the sum of the concentrations of a document's topics, 0 where it has one, and what
+    forecasts take it to be where ``auto_alpha0`` is set: then it is found from the releases;
     ``clip_documents``: contributions are clipped at a released quantile of their norms.
     """
 
+    # topics of a sketch are up to twice as far off; beyond, a fit takes minutes
+    full_up_to: ClassVar[int] = 4000
+
     task: Literal["topic-model"] = "topic-model"
     alpha0: float = 0.0
+    auto_alpha0: bool = False
     clip_documents: bool = True
 
     @model_validator(mode="after")
@@ -227,6 +235,10 @@ class TopicPlan(TensorPlan):
         if ("center" in self.fractions) != (self.alpha0 > 0):
             raise ValueError("words' frequencies are released of documents of several topics only")
         return self
+
+    def options_otherwise(self) -> dict[str, Any]:
+        """Options of another name or value; see :class:`BasePlan`."""
+        return super().options_otherwise() | ({"alpha0": "auto"} if self.auto_alpha0 else {})
 
     @property
     def schedule(self) -> tuple[Planned, ...]:
@@ -262,7 +274,7 @@ def make_mixture_plan(
     PrivacyError, DataError
         Naming the parameter and what it may be.
     """
-    common = _common(options, features=features, rows=rows, noise_draws=noise_draws)
+    common = _common(MixturePlan, options, features=features, rows=rows, noise_draws=noise_draws)
     centered, variance = common["centered"], options.noise_variance
     seen = centered == "private" and common["pair"] == "full"
     if common["n_components"] == features and variance is None and not seen:
@@ -339,21 +351,30 @@ def make_topic_plan(
     PrivacyError, DataError
         Naming the parameter and what it may be.
     """
-    common = _common(options, features=features, rows=rows, noise_draws=noise_draws)
-    clipped, alpha0 = bool(options.clip_documents), float(options.alpha0)
+    common = _common(TopicPlan, options, features=features, rows=rows, noise_draws=noise_draws)
+    clipped, auto = bool(options.clip_documents), options.alpha0 == "auto"
+    if auto and common["pair"] == "sketch":
+        raise options.refused(
+            "alpha0",
+            "= 'auto' compares whole pair moments, and these are sketched.",
+            hint=f"Give a number (1: a few topics a document), or at most {TopicPlan.full_up_to} "
+            "words and no sketch.",
+        )
+    alpha0 = _USUAL_ALPHA0 if auto else float(options.alpha0)
     steps: dict[Step, float] = {"scale": _DOCUMENT_SCALE_SHARE} if clipped else {}
     if alpha0 > 0:
         steps["center"] = _FREQUENCY_SHARE
     return TopicPlan(
         **common,
         alpha0=alpha0,
+        auto_alpha0=auto,
         clip_documents=clipped,
         fractions=fractions_of(options, _usual_fractions(common, steps)),
     )
 
 
 def _common(
-    options: Options, *, features: int, rows: int | None, noise_draws: int
+    kind: type[TensorPlan], options: Options, *, features: int, rows: int | None, noise_draws: int
 ) -> dict[str, Any]:
     """The settled fields that mixtures and topics share."""
     mechanism, pair, delta = options.mechanism, options.pair, options.delta
@@ -367,7 +388,7 @@ def _common(
         count = int(options.n_components)
         check_components(count, features)
     if pair == "auto":
-        wide = features > FULL_UP_TO or options.given_columns is not None
+        wide = features > kind.full_up_to or options.given_columns is not None
         pair = "sketch" if wide else "full"
     columns = columns_of_sketch(
         options, 1 if auto else count, sketched=pair == "sketch", features=features

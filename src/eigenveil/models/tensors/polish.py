@@ -38,6 +38,8 @@ _LARGEST_LOG = 12.0
 _ITERATIONS = 500
 # Of topics, whose every step costs the square of the words: fewer beyond so many of these.
 _MANY_WORDS, _FEWEST = 600, 30
+# Steps that tell whether topics can explain the triple moment.
+_FEW = 30
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,19 @@ def polished_topics(moments: TopicMoments, topics: Array, weights: Array) -> tup
     return topics, weights
 
 
+def triples_off(moments: TopicMoments, topics: Array, weights: Array) -> float:
+    """Half the weighted squares of the triple moment that topics near these do not explain.
+
+    They are moved to where both moments are fitted best, in few steps.
+    """
+    topics, weights = _probabilities(topics), np.maximum(weights, 1e-3)
+    weights = weights / weights.sum()
+    for most in (_FEW, _FEW):  # with the variances of what was found the first time
+        fit = _TopicFit(moments, topics, weights)
+        topics, weights, _ = fit.descend(topics, weights, most)
+    return fit.triples_off(topics, weights)
+
+
 class _TopicFit:
     """The weighted distance of topics from the moments, with variances of a first guess."""
 
@@ -131,7 +146,14 @@ class _TopicFit:
         spread = float(((topics - 1.0 / topics.shape[1]) ** 2).sum(axis=1) @ weights)
         self._pull = _PULL * topics.shape[1] / max(spread, 1e-12)
 
-    def descend(self, topics: Array, weights: Array) -> tuple[Array, Array, float]:
+    def triples_off(self, words: Array, shares: Array) -> float:
+        """The triple moment's part of half the weighted distance."""
+        seen, rows = words @ self._basis, self._moments.rows
+        return _triple_distance(self._triple, self._of_triples, seen, shares, rows)[0]
+
+    def descend(
+        self, topics: Array, weights: Array, most: int = _ITERATIONS
+    ) -> tuple[Array, Array, float]:
         """The nearest best topics and weights, and half the weighted distance."""
         count, size = topics.shape
 
@@ -151,7 +173,7 @@ class _TopicFit:
 
         start = (topics * weights[:, None]).ravel()
         few = int(_ITERATIONS * (_MANY_WORDS / size) ** 2)
-        most = min(_ITERATIONS, max(_FEWEST, few))
+        most = min(most, max(_FEWEST, few))
         found = _minimum(value, start, [(0.0, None)] * start.size, most)
         joint = found.x.reshape(count, size)
         shares = np.maximum(joint.sum(axis=1), 1e-9)

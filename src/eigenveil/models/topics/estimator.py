@@ -195,11 +195,13 @@ class PrivateTopicModel(TableFit, FittedTopics):
         much as this many. With 1 every unit counts the same.
     pair : {"auto", "full", "sketch"}, default="auto"
         How the pairs are released: D x D, or as a sketch of D x ``sketch_size``. "auto": a sketch
-        beyond 1000 words, or where ``sketch_size`` is given.
-    alpha0 : float, default=0.0
+        beyond 4000 words, or where ``sketch_size`` is given.
+    alpha0 : float or "auto", default=0.0
         How mixed the topics of a document are: the sum of the concentrations of a Dirichlet law
         (latent Dirichlet allocation). 0: each document has one topic. Above 0, from 0.001 to 1000:
-        1 for a few, more for many; how frequent words are is then released as well.
+        1 for a few, more for many; how frequent words are is then released as well. "auto": the
+        largest, of 16 from 0.03 to 50, that the released moments allow (1 where noise hides which;
+        not with a sketch). Measured at epsilon = 1: within a factor of 2 of the true one.
     clip_documents : bool, default=True
         Whether contributions are clipped at a released quantile of their norms: that takes most of
         the noise off documents of more than a few words. False: all count in full, and nothing is
@@ -233,7 +235,8 @@ class PrivateTopicModel(TableFit, FittedTopics):
         Shares of the documents (of their words, where ``alpha0`` is above 0), the largest first;
         they add up to 1.
     concentration_ : ndarray of shape (n_components,)
-        Of the Dirichlet law of a document's topics: they add up to ``alpha0``.
+        Of the Dirichlet law of a document's topics: they add up to ``alpha0``, as it was given or
+        found.
     n_components_ : int
     strengths_ : ndarray
         Leading eigenvalues of the pair moment; singular values of a sketch.

@@ -22,7 +22,7 @@ from eigenveil.models.plan import Step
 from eigenveil.models.rounds import Answers, Round, RoundState
 from eigenveil.models.shapes import SMALLEST_CLIP
 from eigenveil.models.tensors.plan import TopicPlan
-from eigenveil.models.tensors.polish import TopicMoments, polished_topics
+from eigenveil.models.tensors.polish import TopicMoments, polished_topics, triples_off
 from eigenveil.models.tensors.whitening import (
     NO_COMPONENT,
     REPEATS,
@@ -52,6 +52,7 @@ from eigenveil.moments.documents.sums import (
 )
 from eigenveil.moments.documents.triples import DocumentTriples
 from eigenveil.moments.release import Release
+from eigenveil.noise.cube import tensor_size
 from eigenveil.noise.grid import deviation, spectral_edge
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.mechanisms import MECHANISMS
@@ -72,6 +73,12 @@ _AT_MOST = 2.33
 _TENSOR_EDGE = 2.0
 # Deviations of noise by which a sum is clearly another.
 _CLEARLY = 4.0
+# Values of alpha0 that are tried where it is to be found.
+_ALPHA0 = (0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0, 25.0, 50.0)
+# Half the weighted squares of a triple moment's entries, one half each where noise is all there is,
+# are no reason to refuse topics up to so much an entry; beyond, if they are so many times what a
+# smaller alpha0 leaves.
+_OFF_ANYWAY, _FAR_MORE = 2.0, 3.0
 # Mean squared norm of the pairs of documents of three different words.
 _OF_THREE_WORDS = 1.0 / 6.0
 
@@ -90,8 +97,8 @@ class TopicFactors:
         Shares of the documents, or of their words where these are of several topics; they add up
         to 1, the largest first.
     concentration : array of shape (K,)
-        Of the Dirichlet law of a document's topics: ``alpha0`` times the weights; 0 where a
-        document has one topic.
+        Of the Dirichlet law of a document's topics: ``alpha0``, as it was given or found, times the
+        weights; 0 where a document has one topic.
     strengths : array
         Leading eigenvalues of the pair moment (singular values of a sketch).
     noise_floor : float
@@ -144,21 +151,89 @@ def private_topics(
     triples = DocumentTriples(pair.basis, clip=clip, weighted=plan.weighted)
     answers = yield (state.query("triple moment", triples),)
     triple = _Moment(answers["triple moment"], triples.unit)
-    seen, rows, triple_noise = (
-        triple.values,
-        state.rows,
-        deviation(triple.noise, pair.core.shape[0]),
-    )
+    seen = _Triples(triple.values, deviation(triple.noise, pair.core.shape[0]), clip, state.rows)
+    alpha0 = _found_alpha0(plan, pairs, pair, seen) if plan.auto_alpha0 else plan.alpha0
+    return _fitted(plan, pairs, pair, seen, alpha0, keep_all=keep_all)
+
+
+@dataclass(frozen=True)
+class _Triples:
+    """A released triple moment through the pair moment's basis, its noise, clip and documents."""
+
+    values: NDArray[np.float64]
+    noise: float
+    clip: float
+    rows: float | None
+
+
+def _corrected(
+    plan: TopicPlan, pairs: _Moment, pair: PairMoment, triples: _Triples, alpha0: float
+) -> tuple[PairMoment, NDArray[np.float64], float, float | None]:
+    """Both moments as documents of one topic would have them, the triples' noise, and documents."""
+    seen, rows, noise = triples.values, triples.rows, triples.noise
     if pairs.known is not None:
-        pair, seen, factor = of_one_topic(pair, seen, pairs.known, plan.alpha0)
-        rows, triple_noise = pairs.known.rows, factor * triple_noise
-    else:
-        if clip < 1.0:
-            # what clipping took off would count as more rows of shorter components: with less noise
-            factor = clipped_alike(pair, seen)
-            seen, triple_noise = factor * seen, factor * triple_noise
-        if plan.pair == "full":
-            rows = _documents(pairs, rows)
+        pair, seen, factor = of_one_topic(pair, seen, pairs.known, alpha0)
+        return pair, seen, factor * noise, pairs.known.rows
+    if triples.clip < 1.0:
+        # what clipping took off would count as more rows of shorter components: with less noise
+        factor = clipped_alike(pair, seen)
+        seen, noise = factor * seen, factor * noise
+    return pair, seen, noise, _documents(pairs, rows) if plan.pair == "full" else rows
+
+
+def _joint(
+    pairs: _Moment,
+    pair: PairMoment,
+    seen: NDArray[np.float64],
+    noise: float,
+    rows: float | None,
+    alpha0: float,
+) -> TopicMoments:
+    """What is fitted once more, all topics together."""
+    return TopicMoments(
+        pair=_of_one_topic(pairs, pair.basis, alpha0),
+        basis=pair.basis,
+        triple=seen,
+        pair_noise=pair.deviation,
+        triple_noise=noise,
+        rows=rows or max(1.0, float(np.sum(pairs.values))),
+        words=_words(pairs.square),
+    )
+
+
+def _found_alpha0(plan: TopicPlan, pairs: _Moment, pair: PairMoment, triples: _Triples) -> float:
+    """The largest alpha0 that both moments allow.
+
+    With one too small, mixtures of topics are taken for topics and fit as well; with one too large
+    no topics fit the triple moment, which then is far more off than before. Where that happens with
+    none, noise hides what would tell, and it is the usual one.
+    """
+    least, chosen = math.inf, _ALPHA0[0]
+    for alpha0 in _ALPHA0:
+        corrected, seen, noise, rows = _corrected(plan, pairs, pair, triples, alpha0)
+        corrected, seen = _without_weak(corrected, seen, noise, rows)
+        found = recover(corrected, seen, rows=rows)
+        topics, weights, _ = _as_probabilities(found, corrected, sparse=False)
+        joint = _joint(pairs, corrected, seen, noise, rows, alpha0)
+        off = triples_off(joint, topics, weights)
+        least = min(least, off)
+        if off > max(_OFF_ANYWAY * tensor_size(weights.size), _FAR_MORE * least):
+            return chosen
+        chosen = alpha0
+    return plan.alpha0
+
+
+def _fitted(
+    plan: TopicPlan,
+    pairs: _Moment,
+    pair: PairMoment,
+    triples: _Triples,
+    alpha0: float,
+    *,
+    keep_all: bool,
+) -> TopicFactors:
+    """The topics that the released moments have with this alpha0."""
+    pair, seen, triple_noise, rows = _corrected(plan, pairs, pair, triples, alpha0)
     if not keep_all:
         pair, seen = _without_weak(pair, seen, triple_noise, rows)
     found = recover(pair, seen, rows=rows)
@@ -167,28 +242,20 @@ def private_topics(
         pair, found, triple_noise=triple_noise, repeats=0 if keep_all else REPEATS
     )[order]
     if plan.pair == "full":
-        moments = TopicMoments(
-            pair=_of_one_topic(pairs, pair.basis, plan.alpha0),
-            basis=pair.basis,
-            triple=seen,
-            pair_noise=pair.deviation,
-            triple_noise=triple_noise,
-            rows=rows or max(1.0, float(np.sum(pairs.values))),
-            words=_words(pairs.square),
-        )
-        topics, weights = polished_topics(moments, topics, weights)
+        joint = _joint(pairs, pair, seen, triple_noise, rows, alpha0)
+        topics, weights = polished_topics(joint, topics, weights)
         order = np.argsort(-weights, kind="stable")
         topics, weights, can_be_used = topics[order], weights[order], can_be_used[order]
     if not keep_all and rows is not None:
         gain = 1.0 if pairs.test is None else math.sqrt(plan.sketch_columns)
-        floor = (plan.alpha0 + 1.0) * pair.floor / gain
+        floor = (alpha0 + 1.0) * pair.floor / gain
         left = _left(topics, weights, rows) > _LEFT * floor
         topics, weights, can_be_used = topics[left], weights[left], can_be_used[left]
         weights = weights / float(np.sum(weights))
     return TopicFactors(
         topics=topics,
         weights=weights,
-        concentration=plan.alpha0 * weights,
+        concentration=alpha0 * weights,
         strengths=pair.strengths,
         noise_floor=pair.floor,
         usable=can_be_used,
