@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.models.options import Options
+from eigenveil.moments.columns import MAGNITUDE_BINS, RANGE_BINS
 from eigenveil.privacy.accountant import NEGLIGIBLE, Loss
 from eigenveil.privacy.budget import StepBudget, split_budget
 from eigenveil.privacy.certificate import plan_hash
@@ -50,6 +51,13 @@ class Planned:
         Sequential draws of the bingham mechanism.
     beside : bool
         Whether it is released in the same round as the release before it.
+    sizes : range or None
+        How many numbers it may have, without a row count, where the statistic and the plan's
+        features do not say.
+    square_weight : float
+        At which squares are in it, beside sums.
+    counts : bool
+        Whether it has counts of its own, however many rows are known to be.
     """
 
     name: str
@@ -58,6 +66,9 @@ class Planned:
     fraction: float = 1.0
     draws: int = 1
     beside: bool = False
+    sizes: range | None = None
+    square_weight: float = 0.0
+    counts: bool = False
 
 
 # Names of the releases that find a private centre, in order (tables.md, section 2a).
@@ -80,12 +91,24 @@ CLOSER_RANGES = "columns, over closer ranges"
 _OF_COLUMNS = {COLUMNS: 0.4, COLUMN_RANGES: 0.3, CLOSER_RANGES: 0.3}
 
 
-def column_schedule() -> tuple[Planned, ...]:
+def column_schedule(features: int) -> tuple[Planned, ...]:
     """The releases that find the columns' scales."""
+    bins = {COLUMNS: MAGNITUDE_BINS, COLUMN_RANGES: RANGE_BINS, CLOSER_RANGES: RANGE_BINS}
     return tuple(
-        Planned(name, "columns", "column-histogram", fraction=fraction)
+        Planned(
+            name,
+            "columns",
+            "column-histogram",
+            fraction=fraction,
+            sizes=exactly(features * bins[name]),
+        )
         for name, fraction in _OF_COLUMNS.items()
     )
+
+
+def exactly(size: int) -> range:
+    """The sizes of what can have no other."""
+    return range(size, size + 1)
 
 
 def center_schedule(

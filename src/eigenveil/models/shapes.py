@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from eigenveil.models.pca.plan import Plan
-from eigenveil.models.plan import CLOSER_RANGES, COLUMN_RANGES, BasePlan, Planned, Step
+from eigenveil.models.plan import BasePlan, Planned, Step
 from eigenveil.models.tensors.plan import SUMS, MixturePlan
 from eigenveil.moments.accumulators import BINS
-from eigenveil.moments.columns import MAGNITUDE_BINS, RANGE_BINS
 from eigenveil.moments.documents.triples import triples_error
-from eigenveil.moments.em import SQUARE_WEIGHT
 from eigenveil.moments.exact import Description
 from eigenveil.moments.release import calibrated_record
 from eigenveil.noise.cube import tensor_size
@@ -60,8 +58,8 @@ class ReleaseShape:
     Attributes
     ----------
     size : function of a plan
-        Number of values without the row count; of a tensor the most: it has as many rows as
-        components were found, at least one.
+        Number of values without the row count, where the plan's schedule does not say; of a tensor
+        the most: it has as many rows as components were found, at least one.
     counts : pair of float
         Least and most weight of the row count, in ``COUNT_WEIGHT``, where it is not yet known.
     clip, variance : pair of float
@@ -102,9 +100,8 @@ def _tensor(plan: BasePlan) -> int:
     return tensor_size(plan.n_components)
 
 
-def _components(plan: BasePlan) -> int:
-    assert isinstance(plan, MixturePlan)
-    return max(plan.sum_sizes)
+def _planned(plan: BasePlan) -> int:
+    raise AssertionError(f"the sizes of these releases stand in the schedule of {plan}: a defect")
 
 
 def _same_components(plan: BasePlan, asked: Description) -> bool:
@@ -133,7 +130,7 @@ SHAPES: Mapping[str, ReleaseShape] = MappingProxyType(
             lambda plan: BINS + (not plan.count_is_public), counts_shares=True
         ),
         "column-histogram": ReleaseShape(
-            lambda plan: plan.features * MAGNITUDE_BINS,
+            _planned,
             counts_shares=True,
             variables=lambda plan: plan.variables,
             costliest=lambda plan: [{"variables": plan.variables}],
@@ -158,7 +155,7 @@ SHAPES: Mapping[str, ReleaseShape] = MappingProxyType(
             fits=_few_columns,
         ),
         "em-sums": ReleaseShape(
-            _components,
+            _planned,
             counts_shares=True,
             counts=(1.0, 1.0),
             fits=_same_components,
@@ -191,11 +188,9 @@ SHAPES: Mapping[str, ReleaseShape] = MappingProxyType(
 
 def sizes_of(plan: BasePlan, planned: Planned, *, count: bool) -> range:
     """How many values a planned release may have; ``count``: the row count rides along."""
+    if planned.sizes is not None:
+        return planned.sizes
     most = SHAPES[planned.statistic].size(plan) + count
-    if isinstance(plan, MixturePlan) and planned.step == "sums":
-        return range(plan.sum_size(planned.name, 1), plan.sum_size(planned.name) + 1)
-    if planned.name in (COLUMN_RANGES, CLOSER_RANGES):
-        most = plan.features * RANGE_BINS
     least = 1 if STATISTICS[planned.statistic].layout == "tensor" else most
     return range(least, most + 1)
 
@@ -203,14 +198,11 @@ def sizes_of(plan: BasePlan, planned: Planned, *, count: bool) -> range:
 def ranges_of(plan: BasePlan, planned: Planned) -> dict[str, Range]:
     """Between which numbers the further parameters of a release's record can be."""
     shape = SHAPES[planned.statistic]
-    weight = 0.0 if plan.is_counted_before(planned.name) else COUNT_WEIGHT
+    known = not planned.counts and plan.is_counted_before(planned.name)
+    weight = 0.0 if known else COUNT_WEIGHT
     least, most = shape.counts
-    squares = 0.0
-    if isinstance(plan, MixturePlan) and planned.step == "sums":
-        weight = COUNT_WEIGHT  # of each component, whether or not all rows are counted
-        squares = 0.0 if plan.squares(planned.name) == "none" else SQUARE_WEIGHT
     return {
-        "square_weight": (squares, squares),
+        "square_weight": (planned.square_weight,) * 2,
         "clip": shape.clip,
         "gain": shape.gain(plan),
         "count_weight": (least * weight, most * weight),

@@ -109,10 +109,8 @@ def forecast(
     energy, trials, problem = _simulated(plan, counted, spectrum, seed, scene, fits)
     dpdispca = study.protocol == "dpdispca"
     moment = features * plan.sketch_columns if dpdispca else moment_values(plan)
-    tensor = tensor_size(plan.n_components) if isinstance(plan, TensorPlan) else 0
-    sums = plan.sum_sizes if isinstance(plan, MixturePlan) else ()
-    if isinstance(plan, MixturePlan) and plan.covariance_type != "spherical":
-        tensor = 0
+    tensor = tensor_size(plan.n_components) if "tensor" in plan.fractions else 0
+    sums = [one.sizes[-1] for one in plan.schedule if one.step == "sums" and one.sizes]
     message = 8 * max(moment, tensor, *sums)
     alone = study.protocol == "local" or len(study.sites) == 1
     return Forecast(

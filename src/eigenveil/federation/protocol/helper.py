@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -126,7 +127,8 @@ class Helper:
         width = self._terms.width
         match part.layout:
             case "symmetric":
-                return part.size == width * (width + 1) // 2
+                side = math.isqrt(2 * part.size)
+                return side <= width and part.size == side * (side + 1) // 2
             case "tensor":
                 most = self._terms.plan.n_components
                 return part.size in (tensor_size(rows) for rows in range(1, most + 1))

@@ -9,7 +9,6 @@ from eigenveil.checks import one_of
 from eigenveil.errors import DataError
 from eigenveil.models.options import MOST_COMPONENTS, Options
 from eigenveil.models.pca.ways import (
-    ADAPTIVE,
     CHOICES,
     DIRECTIONS,
     POWER,
@@ -29,6 +28,7 @@ from eigenveil.models.plan import (
     check_pure,
     column_schedule,
     columns_of_sketch,
+    exactly,
     fields_of,
     fractions_of,
 )
@@ -67,6 +67,8 @@ _SCALES_AUTO = (0.6, 0.2, 0.2)
 # pure noise would hide at any price worth paying.
 _CENTERS = (0.3, 0.35, 0.35)
 _PURE_CENTERS = (0.4, 0.6)
+# Of the mean that is left, where rows seen through a first release have one, too.
+_FIRST_MEAN = 0.5
 
 _STATISTICS: dict[Step, StatisticName] = {
     "columns": "column-histogram",
@@ -142,7 +144,7 @@ class Plan(BasePlan):
         first, *later = self.way.schedule(self)
         later_beside: list[Planned] = []
         found = self.counts_of_holes()
-        found += column_schedule() if self.finds_scales else ()
+        found += column_schedule(self.features) if self.finds_scales else ()
         if self.centered == "private":
             *stages, left = _CENTERS if self.removes_mean else (*_PURE_CENTERS, 0.0)
             found += center_schedule(
@@ -153,12 +155,19 @@ class Plan(BasePlan):
             )
             if left:
                 # beside each release of the whole moment the mean of the rows that it is of
-                part = first.fraction if self.way is ADAPTIVE else 1.0
+                part = _FIRST_MEAN if self.way.adapts(self) else 1.0
                 mean = Planned(MEAN_LEFT, "center", "row-sum", fraction=left * part, beside=True)
                 beside = [mean, *beside]
-                if self.way is ADAPTIVE:
+                if self.way.adapts(self):
                     rest = left * (1.0 - part)
-                    mean = Planned(ADAPTED_MEAN, "center", "row-sum", fraction=rest, beside=True)
+                    mean = Planned(
+                        ADAPTED_MEAN,
+                        "center",
+                        "row-sum",
+                        fraction=rest,
+                        beside=True,
+                        sizes=exactly(self.way.seen_columns(self)),
+                    )
                     later_beside = [mean]
         if self.covariates:
             if self.centered != "private" and self.row_bound is None:

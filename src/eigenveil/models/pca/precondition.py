@@ -43,6 +43,8 @@ _BIAS = 0.005
 _LEAST_GAIN = (0.1, 0.25)
 # Spread, in the logarithm, of what another normalisation does to all energies alike.
 _LEVELS = 0.5
+# Of the strengths of a sketch: least part of the first.
+_LEAST_STRENGTH = 1e-6
 # Mean square norm, in units of the mean, at which a candidate shortens rows.
 _SHORTENED = 2.0
 # Nothing is looked for in matrices of entries, or under noise, of no size or beyond all size.
@@ -207,6 +209,18 @@ def candidates(
                 rows=rows,
             )
     return losses, made
+
+
+def even_weights(strengths: Array) -> Array:
+    """Weights from 0 to 1 under which directions of these strengths have as much energy each.
+
+    Parameters
+    ----------
+    strengths : array of shape (R,)
+        Not negative, descending: noise has its part in all, so that the last is not small.
+    """
+    least = max(float(strengths[-1]), _LEAST_STRENGTH * float(strengths[0]), 1e-300)
+    return np.asarray(np.sqrt(least / np.maximum(strengths, least)))
 
 
 def once(matrix: Array, edge: float) -> Merged:

@@ -26,7 +26,13 @@ from eigenveil.models.pca.correlation import correlation_of
 from eigenveil.models.pca.covariates import find_effects, in_data_units
 from eigenveil.models.pca.derived import advice_for_more, fewest
 from eigenveil.models.pca.plan import ADAPTED_MEAN, ENERGIES, MEAN_LEFT, Plan
-from eigenveil.models.pca.precondition import Choice, merged, once, precondition
+from eigenveil.models.pca.precondition import (
+    Choice,
+    even_weights,
+    merged,
+    once,
+    precondition,
+)
 from eigenveil.models.pca.ways import (
     ADAPTED,
     ADAPTIVE,
@@ -426,20 +432,9 @@ def _twice(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
         values = np.linalg.eigvalsh(first.matrix)
         wanted = min(wanted, max(1, int(np.count_nonzero(values > first.edge))))
     choice = precondition(first.matrix, error, later, components=wanted, rows=rows)
-    again, how = rule, choice.how
-    if how is not None:
-        again = replace(
-            rule,
-            precision="double",
-            extra_bits=state.coarser("double"),
-            basis=how.basis,
-            clip=max(how.bound, SHORTEST_SEEN),
-        )
-    queries: Round = (state.query(ADAPTED, SecondMoment(again, features=d)),)
-    if plan.removes_mean:
-        mean = RowSum(again, features=d, count_weight=0.0)
-        queries = (*queries, state.query(ADAPTED_MEAN, mean))
-    answers = yield queries
+    how = choice.how
+    again = rule if how is None else _seen_through(state, rule, how.basis, how.bound)
+    answers = yield from _again(state, again)
     second, left = answers[ADAPTED].values, _mean_left(state, answers, ADAPTED_MEAN)
     matrix, taken = first.matrix, first.left
     if how is None and first.left is not None and left is not None:
@@ -451,6 +446,32 @@ def _twice(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answ
     both = merged(matrix, error, how, second, later)
     together = {**first.answers, **answers}
     return _Released(both.mean, both.edge, together, taken, clean=both.matrix, adapted=choice)
+
+
+def _seen_through(
+    state: _State, rule: RowRule, basis: NDArray[np.float64], bound: float = 0.0
+) -> RowRule:
+    """Prepared rows as they are seen through a released basis, divided by their norms or shortened.
+
+    ``bound`` is where they are shortened; 0: nowhere, all have norm 1.
+    """
+    return replace(
+        rule,
+        precision="double",
+        extra_bits=state.coarser("double"),
+        basis=basis,
+        clip=max(bound, SHORTEST_SEEN),
+    )
+
+
+def _again(state: _State, rule: RowRule) -> Generator[Round, Answers, Answers]:
+    """The last release of the second moment, of these rows, and beside it their mean."""
+    d = state.plan.features
+    queries: Round = (state.query(ADAPTED, SecondMoment(rule, features=d)),)
+    if state.plan.removes_mean:
+        mean = RowSum(rule, features=d, count_weight=0.0)
+        queries = (*queries, state.query(ADAPTED_MEAN, mean))
+    return (yield queries)
 
 
 _RELEASE: dict[Way, Callable[[_State, RowRule, Round], Generator[Round, Answers, _Released]]] = {
@@ -547,9 +568,21 @@ def _sketch(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Ans
     answers = yield (state.query("sketch", Sketch(rule, basis, clip=clip)), *beside)
     release, left = answers["sketch"], _mean_left(state, answers)
     matrix = release.values if left is None else release.values - left.outer(basis) / clip
-    strengths, components = left_singular(matrix, plan.n_components)
+    strengths, basis = left_singular(matrix, plan.sketch_columns)
     edge = spectral_edge(release.record.noise, plan.features, plan.sketch_columns)
-    return Moment(components, strengths, edge, answers, left=left)
+    k = plan.n_components
+    found = Moment(basis[:k], strengths[:k], edge, answers, left=left)
+    if not plan.way.adapts(plan):
+        return found
+    # the strengths still say how many directions the range holds; which they are is told inside it
+    weights = even_weights(strengths)
+    again = _seen_through(state, rule, basis.T * weights)
+    later = yield from _again(state, again)
+    inside, left = later[ADAPTED].values, _mean_left(state, later, ADAPTED_MEAN)
+    if left is not None:
+        inside = inside - left.outer()
+    turn = leading_eigenpairs(inside / np.multiply.outer(weights, weights), k)[1]
+    return replace(found, components=fix_signs(turn @ basis), answers={**answers, **later})
 
 
 def _power(state: _State, rule: RowRule, beside: Round) -> Generator[Round, Answers, Moment]:

@@ -6,19 +6,23 @@ from it, or one of the ways that have a name: there the noise is the usual one.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar, Protocol
 
 from eigenveil.errors import PrivacyError
-from eigenveil.models.plan import Planned
+from eigenveil.models.plan import Planned, exactly
 from eigenveil.noise.bingham import check_feasible
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.privacy.statistics import STATISTICS, StatisticName
 
 # Of mu squared, for the first of two releases.
 _FIRST_LOOK = 0.5
+# The least part for the moment inside a sketch's range, whose noise is small; and the largest
+# eigenvalue of that noise over the sketch's, at the most, as rows reach 1.3 times less far in it.
+_INSIDE, _EDGES = 0.05, math.sqrt(2.0) / 1.3
 MOMENT, ADAPTED = "second moment", "adapted second moment"
 
 
@@ -33,6 +37,10 @@ class Sized(Protocol):
     def sketch_columns(self) -> int: ...  # noqa: D102
     @property
     def power_rounds(self) -> int: ...  # noqa: D102
+    @property
+    def one_pass(self) -> bool: ...  # noqa: D102
+    @property
+    def pure(self) -> bool: ...  # noqa: D102
 
 
 class Way(ABC):
@@ -62,6 +70,11 @@ class Way(ABC):
     def seen_columns(self, plan: Sized) -> int:
         """Columns of the matrix through which rows are seen; 0 where there is none."""
         return self.columns(plan) or 0
+
+    def adapts(self, plan: Sized) -> bool:
+        """Whether a last release is of rows seen through what the first one shows."""
+        del plan
+        return False
 
     def schedule(self, plan: Sized) -> list[Planned]:
         """The releases, in order."""
@@ -105,6 +118,11 @@ class Adaptive(Whole):
         """As many as there are directions."""
         return plan.features
 
+    def adapts(self, plan: Sized) -> bool:
+        """Always."""
+        del plan
+        return True
+
     def schedule(self, plan: Sized) -> list[Planned]:
         """Two releases."""
         del plan
@@ -145,8 +163,12 @@ class Directions(Way):
         check_feasible(features, components)
 
 
-class OneSketch(Way):
-    """The moment times a public matrix, at once (privacy.md, section 6)."""
+class RangeSketch(Way):
+    """The moment times a public matrix (privacy.md, section 6), then the moment inside its range.
+
+    The second release is of R x R numbers, and tells the directions of the range apart. Not where
+    rows are read once; nor of pure epsilon, where a small part of the budget has much noise.
+    """
 
     statistic = "sketch"
 
@@ -154,14 +176,30 @@ class OneSketch(Way):
         """As many as the sketch's."""
         return plan.sketch_columns
 
+    def adapts(self, plan: Sized) -> bool:
+        """Where there is a second release."""
+        return not plan.one_pass and not plan.pure
+
     def values(self, plan: Sized) -> int:
+        """Of the sketch, and of the moment inside its range."""
+        inside = plan.sketch_columns * (plan.sketch_columns + 1) // 2 if self.adapts(plan) else 0
+        return self.largest(plan) + inside
+
+    def largest(self, plan: Sized) -> int:
         """Of the sketch."""
         return plan.features * plan.sketch_columns
 
     def schedule(self, plan: Sized) -> list[Planned]:
-        """One release."""
-        del plan
-        return [Planned("sketch", "moment", self.statistic)]
+        """The sketch, and the moment inside its range."""
+        if not self.adapts(plan):
+            return [Planned("sketch", "moment", self.statistic)]
+        sizes = exactly(self.values(plan) - self.largest(plan))
+        wide = math.sqrt(plan.features / plan.sketch_columns)
+        part = max(_INSIDE, (_EDGES / (1.0 + wide)) ** 2)
+        return [
+            Planned("sketch", "moment", self.statistic, fraction=1.0 - part),
+            Planned(ADAPTED, "moment", "second-moment", fraction=part, sizes=sizes),
+        ]
 
 
 class Power(Way):
@@ -188,7 +226,7 @@ class Power(Way):
 
 
 WHOLE, ADAPTIVE, DIRECTIONS = Whole(), Adaptive(), Directions()
-SKETCH, POWER = OneSketch(), Power()
+SKETCH, POWER = RangeSketch(), Power()
 NAMED: Mapping[str, Way] = MappingProxyType(
     {"adaptive": ADAPTIVE, "power": POWER, "sketch": SKETCH}
 )

@@ -23,7 +23,7 @@ from eigenveil.models.plan import (
     fields_of,
     fractions_of,
 )
-from eigenveil.moments.em import coordinates_of
+from eigenveil.moments.em import SQUARE_WEIGHT, coordinates_of
 from eigenveil.moments.exact import Squares
 from eigenveil.noise.cube import tensor_size
 from eigenveil.privacy.mechanisms import MECHANISMS, NoiseKind
@@ -136,12 +136,8 @@ class MixturePlan(TensorPlan):
 
     def released_values(self) -> int:
         """As of every plan with a tensor, and the sums."""
-        return super().released_values() + 2 * sum(self.sum_sizes)
-
-    @property
-    def sum_sizes(self) -> tuple[int, ...]:
-        """Numbers of each of the sums, of the most components."""
-        return tuple(self.sum_size(each.name) for each in self.schedule if each.step == "sums")
+        sums = sum(one.sizes[-1] for one in self.schedule if one.sizes is not None)
+        return super().released_values() + 2 * sums
 
     def requested_values(self) -> int:
         """Beside those of every plan, a mixture of the most components."""
@@ -159,12 +155,6 @@ class MixturePlan(TensorPlan):
         if name.startswith(CANDIDATES) or self.noise_variance is not None:
             return "none"
         return "trace" if self.covariance_type == "spherical" else self.covariance_type
-
-    def sum_size(self, name: str, components: int | None = None) -> int:
-        """Numbers that the sums of this name have, of the most components unless told."""
-        if components is None:
-            components = self.candidates if name.startswith(CANDIDATES) else self.n_components
-        return coordinates_of(self.squares(name), components, self.features)
 
     @property
     def needs_centered_scale(self) -> bool:
@@ -196,20 +186,30 @@ class MixturePlan(TensorPlan):
             return [
                 Planned("scale of projected rows", "scale", "norm-histogram", fraction=part),
                 Planned("triple moment", "tensor", "third-moment"),
-                *_numbered(SUMS, _SUMS, 1.0),
+                *self._numbered(SUMS, _SUMS, 1.0),
             ]
         return [
-            *_numbered(CANDIDATES, _CANDIDATE_SUMS, _CANDIDATE_PART),
-            *_numbered(SUMS, _SUMS_AFTER, 1.0 - _CANDIDATE_PART),
+            *self._numbered(CANDIDATES, _CANDIDATE_SUMS, _CANDIDATE_PART),
+            *self._numbered(SUMS, _SUMS_AFTER, 1.0 - _CANDIDATE_PART),
         ]
 
-
-def _numbered(name: str, count: int, fraction: float) -> list[Planned]:
-    """Sums of one name, which share a fraction of the step's budget evenly."""
-    return [
-        Planned(f"{name} {number}", "sums", "em-sums", fraction=fraction / count)
-        for number in range(1, count + 1)
-    ]
+    def _numbered(self, name: str, count: int, fraction: float) -> list[Planned]:
+        """Sums of one name, which share a fraction of the step's budget evenly."""
+        squares = self.squares(name)
+        most = self.candidates if name == CANDIDATES else self.n_components
+        sizes = [coordinates_of(squares, components, self.features) for components in (1, most)]
+        return [
+            Planned(
+                f"{name} {number}",
+                "sums",
+                "em-sums",
+                fraction=fraction / count,
+                sizes=range(sizes[0], sizes[1] + 1),
+                square_weight=0.0 if squares == "none" else SQUARE_WEIGHT,
+                counts=True,
+            )
+            for number in range(1, count + 1)
+        ]
 
 
 class TopicPlan(TensorPlan):
