@@ -30,7 +30,13 @@ if TYPE_CHECKING:
 
 
 Notify = Callable[[str], Callable[[Step], None]]
-_COLOURS = {"holds": "green", "does not hold": "red", "in part": "yellow", "not tested": "dim"}
+_COLOURS = {
+    "holds": "green",
+    "does not hold": "red",
+    "in part": "yellow",
+    "cannot be told": "cyan",
+    "not tested": "dim",
+}
 
 
 def print_list(

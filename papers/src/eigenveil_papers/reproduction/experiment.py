@@ -106,7 +106,7 @@ def _without_paths(value: Any) -> Any:
     return value
 
 
-Verdict = Literal["holds", "does not hold", "in part", "not tested"]
+Verdict = Literal["holds", "does not hold", "in part", "cannot be told", "not tested"]
 
 
 def verdict_of(held: Sequence[bool]) -> Verdict:
@@ -127,14 +127,18 @@ class Claim:
     where : str
         Section, figure, table or theorem of the paper; or "eigenveil" for a claim of our own.
     measured : str
-        The numbers, in one sentence.
-    verdict : {"holds", "does not hold", "in part", "not tested"}
+        The effects with their intervals, in one sentence.
+    verdict : {"holds", "does not hold", "in part", "cannot be told", "not tested"}
+        As :mod:`eigenveil_papers.reproduction.rule` decides.
+    compared : str
+        The margin, and the smallest difference that the runs could have shown.
     """
 
     statement: str
     where: str
     measured: str
     verdict: Verdict
+    compared: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
