@@ -115,7 +115,7 @@ each claim. Error bars are standard errors over runs. The numbers lie beside the
 the same pictures for print (SVG).
 """
 _MEANING = """\
-*holds*: shown in all parts of the claim. *in part*: shown in some of them. *does not hold*: shown in
+*holds*: shown in all parts of the claim. *in part*: shown in some. *does not hold*: shown in
 none and excluded in at least one. *cannot be told*: neither was shown. *not tested*: the settings
 do not reach the claim's. The rule is the same for the papers' claims and this package's: an effect
 is shown or excluded when its interval lies wholly on one side of the stated margin.
