@@ -21,7 +21,7 @@ from eigenveil_papers.reproduction.experiment import Experiment, Settings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers, made_up_rows, made_up_variances
 from eigenveil_papers.reproduction.paper000 import FIG1, FIG2
 
-TOY = Settings(scale="toy")
+TOY = Settings(scale="toy", runs=4)
 DATA = {"made_up": {"rows": 2000, "features": 30, "components": 8}}
 
 

@@ -24,7 +24,8 @@ from eigenveil_papers.reproduction import (
     paper003_table,
 )
 from eigenveil_papers.reproduction.experiment import Experiment, Settings, Verdict
-from eigenveil_papers.reproduction.results import CLAIMS, OURS
+from eigenveil_papers.reproduction.results import CLAIMS
+from eigenveil_papers.reproduction.rule import OURS
 
 _ALL: tuple[Experiment, ...] = (
     paper000.FIG1,

@@ -19,8 +19,6 @@ from eigenveil_papers.reproduction.experiment import Claim, Experiment, Settings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 
 MEANS, RUNS, CLAIMS = ".csv", ".runs.csv", ".json"
-OURS = "eigenveil"
-"""Where a claim stands that is this package's own."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,6 +47,8 @@ from eigenveil_papers.reproduction.numbers import Curve, Numbers
 
 FloatArray = NDArray[np.float64]
 
+OURS = "eigenveil"
+"""Where a claim stands that is this package's own."""
 MISSES = 0.05
 """Chance that any interval of a claim misses its truth."""
 POWER = 0.9
@@ -490,7 +492,7 @@ def epsilon_ratios(
     parts = [
         Part(
             name=panel,
-            effects=_ratios(numbers, panel, first, second, positions, level, less=less),
+            effects=ratios(numbers, panel, first, second, positions, level, less=less),
             asks="at least" if most is None else "at most",
             level=math.log(wanted),
         )
@@ -499,7 +501,7 @@ def epsilon_ratios(
     return decide(statement, where, parts, TIMES)
 
 
-def _ratios(
+def ratios(
     numbers: Numbers,
     panel: str,
     first: str,
@@ -507,8 +509,9 @@ def _ratios(
     positions: Sequence[float] | None,
     level: float | None,
     *,
-    less: bool,
+    less: bool = False,
 ) -> tuple[Effect, ...]:
+    """Logarithms of the ratios of :func:`epsilon_ratios`, one effect a position or level."""
     one, two = numbers.by_run(panel, first), numbers.by_run(panel, second)
     runs = sorted(
         {run for at in one.values() for run in at} & {run for at in two.values() for run in at}
