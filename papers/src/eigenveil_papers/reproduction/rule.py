@@ -32,7 +32,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -129,6 +129,10 @@ class Effect:
     free: float = math.inf
     below: bool = False
     above: bool = False
+
+    def named(self, at: str) -> Effect:
+        """The same under another name."""
+        return replace(self, at=at)
 
     @classmethod
     def of(cls, at: str, values: FloatArray, *, below: bool = False, above: bool = False) -> Effect:
