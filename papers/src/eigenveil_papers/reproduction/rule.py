@@ -250,7 +250,9 @@ def judge(part: Part, measure: Measure, count: int) -> Verdict:
     return together(each)
 
 
-def decide(statement: str, where: str, parts: Iterable[Part], measure: Measure) -> Claim:
+def decide(
+    statement: str, where: str, parts: Iterable[Part], measure: Measure, *, aside: str = ""
+) -> Claim:
     """A claim with its verdict, its effects with their intervals, and what could have been shown.
 
     Parameters
@@ -259,6 +261,8 @@ def decide(statement: str, where: str, parts: Iterable[Part], measure: Measure) 
         As of :class:`Claim`. Neither has a say in the verdict.
     parts : iterable of Part
         Those without effects were not measured and are left out.
+    aside : str
+        Further numbers for the text, which have no say in the verdict.
     """
     found = [part for part in parts if part.effects]
     count = sum(len(part.effects) for part in found)
@@ -279,7 +283,7 @@ def decide(statement: str, where: str, parts: Iterable[Part], measure: Measure) 
     return Claim(
         statement=statement,
         where=where,
-        measured="; ".join(texts) + ".",
+        measured="; ".join([*texts, aside] if aside else texts) + ".",
         verdict=together(verdicts),
         compared=_compared(found, measure, count),
     )
