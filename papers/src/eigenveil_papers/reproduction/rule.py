@@ -435,10 +435,14 @@ def reaches(
     series: Others,
     level: float,
     measure: Measure,
+    *,
+    beyond: bool = True,
+    aside: str = "",
 ) -> Claim:
     """Each series comes to a level somewhere; not tested where it may do so beyond the last point.
 
-    That is where the last step is not shown to be below the margin: the curve may still rise.
+    That is where the last step is not shown to be below the margin: the curve may still rise. Not
+    so with ``beyond=False``, of a claim that names its last position.
     """
     names = _listed(series)
     parts = []
@@ -457,10 +461,10 @@ def reaches(
                     effects=found,
                     asks="somewhere",
                     level=level,
-                    open_end=rising,
+                    open_end=beyond and rising,
                 )
             )
-    return decide(statement, where, parts, measure)
+    return decide(statement, where, parts, measure, aside=aside)
 
 
 TIMES = Measure(unit="times", margin=1.0, ratio=True)
@@ -483,8 +487,8 @@ def epsilon_ratios(
 ) -> Claim:
     """How many times the first series' epsilon (or rows) the second needs for the same utility.
 
-    Run by run: the utility of the first at ``positions`` (or ``level``, or what the worse one
-    reaches at all) and the position at which the second has it.
+    The utility is the first's at ``positions`` (or ``level``, or what the worse one reaches at
+    all): see :func:`ratios`.
 
     Parameters
     ----------
@@ -519,38 +523,55 @@ def ratios(
     *,
     less: bool = False,
 ) -> tuple[Effect, ...]:
-    """Logarithms of the ratios of :func:`epsilon_ratios`, one effect a position or level."""
+    """Logarithms of the ratios of :func:`epsilon_ratios`, one effect a position or level.
+
+    Of the means over the runs; their error is that of the jackknife, which leaves out each run of
+    both series in turn.
+    """
     one, two = numbers.by_run(panel, first), numbers.by_run(panel, second)
     runs = sorted(
         {run for at in one.values() for run in at} & {run for at in two.values() for run in at}
     )
+
+    def of(kept: Sequence[int], x: float | None) -> MatchedUtility | None:
+        ours, theirs = _means(one, kept), _means(two, kept)
+        at = level if x is None else ours.at(x)
+        if at is not None and math.isnan(at):
+            return None
+        found = matched_utility(ours, theirs, at, higher=not less)
+        return None if math.isnan(found.ratio) else found
+
     made = []
     for x in (None,) if positions is None else positions:
-        found: list[MatchedUtility] = []
-        for run in runs:
-            ours, theirs = _curve_of(one, run), _curve_of(two, run)
-            at = level if x is None else ours.at(x)
-            if at is None or not math.isnan(at):
-                found.append(matched_utility(ours, theirs, at, higher=not less))
-        known = [each for each in found if not math.isnan(each.ratio)]
-        if known:
-            of_level = float(np.mean([each.level for each in known]))
-            made.append(
-                Effect.of(
-                    f"{of_level:.3g}" + ("" if x is None else f" (at {x:g})"),
-                    np.log([each.ratio for each in known]),
-                    below=any(each.bound == "upper" for each in known),
-                    above=any(each.bound == "lower" for each in known),
-                )
+        whole = of(runs, x)
+        if whole is None:
+            continue
+        parts = [of([kept for kept in runs if kept != run], x) for run in runs]
+        known = [part for part in parts if part is not None]
+        error, count = math.inf, len(runs)
+        if count > 1 and len(known) == count:
+            logs = np.log([part.ratio for part in known])
+            error = math.sqrt((count - 1) / count * float(np.sum((logs - logs.mean()) ** 2)))
+        made.append(
+            Effect(
+                f"{whole.level:.3g}" + ("" if x is None else f" (at {x:g})"),
+                math.log(whole.ratio),
+                error,
+                max(1.0, count - 1.0),
+                below=any(each.bound == "upper" for each in [whole, *known]),
+                above=any(each.bound == "lower" for each in [whole, *known]),
             )
+        )
     return tuple(made)
 
 
-def _curve_of(found: dict[float, dict[int, float]], run: int) -> Curve:
-    x = np.array([at for at in sorted(found) if run in found[at]])
-    mean = np.array([found[at][run] for at in x])
+def _means(found: dict[float, dict[int, float]], runs: Sequence[int]) -> Curve:
+    """The curve of some runs' means."""
+    wanted = set(runs)
+    x = [at for at in sorted(found) if found[at].keys() & wanted]
+    mean = [float(np.mean([v for run, v in found[at].items() if run in wanted])) for at in x]
     nothing = np.zeros(len(x))
-    return Curve(x, mean, nothing, nothing, np.ones(len(x), dtype=np.int64))
+    return Curve(np.array(x), np.array(mean), nothing, nothing, np.ones(len(x), dtype=np.int64))
 
 
 def holds_for(
@@ -562,6 +583,7 @@ def holds_for(
     *,
     least: float | None = None,
     most: float | None = None,
+    aside: str = "",
 ) -> Claim:
     """The values of series themselves, at every position, are at least or at most a number.
 
@@ -586,7 +608,7 @@ def holds_for(
                 level=math.log(wanted) if measure.ratio else wanted,
             )
         )
-    return decide(statement, where, parts, measure)
+    return decide(statement, where, parts, measure, aside=aside)
 
 
 def _listed(names: Others) -> tuple[str, ...]:
