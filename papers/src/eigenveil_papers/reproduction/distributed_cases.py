@@ -66,7 +66,7 @@ CASES: Mapping[str, Case] = {
         epsilon=1.0,
         epsilon_for_delta=2.0,
         components_for_delta=10,
-        runs=3,
+        runs=5,
     ),
     "covtype": Case(components=10, rows=500, epsilon=0.1, epsilon_for_delta=0.5),
     "digits": Case(components=10, rows=179, epsilon=0.5, epsilon_for_delta=1.0),
@@ -152,7 +152,7 @@ def panel_tasks(
         "setting": setting.as_arguments(),
         "series": list(series),
     }
-    runs = settings.repetitions(full=case.runs, fast=2 if name == "mnist" else 3)
+    runs = settings.repetitions(full=case.runs, fast=3)
     share = len(values) / len(positions(sweep, Settings(), **shape, sites=SITES))
     return [
         Task(

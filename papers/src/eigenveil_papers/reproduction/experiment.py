@@ -109,13 +109,6 @@ def _without_paths(value: Any) -> Any:
 Verdict = Literal["holds", "does not hold", "in part", "cannot be told", "not tested"]
 
 
-def verdict_of(held: Sequence[bool]) -> Verdict:
-    """Of a claim about many parts, each of which holds or not."""
-    if not held:
-        return "not tested"
-    return "holds" if all(held) else "in part" if any(held) else "does not hold"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """A sentence of a paper, or of this project, and what was measured about it.

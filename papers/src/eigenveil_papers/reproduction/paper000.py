@@ -98,7 +98,7 @@ _SETTING = """\
 Captured energy tr(V'AV) of K directions, over that of the exact directions of all rows. As in the
 paper: delta = 0.01, S = 10 sites of 1000 rows (500 of COVTYPE), R = 2K, K = 50 (10 for COVTYPE),
 rows centred by their exact mean and divided by the largest norm, which is not private; error bars
-are standard errors over 10 runs (3 of MNIST), each with its own noise and its own rows at each
+are standard errors over 10 runs (5 of MNIST), each with its own noise and its own rows at each
 site. The published methods have their own noise (its calibration, and the sensitivity 1/N for one
 row changed, which is sqrt(2) short) and rank directions by singular value, as the authors' code
 does: under much noise half of them then belong to negative eigenvalues, and energy is less than

@@ -258,7 +258,7 @@ METHODS = {
 }
 """What is drawn, by series; "eigenveil-all" is measured besides."""
 
-ENERGY = Measure(unit="of the best two components' energy", margin=0.02)
+ENERGY = Measure(unit="of the best two components' energy", margin=0.02, most=1.0)
 
 
 def claims(numbers: Numbers, names: Sequence[str]) -> Sequence[Claim]:

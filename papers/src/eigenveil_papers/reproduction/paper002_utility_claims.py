@@ -46,7 +46,7 @@ METHODS = {
     "eigenveil-unit": "Eigenveil, unit rows",
 }
 
-ALIGNMENT = Measure(unit="in q_A", margin=0.02, digits=".2f")
+ALIGNMENT = Measure(unit="in q_A", margin=0.02, digits=".2f", most=1.0)
 NOISE = Measure(unit="times in the noise's deviation", margin=1.05, ratio=True, less=True)
 _PUBLISHED = ("fpca", "mod-sulq-asymmetric", "mod-sulq")
 

@@ -25,9 +25,9 @@ from eigenveil_papers.reproduction.rule import (
     rises,
 )
 
-ENERGY = Measure(unit="points of the exact energy", margin=0.5, digits=".1f")
+ENERGY = Measure(unit="points of the exact energy", margin=0.5, digits=".1f", most=100.0)
 """Captured energy in per cent of the exact directions'."""
-ERRORS = Measure(unit="points of error", margin=0.25, less=True, digits=".2f")
+ERRORS = Measure(unit="points of error", margin=0.25, less=True, digits=".2f", most=100.0)
 """Per cent of wrong answers; an effect is positive where the first errs less."""
 LEVEL = 90.0
 """Per cent of the exact subspace's energy at which epsilons are compared."""

@@ -35,7 +35,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import scipy.stats
@@ -72,6 +72,8 @@ class Measure:
         Whether less is better, as of errors and times.
     digits : str
         Format of a number.
+    most : float
+        No difference is larger: printed intervals end there.
     """
 
     unit: str
@@ -79,6 +81,7 @@ class Measure:
     ratio: bool = False
     less: bool = False
     digits: str = ".3f"
+    most: float = math.inf
 
     @property
     def room(self) -> float:
@@ -274,12 +277,7 @@ def decide(
             measured="Its points were not measured.",
             verdict="not tested",
         )
-    several = len(found) > 1
-    texts = [
-        (f"{part.name}, {verdict}: " if several else f"{part.name}: " if part.name else "")
-        + _described(part, measure, count)
-        for part, verdict in zip(found, verdicts, strict=True)
-    ]
+    texts = _texts(found, verdicts, measure, count)
     return Claim(
         statement=statement,
         where=where,
@@ -618,6 +616,54 @@ def _listed(names: Others) -> tuple[str, ...]:
 # -- In words
 
 
+_MOST = 4
+"""So many parts are told one by one."""
+
+
+def _texts(
+    parts: Sequence[Part], verdicts: Sequence[Verdict], measure: Measure, count: int
+) -> list[str]:
+    """Of each part, or of many how many have which verdict, and their two ends."""
+    if len(parts) <= _MOST:
+        several = len(parts) > 1
+        return [
+            (f"{part.name}, {verdict}: " if several else f"{part.name}: " if part.name else "")
+            + _described(part, measure, count)
+            for part, verdict in zip(parts, verdicts, strict=True)
+        ]
+    counts = Counter(verdicts)
+    told = [f"{v} in {counts[v]}" for v in get_args(Verdict) if counts[v]]
+    texts = [f"of {len(parts)} parts {', '.join(told)}"]
+    if parts[0].asks in ("better", "not worse", "same"):
+        ends = [e.interval(count) for part in parts for e in part.effects]
+        texts.append(f"of {len(ends)} comparisons {_sides(ends, measure)}")
+    each = sorted(
+        (e.value, i, e) for i, part in enumerate(parts) for e in part.effects[: _told(part)]
+    )
+    for what, (_, i, effect) in (("least", each[0]), ("most", each[-1])):
+        said = _one(effect, effect.interval(count), measure)
+        texts.append(f"{what} {said} ({parts[i].name})")
+    lost = [
+        f"{part.name} ({verdict})"
+        for part, verdict in zip(parts, verdicts, strict=True)
+        if verdict in ("does not hold", "not tested")
+    ]
+    if lost:
+        more = f" and {len(lost) - _MOST} more" if len(lost) > _MOST else ""
+        texts.append(f"not: {', '.join(lost[:_MOST])}{more}")
+    return texts
+
+
+def _told(part: Part) -> int | None:
+    """How many of its effects are told: of one that rises, that from end to end."""
+    return 1 if part.asks == "rises" else None
+
+
+def _sides(ends: Sequence[Interval], measure: Measure) -> str:
+    counts = Counter(_side(end, measure.room) for end in ends)
+    return ", ".join(f"{side} at {counts[side]}" for side in _SIDES if counts[side])
+
+
 def _described(part: Part, measure: Measure, count: int) -> str:
     """How many positions say what, and the two that say most, with their intervals."""
     ends = [effect.interval(count) for effect in part.effects]
@@ -633,8 +679,7 @@ def _described(part: Part, measure: Measure, count: int) -> str:
         shown.reverse()
     texts = [_one(part.effects[i], ends[i], measure) for i in dict.fromkeys(shown)]
     if part.asks in ("better", "not worse", "same"):
-        counts = Counter(_side(end, measure.room) for end in ends)
-        counted = ", ".join(f"{side} at {counts[side]}" for side in _SIDES if counts[side])
+        counted = _sides(ends, measure)
         return (
             f"{counted} of {len(ends)}; from {texts[1]} to {texts[0]}"
             if len(texts) > 1
@@ -664,7 +709,7 @@ def _one(effect: Effect, end: Interval, measure: Measure) -> str:
 
 
 def _span(end: Interval, measure: Measure) -> str:
-    low, high = (measure.say(value) for value in end)
+    low, high = (measure.say(min(max(value, -measure.most), measure.most)) for value in end)
     if math.isinf(end.low):
         return "nothing is known" if math.isinf(end.high) else f"{high} or less"
     return f"{low} or more" if math.isinf(end.high) else f"{low} to {high}"
@@ -673,20 +718,20 @@ def _span(end: Interval, measure: Measure) -> str:
 def _compared(parts: Sequence[Part], measure: Measure, count: int) -> str:
     """The margin, the intervals and what could have been shown."""
     each = [effect for part in parts for effect in part.effects]
-    margin = f"Margin {measure.margin:g} {measure.unit}" if _margined(parts) else measure.unit
+    margin = f"Margin {measure.margin:g} {measure.unit}; " if _margined(parts) else ""
     drawn = [effect for effect in each if effect.error]
     if not drawn:
-        return f"{margin}; computed, not drawn."
+        return f"{margin}computed, not drawn."
     needed = np.array([effect.showable(count) for effect in drawn])
-    usable = needed[np.isfinite(needed)]
+    usable = np.minimum(needed[np.isfinite(needed)], measure.most)
     if not usable.size:
-        return f"{margin}; of a single run nothing can be told."
+        return f"{margin}of a single run nothing can be told."
     told = [
         f"{math.exp(value) if measure.ratio else value:.2g}"
         for value in (usable.min(), np.median(usable), usable.max())
     ]
     return (
-        f"{margin}; {100 - 100 * MISSES:g} % intervals for all {count} together. "
+        f"{margin}{100 - 100 * MISSES:g} % intervals for all {count} together. "
         f"{'A factor' if measure.ratio else 'A difference'} of {told[1]} beyond it would have been "
         f"shown with a chance of {100 * POWER:g} % (by position {told[0]} to {told[2]})."
     )
