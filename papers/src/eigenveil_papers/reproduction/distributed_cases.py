@@ -16,6 +16,9 @@ from eigenveil_papers.reproduction.numbers import Numbers
 PAPERS = ("synthetic", "mnist", "covtype")
 """The data sets of both papers."""
 CHOICES = (*PAPERS, "digits")
+"""Those that are run if none is named, where a figure shows digits too."""
+ALL = (*CHOICES, "fashion-mnist")
+"""Those that may be named."""
 
 DELTA = 0.01
 SITES = 10
@@ -71,6 +74,7 @@ CASES: Mapping[str, Case] = {
     "covtype": Case(components=10, rows=500, epsilon=0.1, epsilon_for_delta=0.5),
     "digits": Case(components=10, rows=179, epsilon=0.5, epsilon_for_delta=1.0),
 }
+CASES = {**CASES, "fashion-mnist": CASES["mnist"]}
 _TITLES = {"synthetic": "synthetic"}
 _STORED = {"synthetic": "synth", "mnist": "mnist", "covtype": "covtype"}
 _SWEEPS: Mapping[Sweep, str] = {

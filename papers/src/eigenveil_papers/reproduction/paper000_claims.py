@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from eigenveil_papers.reproduction.authors import AuthorsCurve
-from eigenveil_papers.reproduction.distributed_cases import CHOICES, SITES, chosen, comparable
+from eigenveil_papers.reproduction.distributed_cases import ALL, SITES, chosen, comparable
 from eigenveil_papers.reproduction.distributed_claims import ENERGY, LEVELS, TARGET, as_authors
 from eigenveil_papers.reproduction.distributed_pca import Sweep
 from eigenveil_papers.reproduction.experiment import Claim, Settings
@@ -37,10 +37,7 @@ _PRIVATE = ("pooled", "full", "dpdispca", "local")
 
 def _panels(numbers: Numbers, *sweeps: Sweep) -> list[str]:
     return [
-        f"{name}-{sweep}"
-        for sweep in sweeps
-        for name in CHOICES
-        if f"{name}-{sweep}" in numbers.panels
+        f"{name}-{sweep}" for sweep in sweeps for name in ALL if f"{name}-{sweep}" in numbers.panels
     ]
 
 

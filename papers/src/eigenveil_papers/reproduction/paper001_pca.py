@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from eigenveil_papers.reproduction.distributed_cases import (
+    ALL,
     CHOICES,
     DELTA,
     SITES,
@@ -46,6 +47,7 @@ _COSTS: dict[str, dict[Sweep, float]] = {
     "covtype": {"epsilon": 0.4, "rows": 0.2, "delta": 0.1},
     "digits": {"epsilon": 0.4, "rows": 0.2, "delta": 0.1},
 }
+_COSTS["fashion-mnist"] = _COSTS["mnist"]
 
 
 def _panels(settings: Settings) -> list[tuple[str, Sweep]]:
@@ -75,7 +77,7 @@ def _draw(numbers: Numbers, settings: Settings) -> Figure:
 
 def _claims(numbers: Numbers, settings: Settings) -> list[Claim]:
     epsilon, rows, delta = (
-        [f"{name}-{sweep}" for name in CHOICES if f"{name}-{sweep}" in numbers.panels]
+        [f"{name}-{sweep}" for name in ALL if f"{name}-{sweep}" in numbers.panels]
         for sweep in SWEEPS
     )
     panels = [*epsilon, *rows, *delta]
@@ -276,7 +278,7 @@ FIG2 = Experiment(
     title="capePCA: captured energy against epsilon, rows and delta",
     paper="001",
     about=_ABOUT.replace("\n", " "),
-    datasets=CHOICES,
+    datasets=ALL,
     tasks=_tasks,
     draw=_draw,
     claims=_claims,
