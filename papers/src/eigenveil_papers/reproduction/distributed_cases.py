@@ -10,7 +10,7 @@ from eigenveil_papers.reproduction.authors import AuthorsCurve, authors
 from eigenveil_papers.reproduction.data import Source, find, title_of
 from eigenveil_papers.reproduction.distributed_pca import Setting, Sweep, captured_energy, shape_of
 from eigenveil_papers.reproduction.experiment import Settings, Task
-from eigenveil_papers.reproduction.figure import Panel
+from eigenveil_papers.reproduction.figure import SERIES_STYLES, Panel, SeriesStyle
 from eigenveil_papers.reproduction.numbers import Numbers
 
 PAPERS = ("synthetic", "mnist", "covtype")
@@ -212,16 +212,33 @@ def positions(
     return settings.pick(within, list(dict.fromkeys(few)), [within[0], within[-1]])
 
 
-def panel(name: str, sweep: Sweep, settings: Settings, *, ours: Mapping[str, str]) -> Panel:
+def letter(name: str, sweep: Sweep, sweeps: Sequence[Sweep]) -> str:
+    """Of the paper's panel: its rows are sweeps, its columns data sets."""
+    if name not in PAPERS or len(sweeps) < 2:
+        return ""
+    return "abcdefghijkl"[len(PAPERS) * sweeps.index(sweep) + PAPERS.index(name)]
+
+
+def panel(
+    name: str,
+    sweep: Sweep,
+    settings: Settings,
+    *,
+    ours: Mapping[str, str],
+    sweeps: Sequence[Sweep] = (),
+) -> Panel:
     """A panel with the authors' curves.
 
     Parameters
     ----------
     ours : mapping
         Our series for the authors', such as ``{"pooled": "capepca"}``; others are left out.
+    sweeps : sequence
+        Those of the figure in the paper's order, for the panel's letter.
     """
     return Panel(
         key=f"{name}-{sweep}",
+        letter=letter(name, sweep, sweeps),
         title=title(name, settings) + _different(name, sweep),
         xlabel=_AXES[sweep],
         ylabel="captured energy",
@@ -275,3 +292,11 @@ def comparable(
 def drawn(numbers: Numbers, series: Sequence[str]) -> Numbers:
     """Only these series: others were measured for the claims."""
     return Numbers(row for row in numbers.measured if row.series in series)
+
+
+CENTRED = "centred exactly as the papers' (not private)"
+SITES_STYLES: dict[str, SeriesStyle] = SERIES_STYLES | {
+    "eigenveil": SeriesStyle(f"Eigenveil, {CENTRED}", "ours"),
+    "eigenveil-sketch": SeriesStyle(f"Eigenveil, sketch, {CENTRED}", "ours-sketch"),
+}
+"""Where the rows of ours are not taken as they are, legends say so."""

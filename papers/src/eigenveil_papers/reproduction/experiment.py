@@ -135,6 +135,29 @@ class Claim:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Given:
+    """A setting of a figure: what was used here, and what the paper has.
+
+    Attributes
+    ----------
+    what, here, paper : str
+    whence : str
+        Where the paper's is from: its text, a caption, the authors' script; or that it was chosen
+        here, for the paper has none.
+    """
+
+    what: str
+    here: str
+    paper: str
+    whence: str = "text"
+
+
+def _nothing_given(settings: Settings) -> Sequence[Given]:
+    del settings
+    return ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Experiment:
     """A figure or a table of a paper.
 
@@ -156,6 +179,10 @@ class Experiment:
     claims : callable
         Numbers and settings to claims, also of a run of a few points only: a claim whose points
         are absent is "not tested".
+    given : callable
+        Settings to what was used, in rows and parameters, beside the paper's.
+    runs : str
+        How many runs the paper's curves are means of.
     differences : str
         Why what is measured differs from the curves that the paper's authors stored; empty where
         there are none.
@@ -169,4 +196,6 @@ class Experiment:
     tasks: Callable[[Settings], Sequence[Task]]
     draw: Callable[[Numbers, Settings], Figure]
     claims: Callable[[Numbers, Settings], Sequence[Claim]]
+    given: Callable[[Settings], Sequence[Given]] = _nothing_given
+    runs: str = "not printed"
     differences: str = ""

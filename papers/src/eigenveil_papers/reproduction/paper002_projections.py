@@ -24,7 +24,8 @@ from eigenveil_papers.reproduction.experiment import (
     Settings,
     Task,
 )
-from eigenveil_papers.reproduction.figure import Panel, grid
+from eigenveil_papers.reproduction.figure import Panel, broken, grid
+from eigenveil_papers.reproduction.given import projections
 from eigenveil_papers.reproduction.numbers import Numbers, random_directions
 from eigenveil_papers.reproduction.paper002 import (
     BLOCK,
@@ -150,6 +151,12 @@ _COLOURS = (
     *("#56B4E9", "#7a5c2e", "#000000", "#8c8c8c", "#b8a800"),
 )
 _MARKERS = "ovs^DPX<>*"
+_PLAIN = "#4d4d4d"  # of rows whose classes are not told
+_LETTERS = {
+    (name, method): letter
+    for name, letters in (("mnist", "abcd"), ("wine", "efgh"))
+    for method, letter in zip(("exact", "fpca-open", "fpca", "mod-sulq"), letters, strict=True)
+}
 
 
 def _draw(numbers: Numbers, settings: Settings) -> Figure:
@@ -160,6 +167,7 @@ def _draw(numbers: Numbers, settings: Settings) -> Figure:
             title=_panel_title(numbers, name, method, settings),
             xlabel="first score",
             ylabel="second score",
+            letter=_LETTERS.get((name, method), ""),
             xscale="linear",
         )
         for name in names
@@ -172,6 +180,7 @@ def _draw(numbers: Numbers, settings: Settings) -> Figure:
     )
     figure, places = grid(panels, 3, title=title)
     for panel, axes in places:
+        several = len(numbers.series(panel.key)) > 1
         for series in sorted(numbers.series(panel.key), key=int):
             points = numbers.points(panel.key, series)
             kind = int(series)
@@ -179,13 +188,14 @@ def _draw(numbers: Numbers, settings: Settings) -> Figure:
                 points[:, 0],
                 points[:, 1],
                 s=9,
-                color=_COLOURS[kind % len(_COLOURS)],
-                marker=_MARKERS[kind % len(_MARKERS)],
+                color=_COLOURS[kind % len(_COLOURS)] if several else _PLAIN,
+                marker=_MARKERS[kind % len(_MARKERS)] if several else ".",
                 alpha=0.6,
                 linewidths=0,
-                label=series,
+                label=series if several else None,
             )
-        axes.set_title(panel.title, fontsize=9)
+        title = f"({panel.letter}) {panel.title}" if panel.letter else panel.title
+        axes.set_title(broken(title, axes), fontsize=9)
         axes.set_xlabel(panel.xlabel, fontsize=8.5)
         axes.set_ylabel(panel.ylabel, fontsize=8.5)
         axes.tick_params(labelsize=7.5)
@@ -228,12 +238,12 @@ FIG2 = Experiment(
     title="Projections on the first two components, with and without masks",
     paper="002",
     about=(
-        "MNIST's test set and red wine, r = 6, blocks of 25 rows, (epsilon, delta) = (0.1, 0.1), "
-        "one row replaced by another. All rows are centred exactly and divided by the largest norm "
-        "found, which is not private, as lemma 2 needs norms of at most 1; the paper does not "
-        "centre. Eigenveil's streaming release divides those rows by their norms; "
-        '"eigenveil-all" starts from the raw rows, with centre and scale private too; where it '
-        "finds them too few and returns nothing, random directions stand for it. "
+        "MNIST (in the paper its test set) and red wine, r = 6, blocks of 25 rows, "
+        "(epsilon, delta) = (0.1, 0.1), one row replaced by another. All rows are centred exactly "
+        "and divided by the largest norm found, which is not private, as lemma 2 needs norms of at "
+        "most 1; the paper does not centre. Eigenveil's streaming release divides those rows by "
+        'their norms; "eigenveil-all" starts from the raw rows, with centre and scale private too; '
+        "where it finds them too few and returns nothing, random directions stand for it. "
         '"As coded" are centred rows of any length with the mask of the authors\' code. '
         "The signs of scores are those of offline PCA's."
     ),
@@ -241,6 +251,7 @@ FIG2 = Experiment(
     tasks=_tasks,
     draw=_draw,
     claims=_claims,
+    given=projections,
 )
 
 

@@ -637,12 +637,10 @@ def _texts(
     if parts[0].asks in ("better", "not worse", "same"):
         ends = [e.interval(count) for part in parts for e in part.effects]
         texts.append(f"of {len(ends)} comparisons {_sides(ends, measure)}")
-    each = sorted(
-        (e.value, i, e) for i, part in enumerate(parts) for e in part.effects[: _told(part)]
-    )
-    for what, (_, i, effect) in (("least", each[0]), ("most", each[-1])):
-        said = _one(effect, effect.interval(count), measure)
-        texts.append(f"{what} {said} ({parts[i].name})")
+    each = [(e, part.name) for part in parts for e in part.effects[: _told(part)]]
+    each.sort(key=lambda one: one[0].value)
+    for what, (effect, name) in (("least", each[0]), ("most", each[-1])):
+        texts.append(f"{what} {_one(effect, effect.interval(count), measure)} ({name})")
     lost = [
         f"{part.name} ({verdict})"
         for part, verdict in zip(parts, verdicts, strict=True)
