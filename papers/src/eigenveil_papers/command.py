@@ -22,7 +22,8 @@ from eigenveil.cli.presenters.screen import Screen, bold, coloured, description,
 from eigenveil.errors import EigenveilError, printable
 from eigenveil_papers.reproduction.data import NAMES, at_hand
 from eigenveil_papers.reproduction.experiment import Experiment, Settings, Verdict
-from eigenveil_papers.reproduction.results import OURS, Outcome
+from eigenveil_papers.reproduction.results import Outcome
+from eigenveil_papers.reproduction.rule import OURS
 from eigenveil_papers.reproduction.runner import Step
 
 if TYPE_CHECKING:
@@ -30,7 +31,13 @@ if TYPE_CHECKING:
 
 
 Notify = Callable[[str], Callable[[Step], None]]
-_COLOURS = {"holds": "green", "does not hold": "red", "in part": "yellow", "not tested": "dim"}
+_COLOURS = {
+    "holds": "green",
+    "does not hold": "red",
+    "in part": "yellow",
+    "cannot be told": "cyan",
+    "not tested": "dim",
+}
 
 
 def print_list(

@@ -2,14 +2,14 @@
 
 import gzip
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from eigenveil.errors import DataError
-from eigenveil_papers.reproduction import data
+from eigenveil_papers.reproduction import data, data_files
 from eigenveil_papers.reproduction import data as data_fetched
-from eigenveil_papers.reproduction import data as data_files
 from eigenveil_papers.reproduction import data as data_shipped
 from eigenveil_papers.reproduction.experiment import Settings
 
@@ -27,13 +27,36 @@ def idx(array):
     return head + array.astype(np.uint8).tobytes()
 
 
-def images(folder, count=5, end=""):
+ZEROS = {"mnist": 0.81, "fashion-mnist": 0.50}  # of all pixels, as in the true sets
+
+
+def pixels(of="mnist", count=5):
+    """Images of the true shape with about the true share of zeros, as rows."""
+    grey = np.arange(784) / 784 >= ZEROS[of]
+    return (np.arange(count)[:, None] * 3 + np.arange(784) % 200 + 1).astype(np.uint8) * grey
+
+
+def images(folder, count=5, end="", of="mnist"):
+    """Files as they are downloaded: images and labels."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = np.arange(count * 4, dtype=np.uint8).reshape(count, 2, 2)
+    rows = pixels(of, count)
     pack = gzip.compress if end == ".gz" else bytes
+    made = rows.reshape(count, 28, 28)
     (folder / f"train-images-idx3-ubyte{end}").write_bytes(pack(idx(made)))
     (folder / f"train-labels-idx1-ubyte{end}").write_bytes(pack(idx(np.arange(count) % 3)))
-    return made.reshape(count, 4)
+    return rows
+
+
+def table(path, rows, columns=54, *, first=None, last=None, names=(), separator=","):
+    """A table of numbers, with further cells before and after them."""
+    made = []
+    for row in range(rows):
+        cells = [f"{row + column * 0.5:g}" for column in range(columns)]
+        cells = ([str(first[row])] if first else []) + cells + ([str(last[row])] if last else [])
+        made.append(separator.join(cells))
+    text = "\n".join([separator.join(names)] * bool(names) + made) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
 
 
 def found(name, folder):
@@ -95,14 +118,19 @@ def test_unknown_names_and_folders_are_refused(tmp_path):
     ],
 )
 def test_archives_are_recognised(tmp_path, name, file):
-    X = np.arange(12, dtype=np.uint8).reshape(4, 3)
+    X = (
+        pixels(name, 4)
+        if "mnist" in name
+        else np.ones((4, data_files.KNOWN_FILES[name].columns or 3))
+    )
+    names = [f"c{number}" for number in range(X.shape[1])]
     path = tmp_path / file
     path.parent.mkdir(exist_ok=True)
-    np.savez(path, X=X, y=[7, 9, 7, 8], columns=["a", "b", "c"])
+    np.savez(path, X=X, y=[7, 9, 7, 8], columns=names)
     rows = found(name, tmp_path)
     assert np.array_equal(rows.X, X)
     assert rows.y.tolist() == [0, 2, 0, 1]
-    assert rows.columns == ("a", "b", "c")
+    assert rows.columns == tuple(names)
     assert rows.title == data_files.TITLES[name]
     assert data.at_hand(name, Settings(folder=tmp_path))
     with pytest.raises(ValueError, match="read-only"):
@@ -110,10 +138,11 @@ def test_archives_are_recognised(tmp_path, name, file):
 
 
 def test_an_archive_of_keras_is_read_and_the_larger_file_wins(tmp_path):
-    np.savez(tmp_path / "mnist_small.npz", X=np.zeros((1, 4)))
-    np.savez(tmp_path / "mnist.npz", x_train=np.ones((50, 2, 2)), y_train=np.arange(50))
+    np.savez(tmp_path / "mnist_small.npz", X=pixels(count=1))
+    whole = pixels(count=50).reshape(50, 28, 28)
+    np.savez(tmp_path / "mnist.npz", x_train=whole, y_train=np.arange(50))
     rows = found("mnist", tmp_path)
-    assert rows.X.shape == (50, 4)
+    assert rows.X.shape == (50, 784)
     assert rows.y.max() == 49
 
 
@@ -127,30 +156,161 @@ def test_files_of_mnist_are_read(tmp_path, end):
 
 def test_equally_named_files_of_two_sets_are_told_apart_by_their_folder(tmp_path):
     images(tmp_path / "both" / "mnist", 4)
-    images(tmp_path / "both" / "fashion-mnist", 6)
-    assert found("mnist", tmp_path / "both").X.shape == (4, 4)
-    assert found("fashion-mnist", tmp_path / "both").X.shape == (6, 4)
-    assert data.find("mnist", Settings(folder=tmp_path / "both" / "fashion-mnist")).stand_in_for
+    images(tmp_path / "both" / "fashion-mnist", 6, of="fashion-mnist")
+    assert len(found("mnist", tmp_path / "both").X) == 4
+    assert len(found("fashion-mnist", tmp_path / "both").X) == 6
     images(tmp_path / "one", 4)
     assert data.find("fashion-mnist", Settings(folder=tmp_path / "one")).stand_in_for
 
 
 @pytest.mark.parametrize("end", ["", ".gz"])
+@pytest.mark.parametrize("above", ["", "FOLDER", "FOLDER/raw"])
+@pytest.mark.parametrize(
+    ("name", "folder"), [("mnist", "MNIST"), ("fashion-mnist", "FashionMNIST")]
+)
+def test_where_torchvision_puts_them(tmp_path, name, folder, above, end):
+    """ROOT/MNIST/raw and ROOT/FashionMNIST/raw, both there; any of the folders may be said."""
+    images(tmp_path / "MNIST" / "raw", 4, end)
+    images(tmp_path / "FashionMNIST" / "raw", 6, end, of="fashion-mnist")
+    rows = found(name, tmp_path / above.replace("FOLDER", folder))
+    assert len(rows.X) == {"mnist": 4, "fashion-mnist": 6}[name]
+    assert rows.title == data_files.TITLES[name]
+
+
+def test_where_debian_puts_them(tmp_path):
+    rows = images(tmp_path / "dataset-fashion-mnist", 7, ".gz", of="fashion-mnist")
+    for said in (tmp_path, tmp_path / "dataset-fashion-mnist"):
+        assert np.array_equal(found("fashion-mnist", said).X, rows)
+
+
+def test_fashion_mnist_stands_in_for_mnist_by_name(tmp_path):
+    images(tmp_path / "FashionMNIST" / "raw", 6, of="fashion-mnist")
+    source = data.find("mnist", Settings(folder=tmp_path))
+    assert data.load(source).title == data.title_of(source) == "Fashion-MNIST, in place of MNIST"
+    assert not data.at_hand("mnist", Settings(folder=tmp_path))
+    with pytest.raises(DataError, match="not at hand"):
+        data.find("mnist", Settings(folder=tmp_path / "FashionMNIST" / "raw", data="mnist"))
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), [("mnist", "fashion-mnist"), ("fashion-mnist", "mnist")]
+)
+def test_images_that_are_not_what_was_said_are_refused(tmp_path, name, other):
+    images(tmp_path / "files", of=other)
+    source = data.find(name, Settings(folder=tmp_path / "files", data=name))
+    with pytest.raises(DataError, match=f"zeros.*{data_files.TITLES[name]}.*--data") as raised:
+        data.load(source)
+    assert raised.value.code == "other-data"
+
+
+def test_another_number_of_columns_is_refused(tmp_path):
+    table(tmp_path / "covtype.csv", 3, 12, names=[f"c{n}" for n in range(12)])
+    with pytest.raises(DataError, match="12 columns of numbers, and COVTYPE has 54"):
+        found("covtype", tmp_path)
+
+
+@pytest.mark.parametrize("end", ["", ".gz"])
 def test_the_uci_file_of_covtype_is_read(tmp_path, end):
-    lines = "".join(f"{row},{row + 1},{row % 2 + 5}\n" for row in range(6)).encode()
-    pack = gzip.compress if end else bytes
-    (tmp_path / f"covtype.data{end}").write_bytes(pack(lines))
+    table(tmp_path / f"covtype.data{end}", 6, last=[5, 6] * 3)
     rows = found("covtype", tmp_path)
-    assert rows.X.shape == (6, 2)
-    assert rows.X[3].tolist() == [3.0, 4.0]
+    assert rows.X.shape == (6, 54)
+    assert rows.X[3, :2].tolist() == [3.0, 3.5]
     assert rows.y.tolist() == [0, 1] * 3
 
 
+@pytest.mark.parametrize("where", ["first", "last", "named", "none"])
+def test_tables_with_and_without_classes_and_names(tmp_path, where):
+    classes = [4, 2, 4]
+    names = [f"c{n}" for n in range(54)]
+    if where == "named":
+        table(tmp_path / "covtype.csv", 3, first=classes, names=["Cover_Type", *names])
+    else:
+        table(tmp_path / "covtype.csv", 3, **({} if where == "none" else {where: classes}))
+    rows = found("covtype", tmp_path)
+    assert rows.X[2, 53] == 28.5
+    assert (rows.y.tolist() if where != "none" else rows.y) == (
+        [1, 0, 1] if where != "none" else None
+    )
+    assert rows.columns[0] == ("c0" if where == "named" else "x0")
+
+
+def test_mnist_as_a_table_has_its_label_first(tmp_path):
+    rows = pixels(count=4)
+    lines = [
+        ",".join(map(str, [label, *row])) for label, row in zip((7, 2, 7, 1), rows, strict=True)
+    ]
+    (tmp_path / "mnist_train.csv").write_text("\n".join(lines) + "\n")
+    read = found("mnist", tmp_path)
+    assert np.array_equal(read.X, rows)
+    assert read.y.tolist() == [2, 1, 2, 0]
+
+
+def test_sets_of_the_true_size_are_read(tmp_path):
+    """60,000 images, packed; 581,012 rows of UCI's table, packed."""
+    (tmp_path / "MNIST" / "raw").mkdir(parents=True)
+    raw = tmp_path / "MNIST" / "raw"
+    whole = np.tile(pixels(count=100), (600, 1)).reshape(60_000, 28, 28)
+    content = gzip.compress(idx(whole), compresslevel=1)
+    (raw / "train-images-idx3-ubyte.gz").write_bytes(content)
+    (raw / "train-labels-idx1-ubyte").write_bytes(idx(np.arange(60_000) % 10))
+    source = data.find("mnist", Settings(folder=tmp_path))
+    rows = data_files.read("mnist", Path(source.path))
+    assert (rows.X.shape, rows.y.shape) == ((60_000, 784), (60_000,))
+    assert np.array_equal(rows.X, whole.reshape(60_000, 784))
+    lines = [",".join(map(str, range(n, n + 54))) + f",{n % 7 + 1}\n" for n in range(1000)]
+    text = "".join(lines) * 582
+    packed = gzip.compress(text.encode()[: len("".join(lines)) * 581], compresslevel=1)
+    last = gzip.compress("".join(lines[:12]).encode())  # packed files may be joined
+    (tmp_path / "covtype.data.gz").write_bytes(packed + last)
+    source = data.find("covtype", Settings(folder=tmp_path))
+    rows = data_files.read("covtype", Path(source.path))
+    assert (rows.X.shape, rows.y.shape) == ((581_012, 54), (581_012,))
+    assert rows.X[-1, 0] == 11
+    assert set(rows.y) == set(range(1, 8))
+
+
+def test_classes_that_may_be_either_end_are_asked_for(tmp_path):
+    table(tmp_path / "covtype.csv", 3, 53, first=[1, 2, 1], last=[1, 2, 1])
+    with pytest.raises(DataError, match="name it 'label'"):
+        found("covtype", tmp_path)
+
+
+def test_the_only_table_of_a_folder_is_taken_for_what_was_said_and_named_in_titles(tmp_path):
+    table(tmp_path / "rows.csv", 3, last=[1, 2, 1])
+    settings = Settings(folder=tmp_path, data="covtype")
+    source = data.find("covtype", settings)
+    assert data.load(source).title == data.title_of(source) == "COVTYPE (rows.csv)"
+    assert data.find("covtype", Settings(folder=tmp_path)).stand_in_for  # nobody said so
+    with pytest.raises(DataError, match="55 columns"):
+        data.load(data.find("mnist", Settings(folder=tmp_path, data="mnist")))
+    table(tmp_path / "more.csv", 3)
+    with pytest.raises(DataError, match="not at hand"):
+        data.find("covtype", settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("motes-light", "q8calibLight.dat"),
+        ("motes-volt", "volt.dat"),
+        ("motes-humid", "q8calibHumid.dat"),
+        ("motes-temp", "q8calibHumTemp.dat"),
+    ],
+)
+def test_readings_of_sensors_are_columns_with_blanks_between(tmp_path, name, file):
+    for other in ("q8calibLight.dat", "volt.dat", "q8calibHumid.dat", "q8calibHumTemp.dat"):
+        columns = 46 if other == file else 48
+        table(tmp_path / other, 5, columns, separator="  ")
+    assert found(name, tmp_path).X.shape == (5, 46)
+
+
 def test_the_uci_file_of_wine_is_read(tmp_path):
-    (tmp_path / "winequality-red.csv").write_text('"acid";"pH";"quality"\n7.4;3.5;5\n7.8;3.2;6\n')
+    names = [f'"c{n}"' for n in range(11)] + ['"quality"']
+    table(tmp_path / "winequality-red.csv", 2, 11, last=[5, 6], names=names, separator=";")
     rows = found("wine", tmp_path)
-    assert rows.X.tolist() == [[7.4, 3.5], [7.8, 3.2]]
-    assert rows.columns == ("acid", "pH")
+    assert rows.X.shape == (2, 11)
+    assert rows.columns[:2] == ("c0", "c1")
+    assert rows.y.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +331,7 @@ def test_damaged_files_are_refused_by_name(tmp_path, file, content):
 
 
 @pytest.mark.parametrize(
-    "arrays", [{"x": np.zeros(3)}, {"X": np.full((2, 2), np.nan)}, {"X": np.array([["a"]])}]
+    "arrays", [{"x": np.zeros(3)}, {"X": np.full((2, 11), np.nan)}, {"X": np.full((2, 11), "a")}]
 )
 def test_archives_without_finite_rows_are_refused(tmp_path, arrays):
     np.savez(tmp_path / "wine.npz", **arrays)
@@ -194,7 +354,7 @@ def test_a_source_is_plain_values_and_names_the_bytes(tmp_path):
 def test_the_shared_folder_is_searched_after_the_one_that_was_said(tmp_path, monkeypatch):
     for name, count in (("shared/data", 3), ("own", 4)):
         (tmp_path / name).mkdir(parents=True)
-        np.savez(tmp_path / name / "wine.npz", X=np.ones((count, 2)))
+        np.savez(tmp_path / name / "wine.npz", X=np.ones((count, 11)))
     monkeypatch.setenv("EIGENVEIL_SHARED", str(tmp_path / "shared"))
     assert found("wine", None).X.shape[0] == 3
     assert found("wine", tmp_path / "own").X.shape[0] == 4
@@ -206,9 +366,9 @@ def test_the_network_is_asked_only_when_wished_and_once(tmp_path, monkeypatch):
     asked = []
 
     class Answer:
-        data = np.arange(8.0).reshape(4, 2)
+        data = np.arange(216.0).reshape(4, 54)
         target = np.array(["a", "b", "b", "a"])
-        feature_names = ("p", "q")
+        feature_names = tuple(f"c{number}" for number in range(54))
 
     def answer(**options):
         asked.append(options["data_id"])
@@ -221,7 +381,7 @@ def test_the_network_is_asked_only_when_wished_and_once(tmp_path, monkeypatch):
     assert asked == [data_fetched.KNOWN["covtype"]]
     assert np.array_equal(rows.X, Answer.data)
     assert rows.y.tolist() == [0, 1, 1, 0]
-    assert rows.columns == ("p", "q")
+    assert rows.columns == Answer.feature_names
     again = data.find("covtype", Settings(fetch=True))
     assert again == data.find("covtype", Settings())  # it is kept
     assert len(asked) == 1

@@ -184,3 +184,24 @@ def test_the_authors_curves_have_our_names(tmp_path, monkeypatch):
         assert authors.authors("captured_energy", "mnist_vs_epsilon") == {}
     finally:
         authors._stored.cache_clear()
+
+
+def test_letters_stand_before_titles_and_long_ones_are_broken_to_the_width_of_a_panel():
+    words = "breast cancer, in place of COVTYPE, epsilon = 0.1, delta = 0.02 and more"
+    panels = [panel(title=words, letter="c"), panel("b", title="short", letter="d")]
+    drawn = figure.panel_grid(numbers(), panels, SERIES_STYLES, columns=4, title=words * 4)
+    drawn.draw_without_rendering()
+    whole = drawn.bbox.width
+    titles = [axes.title for axes in drawn.axes if axes.get_visible()]
+    assert titles[0].get_text().replace("\n", " ") == f"(c) {words}"
+    assert titles[1].get_text() == "(d) short"
+    for title in (*titles, drawn._suptitle):
+        box = title.get_window_extent()
+        assert 0 <= box.x0 < box.x1 <= whole
+    assert titles[0].get_window_extent().x1 < titles[1].get_window_extent().x0
+
+
+def test_two_series_of_one_look_are_a_defect():
+    styles = {"capepca": SeriesStyle("one", "paper"), "eigenveil": SeriesStyle("other", "paper")}
+    with pytest.raises(ValueError, match="'other' looks like 'one'"):
+        figure.panel_grid(numbers(), [panel()], styles)

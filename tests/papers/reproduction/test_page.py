@@ -24,8 +24,8 @@ def test_the_page_says_verdicts_pictures_claims_and_differences(tmp_path):
     measured = outcome.claims[0].measured.replace("|", "\\|")
     for line in (
         "Measured at a scale for tests only.",
-        "| 000 | 0 | 1 | 0 | 0 |",
-        "| this package's | 1 | 0 | 0 | 0 |",
+        "| 000 | 0 | 1 | 0 | 0 | 0 |",
+        "| this package's | 1 | 0 | 0 | 0 | 0 |",
         f"| [000-toy](#000-toy) | ours is better | {measured} | holds |",
         "## Paper 000: Differentially private distributed principal component analysis",
         "### 000-toy",

@@ -6,22 +6,12 @@ import numpy as np
 import pytest
 
 from eigenveil.privacy.gaussian import delta_of_mu
-from eigenveil_papers.reproduction.distributed_claims import (
-    as_authors,
-    at_its_guarantee,
-    better,
-    compare,
-    epsilon_ratios,
-    from_authors,
-    reaches,
-    rises,
-    same,
-)
+from eigenveil_papers.reproduction.distributed_claims import as_authors, at_its_guarantee
 from eigenveil_papers.reproduction.experiment import Settings
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 from eigenveil_papers.reproduction.paper001_pca import FIG2
 
-TOY = Settings(scale="toy")
+TOY = Settings(scale="toy", runs=4)
 
 
 @pytest.fixture(scope="module")
@@ -68,50 +58,16 @@ class TestFigure:
 
 
 def made(**curves: list[float]) -> Numbers:
-    """Curves over epsilon 0.01, 0.1, 1 and 10 in one panel; two runs that differ by 0.002."""
+    """Curves over epsilon 0.01, 0.1, 1 and 10 in one panel; ten runs that differ by 0.002."""
     return Numbers(
         Measured("p", series, x, value + sign * 0.001, run)
         for series, values in curves.items()
         for x, value in zip((0.01, 0.1, 1.0, 10.0), values, strict=True)
-        for run, sign in enumerate((-1, 1))
+        for run, sign in enumerate((-1, 1) * 5)
     )
 
 
 class TestClaims:
-    def test_better(self) -> None:
-        numbers = made(a=[0.3, 0.5, 0.9, 1.0], b=[0.3, 0.3, 0.5, 1.0], c=[0.9, 0.3, 0.3, 1.0])
-        assert compare(numbers, "p", "a", "b").ahead == 2
-        assert better("s", "w", numbers, ["p"], "a", "b").verdict == "holds"
-        assert better("s", "w", numbers, ["p"], "b", "a").verdict == "does not hold"
-        assert better("s", "w", numbers, ["p"], "a", "c").verdict == "in part"
-        assert better("s", "w", numbers, ["p"], "a", "absent").verdict == "not tested"
-
-    def test_same(self) -> None:
-        numbers = made(a=[0.3, 0.5, 0.9, 1.0], b=[0.301, 0.5, 0.9, 1.0], c=[0.3, 0.5, 0.8, 1.0])
-        assert same("s", "w", numbers, ["p"], "a", "b").verdict == "holds"
-        assert same("s", "w", numbers, ["p"], "a", "c").verdict == "does not hold"
-
-    def test_rises(self) -> None:
-        numbers = made(up=[0.3, 0.3, 0.5, 1.0], dip=[0.3, 0.5, 0.4, 1.0], down=[1.0, 0.5, 0.4, 0.3])
-        verdicts = {
-            series: rises("s", "w", numbers, ["p"], series, falls=False).verdict
-            for series in ("up", "dip", "down")
-        }
-        assert verdicts == {"up": "holds", "dip": "does not hold", "down": "does not hold"}
-        assert rises("s", "w", numbers, ["p"], "down", falls=True).verdict == "holds"
-
-    def test_reaches(self) -> None:
-        numbers = made(a=[0.3, 0.3, 0.5, 0.96])
-        assert reaches("s", "w", numbers, ["p"], "a").verdict == "holds"
-        assert reaches("s", "w", numbers, ["p"], "a", least=0.99).verdict == "does not hold"
-
-    def test_epsilon_ratios(self) -> None:
-        numbers = made(a=[0.5, 0.8, 0.9, 1.0], b=[0.2, 0.5, 0.8, 0.9])
-        claim = epsilon_ratios("s", numbers, ["p"], "a", "b", levels=(0.1,), least=9.9)
-        assert claim.verdict == "holds"
-        assert "10 at 0.80 (epsilon 0.1)" in claim.measured
-        assert epsilon_ratios("s", numbers, ["p"], "a", "b", least=11).verdict == "does not hold"
-
     def test_what_the_noise_really_gives(self) -> None:
         curve = made(b=[0.2, 0.5, 0.8, 0.9]).curve("p", "b")
         real = at_its_guarantee(curve, rows=10_000, sites=10, delta=0.01)
@@ -128,10 +84,8 @@ class TestClaims:
         x = np.array([0.01, 0.1, 5.0])
         near = {"a": (x, np.array([0.3, 0.51, 0.0]))}
         far = {"b": (x, np.array([0.3, 0.6, 0.0]))}
-        found = from_authors(numbers, "p", near | far)
-        assert found is not None
-        assert (found.series, found.x) == ("b", 0.1)
-        assert found.value == pytest.approx(-0.1)
+        away = {"b": (x, np.array([0.4, 0.6, 0.0]))}
         assert as_authors("s", "w", numbers, {"p": near}).verdict == "holds"
-        assert as_authors("s", "w", numbers, {"p": far}).verdict == "does not hold"
+        assert as_authors("s", "w", numbers, {"p": far}).verdict == "in part"
+        assert as_authors("s", "w", numbers, {"p": away}).verdict == "does not hold"
         assert as_authors("s", "w", numbers, {"p": {}}).verdict == "not tested"

@@ -25,10 +25,7 @@ from eigenveil_papers.reproduction.paper003_methods import (
     APPROXIMATE,
     PURE,
     Problem,
-    compare,
     components_for,
-    epsilon_ratios,
-    in_words,
     prepared_rows,
     subspace,
     synthetic_rows,
@@ -36,7 +33,7 @@ from eigenveil_papers.reproduction.paper003_methods import (
 from eigenveil_papers.reproduction.paper003_table import PAPER, TABLE1, split_sizes, two_gaussians
 from statistics_tools import FALSE_ALARM, REJECTED
 
-TOY = Settings(scale="toy")
+TOY = Settings(scale="toy", runs=4)
 ALL = (FIG1, FIG2, TABLE1)
 
 
@@ -109,7 +106,7 @@ def test_claims_of_figure_1(figure1):
     said = verdicts(FIG1, figure1)
     assert starting(said, "Theorem 1") == "does not hold"
     assert starting(said, "Analyze Gauss vastly outperforms") in ("holds", "in part")
-    assert starting(said, "At the same promise") == "holds"
+    assert starting(said, "At the same promise") in ("holds", "in part")
     assert all(claim.measured for claim in FIG1.claims(figure1, TOY))
 
 
@@ -140,7 +137,7 @@ def test_energy_rises_with_the_rows(figure2):
         mean = figure2.curve("synthetic-rows", series).mean
         assert mean[-1] > mean[0] + 5
     said = verdicts(FIG2, figure2)
-    assert starting(said, "At the same promise") == "holds"
+    assert starting(said, "At the same promise") in ("holds", "in part")
     assert starting(said, "Analyze Gauss is the best") in ("holds", "in part")
 
 
@@ -162,8 +159,39 @@ def test_errors_lie_where_the_gaussians_put_them(table1):
     power = table1.curve("synthetic", "private-power").mean
     assert np.all(power > table1.curve("synthetic", "exact").mean)
     said = verdicts(TABLE1, table1)
-    assert starting(said, "SN even outperforms") == "does not hold"
+    assert starting(said, "SN even outperforms") in ("does not hold", "cannot be told")
     assert starting(said, "With enough training rows") == "holds"
+
+
+# means of ten runs that were once said to hold "no more than SN"; deviations were 0.4 to 4
+ONCE = {
+    "synthetic": {"wishart-sn": (7.28, 6.57), "eigenveil-pure": (6.75, 6.52)},
+    "covtype": {"wishart-sn": (8.60, 2.49), "eigenveil-pure": (0.03, 0.0)},
+    "mnist": {"wishart-sn": (3.52, 3.42), "eigenveil-pure": (3.64, 3.48)},
+}
+REPAIRED = {"synthetic": (7.08, 6.61), "covtype": (9.92, 4.04), "mnist": (4.16, 3.80)}
+
+
+@pytest.mark.parametrize(("spread", "repaired"), [(0.6, "cannot be told"), (0.01, "does not hold")])
+def test_worse_in_all_real_cells_is_not_no_worse(spread, repaired):
+    away = spread * np.array([-1.0, 1.0] * 5)
+
+    def said(names):
+        numbers = Numbers(
+            Measured(name, series, float(rows), mean + sign * run_of, run)
+            for name in names
+            for series, means in {**ONCE[name], "wishart-repaired": REPAIRED[name]}.items()
+            for rows, mean in zip((4000, 6000), means, strict=True)
+            for sign in ((1.0 if series == "wishart-sn" else -1.0),)
+            for run, run_of in enumerate(away)
+        )
+        (claim,) = [c for c in TABLE1.claims(numbers, TOY) if "no more than SN" in c.statement]
+        return claim
+
+    claim = said(ONCE)
+    assert claim.verdict == "in part"  # eigenveil-pure on COVTYPE
+    for name in ("covtype", "mnist"):
+        assert f"{name}, wishart-repaired, {repaired}:" in claim.measured
 
 
 def test_the_printed_table_has_sn_behind_svd_everywhere():
@@ -253,32 +281,6 @@ def test_k_is_the_paper_s_where_there_are_features_enough():
     assert [components_for(name, d) for name, d in (("mnist", 784), ("covtype", 54))] == [50, 10]
     assert components_for("mnist", 64) == 12
     bingham.check_feasible(54, components_for("covtype", 54))
-
-
-def made(**means):
-    return Numbers(
-        Measured("synthetic-epsilon", series, x, value, run)
-        for series, values in means.items()
-        for x, value in zip((0.1, 1.0, 10.0), values, strict=True)
-        for run in range(2)
-    )
-
-
-def test_comparisons_say_where_one_is_ahead_and_where_behind():
-    seen = compare(made(a=(50, 80, 99), b=(40, 90, 99.2)), "synthetic-epsilon", "a", "b")
-    assert (seen.ahead, seen.behind) == (1, 1)
-    assert "10.0 points (at 0.1)" in in_words(seen)
-
-
-def test_ratios_are_taken_where_both_reach_the_level():
-    numbers = made(a=(50, 90, 99), b=(10, 40, 90))
-    panels = ["synthetic-epsilon"]
-    ours = epsilon_ratios("x", numbers, panels, ("a", "b"), "times", least=10)
-    assert (ours.verdict, "10 times" in ours.measured) == ("holds", True)
-    cost = epsilon_ratios("x", numbers, panels, ("a", "b"), "times", most=2)
-    assert cost.verdict == "does not hold"
-    late = made(a=(8, 8, 9), b=(7, 8, 8))
-    assert epsilon_ratios("x", late, panels, ("a", "b"), "times").verdict == "not tested"
 
 
 def test_singular_values_that_are_all_but_equal_do_not_stop_the_power_method():

@@ -311,6 +311,10 @@ def test_results_are_written_alike_read_back_and_redrawn(tmp_path):
     again = results.redraw(TOY, Settings(), out=tmp_path / "one")
     assert repr(again.numbers.measured) == repr(one.numbers.measured)
     assert before == {path: path.read_bytes() for path in one.files}
+    with pytest.MonkeyPatch.context() as patch:  # other tasks: other data, say
+        patch.setenv("TOY_TROUBLE", "other")
+        with pytest.raises(OutputError, match="other data or settings"):
+            results.redraw(TOY, Settings(), out=tmp_path / "one")
     with pytest.raises(OutputError, match="without --redraw"):
         results.redraw(TOY, TOYS, out=tmp_path)
 

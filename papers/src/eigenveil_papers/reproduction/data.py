@@ -1,169 +1,30 @@
-"""Files in which data sets are given, by name, and reading them."""
+"""Which rows an experiment runs on: files at hand, fetched ones, or what is shipped instead."""
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import os
-import zipfile
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.files import replacing
-from eigenveil_papers.reproduction.experiment import Settings
-
-TITLES = {
-    "mnist": "MNIST",
-    "fashion-mnist": "Fashion-MNIST",
-    "covtype": "COVTYPE",
-    "wine": "red wine",
-    "motes-light": "motes, light",
-    "motes-volt": "motes, voltage",
-}
-_IDX = "train-images-idx3-ubyte[.gz] and train-labels-idx1-ubyte[.gz]"
-WANTED = {
-    "mnist": f"mnist*.npz (X or x_train, y), or {_IDX}",
-    "fashion-mnist": f"fashion*.npz (X or x_train, y), or a folder fashion-mnist with {_IDX}",
-    "covtype": "covtype*.npz (X, y), or covtype.data[.gz] of the UCI repository",
-    "wine": "wine*.npz (X), or winequality-red.csv of the UCI repository",
-    "motes-light": "motes_light.npz (X)",
-    "motes-volt": "motes_volt.npz (X)",
-}
-_ARCHIVES = {
-    "mnist": "mnist*.npz",
-    "fashion-mnist": "fashion*.npz",
-    "covtype": "covtype*.npz",
-    "wine": "wine*.npz",
-    "motes-light": "motes_light*.npz",
-    "motes-volt": "motes_volt*.npz",
-}
-_TABLES = {
-    "covtype": ("covtype.data", "covtype.data.gz"),
-    "wine": ("winequality-red.csv",),
-}
-_IMAGES = (
-    "train-images-idx3-ubyte",
-    "train-images.idx3-ubyte",
-    "t10k-images-idx3-ubyte",
-    "t10k-images.idx3-ubyte",
+from eigenveil_papers.reproduction.data_files import (
+    KNOWN_FILES,
+    TITLES,
+    WANTED,
+    Rows,
+    digest,
+    names_itself,
+    read,
+    recognise,
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rows:
-    """What a file holds: as of ``DataSet``, but of any type of numbers."""
-
-    X: NDArray[Any]
-    y: NDArray[Any] | None = None
-    columns: tuple[str, ...] = ()
-    title: str
-
-
-def recognise(name: str, folder: Path) -> Path | None:
-    """The file of a data set in a folder, or in one of its own in there; the largest of several."""
-    for place in (folder, *(folder / own for own in (name, name.replace("-", "_")))):
-        archives = sorted(place.glob(_ARCHIVES[name]), key=lambda at: (-at.stat().st_size, at.name))
-        others = [place / table for table in _TABLES.get(name, ())]
-        # files of both sets of images have the same names: the folder's name tells them apart
-        if name in ("mnist", "fashion-mnist") and ("fashion" in name) == ("fashion" in place.name):
-            others += [place / (image + end) for image in _IMAGES for end in ("", ".gz")]
-        found = [*archives, *(other for other in others if other.is_file())]
-        if found:
-            return found[0]
-    return None
-
-
-def digest(path: Path) -> str:
-    """Of the bytes that :func:`read` will read."""
-    hasher = hashlib.sha256()
-    for part in (path, _labels(path)):
-        if part is not None:
-            try:
-                with part.open("rb") as file:
-                    while block := file.read(1 << 20):
-                        hasher.update(block)
-            except OSError as error:
-                raise _unreadable(path, error) from None
-    return hasher.hexdigest()[:32]
-
-
-def read(name: str, path: Path) -> Rows:
-    """The rows of a file that :func:`recognise` found.
-
-    Raises
-    ------
-    DataError
-        When it is not what its name says.
-    """
-    try:
-        if path.suffix == ".npz":
-            return _read_archive(name, path)
-        if "-ubyte" in path.name:
-            labels = _labels(path)
-            images = _read_idx(path)
-            return Rows(
-                X=images.reshape(images.shape[0], -1),
-                y=None if labels is None else _read_idx(labels),
-                title=TITLES[name],
-            )
-        return _read_table(name, path)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, pa.ArrowException) as bad:
-        raise _unreadable(path, bad) from None
-
-
-def _unreadable(path: Path, error: Exception) -> DataError:
-    return DataError(
-        f"{path} cannot be read ({error}).",
-        hint="Replace the file by the original.",
-        code="unreadable-data",
-    )
-
-
-def _read_archive(name: str, path: Path) -> Rows:
-    with np.load(path, allow_pickle=False) as archive:
-        X = archive["X" if "X" in archive else "x_train"]
-        labels = next((archive[key] for key in ("y", "y_train") if key in archive), None)
-        columns = tuple(str(c) for c in archive["columns"]) if "columns" in archive else ()
-    return Rows(X=X.reshape(X.shape[0], -1), y=labels, columns=columns, title=TITLES[name])
-
-
-def _labels(images: Path) -> Path | None:
-    if "-ubyte" not in images.name:
-        return None
-    path = images.with_name(images.name.replace("images", "labels").replace("idx3", "idx1"))
-    return path if path.is_file() else None
-
-
-def _read_idx(path: Path) -> NDArray[np.uint8]:
-    """The format of MNIST: two zeros, the type, the number of axes, their lengths, the bytes."""
-    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    axes = content[3] if content[:3] == b"\x00\x00\x08" else 0
-    shape = np.frombuffer(content, dtype=">u4", count=axes, offset=4).astype(int)
-    if not axes or len(content) != 4 + 4 * axes + int(np.prod(shape)):
-        raise ValueError("not an idx file of bytes, or not whole")
-    return np.frombuffer(content, dtype=np.uint8, offset=4 + 4 * axes).reshape(shape)
-
-
-def _read_table(name: str, path: Path) -> Rows:
-    wine = name == "wine"
-    table = pyarrow.csv.read_csv(
-        path,
-        read_options=pyarrow.csv.ReadOptions(autogenerate_column_names=not wine),
-        parse_options=pyarrow.csv.ParseOptions(delimiter=";" if wine else ","),
-    )
-    values = np.column_stack([column.to_numpy() for column in table.columns])
-    names: Sequence[str] = table.column_names[:-1] if wine else ()
-    return Rows(X=values[:, :-1], y=values[:, -1], columns=tuple(names), title=TITLES[name])
-
+from eigenveil_papers.reproduction.experiment import Settings
 
 # -- Data sets from OpenML, for people with a network: fetched once, when asked for.
 
@@ -269,7 +130,7 @@ def _sensors(rows: int = 3000, sensors: int = 48, day: int = 288) -> NDArray[np.
     return np.asarray(factors @ loadings + 5.0 * rng.standard_normal((rows, sensors)) + 40.0)
 
 
-# -- Which rows an experiment runs on: files at hand, fetched ones, or what is shipped instead.
+# -- Finding and loading.
 
 
 FloatArray = NDArray[np.float64]
@@ -280,8 +141,7 @@ _STAND_INS = {
     "fashion-mnist": "digits",
     "covtype": "breast-cancer",
     "wine": "cultivars",
-    "motes-light": "made-up-sensors",
-    "motes-volt": "made-up-sensors",
+    **{name: "made-up-sensors" for name in KNOWN_FILES if name.startswith("motes-")},
 }
 NAMES = (*_STAND_INS, "digits", "breast-cancer")
 """The names that :func:`find` knows."""
@@ -301,12 +161,15 @@ class Source:
         Of the files' bytes: it names the rows in a task's key, wherever the file lies.
     stand_in_for : str
         The data set that was wanted and is not at hand, or empty.
+    file : str
+        The file's name, where a person said what it holds and it does not say so itself.
     """
 
     name: str
     path: str = ""
     digest: str = ""
     stand_in_for: str = ""
+    file: str = ""
 
     def as_arguments(self) -> dict[str, Any]:
         """Plain values for ``Task.arguments``."""
@@ -345,10 +208,11 @@ class DataSet:
 def find(name: str, settings: Settings) -> Source:
     """Where the rows of a data set are.
 
-    Looked for in ``settings.folder``, in the folder ``data`` of the shared folder beside a
+    Looked for in ``settings.folder`` (there, if ``settings.data`` names it, its only table is
+    taken, whatever the file is called), in the folder ``data`` of the shared folder beside a
     development checkout (or of ``EIGENVEIL_SHARED``), among those fetched before, and, if
-    ``settings.fetch``, in the network. Else a smaller data set that is shipped stands in, unless
-    ``settings.data`` names this one.
+    ``settings.fetch``, in the network. Else, unless ``settings.data`` names this one, another
+    stands in: Fashion-MNIST for MNIST if it is at hand, or a smaller one that is shipped.
 
     Raises
     ------
@@ -370,16 +234,30 @@ def find(name: str, settings: Settings) -> Source:
             hint="--data-folder is the folder in which the data sets' files lie.",
             code="no-data-folder",
         )
-    places = [settings.folder, shared_folder("data"), folder()]
-    for place in places:
-        if place is not None and (path := recognise(name, place)) is not None:
-            return Source(name=name, path=str(path.resolve()), digest=digest(path))
+    own = _at_hand(name, settings)
+    if own is not None:
+        return own
     if settings.fetch:
         path = fetch(name)
         return Source(name=name, path=str(path), digest=digest(path))
     if settings.data == name:
         raise DataError(f"{name} is not at hand.", hint=_how_to_get(name), code="no-data")
+    if name == "mnist" and (other := _at_hand("fashion-mnist", settings)) is not None:
+        return replace(other, stand_in_for=name)
     return Source(name=_STAND_INS[name], stand_in_for=name)
+
+
+def _at_hand(name: str, settings: Settings) -> Source | None:
+    """A data set's own file, without the network."""
+    for place in (settings.folder, shared_folder("data"), folder()):
+        if place is None or not place.is_dir():
+            continue
+        asked = place == settings.folder and settings.data == name
+        path = recognise(name, place, asked=asked)
+        if path is not None:
+            file = "" if names_itself(name, path) else path.name
+            return Source(name=name, path=str(path.resolve()), digest=digest(path), file=file)
+    return None
 
 
 def at_hand(name: str, settings: Settings) -> bool:
@@ -417,20 +295,16 @@ def _load(source: Source) -> DataSet:
     if rows.y is not None:
         classes = np.unique(rows.y, return_inverse=True)[1].astype(np.int64)
         classes.setflags(write=False)
-    title = rows.title
-    if source.stand_in_for:
-        title = f"{title}, in place of {_TITLES[source.stand_in_for]}"
     columns = rows.columns or tuple(f"x{number}" for number in range(X.shape[1]))
-    return DataSet(name=source.name, X=X, y=classes, columns=columns, title=title)
-
-
-_TITLES = TITLES
+    return DataSet(name=source.name, X=X, y=classes, columns=columns, title=title_of(source))
 
 
 def title_of(source: Source) -> str:
     """The data set's name for figures, without reading its rows."""
-    own = _TITLES.get(source.name) or SHIPPED_TITLES[source.name]
-    return f"{own}, in place of {_TITLES[source.stand_in_for]}" if source.stand_in_for else own
+    own = TITLES.get(source.name) or SHIPPED_TITLES[source.name]
+    if source.file:
+        own = f"{own} ({source.file})"
+    return f"{own}, in place of {TITLES[source.stand_in_for]}" if source.stand_in_for else own
 
 
 def unit_rows(X: FloatArray) -> FloatArray:

@@ -10,12 +10,15 @@ from eigenveil_papers.reproduction.authors import AuthorsCurve, authors
 from eigenveil_papers.reproduction.data import Source, find, title_of
 from eigenveil_papers.reproduction.distributed_pca import Setting, Sweep, captured_energy, shape_of
 from eigenveil_papers.reproduction.experiment import Settings, Task
-from eigenveil_papers.reproduction.figure import Panel
+from eigenveil_papers.reproduction.figure import SERIES_STYLES, Panel, SeriesStyle
 from eigenveil_papers.reproduction.numbers import Numbers
 
 PAPERS = ("synthetic", "mnist", "covtype")
 """The data sets of both papers."""
 CHOICES = (*PAPERS, "digits")
+"""Those that are run if none is named, where a figure shows digits too."""
+ALL = (*CHOICES, "fashion-mnist")
+"""Those that may be named."""
 
 DELTA = 0.01
 SITES = 10
@@ -66,11 +69,12 @@ CASES: Mapping[str, Case] = {
         epsilon=1.0,
         epsilon_for_delta=2.0,
         components_for_delta=10,
-        runs=3,
+        runs=5,
     ),
     "covtype": Case(components=10, rows=500, epsilon=0.1, epsilon_for_delta=0.5),
     "digits": Case(components=10, rows=179, epsilon=0.5, epsilon_for_delta=1.0),
 }
+CASES = {**CASES, "fashion-mnist": CASES["mnist"]}
 _TITLES = {"synthetic": "synthetic"}
 _STORED = {"synthetic": "synth", "mnist": "mnist", "covtype": "covtype"}
 _SWEEPS: Mapping[Sweep, str] = {
@@ -152,7 +156,7 @@ def panel_tasks(
         "setting": setting.as_arguments(),
         "series": list(series),
     }
-    runs = settings.repetitions(full=case.runs, fast=2 if name == "mnist" else 3)
+    runs = settings.repetitions(full=case.runs, fast=3)
     share = len(values) / len(positions(sweep, Settings(), **shape, sites=SITES))
     return [
         Task(
@@ -208,16 +212,33 @@ def positions(
     return settings.pick(within, list(dict.fromkeys(few)), [within[0], within[-1]])
 
 
-def panel(name: str, sweep: Sweep, settings: Settings, *, ours: Mapping[str, str]) -> Panel:
+def letter(name: str, sweep: Sweep, sweeps: Sequence[Sweep]) -> str:
+    """Of the paper's panel: its rows are sweeps, its columns data sets."""
+    if name not in PAPERS or len(sweeps) < 2:
+        return ""
+    return "abcdefghijkl"[len(PAPERS) * sweeps.index(sweep) + PAPERS.index(name)]
+
+
+def panel(
+    name: str,
+    sweep: Sweep,
+    settings: Settings,
+    *,
+    ours: Mapping[str, str],
+    sweeps: Sequence[Sweep] = (),
+) -> Panel:
     """A panel with the authors' curves.
 
     Parameters
     ----------
     ours : mapping
         Our series for the authors', such as ``{"pooled": "capepca"}``; others are left out.
+    sweeps : sequence
+        Those of the figure in the paper's order, for the panel's letter.
     """
     return Panel(
         key=f"{name}-{sweep}",
+        letter=letter(name, sweep, sweeps),
         title=title(name, settings) + _different(name, sweep),
         xlabel=_AXES[sweep],
         ylabel="captured energy",
@@ -271,3 +292,11 @@ def comparable(
 def drawn(numbers: Numbers, series: Sequence[str]) -> Numbers:
     """Only these series: others were measured for the claims."""
     return Numbers(row for row in numbers.measured if row.series in series)
+
+
+CENTRED = "centred exactly as the papers' (not private)"
+SITES_STYLES: dict[str, SeriesStyle] = SERIES_STYLES | {
+    "eigenveil": SeriesStyle(f"Eigenveil, {CENTRED}", "ours"),
+    "eigenveil-sketch": SeriesStyle(f"Eigenveil, sketch, {CENTRED}", "ours-sketch"),
+}
+"""Where the rows of ours are not taken as they are, legends say so."""

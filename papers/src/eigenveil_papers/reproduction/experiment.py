@@ -106,14 +106,7 @@ def _without_paths(value: Any) -> Any:
     return value
 
 
-Verdict = Literal["holds", "does not hold", "in part", "not tested"]
-
-
-def verdict_of(held: Sequence[bool]) -> Verdict:
-    """Of a claim about many parts, each of which holds or not."""
-    if not held:
-        return "not tested"
-    return "holds" if all(held) else "in part" if any(held) else "does not hold"
+Verdict = Literal["holds", "does not hold", "in part", "cannot be told", "not tested"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,14 +120,41 @@ class Claim:
     where : str
         Section, figure, table or theorem of the paper; or "eigenveil" for a claim of our own.
     measured : str
-        The numbers, in one sentence.
-    verdict : {"holds", "does not hold", "in part", "not tested"}
+        The effects with their intervals, in one sentence.
+    verdict : {"holds", "does not hold", "in part", "cannot be told", "not tested"}
+        As :mod:`eigenveil_papers.reproduction.rule` decides.
+    compared : str
+        The margin, and the smallest difference that the runs could have shown.
     """
 
     statement: str
     where: str
     measured: str
     verdict: Verdict
+    compared: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """A setting of a figure: what was used here, and what the paper has.
+
+    Attributes
+    ----------
+    what, here, paper : str
+    whence : str
+        Where the paper's is from: its text, a caption, the authors' script; or that it was chosen
+        here, for the paper has none.
+    """
+
+    what: str
+    here: str
+    paper: str
+    whence: str = "text"
+
+
+def _nothing_given(settings: Settings) -> Sequence[Given]:
+    del settings
+    return ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +179,10 @@ class Experiment:
     claims : callable
         Numbers and settings to claims, also of a run of a few points only: a claim whose points
         are absent is "not tested".
+    given : callable
+        Settings to what was used, in rows and parameters, beside the paper's.
+    runs : str
+        How many runs the paper's curves are means of.
     differences : str
         Why what is measured differs from the curves that the paper's authors stored; empty where
         there are none.
@@ -172,4 +196,6 @@ class Experiment:
     tasks: Callable[[Settings], Sequence[Task]]
     draw: Callable[[Numbers, Settings], Figure]
     claims: Callable[[Numbers, Settings], Sequence[Claim]]
+    given: Callable[[Settings], Sequence[Given]] = _nothing_given
+    runs: str = "not printed"
     differences: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,11 @@ Role = Literal[
     "paper",
     "paper-2",
     "repaired",
+    "repaired-2",
+    "level-1",
+    "level-2",
+    "level-3",
+    "level-4",
     "baseline",
     "baseline-2",
     "baseline-3",
@@ -60,6 +66,7 @@ class Style(NamedTuple):
 
 _BLUE, _SKY, _GREEN = "#0072B2", "#56B4E9", "#009E73"
 _RED, _ORANGE, _PURPLE = "#D55E00", "#E69F00", "#CC79A7"
+_WINE, _TEAL = "#882255", "#44AA99"
 _BLACK, _DARK, _GREY, _BROWN = "#000000", "#4d4d4d", "#8c8c8c", "#7a5c2e"
 
 STYLES: Mapping[Role, Style] = {
@@ -70,7 +77,12 @@ STYLES: Mapping[Role, Style] = {
     "ours-2": Style(_GREEN, "P", "-", 1.8, 5.5),
     "paper": Style(_RED, "s", "-", 1.6, 4.5),
     "paper-2": Style(_ORANGE, "^", (0, (5, 1.5)), 1.6, 5.0),
-    "repaired": Style(_PURPLE, "s", (0, (5, 1.5)), 1.6, 4.5, hollow=True),
+    "repaired": Style(_WINE, "s", (0, (5, 1.5)), 1.6, 4.5, hollow=True),
+    "repaired-2": Style(_TEAL, "p", (0, (3, 1)), 1.6, 5.0),
+    "level-1": Style("#b9a6d9", "o", (0, (1, 1)), 1.4, 4.5),
+    "level-2": Style("#8f6cc4", "s", (0, (3, 1)), 1.4, 4.5, hollow=True),
+    "level-3": Style("#6236a8", "^", (0, (6, 1.5)), 1.5, 5.0),
+    "level-4": Style("#35106b", "D", "-", 1.6, 4.5, hollow=True),
     "baseline": Style(_PURPLE, "v", (0, (4, 1.5)), 1.2, 5.0),
     "baseline-2": Style(_ORANGE, "d", (0, (1, 1)), 1.2, 5.0, hollow=True),
     "baseline-3": Style(_BROWN, "<", (0, (4, 1.5, 1, 1.5)), 1.2, 5.0),
@@ -83,7 +95,7 @@ STYLES: Mapping[Role, Style] = {
 }
 
 SERIES_STYLES: dict[str, SeriesStyle] = {
-    "eigenveil": SeriesStyle("Eigenveil: masked sum of sites", "ours"),
+    "eigenveil": SeriesStyle("Eigenveil", "ours"),
     "eigenveil-curator": SeriesStyle("Eigenveil: one curator", "ours-curator"),
     "eigenveil-pure": SeriesStyle("Eigenveil, delta = 0", "ours-pure"),
     "eigenveil-sketch": SeriesStyle("Eigenveil, sketch", "ours-sketch"),
@@ -94,7 +106,7 @@ SERIES_STYLES: dict[str, SeriesStyle] = {
     "private-power": SeriesStyle("private power method", "baseline-3"),
     "private-power-pure": SeriesStyle("private power method, delta = 0", "baseline-4"),
     "ppca": SeriesStyle("PPCA (Gibbs sampling)", "baseline-2"),
-    "ppca-exact": SeriesStyle("PPCA, sampled exactly", "ours-2"),
+    "ppca-exact": SeriesStyle("PPCA, sampled exactly", "repaired-2"),
     "mod-sulq": SeriesStyle("MOD-SuLQ", "baseline"),
     "sulq": SeriesStyle("SuLQ", "baseline-5"),
     "dpdispca": SeriesStyle("DPdisPCA", "paper"),
@@ -144,6 +156,9 @@ class Panel:
     key : str
         Of the panel in :class:`Numbers`.
     title, xlabel, ylabel : str
+        Long titles are broken into lines.
+    letter : str
+        Under which the paper, and the claims about it, name the panel; empty where it has none.
     xscale, yscale : {"log", "linear"}
     ylim : pair of float or None
         Ends of the vertical axis, either may be None; None leaves room about what is drawn.
@@ -155,6 +170,7 @@ class Panel:
     title: str
     xlabel: str
     ylabel: str
+    letter: str = ""
     xscale: AxisScale = "log"
     yscale: AxisScale = "linear"
     ylim: tuple[float | None, float | None] | None = None
@@ -317,7 +333,10 @@ def grid(
         places[0].set_visible(False)
         figure.text(0.5, 0.5, "nothing was measured", ha="center", color=_INK)
     if title:
-        figure.suptitle(title, fontsize=11, color=_INK)
+        lines = [
+            part for line in title.split("\n") for part in textwrap.wrap(line, int(width / 0.085))
+        ]
+        figure.suptitle("\n".join(lines), fontsize=11, color=_INK)
     return figure, list(zip(panels, places, strict=False))
 
 
@@ -329,8 +348,19 @@ def legend(
     authors: bool = False,
     lines: bool = True,
 ) -> None:
-    """One legend below all panels, each label once; a line for the authors' curves if drawn."""
+    """One legend below all panels, each label once; a line for the authors' curves if drawn.
+
+    Raises
+    ------
+    ValueError
+        When two labels have one look: a defect of the experiment.
+    """
     handles: dict[str, Line2D] = {}
+    looks: dict[Style, str] = {}
+    for key in (key for key in series if key in series_styles):
+        label = series_styles[key].label
+        if looks.setdefault(_style(key, series_styles), label) != label:
+            raise ValueError(f"{label!r} looks like {looks[_style(key, series_styles)]!r}")
     for key in series:
         line = _line(_style(key, series_styles))
         if not lines:
@@ -387,9 +417,17 @@ def _positions(numbers: Numbers, panel: str) -> NDArray[np.float64]:
     return np.unique(np.concatenate(found)) if found else np.zeros(0)
 
 
+def broken(title: str, axes: Any) -> str:
+    """The title in lines that are not wider than its panel."""
+    columns = axes.get_subplotspec().get_gridspec().ncols
+    fits = int(axes.figure.get_size_inches()[0] / columns / 0.078)
+    return "\n".join(part for line in title.split("\n") for part in textwrap.wrap(line, fits))
+
+
 def _finish(axes: Any, panel: Panel, x: NDArray[np.float64]) -> None:
     """Scales, ticks, labels and the frame."""
-    axes.set_title(panel.title, fontsize=9.5, color=_INK)
+    title = f"({panel.letter}) {panel.title}" if panel.letter else panel.title
+    axes.set_title(broken(title, axes), fontsize=9.5, color=_INK)
     axes.set_xlabel(panel.xlabel, fontsize=9)
     axes.set_ylabel(panel.ylabel, fontsize=9)
     if panel.yscale == "log":
@@ -438,4 +476,4 @@ def _number(value: float, _: object = None) -> str:
         return rf"${lead}10^{{{exponent}}}$"
     if size >= 1e4:
         return f"{value / 1000:g}k"
-    return f"{value:g}"
+    return f"{value:.3g}" if size < 100.0 else f"{value:g}"

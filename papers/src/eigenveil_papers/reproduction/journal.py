@@ -28,7 +28,16 @@ _ASIDE = ".journal-aside.jsonl"
 _NO_NUMBERS = frozenset({"cli", "audit", "plots.py", "audits.py", "command.py", "entry.py"})
 _FRAME = frozenset(
     f"{name}.py"
-    for name in ("authors", "matched_utility", "figure", "journal", "page", "results", "runner")
+    for name in (
+        "authors",
+        "matched_utility",
+        "figure",
+        "journal",
+        "page",
+        "results",
+        "rule",
+        "runner",
+    )
 )
 
 

@@ -75,6 +75,14 @@ class Numbers:
         found = [(row.x, row.value) for row in self._found.get((panel, series), ())]
         return np.array(found, dtype=np.float64).reshape(-1, 2)
 
+    def by_run(self, panel: str, series: str) -> dict[float, dict[int, float]]:
+        """Position to run to value; without those that gave no number."""
+        found: dict[float, dict[int, float]] = {}
+        for row in self._found.get((panel, series), ()):
+            if not np.isnan(row.value):
+                found.setdefault(row.x, {})[row.run] = row.value
+        return found
+
     def curve(self, panel: str, series: str) -> Curve:
         """Means over the runs; empty when there is no such series."""
         values: dict[float, list[float]] = defaultdict(list)

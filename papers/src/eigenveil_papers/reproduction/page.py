@@ -24,7 +24,8 @@ from eigenveil_papers.reproduction import (
     paper003_table,
 )
 from eigenveil_papers.reproduction.experiment import Experiment, Settings, Verdict
-from eigenveil_papers.reproduction.results import CLAIMS, OURS
+from eigenveil_papers.reproduction.results import CLAIMS
+from eigenveil_papers.reproduction.rule import OURS
 
 _ALL: tuple[Experiment, ...] = (
     paper000.FIG1,
@@ -115,8 +116,10 @@ each claim. Error bars are standard errors over runs. The numbers lie beside the
 the same pictures for print (SVG).
 """
 _MEANING = """\
-*holds*: as said. *in part*: for some of the settings, or less than said. *does not hold*: the
-opposite was measured. *not tested*: the run had not the points for it.
+*holds*: shown in all parts of the claim. *in part*: shown in some. *does not hold*: shown in
+none and excluded in at least one. *cannot be told*: neither was shown. *not tested*: the settings
+do not reach the claim's. The rule is the same for the papers' claims and this package's: an effect
+is shown or excluded when its interval lies wholly on one side of the stated margin.
 """
 
 
@@ -184,7 +187,7 @@ def _lines(found: list[dict[str, Any]], pictures: str) -> Iterator[str]:
         yield "| figure | claim | measured | |"
         yield "|---|---|---|---|"
         for each, claim in ours:
-            statement, measured = _cell(claim["statement"]), _cell(claim["measured"])
+            statement, measured = _cell(claim["statement"]), _measured(claim)
             link = f"[{each['name']}](#{each['name']})"
             yield f"| {link} | {statement} | {measured} | {_bold(claim)} |"
         yield ""
@@ -207,7 +210,7 @@ def _of_experiment(each: Mapping[str, Any], pictures: str) -> Iterator[str]:
         yield "| where | what it says | measured here | |"
         yield "|---|---|---|---|"
         for claim in each["claims"]:
-            cells = (_cell(claim[key]) for key in ("where", "statement", "measured"))
+            cells = (_cell(claim["where"]), _cell(claim["statement"]), _measured(claim))
             yield f"| {' | '.join(cells)} | {_bold(claim)} |"
         yield ""
     yield f"Numbers: [{name}.csv]({pictures}/{name}.csv).\n"
@@ -215,6 +218,10 @@ def _of_experiment(each: Mapping[str, Any], pictures: str) -> Iterator[str]:
 
 def _cell(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
+
+
+def _measured(claim: Mapping[str, Any]) -> str:
+    return _cell(f"{claim['measured']} {claim.get('compared', '')}")
 
 
 def _bold(claim: Mapping[str, Any]) -> str:

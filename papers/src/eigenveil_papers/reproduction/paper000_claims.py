@@ -8,20 +8,24 @@ from itertools import pairwise
 import numpy as np
 
 from eigenveil_papers.reproduction.authors import AuthorsCurve
-from eigenveil_papers.reproduction.distributed_cases import CHOICES, SITES, chosen, comparable
-from eigenveil_papers.reproduction.distributed_claims import (
-    as_authors,
+from eigenveil_papers.reproduction.distributed_cases import ALL, SITES, chosen, comparable
+from eigenveil_papers.reproduction.distributed_claims import ENERGY, LEVELS, TARGET, as_authors
+from eigenveil_papers.reproduction.distributed_pca import Sweep
+from eigenveil_papers.reproduction.experiment import Claim, Settings
+from eigenveil_papers.reproduction.numbers import Measured, Numbers
+from eigenveil_papers.reproduction.rule import (
+    OURS,
+    TIMES,
+    Effect,
+    Part,
     better,
-    compare,
+    decide,
     epsilon_ratios,
-    in_words,
+    no_worse,
+    ratios,
     reaches,
     rises,
 )
-from eigenveil_papers.reproduction.distributed_pca import Sweep
-from eigenveil_papers.reproduction.experiment import Claim, Settings, verdict_of
-from eigenveil_papers.reproduction.matched_utility import matched_utility
-from eigenveil_papers.reproduction.numbers import Numbers
 
 THEIRS = {
     name: name for name in ("pooled", "full", "dpdispca", "local", "dispca", "local-exact", "djica")
@@ -33,17 +37,21 @@ _PRIVATE = ("pooled", "full", "dpdispca", "local")
 
 def _panels(numbers: Numbers, *sweeps: Sweep) -> list[str]:
     return [
-        f"{name}-{sweep}"
-        for sweep in sweeps
-        for name in CHOICES
-        if f"{name}-{sweep}" in numbers.panels
+        f"{name}-{sweep}" for sweep in sweeps for name in ALL if f"{name}-{sweep}" in numbers.panels
     ]
 
 
 def figure1_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
     """Of figure 1, on whatever panels there are."""
     epsilon, rows = _panels(numbers, "epsilon"), _panels(numbers, "rows")
+    every = _panels(numbers, "epsilon", "rows", "sites", "rank")
     where = "Section 4, figure 1"
+
+    def ten_times(statement: str, first: str, second: str) -> Claim:
+        return epsilon_ratios(
+            statement, OURS, numbers, epsilon, first, second, least=TARGET, positions=LEVELS
+        )
+
     return [
         rises(
             "As epsilon increases, the captured energy of DPdisPCA increases.",
@@ -51,7 +59,7 @@ def figure1_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             numbers,
             epsilon,
             "dpdispca",
-            falls=False,
+            ENERGY,
         ),
         reaches(
             "DPdisPCA reaches the optimal energy for sufficiently large epsilon (here: 95 % of it, "
@@ -60,6 +68,8 @@ def figure1_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             numbers,
             epsilon,
             "dpdispca",
+            0.95,
+            ENERGY,
         ),
         better(
             "The distributed algorithm clearly outperforms the local one.",
@@ -68,6 +78,7 @@ def figure1_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             epsilon,
             "dpdispca",
             "local",
+            ENERGY,
         ),
         _smaller_dimension(numbers),
         better(
@@ -77,6 +88,7 @@ def figure1_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             epsilon,
             "full",
             "dpdispca",
+            ENERGY,
         ),
         better(
             "Pooled rows are better than sending all of the noisy second moments.",
@@ -85,6 +97,7 @@ def figure1_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             epsilon,
             "pooled",
             "full",
+            ENERGY,
         ),
         rises(
             "For fixed epsilon and delta the energy of DPdisPCA increases with the rows.",
@@ -92,21 +105,23 @@ def figure1_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             numbers,
             rows,
             "dpdispca",
-            falls=False,
+            ENERGY,
         ),
         reaches(
             "For sufficiently many rows at a site DPdisPCA reaches the optimal energy (here: 95 % "
-            "of it, with the rows there are).",
+            "of it; not tested where the curve still rises at the last of the rows there are).",
             f"{where} (d)-(f)",
             numbers,
             rows,
             "dpdispca",
+            0.95,
+            ENERGY,
         ),
         _saturates_in_sites(numbers),
         _saturates_in_rank(numbers),
         as_authors(
-            "The authors' stored curves come out (of each panel the difference furthest beyond its "
-            "error; those over S only where there are their 20,000 rows).",
+            "The authors' stored curves come out (those over S only where there are their 20,000 "
+            "rows).",
             "Figure 1",
             numbers,
             _theirs(numbers, settings, ("epsilon", "rows", "sites", "rank")),
@@ -114,44 +129,35 @@ def figure1_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
         better(
             "DPdisPCA gains if sites rank directions by eigenvalue, and not by singular value as "
             "published: half of those that noise makes have negative eigenvalues.",
-            "eigenveil",
+            OURS,
             numbers,
             epsilon,
             "dpdispca-by-value",
             "dpdispca",
+            ENERGY,
         ),
-        epsilon_ratios(
+        ten_times(
             "DPdisPCA needs at least 10 times the epsilon for the same energy.",
-            numbers,
-            epsilon,
             "eigenveil",
             "dpdispca",
         ),
-        epsilon_ratios(
+        ten_times(
             "DPdisPCA needs 10 times the epsilon also if sites rank by eigenvalue.",
-            numbers,
-            epsilon,
             "eigenveil",
             "dpdispca-by-value",
         ),
-        epsilon_ratios(
+        ten_times(
             "DPdisPCA needs 10 times the epsilon of the sketch, whose messages have the same size.",
-            numbers,
-            epsilon,
             "eigenveil-sketch",
             "dpdispca",
         ),
-        epsilon_ratios(
+        ten_times(
             "DPdisPCA needs 10 times the epsilon of ours with nothing assumed of the rows: centre "
             "and scale are private too.",
-            numbers,
-            epsilon,
             "eigenveil-all",
             "dpdispca",
         ),
-        _dominates(numbers, _panels(numbers, "epsilon", "rows", "sites", "rank")),
-        _sketch_dominates(numbers, _panels(numbers, "epsilon", "rows", "sites", "rank")),
-        _sketch_against_pooled(numbers, _panels(numbers, "epsilon", "rows", "sites", "rank")),
+        *_beside_published(numbers, every),
     ]
 
 
@@ -165,7 +171,7 @@ def figure2_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             numbers,
             panels,
             "dpdispca",
-            falls=False,
+            ENERGY,
         ),
         reaches(
             "If delta is not too small, DPdisPCA achieves good utility (here: half the optimum).",
@@ -173,23 +179,22 @@ def figure2_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             numbers,
             panels,
             "dpdispca",
-            least=0.5,
+            0.5,
+            ENERGY,
         ),
         as_authors(
-            "The authors' stored curves come out (of each panel the difference furthest beyond its "
-            "error).",
+            "The authors' stored curves come out.",
             "Figure 2",
             numbers,
             _theirs(numbers, settings, ("delta",)),
         ),
         better(
             "At the smallest delta measured Eigenveil is ahead of every published method at any.",
-            "eigenveil",
+            OURS,
             *_smallest_against_best(numbers, panels),
+            ENERGY,
         ),
-        _dominates(numbers, panels),
-        _sketch_dominates(numbers, panels),
-        _sketch_against_pooled(numbers, panels),
+        *_beside_published(numbers, panels),
     ]
 
 
@@ -240,119 +245,113 @@ _HALF = 0.6  # of the exact energy: above what any of the random subspaces has
 
 def _smaller_dimension(numbers: Numbers) -> Claim:
     """COVTYPE has 54 features, the synthetic rows 200, MNIST 784."""
-    found = {}
-    for name in ("covtype", "synthetic", "mnist"):
-        curve = numbers.curve(f"{name}-epsilon", "dpdispca")
-        if curve.x.size:
-            found[name] = matched_utility(curve, curve, _HALF).better
-    needed = list(found.values())
-    held = [bool(b > a) or bool(np.isnan(b)) for a, b in pairwise(needed)]
-    reported = ", ".join(
-        f"{name} {'more than was measured' if np.isnan(e) else format(e, '.2g')}"
-        for name, e in found.items()
+    names = [of for of in ("covtype", "synthetic", "mnist") if f"{of}-epsilon" in numbers.panels]
+    parts = []
+    for small, large in pairwise(names):
+        both = Numbers(
+            Measured("both", name, row.x, row.value, row.run)
+            for name in (small, large)
+            for row in numbers.measured
+            if (row.panel, row.series) == (f"{name}-epsilon", "dpdispca")
+        )
+        found = ratios(both, "both", small, large, None, _HALF)
+        parts.append(Part(name=f"{large} over {small}", effects=found, asks="at least"))
+    return decide(
+        "For rows of lower dimension a smaller epsilon gives the same utility (here: ratios of the "
+        f"epsilons for {_HALF:.0%} of the energy are at least 1).",
+        "Section 4, figure 1 (a)-(c)",
+        parts,
+        TIMES,
     )
-    return Claim(
-        statement="For rows of lower dimension a smaller epsilon gives the same utility.",
-        where="Section 4, figure 1 (a)-(c)",
-        measured=f"Epsilon of DPdisPCA for {_HALF:.0%} of the energy: {reported}."
-        if found
-        else "Its points were not measured.",
-        verdict=verdict_of(held),
-    )
+
+
+def _of_runs(
+    numbers: Numbers, panel: str, series: str
+) -> tuple[list[float], np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
+    """Positions, and the values of the runs that have all of them, shape (runs, positions)."""
+    found = numbers.by_run(panel, series)
+    x = sorted(found)
+    runs = set.intersection(*(set(found[at]) for at in x)) if x else set()
+    return x, np.array([[found[at][run] for at in x] for run in sorted(runs)]).reshape(-1, len(x))
 
 
 def _saturates_in_sites(numbers: Numbers) -> Claim:
-    """Falls with S, and the last step is small against the first."""
-    held, reported = [], []
+    parts = []
     for panel in _panels(numbers, "sites"):
-        curve = numbers.curve(panel, "dpdispca")
-        if curve.x.size < 3:
+        x, values = _of_runs(numbers, panel, "dpdispca")
+        if len(x) < 3 or not len(values):
             continue
-        first = float(curve.mean[0] - curve.mean[1])
-        last = float(curve.mean[-2] - curve.mean[-1])
-        fallen = float(curve.mean[0] - curve.mean[-1])
-        held.append(fallen > 0.01 and abs(last) < max(0.02, 0.35 * first))
-        reported.append(
-            f"{panel}: {', '.join(f'{m:.3f}' for m in curve.mean)} at S = "
-            f"{', '.join(f'{x:g}' for x in curve.x)}"
-        )
-    return Claim(
-        statement="With more sites of fewer rows each, DPdisPCA deteriorates and then saturates.",
-        where="Section 4, figure 1 (g)-(i)",
-        measured=("; ".join(reported) + ".") if reported else "Its points were not measured.",
-        verdict=verdict_of(held),
+        steps = values[:, :-1] - values[:, 1:]
+        name = panel.removesuffix("-sites")
+        fall = Effect.of(f"{x[0]:g} to {x[-1]:g} sites", values[:, 0] - values[:, -1])
+        flat = Effect.of("half the first step less the last", 0.5 * steps[:, 0] - steps[:, -1])
+        parts.append(Part(name=f"{name}, lost", effects=(fall,), asks="better"))
+        parts.append(Part(name=f"{name}, flattening", effects=(flat,), asks="at least"))
+    return decide(
+        "With more sites of fewer rows each, DPdisPCA deteriorates and then saturates (here: the "
+        "last step down is at most half the first).",
+        "Section 4, figure 1 (g)-(i)",
+        parts,
+        ENERGY,
     )
 
 
 def _saturates_in_rank(numbers: Numbers) -> Claim:
-    """Rises up to R = K; beyond, less than a tenth of that or a hundredth of the energy."""
-    held, reported = [], []
+    parts = []
     for panel in _panels(numbers, "rank"):
-        curve = numbers.curve(panel, "dpdispca")
-        at_k = int(np.argmin(np.abs(curve.x - 1.0))) if curve.x.size else 0
-        if not 0 < at_k < curve.x.size - 1:
+        x, values = _of_runs(numbers, panel, "dpdispca")
+        if len(x) < 3 or not len(values):
             continue
-        before = float(curve.mean[at_k] - curve.mean[0])
-        after = float(curve.mean[-1] - curve.mean[at_k])
-        error = 3.0 * float(np.hypot(curve.error[0], curve.error[at_k]))
-        held.append(before > max(error, 0.002) and abs(after) < max(0.01, before))
-        reported.append(f"{panel}: {before:+.3f} up to R = K, {after:+.3f} beyond")
-    return Claim(
-        statement="Performance improves with R / K at first and soon saturates.",
-        where="Section 4, figure 1 (j)-(l)",
-        measured=("; ".join(reported) + ".") if reported else "Its points were not measured.",
-        verdict=verdict_of(held),
+        at_k = int(np.argmin(np.abs(np.array(x) - 1.0)))
+        if not 0 < at_k < len(x) - 1:
+            continue
+        name = panel.removesuffix("-rank")
+        before = values[:, at_k] - values[:, 0]
+        beyond = np.abs(values[:, -1] - values[:, at_k])
+        parts.append(
+            Part(name=f"{name}, up to R = K", effects=(Effect.of("", before),), asks="better")
+        )
+        less = Effect.of("that less the change beyond", before - beyond)
+        parts.append(Part(name=f"{name}, flattening", effects=(less,), asks="at least"))
+    return decide(
+        "Performance improves with R / K at first and soon saturates (here: it changes less beyond "
+        "R = K than up to it).",
+        "Section 4, figure 1 (j)-(l)",
+        parts,
+        ENERGY,
     )
 
 
-def _dominates(numbers: Numbers, panels: Sequence[str]) -> Claim:
-    return _ahead_of(
-        "At the same (epsilon, delta) no published method of this figure is ahead of Eigenveil, "
-        "also not one that pools the rows.",
-        numbers,
-        panels,
-        "eigenveil",
-        _PRIVATE,
-    )
-
-
-def _sketch_dominates(numbers: Numbers, panels: Sequence[str]) -> Claim:
-    return _ahead_of(
-        f"DPdisPCA, with {SITES} sites or any number of them, is not ahead of the sketch with "
-        "messages of the same size.",
-        numbers,
-        panels,
-        "eigenveil-sketch",
-        ("dpdispca",),
-    )
-
-
-def _sketch_against_pooled(numbers: Numbers, panels: Sequence[str]) -> Claim:
-    return _ahead_of(
-        "Pooled rows, or sites that send D x D, are not ahead of the sketch, whose messages are "
-        "smaller.",
-        numbers,
-        panels,
-        "eigenveil-sketch",
-        ("pooled", "full"),
-    )
-
-
-def _ahead_of(
-    statement: str, numbers: Numbers, panels: Sequence[str], ours: str, others: Sequence[str]
-) -> Claim:
-    count, behind, lost = 0, 0, []
-    for panel in panels:
-        for other in others:
-            found = compare(numbers, panel, ours, other)
-            count += found.x.size
-            behind += found.behind
-            if found.behind:
-                lost.append(f"behind {other} in {in_words(found)}")
-    reported = f"Clearly behind at {behind} of {count} comparisons"
-    return Claim(
-        statement=statement,
-        where="eigenveil",
-        measured="; ".join([reported, *lost]) + ".",
-        verdict="not tested" if not count else "holds" if not behind else "in part",
-    )
+def _beside_published(numbers: Numbers, panels: Sequence[str]) -> list[Claim]:
+    return [
+        better(
+            "At the same (epsilon, delta) Eigenveil captures more than every published method of "
+            "this figure, also one that pools the rows.",
+            OURS,
+            numbers,
+            panels,
+            "eigenveil",
+            _PRIVATE,
+            ENERGY,
+        ),
+        better(
+            "The sketch, with messages of the same size, captures more than DPdisPCA, with "
+            f"{SITES} sites or any number of them.",
+            OURS,
+            numbers,
+            panels,
+            "eigenveil-sketch",
+            "dpdispca",
+            ENERGY,
+        ),
+        no_worse(
+            "The sketch, whose messages are smaller, captures no less than pooled rows or sites "
+            "that send D x D.",
+            OURS,
+            numbers,
+            panels,
+            "eigenveil-sketch",
+            ("pooled", "full"),
+            ENERGY,
+        ),
+    ]

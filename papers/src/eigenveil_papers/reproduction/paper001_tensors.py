@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from eigenveil_papers.reproduction.authors import authors
 from eigenveil_papers.reproduction.experiment import Claim, Experiment, Settings, Task
 from eigenveil_papers.reproduction.figure import SERIES_STYLES, Panel, SeriesStyle, panel_grid
+from eigenveil_papers.reproduction.given import tensors
 from eigenveil_papers.reproduction.numbers import Numbers
 from eigenveil_papers.reproduction.paper001_tensor_claims import (
     delta_claims,
@@ -192,6 +193,8 @@ FIG3 = Experiment(
     tasks=_mixture_tasks,
     draw=_draw_mixture,
     claims=_mixture_claims,
+    given=tensors,
+    runs="10",
 )
 
 FIG4 = Experiment(
@@ -205,6 +208,8 @@ FIG4 = Experiment(
     tasks=_topic_tasks,
     draw=_draw_topics,
     claims=_topic_claims,
+    given=tensors,
+    runs="10",
 )
 
 FIG5 = Experiment(
@@ -216,4 +221,6 @@ FIG5 = Experiment(
     tasks=_delta_tasks,
     draw=_draw_delta,
     claims=_delta_claims,
+    given=tensors,
+    runs="10",
 )

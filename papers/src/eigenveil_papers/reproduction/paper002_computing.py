@@ -330,7 +330,7 @@ _SIZES: dict[Scale, tuple[int, ...]] = {
     "fast": (2048, 6144),
     "toy": (1024, 4096),
 }
-_SIZE_ROLES: tuple[Role, ...] = ("paper", "paper-2", "repaired")  # from the largest on
+_SIZE_ROLES: tuple[Role, ...] = ("level-4", "level-3", "level-2")  # from the largest on
 
 STYLES: dict[str, SeriesStyle] = {
     "eigenveil": SeriesStyle("Eigenveil, StreamingPCA (no noise)", "ours"),

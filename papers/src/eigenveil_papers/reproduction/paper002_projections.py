@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,9 @@ from eigenveil_papers.reproduction.experiment import (
     Point,
     Settings,
     Task,
-    Verdict,
 )
-from eigenveil_papers.reproduction.figure import Panel, grid
+from eigenveil_papers.reproduction.figure import Panel, broken, grid
+from eigenveil_papers.reproduction.given import projections
 from eigenveil_papers.reproduction.numbers import Numbers, random_directions
 from eigenveil_papers.reproduction.paper002 import (
     BLOCK,
@@ -33,11 +33,10 @@ from eigenveil_papers.reproduction.paper002 import (
     FloatArray,
     epsilon_as_coded,
     fpca_as_coded,
-    measured_all,
     needed_deviation,
     overlap,
-    stated,
 )
+from eigenveil_papers.reproduction.rule import OURS, Measure, better, holds_for
 
 _DRAWN = 600
 
@@ -152,6 +151,12 @@ _COLOURS = (
     *("#56B4E9", "#7a5c2e", "#000000", "#8c8c8c", "#b8a800"),
 )
 _MARKERS = "ovs^DPX<>*"
+_PLAIN = "#4d4d4d"  # of rows whose classes are not told
+_LETTERS = {
+    (name, method): letter
+    for name, letters in (("mnist", "abcd"), ("wine", "efgh"))
+    for method, letter in zip(("exact", "fpca-open", "fpca", "mod-sulq"), letters, strict=True)
+}
 
 
 def _draw(numbers: Numbers, settings: Settings) -> Figure:
@@ -162,6 +167,7 @@ def _draw(numbers: Numbers, settings: Settings) -> Figure:
             title=_panel_title(numbers, name, method, settings),
             xlabel="first score",
             ylabel="second score",
+            letter=_LETTERS.get((name, method), ""),
             xscale="linear",
         )
         for name in names
@@ -174,6 +180,7 @@ def _draw(numbers: Numbers, settings: Settings) -> Figure:
     )
     figure, places = grid(panels, 3, title=title)
     for panel, axes in places:
+        several = len(numbers.series(panel.key)) > 1
         for series in sorted(numbers.series(panel.key), key=int):
             points = numbers.points(panel.key, series)
             kind = int(series)
@@ -181,13 +188,14 @@ def _draw(numbers: Numbers, settings: Settings) -> Figure:
                 points[:, 0],
                 points[:, 1],
                 s=9,
-                color=_COLOURS[kind % len(_COLOURS)],
-                marker=_MARKERS[kind % len(_MARKERS)],
+                color=_COLOURS[kind % len(_COLOURS)] if several else _PLAIN,
+                marker=_MARKERS[kind % len(_MARKERS)] if several else ".",
                 alpha=0.6,
                 linewidths=0,
-                label=series,
+                label=series if several else None,
             )
-        axes.set_title(panel.title, fontsize=9)
+        title = f"({panel.letter}) {panel.title}" if panel.letter else panel.title
+        axes.set_title(broken(title, axes), fontsize=9)
         axes.set_xlabel(panel.xlabel, fontsize=8.5)
         axes.set_ylabel(panel.ylabel, fontsize=8.5)
         axes.tick_params(labelsize=7.5)
@@ -230,12 +238,12 @@ FIG2 = Experiment(
     title="Projections on the first two components, with and without masks",
     paper="002",
     about=(
-        "MNIST's test set and red wine, r = 6, blocks of 25 rows, (epsilon, delta) = (0.1, 0.1), "
-        "one row replaced by another. All rows are centred exactly and divided by the largest norm "
-        "found, which is not private, as lemma 2 needs norms of at most 1; the paper does not "
-        "centre. Eigenveil's streaming release divides those rows by their norms; "
-        '"eigenveil-all" starts from the raw rows, with centre and scale private too; where it '
-        "finds them too few and returns nothing, random directions stand for it. "
+        "MNIST (in the paper its test set) and red wine, r = 6, blocks of 25 rows, "
+        "(epsilon, delta) = (0.1, 0.1), one row replaced by another. All rows are centred exactly "
+        "and divided by the largest norm found, which is not private, as lemma 2 needs norms of at "
+        "most 1; the paper does not centre. Eigenveil's streaming release divides those rows by "
+        'their norms; "eigenveil-all" starts from the raw rows, with centre and scale private too; '
+        "where it finds them too few and returns nothing, random directions stand for it. "
         '"As coded" are centred rows of any length with the mask of the authors\' code. '
         "The signs of scores are those of offline PCA's."
     ),
@@ -243,6 +251,7 @@ FIG2 = Experiment(
     tasks=_tasks,
     draw=_draw,
     claims=_claims,
+    given=projections,
 )
 
 
@@ -260,137 +269,79 @@ METHODS = {
 }
 """What is drawn, by series; "eigenveil-all" is measured besides."""
 
-_QUOTES = {
-    "open": (
-        "Without a mask FPCA learnt the principal subspace of offline PCA.",
-        "section 4.1, figure 2 b, f",
-    ),
-    "mask": (
-        "With a mask, too, FPCA learnt the principal subspace and kept the structure.",
-        "section 4.1, figure 2 c, g",
-    ),
-    "beside": (
-        "In most instances FPCA with a mask performed even better than MOD-SuLQ.",
-        "section 4.1, figure 2 c, d, g, h",
-    ),
-    "coded": (
-        "A figure like the authors' can be had from their code's mask (of the stream's "
-        "length instead of the block's) on rows as they are, not of norm at most 1.",
-        "eigenveil",
-    ),
-    "need": ("FPCA's noise is far above need.", "eigenveil"),
-    "ours": (
-        "At the same (epsilon, delta) against the same neighbours a sound release in "
-        "one pass keeps the plane that both published ones lose.",
-        "eigenveil",
-    ),
-}
-
-
-def _wanted(name: str) -> Mapping[str, Collection[str]]:
-    """Panels and series that the claims about a data set need."""
-    every = (*METHODS, "eigenveil-all")
-    return {
-        f"{name}-energy": every,
-        f"{name}-overlap": every,
-        f"{name}-epsilon": ("fpca-as-coded",),
-        f"{name}-noise": ("fpca",),
-        f"{name}-noise-norm": ("fpca",),
-    }
+ENERGY = Measure(unit="of the best two components' energy", margin=0.02, most=1.0)
 
 
 def claims(numbers: Numbers, names: Sequence[str]) -> Sequence[Claim]:
     """The paper's claims about figure 2 for these data sets, and ours."""
-    names = [name for name in names if measured_all(numbers, _wanted(name))]
-    if not names:
-        return [stated(claim) for claim in _QUOTES.values()]
+    panels = [f"{name}-energy" for name in names]
 
-    def found(kind: str, *methods: str) -> str:
-        return "; ".join(
-            f"{name}: "
-            + ", ".join(f"{m} {numbers.at(f'{name}-{kind}', m, 2.0):.3g}" for m in methods)
+    def energies(
+        statement: str, where: str, method: str, least: float, *, aside: str = ""
+    ) -> Claim:
+        found = [(name, f"{name}-energy", method) for name in names]
+        return holds_for(statement, where, numbers, found, ENERGY, least=least, aside=aside)
+
+    def told(kind: str, method: str, x: float) -> str:
+        return ", ".join(
+            f"{name} {numbers.at(f'{name}-{kind}', method, x):.2g}"
             for name in names
+            if f"{name}-{kind}" in numbers.panels
         )
 
-    def energies(method: str) -> list[float]:
-        return [numbers.at(f"{name}-energy", method, 2.0) for name in names]
-
-    open_, masked = energies("fpca-open"), energies("fpca")
-    sulq, ours = energies("mod-sulq"), energies("eigenveil")
-    coded = energies("fpca-as-coded")
-    really = "; ".join(
-        f"{name}: {numbers.at(f'{name}-epsilon', 'fpca-as-coded', EPSILON):.1e}" for name in names
-    )
-    ratio = "; ".join(
-        f"{name}: {numbers.at(f'{name}-noise', 'fpca', EPSILON):.2g}" for name in names
-    )
-    norm = "; ".join(
-        f"{name}: {numbers.at(f'{name}-noise-norm', 'fpca', EPSILON):.2g}" for name in names
-    )
-    learnt = min(open_) > 0.95
-    learnt_masked = min(masked) > 0.95
-    more = sum(_clearly_more(numbers, name, "fpca", "mod-sulq") for name in names)
-    far = min(numbers.at(f"{name}-noise", "fpca", EPSILON) for name in names) > 10.0
-    dominates = all(a > max(b, c) for a, b, c in zip(ours, masked, sulq, strict=True))
     return [
-        stated(
-            _QUOTES["open"],
-            f"Captured energy of two components, best = 1: {found('energy', 'fpca-open')}.",
-            "holds" if learnt else "does not hold",
+        energies(
+            "Without a mask FPCA learnt the principal subspace of offline PCA (here: 95 % of its "
+            "energy).",
+            "section 4.1, figure 2 b, f",
+            "fpca-open",
+            0.95,
         ),
-        stated(
-            _QUOTES["mask"],
-            (
-                f"Captured energy {found('energy', 'fpca')}; overlap {found('overlap', 'fpca')}. "
-                "The mask's spectral norm (about) over the first eigenvalue of the rows: "
-                f"{norm}. What is drawn is a random plane."
-            ),
-            "holds" if learnt_masked else "does not hold",
+        energies(
+            "With a mask, too, FPCA learnt the principal subspace and kept the structure (here: 95 "
+            "% of the energy).",
+            "section 4.1, figure 2 c, g",
+            "fpca",
+            0.95,
+            aside="the mask's spectral norm (about) over the first eigenvalue of the rows: "
+            + told("noise-norm", "fpca", EPSILON),
         ),
-        stated(
-            _QUOTES["beside"],
-            (
-                f"{found('energy', 'fpca', 'mod-sulq')}; counted where the difference exceeds "
-                "three standard errors."
-            ),
-            "holds" if more > len(names) / 2 else "does not hold",
+        better(
+            "In most instances FPCA with a mask performed even better than MOD-SuLQ.",
+            "section 4.1, figure 2 c, d, g, h",
+            numbers,
+            panels,
+            "fpca",
+            "mod-sulq",
+            ENERGY,
         ),
-        stated(
-            _QUOTES["coded"],
-            (
-                f"Captured energy {found('energy', 'fpca-as-coded')}; but the epsilon that this "
-                f"mask gives at delta {DELTA:g}, claimed to be {EPSILON:g}, is {really}."
-            ),
-            (_of(min(coded) > 0.8, max(coded) > 0.8)),
+        energies(
+            "A figure like the authors' (here: 80 % of the energy) can be had from their code's "
+            "mask (of the stream's length instead of the block's) on rows as they are, not of norm "
+            "at most 1.",
+            OURS,
+            "fpca-as-coded",
+            0.8,
+            aside=f"the epsilon that this mask gives at delta {DELTA:g}, claimed to be "
+            f"{EPSILON:g}: " + told("epsilon", "fpca-as-coded", EPSILON),
         ),
-        stated(
-            _QUOTES["need"],
-            (
-                "Deviation of the mask of a block (lemma 2, n = b) over what the exact Gaussian "
-                f"mechanism needs on the whole stream's second moment: {ratio}."
-            ),
-            "holds" if far else "does not hold",
+        holds_for(
+            "FPCA's noise is far above need (here: at least ten times the deviation that the exact "
+            "Gaussian mechanism has on the whole stream's second moment).",
+            OURS,
+            numbers,
+            [(name, f"{name}-noise", "fpca") for name in names],
+            Measure(unit="times the deviation needed", margin=1.0, ratio=True),
+            least=10.0,
         ),
-        stated(
-            _QUOTES["ours"],
-            (
-                f"Captured energy {found('energy', 'eigenveil', 'eigenveil-all')} (the second with "
-                "centre and scale private too); overlap "
-                f"{found('overlap', 'eigenveil', 'eigenveil-all')}. It falls short of no mask. The "
-                f"paper's delta of {DELTA:g} promises little to anyone: it lets a mechanism show "
-                "one row in ten."
-            ),
-            "holds" if dominates else "in part",
+        better(
+            "At the same (epsilon, delta) against the same neighbours a sound release in one pass "
+            "keeps more of the plane than the published ones.",
+            OURS,
+            numbers,
+            panels,
+            "eigenveil",
+            ("fpca", "mod-sulq"),
+            ENERGY,
         ),
     ]
-
-
-def _clearly_more(numbers: Numbers, name: str, more: str, less: str) -> bool:
-    """Whether the mean energy of one exceeds the other's by three standard errors."""
-    ours, theirs = (numbers.curve(f"{name}-energy", method) for method in (more, less))
-    spread = math.hypot(ours.error[0], theirs.error[0])
-    return bool(ours.mean[0] - theirs.mean[0] > 3.0 * spread)
-
-
-def _of(all_of_it: bool, some: bool) -> Verdict:
-    return "holds" if all_of_it else "in part" if some else "does not hold"

@@ -22,6 +22,7 @@ from eigenveil_papers.reproduction.figure import (
     SeriesStyle,
     panel_grid,
 )
+from eigenveil_papers.reproduction.given import power_laws
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 from eigenveil_papers.reproduction.paper002 import (
     BLOCK,
@@ -65,10 +66,10 @@ STYLES: dict[str, SeriesStyle] = {
     ),
     "needed": SeriesStyle("exact Gaussian mechanism", "exact"),
     "random": SERIES_STYLES["random"],
-    "alpha=0.01": SeriesStyle("alpha = 0.01", "ours-curator"),
-    "alpha=0.1": SeriesStyle("alpha = 0.1", "baseline-2"),
-    "alpha=0.5": SeriesStyle("alpha = 0.5", "repaired"),
-    "alpha=1": SeriesStyle("alpha = 1", "baseline-5"),
+    "alpha=0.01": SeriesStyle("alpha = 0.01", "level-1"),
+    "alpha=0.1": SeriesStyle("alpha = 0.1", "level-2"),
+    "alpha=0.5": SeriesStyle("alpha = 0.5", "level-3"),
+    "alpha=1": SeriesStyle("alpha = 1", "level-4"),
 }
 
 
@@ -222,7 +223,7 @@ def _draw(numbers: Numbers, settings: Settings) -> Figure:
         "fpca": "(a) FPCA as in the text",
         "mod-sulq-asymmetric": "(b) MOD-SuLQ, not symmetric",
         "mod-sulq": "(c) MOD-SuLQ, symmetric",
-        "eigenveil": "(d) Eigenveil, same rows",
+        "eigenveil": "Eigenveil, same rows",
         "fpca-as-coded": "FPCA as coded",
     }
     alphas = [panel for panel in numbers.panels if panel.startswith("alpha=")]
@@ -293,4 +294,5 @@ FIG3 = Experiment(
     tasks=_tasks,
     draw=_draw,
     claims=claims,
+    given=power_laws,
 )

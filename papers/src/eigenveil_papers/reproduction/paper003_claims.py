@@ -2,113 +2,127 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from eigenveil_papers.reproduction.experiment import Claim, Settings
-from eigenveil_papers.reproduction.matched_utility import matched_utility
 from eigenveil_papers.reproduction.numbers import Numbers
-from eigenveil_papers.reproduction.paper003_methods import (
-    ADD_REMOVE,
-    DATA,
-    LEVEL,
-    claim_of,
-    compare,
+from eigenveil_papers.reproduction.paper003_methods import ADD_REMOVE, DATA
+from eigenveil_papers.reproduction.rule import (
+    OURS,
+    TIMES,
+    Effect,
+    Measure,
+    Part,
+    better,
+    decide,
+    effects,
     epsilon_ratios,
-    in_words,
-    name_of,
-    outperforms,
-    present,
+    holds_for,
+    no_worse,
+    ratios,
+    rises,
 )
 
+ENERGY = Measure(unit="points of the exact energy", margin=0.5, digits=".1f", most=100.0)
+"""Captured energy in per cent of the exact directions'."""
+ERRORS = Measure(unit="points of error", margin=0.25, less=True, digits=".2f", most=100.0)
+"""Per cent of wrong answers; an effect is positive where the first errs less."""
+LEVEL = 90.0
+"""Per cent of the exact subspace's energy at which epsilons are compared."""
 _PUBLISHED = ("analyze-gauss", "private-power", "wishart-sn", "private-power-pure", "ppca")
-_FULL = 98.0  # from here on a curve has no room to rise
 _TARGET = 10.0  # the project's: this many times more epsilon for the published method
+
+
+def present(numbers: Numbers, axis: str) -> list[str]:
+    """The panels of an axis that were measured, one for each data set."""
+    return [panel for name in DATA if (panel := f"{name}-{axis}") in numbers.panels]
 
 
 def figure1_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
     """Claims about captured energy against epsilon, and about privacy."""
     del settings
     panels = present(numbers, "epsilon")
+    where = "Section 4, figure 1"
+
+    def times(
+        statement: str,
+        first: str,
+        second: str,
+        *,
+        least: float | None = None,
+        most: float | None = None,
+    ) -> Claim:
+        return epsilon_ratios(
+            statement, OURS, numbers, panels, first, second, least=least, most=most, level=LEVEL
+        )
+
     return [
-        _rises(numbers, panels, "epsilon", "Section 4, figure 1"),
-        outperforms(
-            "Analyze Gauss vastly outperforms the private power method.",
-            "Section 4, figure 1",
+        rises(
+            "For all data sets the captured energy increases with epsilon.",
+            where,
             numbers,
             panels,
-            [("analyze-gauss", "private-power"), ("analyze-gauss", "private-power-pure")],
-            least=20.0,
+            _PUBLISHED,
+            ENERGY,
         ),
-        outperforms(
+        _vastly(numbers, panels),
+        better(
             "SN outperforms the private power method and PPCA.",
-            "Section 4, figure 1",
+            where,
             numbers,
             panels,
-            [(("wishart-sn"), of) for of in ("private-power", "private-power-pure", "ppca")],
+            "wishart-sn",
+            ("private-power", "private-power-pure", "ppca"),
+            ENERGY,
         ),
         _matches(numbers, panels),
         _theorem1(numbers),
         _nine_tenths(numbers),
-        epsilon_ratios(
+        times(
             "What the repair of SN costs: at most 4 times its epsilon for the same energy, where"
             " neighbours have one row changed (of which 2 for halving epsilon).",
-            numbers,
-            panels,
-            ("wishart-sn", "wishart-repaired"),
-            "times SN's",
+            "wishart-sn",
+            "wishart-repaired",
             most=4.0,
         ),
-        epsilon_ratios(
+        times(
             "What the repair of SN costs: at most 1.5 times its epsilon for the same energy, where"
             " neighbours have one row more or less.",
-            numbers,
-            panels,
-            ("wishart-sn", ADD_REMOVE),
-            "times SN's",
+            "wishart-sn",
+            ADD_REMOVE,
             most=1.5,
         ),
-        epsilon_ratios(
+        times(
             "Analyze Gauss as published needs at least 10 times our epsilon for the same energy"
             " and delta (unit rows; isometric, exactly calibrated noise).",
-            numbers,
-            panels,
-            ("eigenveil", "analyze-gauss"),
-            "times ours",
+            "eigenveil",
+            "analyze-gauss",
             least=_TARGET,
         ),
-        epsilon_ratios(
+        times(
             "With delta = 1e-6 ours still needs no more epsilon than Analyze Gauss with the paper's"
             " delta.",
-            numbers,
-            panels,
-            ("eigenveil-strict", "analyze-gauss"),
-            "times ours",
+            "eigenveil-strict",
+            "analyze-gauss",
             least=1.0,
         ),
-        epsilon_ratios(
+        times(
             "Pure epsilon, sound: PPCA as published needs at least 10 times our epsilon for the"
             " same energy.",
-            numbers,
-            panels,
-            ("eigenveil-pure", "ppca"),
-            "times ours",
+            "eigenveil-pure",
+            "ppca",
             least=_TARGET,
         ),
-        epsilon_ratios(
+        times(
             "Pure epsilon, sound: the private power method with Laplace noise needs at least 10"
             " times our epsilon for the same energy.",
-            numbers,
-            panels,
-            ("eigenveil-pure", "private-power-pure"),
-            "times ours",
+            "eigenveil-pure",
+            "private-power-pure",
             least=_TARGET,
         ),
-        _dominates(numbers, panels),
-        _dominates_sn(numbers, panels),
-        _exact_sampling(numbers, panels),
+        *_ours_beside(numbers, panels),
     ]
 
 
@@ -116,13 +130,31 @@ def figure2_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
     """Claims about captured energy against the number of rows."""
     del settings
     panels = present(numbers, "rows")
+    where = "Section 4, figure 2"
     return [
-        _rises(numbers, panels, "rows", "Section 4, figure 2"),
-        _best_of(numbers, panels),
-        outperforms(
+        rises(
+            "The captured energy increases with the number of rows.",
+            where,
+            numbers,
+            panels,
+            _PUBLISHED,
+            ENERGY,
+        ),
+        _in_pairs(
+            "Analyze Gauss is the best with delta > 0, SN the best with delta = 0.",
+            where,
+            numbers,
+            panels,
+            [
+                ("analyze-gauss", "private-power"),
+                ("wishart-sn", "private-power-pure"),
+                ("wishart-sn", "ppca"),
+            ],
+        ),
+        _in_pairs(
             "The private power method suffers from too much noise: every other method captures"
             " more.",
-            "Section 4, figure 2",
+            where,
             numbers,
             panels,
             [
@@ -133,210 +165,325 @@ def figure2_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
         ),
         _steep(numbers, panels),
         _rows_saved(numbers, panels),
-        _dominates(numbers, panels),
-        _dominates_sn(numbers, panels),
-        _exact_sampling(numbers, panels),
+        *_ours_beside(numbers, panels),
     ]
+
+
+def _in_pairs(
+    statement: str,
+    where: str,
+    numbers: Numbers,
+    panels: Iterable[str],
+    pairs: Sequence[tuple[str, str]],
+) -> Claim:
+    """The first of each pair captures more than the second."""
+    parts = [
+        Part(
+            name=f"{_name_of(panel)}, {first} beside {second}",
+            effects=effects(numbers, panel, first, second, ENERGY),
+            asks="better",
+        )
+        for panel in panels
+        for first, second in pairs
+    ]
+    return decide(statement, where, parts, ENERGY)
+
+
+def _name_of(panel: str) -> str:
+    """The data set of a panel."""
+    return panel.rsplit("-", 1)[0]
 
 
 # Claims of the paper
 
 
-def _rises(numbers: Numbers, panels: Sequence[str], axis: str, where: str) -> Claim:
-    statement = {
-        "epsilon": "For all data sets the captured energy increases with epsilon.",
-        "rows": "The captured energy increases with the number of rows.",
-    }[axis]
-    found, good = [], []
-    for panel in panels:
-        falls, flat, count = [], [], 0
-        for series in _PUBLISHED:
-            curve = numbers.curve(panel, series)
-            if curve.x.size < 2:
-                continue
-            count += 1
-            error = np.hypot(curve.error[1:], curve.error[:-1])
-            if np.any(np.diff(curve.mean) < -np.maximum(1.0, 3.0 * error)):
-                falls.append(series)
-            if curve.mean[-1] - curve.mean[0] < 1.0 and curve.mean[0] < _FULL:
-                flat.append(series)
-        if not count:
-            continue
-        parts = [f"{count - len({*falls, *flat})} of {count} published series rise throughout"]
-        parts += [f"falling somewhere: {', '.join(falls)}"] if falls else []
-        parts += [f"flat: {', '.join(flat)}"] if flat else []
-        found.append(f"{name_of(panel)}: {', '.join(parts)}")
-        bad = len({*falls, *flat})
-        good += [False] * bad + [True] * (count - bad)
-    return claim_of(statement, where, found, good)
+def _vastly(numbers: Numbers, panels: Sequence[str]) -> Claim:
+    parts = [
+        Part(
+            name=f"{_name_of(panel)}, beside {other}",
+            effects=effects(numbers, panel, "analyze-gauss", other, ENERGY),
+            asks="somewhere",
+            level=20.0,
+        )
+        for panel in panels
+        for other in ("private-power", "private-power-pure")
+    ]
+    return decide(
+        "Analyze Gauss vastly outperforms the private power method (here: by 20 points of energy"
+        " somewhere).",
+        "Section 4, figure 1",
+        parts,
+        ENERGY,
+    )
 
 
 def _matches(numbers: Numbers, panels: Sequence[str]) -> Claim:
-    found, good = [], []
+    parts = []
     for panel in panels:
-        seen = compare(numbers, panel, "wishart-sn", "analyze-gauss")
-        if not seen.x.size:
-            continue
-        near = np.flatnonzero(seen.gains < -1.0)
-        last = f"{seen.gains[-1]:+.2f} points at epsilon {seen.x[-1]:g}"
-        good.append(bool(seen.gains[-1] > -1.0))
-        first = 0 if near.size == 0 else int(near[-1]) + 1
-        since = f", within a point from {seen.x[first]:g} on" if first < seen.x.size else ""
-        worst = int(np.argmin(seen.gains))
-        found.append(
-            f"{name_of(panel)}: SN less Analyze Gauss {last}{since}, "
-            f"{seen.gains[worst]:+.1f} at {seen.x[worst]:g}"
-        )
-    statement = "For large enough epsilon SN matches Analyze Gauss, which promises less."
-    return claim_of(statement, "Section 4, figure 1", found, good)
+        found = effects(numbers, panel, "wishart-sn", "analyze-gauss", ENERGY)
+        parts.append(Part(name=_name_of(panel), effects=found[-1:], asks="not worse"))
+    return decide(
+        "For large enough epsilon SN matches Analyze Gauss, which promises less (here: at the"
+        " largest).",
+        "Section 4, figure 1",
+        parts,
+        ENERGY,
+    )
 
 
 def _theorem1(numbers: Numbers) -> Claim:
-    statement = "Theorem 1: SN is epsilon-differentially private."
-    measured, formula = (numbers.curve("witness", of) for of in ("wishart-sn", "formula"))
-    if not measured.x.size or not formula.x.size:
-        return claim_of(statement, "Theorem 1", [], [])
-    seen = ", ".join(
-        f"{100 * value:.1f} % at epsilon {x:g} (1 - exp(-epsilon) = {100 * -math.expm1(-x):.1f} %)"
-        for x, value in zip(measured.x, measured.mean, strict=True)
+    """An event of chance 0 with one of two neighbours has at most chance 0 with the other."""
+    return holds_for(
+        "Theorem 1: SN is epsilon-differentially private. (An event that one of two neighbours"
+        " never shows has then no chance with the other; here: at most 0.001. It is seen with about"
+        " 1 - exp(-epsilon), so SN is (epsilon, 1 - exp(-epsilon))-private at best.)",
+        "Theorem 1",
+        numbers,
+        [("frequency of the event", "witness", "wishart-sn")],
+        Measure(unit="frequency", margin=0.0),
+        most=1e-3,
     )
-    text = (
-        "an event of chance 0 with one of two neighbours happens with the other in "
-        f"{seen}: SN is (epsilon, 1 - exp(-epsilon))-private at best"
-    )
-    return claim_of(statement, "Theorem 1", [text], [bool(np.all(measured.mean <= 1e-3))])
 
 
 def _nine_tenths(numbers: Numbers) -> Claim:
-    statement = "k is such that the leading subspace holds at least 90 % of the energy."
-    found, good = [], []
+    parts = []
     for name in DATA:
-        panel = f"{name}-share"
+        wanted = 50.0 if name == "mnist" else 10.0
         for series in ("centred", "as they are"):
-            fewest = numbers.at(panel, f"fewest, {series}", 90.0)
-            if math.isnan(fewest):
-                continue
-            curve = numbers.curve(panel, series)
-            shares = ", ".join(
-                f"k = {x:.0f}: {y:.1f} %" for x, y in zip(curve.x, curve.mean, strict=True)
-            )
-            rows = "centred rows" if series == "centred" else "rows as they are"
-            found.append(f"{name}, {rows}: 90 % from k = {fewest:.0f} on ({shares})")
-            wanted = 50.0 if name == "mnist" else 10.0
-            good.append(numbers.at(panel, series, wanted) >= LEVEL)
-    claim = claim_of(statement, "Section 4", found, good)
-    if not any(name.startswith("mnist") for name in numbers.panels):
-        return claim
-    note = (
-        " The text's k = 500 for MNIST is taken for '50)' scanned wrongly: its bracket is missing,"
-        " and paper 000 has k = 50"
+            share = numbers.at(f"{name}-share", series, wanted)
+            if not np.isnan(share):
+                effect = Effect(f"k = {wanted:g}", share, 0.0)
+                parts.append(
+                    Part(name=f"{name}, {series}", effects=(effect,), asks="at least", level=LEVEL)
+                )
+    return decide(
+        "k is such that the leading subspace holds at least 90 % of the energy (of MNIST the text's"
+        " 500 is taken for 50).",
+        "Section 4",
+        parts,
+        Measure(unit="per cent of the energy", margin=0.0, digits=".1f"),
     )
-    return Claim(
-        statement=claim.statement,
-        where=claim.where,
-        measured=claim.measured + note + ".",
-        verdict=claim.verdict,
-    )
-
-
-def _best_of(numbers: Numbers, panels: Sequence[str]) -> Claim:
-    published = {
-        "delta > 0": ("analyze-gauss", ["private-power"]),
-        "delta = 0": ("wishart-sn", ["private-power-pure", "ppca"]),
-    }
-    found, good = [], []
-    for panel in panels:
-        for kind, (best, others) in published.items():
-            for other in others:
-                seen = compare(numbers, panel, best, other)
-                if seen.x.size:
-                    found.append(
-                        f"{name_of(panel)}, {kind}, {best} against {other}: {in_words(seen)}"
-                    )
-                    good.append(seen.behind == 0 and seen.ahead > 0)
-    statement = "Analyze Gauss is the best with delta > 0, SN the best with delta = 0."
-    return claim_of(statement, "Section 4, figure 2", found, good)
 
 
 def _steep(numbers: Numbers, panels: Sequence[str]) -> Claim:
-    found, good = [], []
+    parts = []
     for panel in panels:
         for series in ("analyze-gauss", "wishart-sn", "ppca"):
-            curve = numbers.curve(panel, series)
-            if curve.x.size < 2:
-                continue
-            rise = curve.mean[-1] - curve.mean[0]
-            found.append(
-                f"{name_of(panel)}, {series}: {curve.mean[0]:.1f} to {curve.mean[-1]:.1f} % from "
-                f"{curve.x[0]:.0f} to {curve.x[-1]:.0f} rows"
-            )
-            good.append(bool(rise >= 20.0))
-    statement = "Analyze Gauss, SN and PPCA improve steeply with the number of rows (20 points)."
-    return claim_of(statement, "Section 4, figure 2", found, good)
+            found = numbers.by_run(panel, series)
+            x = sorted(found)
+            if len(x) > 1 and (runs := sorted(found[x[0]].keys() & found[x[-1]].keys())):
+                rise = np.array([found[x[-1]][run] - found[x[0]][run] for run in runs])
+                effect = Effect.of(f"{x[0]:g} to {x[-1]:g} rows", rise)
+                parts.append(
+                    Part(
+                        name=f"{_name_of(panel)}, {series}",
+                        effects=(effect,),
+                        asks="at least",
+                        level=20.0,
+                    )
+                )
+    return decide(
+        "Analyze Gauss, SN and PPCA improve steeply with the number of rows (here: by 20 points).",
+        "Section 4, figure 2",
+        parts,
+        ENERGY,
+    )
 
 
 # Claims of this project
 
 
 def _rows_saved(numbers: Numbers, panels: Sequence[str]) -> Claim:
-    pairs = [("eigenveil", "analyze-gauss"), ("eigenveil-pure", "ppca")]
-    found, good = [], []
-    for panel in panels:
-        for better, worse in pairs:
-            ratio = matched_utility(
-                numbers.curve(panel, better), numbers.curve(panel, worse), LEVEL
-            )
-            if math.isnan(ratio.ratio):
-                continue
-            found.append(f"{name_of(panel)}, {worse}: {ratio} times the rows of {better}")
-            good.append(ratio.ratio > 1.0)
-    statement = "The published methods need more rows for 90 % of the energy than the sound ones."
-    return claim_of(statement, "eigenveil", found, good)
-
-
-def _dominates(numbers: Numbers, panels: Sequence[str]) -> Claim:
-    pairs = [
-        ("eigenveil", "analyze-gauss"),
-        ("eigenveil", "private-power"),
-        ("eigenveil-pure", "ppca"),
-        ("eigenveil-pure", "private-power-pure"),
+    parts = [
+        Part(
+            name=f"{_name_of(panel)}, {worse} over {ours}",
+            effects=ratios(numbers, panel, ours, worse, None, LEVEL),
+            asks="at least",
+        )
+        for panel in panels
+        for ours, worse in (("eigenveil", "analyze-gauss"), ("eigenveil-pure", "ppca"))
     ]
-    found, good = [], []
-    for panel in panels:
-        for ours, theirs in pairs:
-            seen = compare(numbers, panel, ours, theirs)
-            if seen.x.size:
-                found.append(f"{name_of(panel)}, {ours} against {theirs}: {in_words(seen)}")
-                good.append(seen.behind == 0)
-    statement = (
-        "At the same promise no published method captures more than the sound one beside it"
-        " (SN apart, which promises falsely)."
+    return decide(
+        "The published methods need more rows for 90 % of the energy than the sound ones.",
+        OURS,
+        parts,
+        TIMES,
     )
-    return claim_of(statement, "eigenveil", found, good)
 
 
-def _dominates_sn(numbers: Numbers, panels: Sequence[str]) -> Claim:
-    found, good = [], []
-    for panel in panels:
-        for ours in ("wishart-repaired", ADD_REMOVE, "eigenveil-pure"):
-            seen = compare(numbers, panel, ours, "wishart-sn")
-            if seen.x.size:
-                found.append(f"{name_of(panel)}, {ours}: {in_words(seen)}")
-                good.append(seen.behind == 0)
-    statement = "The sound methods of pure epsilon capture as much as SN, whose promise is false."
-    return claim_of(statement, "eigenveil", found, good)
+def _ours_beside(numbers: Numbers, panels: Sequence[str]) -> list[Claim]:
+    return [
+        _in_pairs(
+            "At the same promise the sound methods capture more than every published one beside"
+            " them (SN apart, which promises falsely).",
+            OURS,
+            numbers,
+            panels,
+            [
+                ("eigenveil", "analyze-gauss"),
+                ("eigenveil", "private-power"),
+                ("eigenveil-pure", "ppca"),
+                ("eigenveil-pure", "private-power-pure"),
+            ],
+        ),
+        no_worse(
+            "The sound methods of pure epsilon capture as much as SN, whose promise is false.",
+            OURS,
+            numbers,
+            panels,
+            ("wishart-repaired", ADD_REMOVE, "eigenveil-pure"),
+            "wishart-sn",
+            ENERGY,
+        ),
+        no_worse(
+            "The exponential mechanism sampled exactly, one vector after the other with the epsilon"
+            " divided among them, captures as much as PPCA's chain, which draws all at once and"
+            " proves nothing.",
+            OURS,
+            numbers,
+            panels,
+            "ppca-exact",
+            "ppca",
+            ENERGY,
+        ),
+    ]
 
 
-def _exact_sampling(numbers: Numbers, panels: Sequence[str]) -> Claim:
-    found, good = [], []
-    for panel in panels:
-        seen = compare(numbers, panel, "ppca-exact", "ppca")
-        if seen.x.size:
-            found.append(f"{name_of(panel)}: {in_words(seen)}")
-            good.append(seen.behind == 0)
-    statement = (
-        "The exponential mechanism sampled exactly, one vector after the other with the epsilon"
-        " divided among them, captures as much as PPCA's chain, which draws all at once and proves"
-        " nothing."
+# Table 1
+
+
+def table_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
+    """Claims about the errors of the linear machine."""
+    del settings
+    real = [name for name in ("covtype", "mnist") if name in numbers.panels]
+    every = [name for name in DATA if name in numbers.panels]
+    where = "Section 4, table 1"
+    return [
+        _well(numbers, every),
+        better(
+            "On COVTYPE and MNIST SN errs less than all other private methods, even those with"
+            " delta > 0.",
+            where,
+            numbers,
+            real,
+            "wishart-sn",
+            ("analyze-gauss", "private-power", "ppca"),
+            ERRORS,
+        ),
+        _better_than_exact(numbers, every),
+        _harder(numbers),
+        better(
+            "Eigenveil errs less than Analyze Gauss and the private power method at the same"
+            " promise.",
+            OURS,
+            numbers,
+            every,
+            "eigenveil",
+            ("analyze-gauss", "private-power"),
+            ERRORS,
+        ),
+        better(
+            "With delta = 0 Eigenveil errs less than PPCA.",
+            OURS,
+            numbers,
+            every,
+            "eigenveil-pure",
+            "ppca",
+            ERRORS,
+        ),
+        no_worse(
+            "The sound methods with delta = 0 err no more than SN, whose promise is false.",
+            OURS,
+            numbers,
+            every,
+            ("eigenveil-pure", "wishart-repaired"),
+            "wishart-sn",
+            ERRORS,
+        ),
+        _scale_only(numbers, every),
+    ]
+
+
+_NEAR = 3.5  # points over the exact subspace: the paper's own on MNIST are 2.9
+
+
+def _well(numbers: Numbers, names: Sequence[str]) -> Claim:
+    parts = [
+        Part(
+            name=name,
+            effects=effects(numbers, name, "exact", "analyze-gauss", ERRORS)[-1:],
+            asks="at most",
+            level=_NEAR,
+        )
+        for name in names
+    ]
+    return decide(
+        "With enough training rows Analyze Gauss is consistently good (here: it errs at most 3.5"
+        " points more than the exact subspace, at the largest number).",
+        "Section 4, table 1",
+        parts,
+        ERRORS,
     )
-    return claim_of(statement, "eigenveil", found, good)
+
+
+def _better_than_exact(numbers: Numbers, names: Sequence[str]) -> Claim:
+    """For one data set: the parts are one, with all positions of all sets."""
+    found = tuple(
+        effect.named(f"{effect.at} ({name})")
+        for name in names
+        for effect in effects(numbers, name, "wishart-sn", "exact", ERRORS)
+    )
+    part = Part(name="", effects=found, asks="somewhere", level=ERRORS.margin)
+    return decide(
+        "SN even outperforms non-private SVD for one data set. (In the paper's own table it errs"
+        " more than SVD in all six columns.)",
+        "Section 5",
+        [part],
+        ERRORS,
+    )
+
+
+def _harder(numbers: Numbers) -> Claim:
+    """Errors without privacy, averaged over the sizes; the data sets' runs are independent."""
+    parts = []
+    for name in DATA[1:]:
+        both = Numbers(
+            row._replace(panel="both", series=row.panel)
+            for row in numbers.measured
+            if row.series == "exact" and row.panel in (DATA[0], name)
+        )
+        parts.append(
+            Part(name=name, effects=effects(both, "both", name, DATA[0], ERRORS), asks="better")
+        )
+    return decide(
+        "The synthetic data are more difficult than COVTYPE and MNIST (they are made so here).",
+        "Section 4, table 1",
+        parts,
+        ERRORS,
+    )
+
+
+_LITTLE = Measure(unit="points of error", margin=2.0, less=True, digits=".2f")
+
+
+def _scale_only(numbers: Numbers, names: Sequence[str]) -> Claim:
+    parts = []
+    for name in names:
+        both = Numbers(
+            row._replace(panel=row.series, series=row.panel)
+            for row in numbers.measured
+            if row.panel in (name, f"{name}-standardised")
+        )
+        found = tuple(
+            effect.named(f"{effect.at} rows ({of})")
+            for of in both.panels
+            for effect in effects(both, of, f"{name}-standardised", name, _LITTLE)
+        )
+        parts.append(Part(name=name, effects=found, asks="same"))
+    return decide(
+        "The errors measure how good the subspace is: standardising the coordinates before training"
+        " changes no error by more than two points.",
+        OURS,
+        parts,
+        _LITTLE,
+    )

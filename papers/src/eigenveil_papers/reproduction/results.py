@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,11 +17,10 @@ from eigenveil.files import replacing
 from eigenveil.io.write import write_columns
 from eigenveil_papers.reproduction import figure, runner
 from eigenveil_papers.reproduction.experiment import Claim, Experiment, Settings
+from eigenveil_papers.reproduction.given import runs_of
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 
 MEANS, RUNS, CLAIMS = ".csv", ".runs.csv", ".json"
-OURS = "eigenveil"
-"""Where a claim stands that is this package's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,20 +64,32 @@ def redraw(experiment: Experiment, settings: Settings, *, out: Path) -> Outcome:
     Raises
     ------
     OutputError
-        When there are no numbers of this experiment in the folder.
+        When there are no numbers of this experiment in the folder, or they are of other data.
     """
     numbers = read_runs(out / f"{experiment.name}{RUNS}")
+    path = out / f"{experiment.name}{CLAIMS}"
     try:
-        stored = json.loads((out / f"{experiment.name}{CLAIMS}").read_text(encoding="utf-8"))
-        settings = replace(settings, scale=stored["scale"], data=stored["data"])
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        settings = replace(
+            settings, scale=stored["scale"], data=stored["data"], runs=stored["repetitions"]
+        )
+        tasks = str(stored["tasks"])
     except (OSError, ValueError, KeyError):
-        pass  # the numbers are what counts
+        raise _no_numbers(path) from None
+    # titles and what was used are of the data that are found now
+    if tasks != _tasks_digest(experiment, settings):
+        raise OutputError(
+            f"{path} was measured with other data or settings than are given now.",
+            hint="Give the same --data and --data-folder, or measure again without --redraw.",
+            code="no-numbers",
+        )
     return write(experiment, settings, numbers, out)
 
 
 def write(experiment: Experiment, settings: Settings, numbers: Numbers, out: Path) -> Outcome:
     """Write figures, numbers and claims; the same numbers give the same bytes."""
     claims = tuple(experiment.claims(numbers, settings))
+    given = (*experiment.given(settings), runs_of(numbers, experiment.runs))
     pictures = figure.save(experiment.draw(numbers, settings), out / experiment.name)
     files = [out / f"{experiment.name}{end}" for end in (MEANS, RUNS, CLAIMS)]
     write_means(numbers, files[0])
@@ -90,6 +102,9 @@ def write(experiment: Experiment, settings: Settings, numbers: Numbers, out: Pat
         "differences": experiment.differences,
         "scale": settings.scale,
         "data": settings.data,
+        "repetitions": settings.runs,
+        "tasks": _tasks_digest(experiment, settings),
+        "given": [asdict(each) for each in given],
         "claims": [asdict(claim) for claim in claims],
     }
     with replacing(files[2]) as scratch:
@@ -97,6 +112,12 @@ def write(experiment: Experiment, settings: Settings, numbers: Numbers, out: Pat
     for path in files:
         path.chmod(0o644)
     return Outcome(experiment=experiment, numbers=numbers, claims=claims, files=(*pictures, *files))
+
+
+def _tasks_digest(experiment: Experiment, settings: Settings) -> str:
+    """Of what is measured: the data's files, the arguments and the runs."""
+    keys = sorted(task.key for task in experiment.tasks(settings))
+    return hashlib.sha256("".join(keys).encode()).hexdigest()[:32]
 
 
 def write_means(numbers: Numbers, path: Path) -> None:
@@ -155,9 +176,13 @@ def read_runs(path: Path) -> Numbers:
         )
         columns = [table.column(name).to_pylist() for name in (*types, "run")]
     except (OSError, KeyError, pa.ArrowException):
-        raise OutputError(
-            f"{path} has no numbers of an earlier run.",
-            hint="Measure first: the same command without --redraw.",
-            code="no-numbers",
-        ) from None
+        raise _no_numbers(path) from None
     return Numbers(Measured(*row) for row in zip(*columns, strict=True))
+
+
+def _no_numbers(path: Path) -> OutputError:
+    return OutputError(
+        f"{path} has no numbers of an earlier run.",
+        hint="Measure first: the same command without --redraw.",
+        code="no-numbers",
+    )

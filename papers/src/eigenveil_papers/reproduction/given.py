@@ -1,0 +1,163 @@
+"""What each figure was measured with, beside the paper's, and where the paper's is from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from eigenveil_papers.reproduction.data import Source, find, load, title_of
+from eigenveil_papers.reproduction.data_files import TITLES
+from eigenveil_papers.reproduction.experiment import Given, Settings
+from eigenveil_papers.reproduction.numbers import Numbers
+
+TEXT, SCRIPT, OURS = "text", "authors' script", "chosen here"
+
+
+def rows_of(name: str, theirs: int, settings: Settings, *, most: int | None = None) -> Given:
+    """How many rows of a data set there are, or how many of them are taken."""
+    source = find(name, settings)
+    count = _count(source)
+    here = f"{min(count, most or count):,}"
+    if source.stand_in_for or source.file:
+        here += f" of {title_of(source)}"
+    return Given(what=f"rows of {TITLES.get(name, name)}", here=here, paper=f"{theirs:,}")
+
+
+def _count(source: Source) -> int:
+    if source.path and not Path(source.path).is_file():  # redrawn where the file is not
+        return 0
+    return len(load(source).X)
+
+
+def runs_of(numbers: Numbers, theirs: str) -> Given:
+    """The runs of most panels, and those of which there are fewer or more."""
+    found = {}
+    for panel in numbers.panels:
+        counts = [int(numbers.curve(panel, of).runs.max(initial=0)) for of in numbers.series(panel)]
+        found[panel] = max(counts, default=0)
+    if not found:
+        return Given(what="runs", here="none", paper=theirs)
+    usual = Counter(found.values()).most_common(1)[0][0]
+    others: dict[int, list[str]] = {}
+    for panel, count in found.items():
+        if count != usual:
+            others.setdefault(count, []).append(panel)
+    parts = [str(usual)] + [
+        f"{count} of {', '.join(names[:4])}" + (f" and {len(names) - 4} more" * (len(names) > 4))
+        for count, names in sorted(others.items())
+    ]
+    return Given(what="runs", here="; ".join(parts), paper=theirs)
+
+
+def pca_of_sites(settings: Settings) -> Sequence[Given]:
+    """Of paper 000's figures and paper 001's figure 2."""
+    names = ("mnist", "covtype") if settings.data is None else (settings.data,)
+    rows = [
+        rows_of(name, 60_000, settings) for name in names if name not in ("synthetic", "digits")
+    ]
+    synthetic = settings.pick("60,000", "20,000", "2,000")
+    return [
+        *rows,
+        Given(what="synthetic rows", here=synthetic, paper="60,000", whence="authors' curves"),
+        Given(
+            what="covariance of the synthetic rows",
+            here="diagonal: K from 10 to 1, others up to 0.5",
+            paper='"pre-determined"',
+            whence=SCRIPT,
+        ),
+        Given(what="delta, where it is fixed", here="0.01", paper="not printed", whence=SCRIPT),
+        Given(
+            what="sites S", here=settings.pick("10", "10", "4"), paper="not printed", whence=SCRIPT
+        ),
+        Given(
+            what="rows at each site", here="1000 (COVTYPE 500)", paper="not printed", whence=SCRIPT
+        ),
+        Given(what="R", here="2 K", paper="not printed", whence=SCRIPT),
+        Given(
+            what="K",
+            here="50 (COVTYPE 10; MNIST over delta 10)",
+            paper="50 (COVTYPE 10)",
+            whence=f"{TEXT}; over delta {SCRIPT}",
+        ),
+        Given(what="centre and largest norm", here="exact", paper="exact, not private"),
+    ]
+
+
+def tensors(settings: Settings) -> Sequence[Given]:
+    """Of paper 001's figures 3 to 5."""
+    rows = settings.pick("100,000 and 800,000", "fewer: see the panels", "fewer: see the panels")
+    return [
+        Given(
+            what="D and K",
+            here=settings.pick("10, 5 and 50, 10", "see the panels", "see the panels"),
+            paper="10, 5 and 50, 10",
+        ),
+        Given(what="rows over epsilon", here=rows, paper="not printed", whence=SCRIPT),
+        Given(what="delta, where it is fixed", here="0.01", paper="0.01"),
+        Given(what="sites S", here="5", paper="5"),
+        Given(
+            what="data",
+            here="drawn anew in each run",
+            paper="one set for all runs, the same rows at each site",
+            whence=SCRIPT,
+        ),
+    ]
+
+
+def projections(settings: Settings) -> Sequence[Given]:
+    """Of paper 002's figure 2."""
+    most = settings.pick(10_000, 3000, 1000)
+    theirs = {"mnist": 10_000, "wine": 1599}
+    names = tuple(theirs) if settings.data is None else (settings.data,)
+    return [
+        *(rows_of(name, theirs[name], settings, most=most) for name in names if name in theirs),
+        Given(what="rank, block", here="6, 25", paper="6, 25"),
+        Given(what="(epsilon, delta)", here="(0.1, 0.1)", paper="(0.1, 0.1)"),
+        Given(what="rows", here="centred, largest norm 1", paper="as they are", whence=SCRIPT),
+    ]
+
+
+def power_laws(settings: Settings) -> Sequence[Given]:
+    """Of paper 002's figure 3."""
+    del settings
+    return [
+        Given(what="rows, D", here="5000, 20", paper="5000, 20", whence="caption"),
+        Given(what="delta", here="0.05", paper="0.05 (the text has 0.01)", whence="caption"),
+        Given(what="epsilons", here="15 of them", paper="40 from 0.1 to 4"),
+        Given(what="rank, block", here="6, 25", paper="5, 50", whence=SCRIPT),
+    ]
+
+
+def symmetric_noise(settings: Settings) -> Sequence[Given]:
+    """Of paper 003's figures."""
+    names = ("covtype", "mnist") if settings.data is None else (settings.data,)
+    theirs = {"covtype": 20_000, "mnist": 10_000}
+    return [
+        Given(
+            what="synthetic rows, D, k",
+            here=settings.pick("60,000, 100, 10", "60,000, 100, 10", "4,000, 20, 4"),
+            paper="60,000, 100, 10",
+        ),
+        *(
+            rows_of(name, theirs[name], settings, most=theirs[name])
+            for name in names
+            if name in theirs
+        ),
+        Given(
+            what="covariance of the synthetic rows",
+            here="ten variances from 10 to 1, others up to 0.1",
+            paper='"pre-determined"',
+            whence=OURS,
+        ),
+        Given(
+            what="epsilons, numbers of rows", here="see the axes", paper="not printed", whence=OURS
+        ),
+        Given(
+            what="delta",
+            here="0.1; COVTYPE and MNIST 0.02",
+            paper="0.1; COVTYPE 0.02",
+            whence="caption",
+        ),
+        Given(what="k of MNIST", here="50", paper='"500", a slip of the scanner', whence=OURS),
+    ]
