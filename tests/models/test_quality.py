@@ -89,6 +89,8 @@ def test_fewer_features_are_drawn_of_wide_mixtures_and_topics():
     assert try_mixture(mixture, Scenario(200_000, FLAT, distance=8.0), fits=2).quality > 0.9
     topics = plan_of("topic-model", features=5000, **wide)
     assert try_topics(topics, Scenario(200_000, FLAT, topic_words=10), fits=2).quality > 0.9
+    mixed = plan_of("topic-model", features=5000, alpha0=1.0, **wide)
+    assert try_topics(mixed, Scenario(200_000, FLAT, topic_words=10), fits=2).quality > 0.9
     spread = Scenario(200_000, FLAT, topic_words=4000)
     assert "not simulated" in try_topics(topics, spread).note
     covariance = plan_of("covariance", features=5000, rows=200_000, epsilon=1.0, delta=1e-6)

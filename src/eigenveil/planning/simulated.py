@@ -175,7 +175,7 @@ def try_topics(
     def simulate(number: int) -> tuple[float, Any]:
         rng = np.random.default_rng((seed, number, 0))
         size = (drawn, data.document_words)
-        places = rng.integers(spread, size=size) + spread * (np.arange(drawn) % count)[:, None]
+        places = rng.integers(spread, size=size) + spread * _topics(rng, size, count, plan.alpha0)
         ends = np.arange(0, places.size + 1, data.document_words)
         counts = scipy.sparse.csr_array(
             (np.ones(places.size), places.ravel(), ends), shape=(drawn, features)
@@ -187,6 +187,19 @@ def try_topics(
         return _matched(common) / count, factors
 
     return gather(simulate, fits or _tensor_fits(drawn * features, count))
+
+
+def _topics(
+    rng: np.random.Generator, size: tuple[int, int], count: int, alpha0: float
+) -> NDArray[np.intp]:
+    """The topic of each word of documents: one a document, or of a Dirichlet law."""
+    rows = np.arange(size[0])[:, None]
+    if alpha0 == 0.0:
+        return np.broadcast_to(rows % count, size)
+    ends = np.cumsum(rng.dirichlet(np.full(count, alpha0 / count), size[0]), axis=1)
+    ends[:, -1] = 1.0
+    places = np.searchsorted((ends + rows).ravel(), rng.random(size) + rows, side="right")
+    return np.minimum(places - count * rows, count - 1)
 
 
 def components_drawn(plan: TensorPlan) -> int:
