@@ -199,7 +199,7 @@ def _topics(
     ends = np.cumsum(rng.dirichlet(np.full(count, alpha0 / count), size[0]), axis=1)
     ends[:, -1] = 1.0
     places = np.searchsorted((ends + rows).ravel(), rng.random(size) + rows, side="right")
-    return np.minimum(places - count * rows, count - 1)
+    return np.asarray(np.minimum(places - count * rows, count - 1))
 
 
 def components_drawn(plan: TensorPlan) -> int:
