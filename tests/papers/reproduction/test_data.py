@@ -146,6 +146,24 @@ def test_the_uci_file_of_covtype_is_read(tmp_path, end):
     assert rows.y.tolist() == [0, 1] * 3
 
 
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("motes-light", "q8calibLight.dat"),
+        ("motes-volt", "q8calibVolt.dat"),
+        ("motes-humidity", "q8calibHumid.dat"),
+        ("motes-temperature", "q8calibHumTemp.dat"),
+    ],
+)
+def test_the_authors_files_of_motes_are_read(tmp_path, name, file):
+    (tmp_path / file).write_text("   1.5e+00   2.0\n  -3   4.25\n 0 1\n")
+    rows = found(name, tmp_path)
+    assert rows.X.tolist() == [[1.5, 2.0], [-3.0, 4.25], [0.0, 1.0]]
+    (tmp_path / file).write_text("1 2\n3\n")
+    with pytest.raises(DataError, match=file):
+        data.load(data.find(name, Settings(folder=tmp_path)))
+
+
 def test_the_uci_file_of_wine_is_read(tmp_path):
     (tmp_path / "winequality-red.csv").write_text('"acid";"pH";"quality"\n7.4;3.5;5\n7.8;3.2;6\n')
     rows = found("wine", tmp_path)

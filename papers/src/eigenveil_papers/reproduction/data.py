@@ -28,6 +28,8 @@ TITLES = {
     "wine": "red wine",
     "motes-light": "motes, light",
     "motes-volt": "motes, voltage",
+    "motes-humidity": "motes, humidity",
+    "motes-temperature": "motes, temperature",
 }
 _IDX = "train-images-idx3-ubyte[.gz] and train-labels-idx1-ubyte[.gz]"
 WANTED = {
@@ -35,8 +37,10 @@ WANTED = {
     "fashion-mnist": f"fashion*.npz (X or x_train, y), or a folder fashion-mnist with {_IDX}",
     "covtype": "covtype*.npz (X, y), or covtype.data[.gz] of the UCI repository",
     "wine": "wine*.npz (X), or winequality-red.csv of the UCI repository",
-    "motes-light": "motes_light.npz (X)",
-    "motes-volt": "motes_volt.npz (X)",
+    "motes-light": "motes_light.npz (X) or q8calibLight.dat",
+    "motes-volt": "motes_volt.npz (X) or q8calibVolt.dat",
+    "motes-humidity": "motes_humidity.npz (X) or q8calibHumid.dat",
+    "motes-temperature": "motes_temperature.npz (X) or q8calibHumTemp.dat",
 }
 _ARCHIVES = {
     "mnist": "mnist*.npz",
@@ -45,10 +49,16 @@ _ARCHIVES = {
     "wine": "wine*.npz",
     "motes-light": "motes_light*.npz",
     "motes-volt": "motes_volt*.npz",
+    "motes-humidity": "motes_humidity*.npz",
+    "motes-temperature": "motes_temperature*.npz",
 }
 _TABLES = {
     "covtype": ("covtype.data", "covtype.data.gz"),
     "wine": ("winequality-red.csv",),
+    "motes-light": ("q8calibLight.dat",),
+    "motes-volt": ("q8calibVolt.dat",),
+    "motes-humidity": ("q8calibHumid.dat",),
+    "motes-temperature": ("q8calibHumTemp.dat",),
 }
 _IMAGES = (
     "train-images-idx3-ubyte",
@@ -115,6 +125,8 @@ def read(name: str, path: Path) -> Rows:
                 y=None if labels is None else _read_idx(labels),
                 title=TITLES[name],
             )
+        if path.suffix == ".dat":  # numbers apart by white space, one row a line
+            return Rows(X=np.loadtxt(path, ndmin=2), title=TITLES[name])
         return _read_table(name, path)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, pa.ArrowException) as bad:
         raise _unreadable(path, bad) from None
@@ -282,6 +294,8 @@ _STAND_INS = {
     "wine": "cultivars",
     "motes-light": "made-up-sensors",
     "motes-volt": "made-up-sensors",
+    "motes-humidity": "made-up-sensors",
+    "motes-temperature": "made-up-sensors",
 }
 NAMES = (*_STAND_INS, "digits", "breast-cancer")
 """The names that :func:`find` knows."""
