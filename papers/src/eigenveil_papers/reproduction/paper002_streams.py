@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -168,7 +169,8 @@ def _scripted(
 
     The whole stream is centred beforehand. Methods are compared by their first s directions, s the
     least of the ranks of SPIRIT, of FPCA and the seed; and (``own``) by all directions that each
-    tells, against offline PCA's best of as many. At the end there is the scripts' own error,
+    tells, against offline PCA's best of as many; not a number where that is more than half of the
+    features, which is no summary. At the end there is the scripts' own error,
     also as they compute it: of the rows of the sketch, whose lengths are not 1, and of SPIRIT's
     directions with their signs.
     """
@@ -180,11 +182,12 @@ def _scripted(
         shared = min(rank, *own.values())
         for series, directions in (*own.items(), ("compared", shared)):
             yield "rank", series, end, float(directions)
-        most = max(rank, *own.values())
-        aim = _Exact(X[:end], centered=False, most=most)
+        aim = _Exact(X[:end], centered=False, most=max(rank, *own.values()))
         for series, found in told.items():
-            yield "own", series, end, aim.excess(found[place].components)
-            components = found[place].components[:shared]
+            components = found[place].components
+            many = 2 * len(components) > X.shape[1]
+            yield "own", series, end, math.nan if many else aim.excess(components)
+            components = components[:shared]
             yield "distance", series, end, aim.distance(components)
             yield "excess", series, end, aim.excess(components)
             if place == len(ends) - 1:
