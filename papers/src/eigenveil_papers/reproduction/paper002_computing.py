@@ -393,7 +393,7 @@ def _lemma_claims(numbers: Numbers) -> list[Claim]:
 
 _SIZES: dict[Scale, tuple[int, ...]] = {
     "full": (640_000, 1_280_000, 1_920_000, 2_560_000, 3_200_000),
-    "fast": (12_800, 25_600, 38_400, 51_200, 64_000),
+    "fast": (6400, 12_800, 19_200, 25_600, 32_000),
     "toy": (320, 640, 960),
 }
 _SIZE_ROLES: Mapping[int, Role] = {-1: "paper-2", 2: "repaired", 0: "exact-2"}
@@ -432,7 +432,7 @@ def _tasks(settings: Settings) -> Sequence[Task]:
             arguments = {
                 "name": name,
                 "data": find(name, settings).as_arguments(),
-                "rows": settings.pick(None, 4000, 1000),
+                "rows": settings.pick(None, 2000, 1000),
             }
             cost = 45.0 if name == "mnist" else settings.pick(4.0, 2.0, 0.3)
             tasks.append(Task(work=tracking, arguments=arguments, run=run, cost=cost))
@@ -448,7 +448,7 @@ def _tasks(settings: Settings) -> Sequence[Task]:
             tasks.append(Task(work=spectra, arguments=arguments, run=run, cost=cost))
         arguments = {
             "features": settings.pick([10, 30, 100, 300, 1000], [10, 100, 1000], [10, 50]),
-            "rows": settings.pick(1000, 300, 200),
+            "rows": settings.pick(1000, 200, 200),
         }
         tasks.append(
             Task(work=speed, arguments=arguments, run=run, cost=settings.pick(30.0, 3.0, 0.3))
