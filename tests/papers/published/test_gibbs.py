@@ -9,7 +9,7 @@ from scipy import integrate, special
 
 from eigenveil.errors import DataError
 from eigenveil_papers.published import ppca, second_moment
-from eigenveil_papers.published.gibbs import bingham_gibbs
+from eigenveil_papers.published.gibbs import Envelope, best_envelope, bingham_gibbs
 from statistics_tools import FALSE_ALARM, REJECTED, kolmogorov
 
 ENERGIES = np.array([6.0, 2.0, 0.0])
@@ -113,3 +113,77 @@ def test_a_large_budget_gives_the_exact_directions():
 def test_a_chain_without_sweeps_is_refused():
     with pytest.raises(DataError, match="burn_in"):
         ppca(np.eye(3), n_components=1, epsilon=1.0, burn_in=0)
+
+
+# One step of the chain: a column given the others
+
+# of R^5; with t = 2 max(e) + 1 no entry of M is below 1, with less some are below 0
+STEEP = np.array([40.0, 30.0, 5.0, 1.0, 0.0])
+
+
+def complement_of(energies, fixed, rng):
+    """Columns to be orthogonal to, a basis of what is left, and the exponent there."""
+    size = len(energies)
+    basis = np.linalg.qr(rng.standard_normal((size, size)))[0]
+    left = basis[:, fixed:]
+    return basis[:, :fixed], left, left.T @ (energies[:, None] * left)
+
+
+@pytest.mark.parametrize("fixed", [0, 1, 3, 4])
+@pytest.mark.parametrize("scale", [0.0, 0.05, 1.0, 200.0])
+def test_the_envelope_is_the_gaussian_of_the_complement(fixed, scale):
+    rng = np.random.default_rng(fixed)
+    energies = scale * STEEP
+    others, left, inside = complement_of(energies, fixed, rng)
+    top = np.linalg.eigvalsh(inside)[-1]
+    for above in (0.5, 3.0, 2 * np.max(energies) + 9):  # above the level where M is singular
+        envelope = Envelope(energies, others, 2 * top + above)
+        small = np.linalg.inv(envelope.level * np.eye(5 - fixed) - 2 * inside)
+        covariance = left @ small @ left.T
+        # linear in the normal numbers: of the identity it gives the matrix itself
+        made = envelope.linear(np.eye(5))
+        np.testing.assert_allclose(made.T @ made, covariance, atol=1e-9 * np.max(covariance))
+        np.testing.assert_allclose(envelope.trace, np.trace(small), rtol=1e-9)
+        np.testing.assert_allclose(envelope.squared, np.sum(small**2), rtol=1e-8)
+    if fixed < 4:
+        below = Envelope(energies, others, 2 * top - 1e-3)
+        assert below.trace == np.inf
+        assert below.level < below.above() <= 2 * top + 1 + 1e-9
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 1000.0])
+def test_the_best_level_is_found_and_refuses_few(scale):
+    rng = np.random.default_rng(7)
+    energies = scale * np.linspace(0, 1, 60) ** 4
+    others, _, inside = complement_of(energies, 20, rng)
+    values = np.linalg.eigvalsh(inside)
+    for held in (values[0], np.mean(values), values[-1]):
+        level = best_envelope(energies, others, held).level
+
+        def refused(t):  # the logarithm of one over the chance that a proposal is kept, and more
+            return 0.5 * t - 0.5 * np.sum(np.log(t - 2 * values))
+
+        grid = np.linspace(2 * values[-1] + 0.01, 2 * values[-1] + 80, 4000)
+        assert refused(level) < min(map(refused, grid)) + 0.06
+        with pytest.MonkeyPatch.context() as patch:  # and a search from far off ends there too
+            patch.setattr("eigenveil_papers.published.gibbs._LOSS", 1e-8)
+            exact = best_envelope(energies, others, held)
+        np.testing.assert_allclose(exact.trace, 1.0, rtol=1e-3)
+
+
+@pytest.mark.parametrize("above", [0.3, 1.5, 8.0])
+def test_a_step_draws_the_exact_law_of_the_complement_at_any_level(above):
+    rng = np.random.default_rng()
+    others, left, inside = complement_of(STEEP[1:], 1, np.random.default_rng(3))
+    values, turn = np.linalg.eigh(inside)
+    envelope = Envelope(STEEP[1:], others, 2 * values[-1] + above)
+    drawn = np.array([envelope.accepted(rng) for _ in range(1000)])
+    np.testing.assert_allclose(drawn @ others, 0.0, atol=1e-12)
+    squares = (drawn @ left @ turn)[:, 0] ** 2
+    law = square_of_the_third(values[::-1])
+    assert kolmogorov(squares, law) > FALSE_ALARM
+    # what is proposed, none refused, has another law, and so have other energies
+    loose = Envelope(STEEP[1:], others, 2 * values[-1] + 30.0)
+    proposed = loose.proposals(rng.standard_normal((1000, 4))) @ left @ turn
+    assert kolmogorov(proposed[:, 0] ** 2, law) < REJECTED
+    assert kolmogorov(squares, square_of_the_third(values[::-1] / 4)) < REJECTED

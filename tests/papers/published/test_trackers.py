@@ -115,6 +115,7 @@ def test_another_number_of_features_is_refused_and_no_rows_tell_nothing(name):
         lambda: Spirit(low=0.9, high=0.8),
         lambda: Grouse(n_components=0),
         lambda: Grouse(n_components=1, step=0.0),
+        lambda: Grouse(n_components=1, diminishing=True),
         lambda: FrequentDirections(n_components=0),
         lambda: FrequentDirections(n_components=5, sketch_rows=4),
         lambda: BlockPower(n_components=0),
@@ -284,6 +285,21 @@ def test_small_steps_of_grouse_average_noise_out():
         for step in (None, 0.005)
     )
     assert subspace_distance(small.T, directions) < 0.5 * subspace_distance(greedy.T, directions)
+
+
+def test_a_diminishing_step_of_grouse_is_divided_by_the_row_and_left_out_when_long():
+    settings = {"n_components": 1, "step": 1.0, "random_state": 0}
+    start = Grouse(n_components=1, step=1e-12, random_state=0).partial_fit([1.0, 0.0]).components[0]
+    across = np.array([-start[1], start[0]])
+    row = 0.9 * (start + across)  # |p| |r| = 0.81: the first angle, and half of it for a second row
+    tracker = Grouse(diminishing=True, **settings).partial_fit(row)
+    found = tracker.components[0]
+    np.testing.assert_allclose(abs(found @ start), np.cos(0.81), rtol=1e-9)
+    later = Grouse(diminishing=True, **settings).partial_fit(np.zeros(2)).partial_fit(row)
+    np.testing.assert_allclose(abs(later.components[0] @ start), np.cos(0.405), rtol=1e-9)
+    long = Grouse(diminishing=True, **settings).partial_fit(2.0 * row)  # 3.24 is more than pi/2
+    assert (tracker.turns, later.turns, long.turns) == (1, 1, 0)
+    np.testing.assert_allclose(abs(long.components[0] @ start), 1.0, rtol=1e-9)
 
 
 # Block power method

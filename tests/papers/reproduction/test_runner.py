@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,21 @@ def test_long_tasks_come_first(tmp_path, trace):
     lines = journal_of(tmp_path / "out").read_text().splitlines()[1:]
     costs = {task.key: task.cost for task in TOY.tasks(Settings(scale="toy", runs=3))}
     assert [costs[json.loads(line)["key"]] for line in lines] == [3.0, 3.0, 2.0, 2.0, 1.0, 1.0]
+
+
+def test_tasks_that_must_be_alone_are_done_here_after_the_others(tmp_path, trace):
+    def tasks(settings):
+        return [
+            replace(task, alone=task.arguments["data"] == "good") for task in TOY.tasks(settings)
+        ]
+
+    plain = run(tmp_path / "plain", jobs=2)
+    before = len(trace())
+    alone = runner.run(replace(TOY, tasks=tasks), TOYS, out=tmp_path / "alone", jobs=2)
+    assert repr(alone.measured) == repr(plain.measured)
+    done = [line.split() for line in trace()[before:]]
+    assert [name for name, _ in done] == ["bad", "bad", "good", "good"]
+    assert [process == str(os.getpid()) for _, process in done] == [False, False, True, True]
 
 
 def test_what_is_done_is_not_done_again_and_more_runs_only_add(tmp_path, trace):

@@ -214,7 +214,9 @@ class Grouse:
     angle t: ``U <- U + ((cos t - 1) p/|p| + sin t r/|r|) w'/|w|``. Without a ``step`` the angle is
     ``arctan(|r|/|p|)``, after which the subspace contains the row (the greedy step of Balzano &
     Wright 2013): fast on rows that truly lie in r dimensions, and as restless as its last rows
-    where they do not. With one it is ``step |r| |p|``, at most that.
+    where they do not. With one it is ``step |r| |p|``, at most that. A step that diminishes is
+    ``step |r| |p|/t`` for row t, and is not taken at all from pi/2 on (the program that goes with
+    Balzano, Nowak & Recht 2010): large rows then leave the first basis as it is for long.
 
     Parameters
     ----------
@@ -222,8 +224,15 @@ class Grouse:
         r.
     step : float or None
         eta, in units of 1 over a squared row.
+    diminishing : bool
+        Whether the step is divided by the number of the row.
     random_state : int, Generator or None
         For the first basis, drawn uniformly.
+
+    Attributes
+    ----------
+    turns : int
+        Rows that turned the basis.
     """
 
     def __init__(
@@ -231,12 +240,17 @@ class Grouse:
         *,
         n_components: int,
         step: float | None = None,
+        diminishing: bool = False,
         random_state: int | np.random.Generator | None = None,
     ) -> None:
         self.n_components = checked_count("n_components", n_components)
         if step is not None and not (step > 0 and math.isfinite(step)):
             raise DataError(f"step = {step!r} is not above 0.", hint="Leave it out for greedy.")
-        self.step = step
+        if diminishing and step is None:
+            raise DataError("Without a step there is none to diminish.", hint="Give step as well.")
+        self.step, self.diminishing = step, diminishing
+        self.turns = 0
+        self._seen = 0
         self._rng = np.random.default_rng(random_state)
         self._reader = Reader()
 
@@ -252,6 +266,7 @@ class Grouse:
         return self
 
     def _read(self, row: FloatArray) -> None:
+        self._seen += 1
         weights = self._basis.T @ row
         inside = self._basis @ weights
         rest = row - inside
@@ -260,8 +275,13 @@ class Grouse:
         if min(along, across) <= _NOTHING * length:
             return  # inside there is nothing to learn; outside there is no direction to turn from
         angle = math.atan2(across, along)
-        if self.step is not None:
+        if self.diminishing and self.step is not None:
+            angle = self.step * across * along / self._seen
+            if angle >= math.pi / 2:
+                return
+        elif self.step is not None:
             angle = min(angle, self.step * across * along)
+        self.turns += 1
         turned = (math.cos(angle) - 1) / along * inside + math.sin(angle) / across * rest
         self._basis += np.outer(turned, weights / np.linalg.norm(weights))
 

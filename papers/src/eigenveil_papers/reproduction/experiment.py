@@ -79,12 +79,15 @@ class Task:
         Which repetition this is.
     cost : float
         Rough seconds, for the order of the tasks (long ones first) and the progress shown.
+    alone : bool
+        Whether nothing else may be done at the same time: it starts processes and times them.
     """
 
     work: Work
     arguments: Mapping[str, Any] = field(default_factory=dict)
     run: int = 0
     cost: float = 1.0
+    alone: bool = False
 
     @property
     def key(self) -> str:

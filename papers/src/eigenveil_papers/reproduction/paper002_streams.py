@@ -1,7 +1,8 @@
-"""Figure 4 of paper 002, what is measured: trackers of a stream, and merging up a tree."""
+"""Figure 4 of paper 002, what is measured: trackers of a stream, and what trees come to."""
 
 from __future__ import annotations
 
+import math
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from eigenveil.linalg.eigen import leading_eigenpairs
-from eigenveil.linalg.subspace import Subspace, merge, subspace_distance, subspace_of
+from eigenveil.linalg.subspace import subspace_distance, subspace_of
 from eigenveil.models.streaming.private import PrivateStreamingPCA
 from eigenveil.models.streaming.tracker import StreamingPCA
 from eigenveil_papers.published.data import synth
@@ -21,27 +22,66 @@ from eigenveil_papers.published.trackers import BlockPower, Grouse, Incremental
 from eigenveil_papers.reproduction.data import Source, load
 from eigenveil_papers.reproduction.experiment import Point
 from eigenveil_papers.reproduction.paper002 import BLOCK, RANK, FloatArray
+from eigenveil_papers.reproduction.paper002_trees import LEAF_RANK
 
 T = TypeVar("T")
-STEP = 100
-"""Positions are multiples of it: then no tracker has a block that is not full."""
+STEP = 50
+"""Positions are multiples of it, as in the authors' scripts."""
 _SKETCH = 16  # a buffer of 32 rows, where FPCA has 6 directions and a block of 25
 _SMALLEST = 1e-13  # errors below it are rounding, and are drawn there
-LEAF_RANK = 10
 EPSILON, DELTA = 1.0, 1e-6
 """Of the private tree."""
 
 
-def _trackers(seed: int) -> Mapping[str, Callable[[], Any]]:
-    """New trackers by series; all tell RANK directions, and forget nothing."""
-    return {
-        "eigenveil": lambda: StreamingPCA(RANK),
-        "fpca-open": lambda: FPCA(n_components=RANK, block=BLOCK, adapt=False),
-        "frequent-directions": lambda: FrequentDirections(n_components=RANK, sketch_rows=_SKETCH),
-        "spirit": lambda: Spirit(n_components=RANK, forgetting=1.0),
-        "grouse": lambda: Grouse(n_components=RANK, random_state=seed),
-        "block-power": lambda: BlockPower(n_components=RANK, block=STEP, random_state=seed),
-        "incremental": lambda: Incremental(n_components=RANK, block=BLOCK),
+SCRIPTED = "-scripted"
+"""Ends the panels of the settings of the authors' scripts."""
+_SEED_RANK = {"mnist": 5, "wine": 5, "synth": 5}  # of the authors' scripts; 10 for the others
+
+Makers = Mapping[str, Callable[[], Any]]
+
+
+def even_handed(features: int, seed: int) -> tuple[int, Makers]:
+    """The rank that all tell, and new trackers by series: all forget nothing.
+
+    r = 6, and memory of about as many rows: FPCA's block and directions are 31, the sketch's
+    buffer 32. With few features (11 of wine) both are less, so that no method holds as many rows as
+    there are features and is exact for that reason.
+    """
+    rank, sketch = max(1, min(RANK, features // 4)), max(2, min(_SKETCH, features // 2))
+    return rank, {
+        "eigenveil": lambda: StreamingPCA(rank, n_oversamples=sketch - rank),
+        "fpca-open": lambda: FPCA(n_components=rank, block=BLOCK, adapt=False),
+        "frequent-directions": lambda: FrequentDirections(n_components=rank, sketch_rows=sketch),
+        "spirit": lambda: Spirit(n_components=rank, forgetting=1.0),
+        "grouse": lambda: Grouse(n_components=rank, random_state=seed),
+        "block-power": lambda: BlockPower(n_components=rank, block=4 * BLOCK, random_state=seed),
+        "incremental": lambda: Incremental(n_components=rank, block=BLOCK),
+    }
+
+
+def as_scripted(name: str, features: int, seed: int) -> tuple[int, Makers]:
+    """The same with the settings of the authors' scripts: their seed rank r, and trackers.
+
+    FPCA follows the rank from r on, with blocks of 2r rows and no more directions than a block has
+    rows (of Synth: blocks of 50); so does SPIRIT, with lambda 0.9 and a change of rank at any row
+    (of Synth: from 3 on, lambda 1). The sketch of frequent directions has r rows, the power
+    method's blocks D, and GROUSE's step is 2, divided by the number of the row. Ours and
+    incremental PCA, which are not in the scripts, have rank r and FPCA's blocks.
+    """
+    rank = min(_SEED_RANK.get(name, 10), features)
+    synth = name == "synth"
+    block = 2 * BLOCK if synth else 2 * rank
+    spirit: dict[str, Any] = {"n_components": rank, "forgetting": 0.9}
+    if synth:
+        spirit = {"n_components": min(3, features), "forgetting": 1.0}
+    return rank, {
+        "eigenveil": lambda: StreamingPCA(rank, block_size=block),
+        "fpca-open": lambda: FPCA(n_components=rank, block=block, most=min(block, features)),
+        "frequent-directions": lambda: FrequentDirections(n_components=rank, sketch_rows=rank),
+        "spirit": lambda: Spirit(adapt=True, hold_off=1, **spirit),
+        "grouse": lambda: Grouse(n_components=rank, step=2.0, diminishing=True, random_state=seed),
+        "block-power": lambda: BlockPower(n_components=rank, block=features, random_state=seed),
+        "incremental": lambda: Incremental(n_components=rank, block=block),
     }
 
 
@@ -53,51 +93,111 @@ def _reported(tracker: Any) -> FloatArray:
 # Errors
 
 
-class _Exact(NamedTuple):
-    """Offline PCA of the first rows of a stream: moment, its trace, and components."""
+class _Exact:
+    """Offline PCA of the first rows of a stream."""
 
-    moment: FloatArray
-    components: FloatArray
+    def __init__(self, rows: FloatArray, *, centered: bool, most: int) -> None:
+        about = rows - rows.mean(axis=0) if centered else rows
+        self.moment = about.T @ about
+        self.energies, self.directions = leading_eigenpairs(self.moment, most)
+        self.total = float(np.trace(self.moment))
 
     def distance(self, components: FloatArray) -> float:
-        """``|P - P_exact|_F / sqrt(2 r)``, 0 to 1."""
-        found = components.T @ components - self.components.T @ self.components
-        return float(np.linalg.norm(found) / np.sqrt(2 * len(self.components)))
+        """``|P - P_exact|_F / sqrt(2 r)``, 0 to 1, from the rank r subspace."""
+        exact = self.directions[: len(components)]
+        found = components.T @ components - exact.T @ exact
+        return max(float(np.linalg.norm(found) / np.sqrt(2 * len(components))), _SMALLEST)
 
     def excess(self, components: FloatArray) -> float:
-        """The reconstruction's root mean square error over the exact one's, less 1."""
-        return float(np.sqrt(self._left(components) / self._left(self.components))) - 1.0
+        """The reconstruction's root mean square error over the exact one's of that rank, less 1."""
+        kept = np.einsum("kd,de,ke->", components, self.moment, components, optimize=True)
+        exact = float(np.sum(self.energies[: len(components)]))
+        rounding = (
+            1e-20 * self.total + 1e-300
+        )  # with as many directions as features nothing is left
+        left, least = (max(self.total - float(of), rounding) for of in (kept, exact))
+        return max(float(np.sqrt(left / least)) - 1.0, _SMALLEST)
 
-    def _left(self, components: FloatArray) -> float:
-        kept = float(np.einsum("kd,de,ke->", components, self.moment, components, optimize=True))
-        return max(float(np.trace(self.moment)) - kept, 1e-300)
+    def entries(self, rows: FloatArray, *, signs: bool = True) -> float:
+        """The scripts' error: mean squared difference of the absolute entries of directions."""
+        exact = np.abs(self.directions[: len(rows)])
+        return float(np.mean(np.square(exact - (np.abs(rows) if signs else rows))))
 
 
-def _exact(rows: FloatArray, *, centered: bool) -> _Exact:
-    about = rows - rows.mean(axis=0) if centered else rows
-    moment = about.T @ about
-    return _Exact(moment, leading_eigenpairs(moment, RANK)[1])
+class _Told(NamedTuple):
+    """What a tracker tells after so many rows."""
+
+    rows: int
+    components: FloatArray
+    tracker: Any
 
 
-def _errors(
-    rows: FloatArray, ends: Sequence[int], seed: int
-) -> Iterator[tuple[str, int, float, float]]:
-    """Series, rows read, and both errors against offline PCA of the rows until then.
-
-    Incremental PCA subtracts the mean of what it has read, so it is held against centred rows.
-    """
-    exact = {c: [_exact(rows[:end], centered=c) for end in ends] for c in (False, True)}
-    for series, make in _trackers(seed).items():
-        tracker = make()
-        start = 0
-        for place, end in enumerate(ends):
+def _read(X: FloatArray, ends: Sequence[int], makers: Makers) -> dict[str, list[_Told]]:
+    """What every tracker tells at every end."""
+    told: dict[str, list[_Told]] = {}
+    for series, make in makers.items():
+        tracker, start = make(), 0
+        told[series] = []
+        for end in ends:
             for at in range(start, end, BLOCK):
-                tracker.partial_fit(rows[at : at + BLOCK])
+                tracker.partial_fit(X[at : min(at + BLOCK, end)])
             start = end
-            aim = exact[series == "incremental"][place]
-            found = _reported(tracker)
-            distance = max(aim.distance(found), _SMALLEST)
-            yield series, end, distance, max(aim.excess(found), _SMALLEST)
+            told[series].append(_Told(end, _reported(tracker), tracker))
+    return told
+
+
+def _even(X: FloatArray, ends: Sequence[int], seed: int) -> Iterator[tuple[str, str, int, float]]:
+    """Errors with even-handed settings: what, series, rows read, and the error.
+
+    Rows are as they are. Incremental PCA subtracts the mean of what it has read, so it is held
+    against centred rows.
+    """
+    rank, makers = even_handed(X.shape[1], seed)
+    told = _read(X, ends, makers)
+    for place, end in enumerate(ends):
+        aims = [_Exact(X[:end], centered=c, most=rank) for c in (False, True)]
+        for series, found in told.items():
+            aim = aims[series == "incremental"]
+            yield "distance", series, end, aim.distance(found[place].components)
+            yield "excess", series, end, aim.excess(found[place].components)
+
+
+def _scripted(
+    name: str, X: FloatArray, ends: Sequence[int], seed: int
+) -> Iterator[tuple[str, str, int, float]]:
+    """The same with the scripts' settings, and more of what the scripts report.
+
+    The whole stream is centred beforehand. Methods are compared by their first s directions, s the
+    least of the ranks of SPIRIT, of FPCA and the seed; and (``own``) by all directions that each
+    tells, against offline PCA's best of as many; not a number where that is more than half of the
+    features, which is no summary. At the end there is the scripts' own error,
+    also as they compute it: of the rows of the sketch, whose lengths are not 1, and of SPIRIT's
+    directions with their signs.
+    """
+    X = X - X.mean(axis=0)
+    rank, makers = as_scripted(name, X.shape[1], seed)
+    told = _read(X, ends, makers)
+    for place, end in enumerate(ends):
+        own = {s: len(told[s][place].components) for s in ("fpca-open", "spirit")}
+        shared = min(rank, *own.values())
+        for series, directions in (*own.items(), ("compared", shared)):
+            yield "rank", series, end, float(directions)
+        aim = _Exact(X[:end], centered=False, most=max(rank, *own.values()))
+        for series, found in told.items():
+            components = found[place].components
+            many = 2 * len(components) > X.shape[1]
+            yield "own", series, end, math.nan if many else aim.excess(components)
+            components = components[:shared]
+            yield "distance", series, end, aim.distance(components)
+            yield "excess", series, end, aim.excess(components)
+            if place == len(ends) - 1:
+                yield "entries", series, end, aim.entries(components)
+    sketch = told["frequent-directions"][-1].tracker.sketch
+    yield "entries", "frequent-directions as scripted", ends[-1], aim.entries(sketch[:shared])
+    signed = aim.entries(told["spirit"][-1].components[:shared], signs=False)
+    yield "entries", "spirit as scripted", ends[-1], signed
+    turns = told["grouse"][-1].tracker.turns
+    yield "turns", "grouse", ends[-1], turns / ends[-1]
 
 
 def tracking(
@@ -105,14 +205,18 @@ def tracking(
 ) -> Iterator[Point]:
     """Errors of all trackers while they read a data set in its order.
 
-    Panels ``NAME-distance`` and ``NAME-excess``, over rows read.
+    Panels ``NAME-distance`` and ``NAME-excess``, over rows read, for even-handed settings, and with
+    ``-scripted`` at the end for those of the authors' scripts.
     """
     X = np.array(load(Source.of(data)).X[:rows])
     last = len(X) - len(X) % STEP
     ends = sorted({end for end in (200, 500, 1000, 2000, 4000) if end < last} | {last})
-    for series, end, distance, excess in _errors(X, ends, int(rng.integers(2**32))):
-        yield Point(f"{name}-distance", series, end, distance)
-        yield Point(f"{name}-excess", series, end, excess)
+    seed = int(rng.integers(2**32))
+    kind = name.removeprefix("motes-")
+    for what, series, end, error in _even(X[:last], ends, seed):
+        yield Point(f"{name}-{what}", series, end, error)
+    for what, series, end, error in _scripted(kind, X[:last], ends, seed):
+        yield Point(f"{name}-{what}{SCRIPTED}", series, end, error)
 
 
 def spectra(
@@ -121,9 +225,11 @@ def spectra(
     """Errors after a whole stream of Synth(alpha), over alpha."""
     for alpha in alphas:
         X = synth(alpha, features=features, rows=rows, random_state=rng)
-        for series, _, distance, excess in _errors(X, [rows], int(rng.integers(2**32))):
-            yield Point("synth-distance", series, alpha, distance)
-            yield Point("synth-excess", series, alpha, excess)
+        seed = int(rng.integers(2**32))
+        for what, series, _, error in _even(X, [rows], seed):
+            yield Point(f"synth-{what}", series, alpha, error)
+        for what, series, _, error in _scripted("synth", X, [rows], seed):
+            yield Point(f"synth-{what}{SCRIPTED}", series, alpha, error)
 
 
 # Time and memory
@@ -133,9 +239,13 @@ def speed(rng: np.random.Generator, *, features: Sequence[int], rows: int) -> It
     """Microseconds of processor time a row, blocks of 25 rows at a call; the least of three."""
     for count in features:
         X = _rows(rng, rows, count)
-        for series, make in _trackers(0).items():
-            _, seconds = _timed(lambda make=make, X=X: _feed(make(), X), turns=3)  # type: ignore[misc]
-            yield Point("speed", series, count, 1e6 * seconds / rows)
+        for panel, (_, makers) in (
+            ("speed", even_handed(count, 0)),
+            (f"speed{SCRIPTED}", as_scripted("speed", count, 0)),
+        ):
+            for series, make in makers.items():
+                _, seconds = _timed(lambda make=make, X=X: _feed(make(), X), turns=3)  # type: ignore[misc]
+                yield Point(panel, series, count, 1e6 * seconds / rows)
 
 
 def memory(
@@ -149,7 +259,7 @@ def memory(
     shapes += [(features[0], length) for length in rows[1:]]
     for count, length in shapes:
         X = _rows(rng, length, count)
-        for series, make in _trackers(0).items():
+        for series, make in even_handed(count, 0)[1].items():
             _feed(make(), X[:STEP])  # what is imported or made once
             tracemalloc.start()
             try:
@@ -188,101 +298,61 @@ def _timed(do: Callable[[], T], *, turns: int = 2) -> tuple[T, float]:
 
 
 def trees(
-    rng: np.random.Generator,
-    *,
-    features: int,
-    sizes: Sequence[int],
-    nodes: Sequence[int],
-    alpha: float,
+    rng: np.random.Generator, *, features: int, rows: int, nodes: Sequence[int], alpha: float
 ) -> Iterator[Point]:
-    """Time and error of binary trees over the number of leaves, on one stream of Synth(alpha).
+    """Error of the roots of binary trees over the number of leaves, on one stream of Synth(alpha).
 
-    Nodes do their work one after the other; the time of the slowest path is that of the slowest
-    leaf, and of the slowest merge of each level above it. Panels ``tree-total``,
-    ``tree-computing``, ``tree-merging`` in seconds, ``tree-error``. Series ``rows=N`` are FPCA's;
-    the largest size is done by ours as well.
+    Of FPCA, of ours, and of our private sums. Panel ``tree-error``.
     """
-    whole = synth(alpha, features=features, rows=max(sizes), random_state=rng)
-    whole *= np.sqrt(len(whole))
-    for size in sorted(sizes):
-        X = whole[:size]
-        largest = size == max(sizes)
-        exact = _Exact(X.T @ X, leading_eigenpairs(X.T @ X, LEAF_RANK)[1])
-        for count in nodes:
-            for series in ("fpca-open", "eigenveil", "eigenveil-private"):
-                if series != "fpca-open" and not largest:
-                    continue
-                parts = np.array_split(X, count)
-                found, computing, merging = _TREES[series](parts, int(rng.integers(2**32)))
-                shown = f"rows={size}" if series == "fpca-open" else series
-                yield Point("tree-total", shown, count, computing + merging)
-                yield Point("tree-computing", shown, count, computing)
-                if count > 1:
-                    yield Point("tree-merging", shown, count, merging)
-                if largest:
-                    yield Point("tree-error", series, count, exact.distance(found.T))
+    X = synth(alpha, features=features, rows=rows, random_state=rng)
+    X *= np.sqrt(len(X))
+    exact = _Exact(X, centered=False, most=LEAF_RANK)
+    for count in nodes:
+        parts = np.array_split(X, count)
+        for series, root in _ROOTS.items():
+            found = root(parts, int(rng.integers(2**32)))
+            yield Point("tree-error", series, count, exact.distance(found))
 
 
-def _fpca_tree(parts: Sequence[FloatArray], seed: int) -> tuple[FloatArray, float, float]:
+def _fpca_root(parts: Sequence[FloatArray], seed: int) -> FloatArray:
     del seed
-
-    def leaf(rows: FloatArray) -> Subspace:
-        tracker = FPCA(n_components=LEAF_RANK, block=BLOCK, adapt=False)
-        return tracker.partial_fit(rows).finish().subspace
-
-    leaves, seconds = _each(leaf, parts)
-    root, merging = _up(leaves, lambda a, b: merge(a, b, rank=LEAF_RANK))
-    return root.basis, max(seconds), merging
+    leaves = [
+        FPCA(n_components=LEAF_RANK, block=BLOCK, adapt=False).partial_fit(rows).finish().subspace
+        for rows in parts
+    ]
+    return np.asarray(merge_up_tree(leaves, rank=LEAF_RANK).basis.T)
 
 
-def _our_tree(parts: Sequence[FloatArray], seed: int) -> tuple[FloatArray, float, float]:
+def _our_root(parts: Sequence[FloatArray], seed: int) -> FloatArray:
     del seed
-    leaves, seconds = _each(lambda rows: StreamingPCA(LEAF_RANK).fit(rows), parts)
+    level = [StreamingPCA(LEAF_RANK).fit(rows) for rows in parts]
+    while len(level) > 1:
+        level = [
+            StreamingPCA(LEAF_RANK).merge(first).merge(second)
+            for first, second in zip(level[::2], level[1::2], strict=True)
+        ]
+    return np.asarray(level[0].components_)
 
-    def both(first: StreamingPCA, second: StreamingPCA) -> StreamingPCA:
-        return StreamingPCA(LEAF_RANK).merge(first).merge(second)
 
-    root, merging = _up(leaves, both)
-    return root.components_.T, max(seconds), merging
-
-
-def _private_tree(parts: Sequence[FloatArray], seed: int) -> tuple[FloatArray, float, float]:
+def _private_root(parts: Sequence[FloatArray], seed: int) -> FloatArray:
     def empty() -> PrivateStreamingPCA:
         return PrivateStreamingPCA(LEAF_RANK, epsilon=EPSILON, delta=DELTA, random_state=seed)
 
-    leaves, seconds = _each(lambda rows: empty().partial_fit(rows), parts)
-    # a stream that was merged is spent: one turn
-    root, merging = _up(leaves, lambda a, b: empty().merge(a).merge(b), turns=1)
-    start = time.process_time()
-    root.release()
-    return root.components_.T, max(seconds), merging + time.process_time() - start
-
-
-_TREES: Mapping[str, Callable[[Sequence[FloatArray], int], tuple[FloatArray, float, float]]] = {
-    "fpca-open": _fpca_tree,
-    "eigenveil": _our_tree,
-    "eigenveil-private": _private_tree,
-}
-
-
-def _each(
-    do: Callable[[FloatArray], T], parts: Sequence[FloatArray]
-) -> tuple[list[T], list[float]]:
-    done = [_timed(lambda part=part: do(part)) for part in parts]  # type: ignore[misc]
-    return [found for found, _ in done], [seconds for _, seconds in done]
-
-
-def _up(level: list[T], both: Callable[[T, T], T], *, turns: int = 2) -> tuple[T, float]:
-    """The root of a binary tree, and the slowest merges of all levels together."""
-    total = 0.0
+    level = [empty().partial_fit(rows) for rows in parts]
     while len(level) > 1:
-        done = [
-            _timed(lambda a=a, b=b: both(a, b), turns=turns)  # type: ignore[misc]
-            for a, b in zip(level[::2], level[1::2], strict=True)
+        level = [
+            empty().merge(first).merge(second)
+            for first, second in zip(level[::2], level[1::2], strict=True)
         ]
-        level = [found for found, _ in done]
-        total += max(seconds for _, seconds in done)
-    return level[0], total
+    level[0].release()
+    return np.asarray(level[0].components_)
+
+
+_ROOTS: Mapping[str, Callable[[Sequence[FloatArray], int], FloatArray]] = {
+    "fpca-open": _fpca_root,
+    "eigenveil": _our_root,
+    "eigenveil-private": _private_root,
+}
 
 
 def lemma_1(

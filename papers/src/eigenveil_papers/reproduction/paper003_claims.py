@@ -352,14 +352,25 @@ def _ours_beside(numbers: Numbers, panels: Sequence[str]) -> list[Claim]:
 # Table 1
 
 
+STANDARDISED = "-standardised"
+"""Ends the panels whose coordinates are standardised, as the paper's svmtrain does by default."""
+
+
 def table_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
-    """Claims about the errors of the linear machine."""
+    """Claims about the errors: the paper's on standardised rows, as svmtrain trains; ours on both.
+
+    What is claimed of COVTYPE and MNIST is asked of every pair of their classes that is measured;
+    Fashion-MNIST is another data set, and decides our own claims only.
+    """
     del settings
-    real = [name for name in ("covtype", "mnist") if name in numbers.panels]
-    every = [name for name in DATA if name in numbers.panels]
+    named = ("covtype", "covtype-1-2", "mnist")
+    real = [name + STANDARDISED for name in named if name + STANDARDISED in numbers.panels]
+    plain = [panel for panel in numbers.panels if not panel.endswith(STANDARDISED)]
+    standardised = [panel for panel in numbers.panels if panel.endswith(STANDARDISED)]
+    every = [*standardised, *plain]
     where = "Section 4, table 1"
     return [
-        _well(numbers, every),
+        _well(numbers, standardised),
         better(
             "On COVTYPE and MNIST SN errs less than all other private methods, even those with"
             " delta > 0.",
@@ -370,7 +381,7 @@ def table_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             ("analyze-gauss", "private-power", "ppca"),
             ERRORS,
         ),
-        _better_than_exact(numbers, every),
+        _better_than_exact(numbers, standardised),
         _harder(numbers),
         better(
             "Eigenveil errs less than Analyze Gauss and the private power method at the same"
@@ -400,7 +411,7 @@ def table_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             "wishart-sn",
             ERRORS,
         ),
-        _scale_only(numbers, every),
+        _scale_only(numbers, plain),
     ]
 
 
@@ -445,15 +456,16 @@ def _better_than_exact(numbers: Numbers, names: Sequence[str]) -> Claim:
 
 def _harder(numbers: Numbers) -> Claim:
     """Errors without privacy, averaged over the sizes; the data sets' runs are independent."""
+    hard, *others = (name + STANDARDISED for name in DATA)
     parts = []
-    for name in DATA[1:]:
+    for name in others:
         both = Numbers(
             row._replace(panel="both", series=row.panel)
             for row in numbers.measured
-            if row.series == "exact" and row.panel in (DATA[0], name)
+            if row.series == "exact" and row.panel in (hard, name)
         )
         parts.append(
-            Part(name=name, effects=effects(both, "both", name, DATA[0], ERRORS), asks="better")
+            Part(name=name, effects=effects(both, "both", name, hard, ERRORS), asks="better")
         )
     return decide(
         "The synthetic data are more difficult than COVTYPE and MNIST (they are made so here).",
@@ -472,12 +484,12 @@ def _scale_only(numbers: Numbers, names: Sequence[str]) -> Claim:
         both = Numbers(
             row._replace(panel=row.series, series=row.panel)
             for row in numbers.measured
-            if row.panel in (name, f"{name}-standardised")
+            if row.panel in (name, name + STANDARDISED)
         )
         found = tuple(
             effect.named(f"{effect.at} rows ({of})")
             for of in both.panels
-            for effect in effects(both, of, f"{name}-standardised", name, _LITTLE)
+            for effect in effects(both, of, name + STANDARDISED, name, _LITTLE)
         )
         parts.append(Part(name=name, effects=found, asks="same"))
     return decide(

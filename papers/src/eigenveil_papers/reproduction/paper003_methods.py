@@ -32,9 +32,19 @@ from eigenveil_papers.reproduction.numbers import random_directions
 FloatArray = NDArray[np.float64]
 
 DATA = ("synthetic", "covtype", "mnist")
-COMPONENTS: Mapping[str, int] = {"synthetic": 10, "covtype": 10, "mnist": 50}
+COMPONENTS: Mapping[str, int] = {
+    "synthetic": 10,
+    "covtype": 10,
+    "mnist": 50,
+    "fashion-mnist": 50,
+}
 ROWS: Mapping[str, int] = {"synthetic": 60_000, "covtype": 20_000, "mnist": 10_000}
-DELTA: Mapping[str, float] = {"synthetic": 0.1, "covtype": 0.02, "mnist": 0.02}
+DELTA: Mapping[str, float] = {
+    "synthetic": 0.1,
+    "covtype": 0.02,
+    "mnist": 0.02,
+    "fashion-mnist": 0.02,
+}
 
 MOST_ROUNDS = 2000
 """Of the private power method: beyond it the text's number grows without end where two singular

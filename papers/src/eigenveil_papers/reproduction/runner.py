@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import multiprocessing
 import multiprocessing.connection
@@ -108,8 +109,10 @@ def run(
         left = [(key, task) for key, task in zip(keys, tasks, strict=True) if key not in found]
         # long ones first, lest one of them is alone at the end
         left.sort(key=lambda each: -each[1].cost)
-        do = _in_processes if jobs > 1 and len(left) > 1 else _here
-        for key, points, seconds in do(left, jobs):
+        beside = [each for each in left if not each[1].alone]
+        alone = [each for each in left if each[1].alone]
+        do = _in_processes if jobs > 1 and len(beside) > 1 else _here
+        for key, points, seconds in itertools.chain(do(beside, jobs), _here(alone, 1)):
             journal.add(key, points, seconds=seconds)
             found[key] = points
             reported.finish(key)
@@ -186,7 +189,7 @@ def _here(left: Sequence[tuple[str, Task]], jobs: int) -> Iterator[_Result]:
 
 
 def _in_processes(left: Sequence[tuple[str, Task]], jobs: int) -> Iterator[_Result]:
-    with _pool(min(jobs, len(left))) as pool:
+    with processes(min(jobs, len(left))) as pool:
         waiting = {pool.submit(_timed, task): key for key, task in left}
         try:
             for future in as_completed(waiting):
@@ -199,8 +202,11 @@ def _in_processes(left: Sequence[tuple[str, Task]], jobs: int) -> Iterator[_Resu
 
 
 @contextmanager
-def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that end with the block, at once if it ends by an error or is interrupted."""
+def processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that end with the block, at once if it ends by an error or is interrupted.
+
+    Each has one thread for linear algebra.
+    """
     # a fork would copy threads' locks; a process that starts afresh does not have any
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_start)
