@@ -47,7 +47,7 @@ def at(
 def _shown(panel: str, settings: Settings) -> str:
     """The data of a panel by the name of what was really used."""
     name = next((of for of in NAMES if panel == of or panel.startswith(f"{of}-")), "")
-    return title_of(find(name, settings)) if name else panel.removesuffix("-epsilon")
+    return title_of(find(name, settings)) if name else panel.partition("-")[0]
 
 
 def _errors(model: str) -> Sentence:
