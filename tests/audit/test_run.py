@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -127,6 +128,25 @@ def test_a_sound_claim_stands_and_a_false_one_falls():
         assert finding.verdict.startswith("under" if holds else "CLAIM BROKEN (mu")
         assert finding.tightness == pytest.approx(finding.mu / claimed)
     assert "BROKEN" in summary([finding], confidence=0.999)
+
+
+def test_a_paper_that_states_no_mu_is_not_broken_by_it():
+    """mu 1 is (1.2, 0.1)-private; the paper's own calculation of half of it is told."""
+    stated = {"delta": 0.1, "mu": 0.5, "whence": "a paper"}
+    for group, epsilon, holds in (
+        ("published", 3.0, True),
+        ("published", 0.5, False),
+        ("sound", 3.0, False),
+    ):
+        claim = Claim(epsilon=epsilon, **stated)
+        case = replace(gaussian_case(1.0, 0.5), group=group, claim=claim)
+        finding = judge(case, case.sample(20_000, Randomness()), false_alarm=1e-8)
+        assert finding.holds is holds, finding.broken
+        assert finding.beyond_mu
+        assert ("mu" in finding.broken) == (group == "sound")
+        told = summary([finding], confidence=0.999)
+        assert ("Not broken, but with a larger mu" in told) == holds
+        assert ("mu above its calculation" in finding.verdict) == holds
 
 
 def test_a_gaussian_bound_carries_to_epsilon_and_delta():

@@ -26,13 +26,13 @@ def test_the_list_names_every_mechanism(run):
 
 def test_an_audit_is_printed_and_written_whole(tmp_path, run):
     out = tmp_path / "found"
-    names = ("row-sum-gaussian-add-remove", "cape-10-sites-8-colluding")
+    names = ("row-sum-gaussian-add-remove", "analyze-gauss-10-replace-one")
     status, printed, err = run("audit", *names, *FEW, "--out", out)
     assert (status, err) == (0, "")
     words = " ".join(printed.split())
     assert "under its claim" in words
     assert "CLAIM BROKEN" in words
-    assert "Published claims that are broken: cape-10-sites-8-colluding" in words
+    assert "Published claims that are broken: analyze-gauss-10-replace-one" in words
     assert "A bound under its claim proves nothing" in words
     assert {file.name for file in out.iterdir()} == FILES
 

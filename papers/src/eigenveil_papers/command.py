@@ -222,10 +222,18 @@ def reproduce(
         typer.Argument(help="Experiments such as 000-fig1, 'all', or 'list' to see which."),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="Only this data set; by default those of the paper.")
+        str | None,
+        typer.Option(
+            help="Only this data set, such as mnist, fashion-mnist or covtype; by default those of "
+            "the paper."
+        ),
     ] = None,
     data_folder: Annotated[
-        Path | None, typer.Option(help="Where files of data sets are, such as mnist.npz.")
+        Path | None,
+        typer.Option(
+            help="Your folder of data: files by name, torchvision's root, UCI's and Debian's "
+            "files; with --data also its only table, whatever it is called."
+        ),
     ] = None,
     fetch: Annotated[
         bool, typer.Option("--fetch", help="Get data sets that are not at hand from OpenML.")
@@ -244,7 +252,11 @@ def reproduce(
         "reproduced"
     ),
     page: Annotated[
-        Path | None, typer.Option(help="Also write a page (.md) about all claims in the folder.")
+        Path | None,
+        typer.Option(
+            help="Also write a page (.md) about all pictures in the folder, and a folder of pages "
+            "beside it with settings and verdicts."
+        ),
     ] = None,
     restart: Annotated[
         bool, typer.Option("--restart", help="Do not go on with a run that was stopped.")

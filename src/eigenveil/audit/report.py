@@ -259,6 +259,11 @@ def summary(findings: Sequence[Finding], *, confidence: float) -> str:
         )
     if published := [f.case.name for f in broken if f.case.group == "published"]:
         lines.append(f"Published claims that are broken: {', '.join(published)}.")
+    if short := [f.case.name for f in findings if f.holds and f.beyond_mu]:
+        lines.append(
+            "Not broken, but with a larger mu than the paper's own calculation gives (a "
+            f"sensitivity or a view that is wrong, covered by slack): {', '.join(short)}."
+        )
     lines.append("A bound under its claim proves nothing; the proofs are in docs/proofs.")
     return " ".join(lines)
 

@@ -145,7 +145,10 @@ class Finding:
     epsilons, deltas, claimed : arrays
         Lower bounds of delta at these epsilons, and what the claim allows.
     broken : tuple of str
-        Which parts of the claim a bound exceeds: "mu", "epsilon", "delta".
+        Which parts of the claim a bound exceeds: "mu", "epsilon", "delta". Of a published
+        algorithm not "mu": its paper states epsilon and delta alone.
+    beyond_mu : bool
+        Whether the bound exceeds the mu of the claim, stated or only calculated.
     witness : WitnessFound or None
     seconds : float
         Of processor time, to draw the outputs.
@@ -160,6 +163,7 @@ class Finding:
     deltas: FloatArray
     claimed: FloatArray
     broken: tuple[str, ...]
+    beyond_mu: bool
     witness: WitnessFound | None
     seconds: float
 
@@ -172,7 +176,7 @@ class Finding:
     def verdict(self) -> str:
         """In words."""
         if self.holds:
-            return "under its claim"
+            return "under its claim" + (", mu above its calculation" if self.beyond_mu else "")
         return f"CLAIM BROKEN ({', '.join(self.broken)})"
 
     @property
@@ -202,7 +206,8 @@ def judge(case: Case, samples: Samples, *, false_alarm: float, seconds: float = 
         deltas = np.maximum(deltas, [delta_of_mu(mu, float(e)) for e in epsilons])
     claimed = claim.curve(epsilons)
     broken = []
-    if mu is not None and claim.mu is not None and mu > claim.mu:
+    beyond_mu = mu is not None and claim.mu is not None and mu > claim.mu
+    if beyond_mu and case.group == "sound":
         broken.append("mu")
     if epsilon > claim.epsilon:
         broken.append("epsilon")
@@ -218,6 +223,7 @@ def judge(case: Case, samples: Samples, *, false_alarm: float, seconds: float = 
         deltas=deltas,
         claimed=claimed,
         broken=tuple(broken),
+        beyond_mu=beyond_mu,
         witness=_witness(case, samples, level),
         seconds=seconds,
     )

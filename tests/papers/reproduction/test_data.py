@@ -293,8 +293,8 @@ def test_the_only_table_of_a_folder_is_taken_for_what_was_said_and_named_in_titl
     [
         ("motes-light", "q8calibLight.dat"),
         ("motes-volt", "volt.dat"),
-        ("motes-humid", "q8calibHumid.dat"),
-        ("motes-temp", "q8calibHumTemp.dat"),
+        ("motes-humidity", "q8calibHumid.dat"),
+        ("motes-temperature", "q8calibHumTemp.dat"),
     ],
 )
 def test_readings_of_sensors_are_columns_with_blanks_between(tmp_path, name, file):

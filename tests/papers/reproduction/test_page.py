@@ -19,25 +19,46 @@ def written(tmp_path, folder="docs/images/reproduction"):
     return outcome, target.read_text()
 
 
-def test_the_page_says_verdicts_pictures_claims_and_differences(tmp_path):
+def behind(tmp_path, name="000-toy"):
+    return (tmp_path / "docs" / "reproduction" / f"{name}.md").read_text()
+
+
+def test_the_first_page_has_pictures_a_sentence_each_and_counts(tmp_path):
     outcome, text = written(tmp_path)
-    measured = outcome.claims[0].measured.replace("|", "\\|")
+    picture = "images/reproduction/000-toy"
     for line in (
-        "Measured at a scale for tests only.",
-        "| 000 | 0 | 1 | 0 | 0 | 0 |",
-        "| this package's | 1 | 0 | 0 | 0 | 0 |",
-        f"| [000-toy](#000-toy) | ours is better | {measured} | holds |",
         "## Paper 000: Differentially private distributed principal component analysis",
         "### 000-toy",
-        "**Beside the authors' own curves.** Theirs are invented.",
-        f"| Fig. 1 | theirs is best | {measured} | **does not hold** |",
-        f"| eigenveil | ours is better | {measured} | holds |",
-        "Numbers: [000-toy.csv](images/reproduction/000-toy.csv).",
+        f"[![Utility of a toy]({picture}.png)](reproduction/000-toy.md)",
+        "Of the paper's 1 claims about it: does not hold 1. "
+        "[Utility of a toy: settings and verdicts](reproduction/000-toy.md).",
+        "| paper 000 | 0 | 1 | 0 | 0 | 0 |",
+        "| [this package](reproduction/eigenveil.md) | 1 | 0 | 0 | 0 | 0 |",
     ):
         assert line in text.splitlines(), line
-    picture = "images/reproduction/000-toy"
-    assert f"[![Utility of a toy]({picture}.png)]({picture}.svg)" in text
+    assert "Measured at a scale for tests only" in text
+    assert outcome.claims[0].measured not in text  # cells are behind
     assert (tmp_path / "docs" / f"{picture}.png").is_file()
+
+
+def test_the_pages_behind_say_settings_verdicts_and_differences(tmp_path):
+    outcome, _ = written(tmp_path)
+    measured = outcome.claims[0].measured.replace("|", "\\|")
+    text, picture = behind(tmp_path), "../images/reproduction/000-toy"
+    for line in (
+        "# 000-toy: Utility of a toy",
+        "[All figures](../reproduction.md)",
+        f"[![Utility of a toy]({picture}.png)]({picture}.svg)",
+        "| runs | 2 | not printed | text |",
+        "**Beside the authors' own curves.** Theirs are invented.",
+        f"| Fig. 1 | theirs is best | {measured} By hand. | **does not hold** |",
+        f"| eigenveil | ours is better | {measured} By hand. | holds |",
+    ):
+        assert line in text.splitlines(), line
+    assert f"[000-toy.csv]({picture}.csv)" in text
+    own = behind(tmp_path, "eigenveil")
+    assert f"| [000-toy](000-toy.md) | ours is better | {measured} By hand. | holds |" in own
+    assert "theirs is best" not in own
 
 
 def test_pictures_may_lie_anywhere_and_the_same_claims_give_the_same_page(tmp_path):
@@ -50,13 +71,15 @@ def test_pictures_may_lie_anywhere_and_the_same_claims_give_the_same_page(tmp_pa
 def test_papers_come_in_their_order_and_other_files_are_left_alone(tmp_path):
     for name, paper in (("003-fig1", "003"), ("000-fig2", "000"), ("000-fig1", "000")):
         values = {"name": name, "paper": paper, "title": name, "about": "", "claims": []}
+        values |= {"headline": "", "given": []}
         (tmp_path / f"{name}.json").write_text(json.dumps({**values, "scale": "fast"}))
     (tmp_path / "audit.json").write_text("[1]")
     page.write_page(tmp_path, tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
     places = [text.index(f"### {name}") for name in ("000-fig1", "000-fig2", "003-fig1")]
     assert places == sorted(places)
-    assert "What this package claims" not in text
+    assert "[this package]" not in text
+    assert (tmp_path / "page" / "003-fig1.md").is_file()
 
 
 def test_a_folder_without_claims_is_refused(tmp_path):

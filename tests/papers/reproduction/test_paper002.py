@@ -143,7 +143,7 @@ def test_masks_of_the_text_hide_the_plane_and_ours_does_not(projections: Numbers
     assert projections.at("digits-energy", "fpca", 2.0) < 0.6  # about 0.15: a random plane
     assert projections.at("digits-energy", "fpca-as-coded", 2.0) > 0.9
     assert claim(FIG2, projections, "Without a mask").verdict == "holds"
-    assert claim(FIG2, projections, "With a mask").verdict == "does not hold"
+    assert claim(FIG2, projections, "With a mask").verdict in {"does not hold", "cannot be told"}
     assert claim(FIG2, projections, "far above need").verdict == "holds"
 
 

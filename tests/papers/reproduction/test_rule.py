@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from eigenveil_papers.reproduction import rule
+from eigenveil_papers.reproduction import effects, rule
 from eigenveil_papers.reproduction.experiment import Claim
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 from statistics_tools import FALSE_ALARM, REJECTED
@@ -87,12 +87,12 @@ def test_runs_are_paired():
 
 
 def test_of_many_parts():
-    assert rule.together([]) == rule.together(["not tested"]) == "not tested"
-    assert rule.together(["holds", "holds"]) == "holds"
-    assert rule.together(["holds", "cannot be told"]) == "in part"
-    assert rule.together(["holds", "not tested"]) == "in part"
-    assert rule.together(["does not hold", "cannot be told"]) == "does not hold"
-    assert rule.together(["cannot be told", "not tested"]) == "cannot be told"
+    assert effects.together([]) == effects.together(["not tested"]) == "not tested"
+    assert effects.together(["holds", "holds"]) == "holds"
+    assert effects.together(["holds", "cannot be told"]) == "in part"
+    assert effects.together(["holds", "not tested"]) == "in part"
+    assert effects.together(["does not hold", "cannot be told"]) == "does not hold"
+    assert effects.together(["cannot be told", "not tested"]) == "cannot be told"
 
 
 def test_rising_is_from_end_to_end_and_nowhere_down():
@@ -212,35 +212,35 @@ def leads(found):
 def test_where_nothing_differs_neither_is_said_to_be_ahead():
     """At the margin itself, the worst case: either side errs at most half of 5 %."""
     found = at_random(ENERGY.margin)
-    assert too_many(leads(found[:, 0]), len(found), rule.MISSES / 2) > FALSE_ALARM
+    assert too_many(leads(found[:, 0]), len(found), effects.MISSES / 2) > FALSE_ALARM
     none = at_random(0.0)
     seen = [leads(none[:, side]) for side in (0, 1)]
     for count in seen:
-        assert too_many(count, len(none), rule.MISSES / 2) > FALSE_ALARM
+        assert too_many(count, len(none), effects.MISSES / 2) > FALSE_ALARM
     assert stats.binomtest(seen[0], max(1, sum(seen)), 0.5).pvalue > FALSE_ALARM
 
 
 @pytest.mark.parametrize("mutant", ["three errors", "not together"])
 def test_intervals_that_are_too_narrow_are_found(mutant, monkeypatch):
-    interval = rule.Effect.interval
+    interval = effects.Effect.interval
 
     def narrow(self, count):
         if mutant == "not together":
             return interval(self, 1)
-        return rule.Interval(self.value - 2 * self.error, self.value + 2 * self.error)
+        return effects.Interval(self.value - 2 * self.error, self.value + 2 * self.error)
 
-    monkeypatch.setattr(rule.Effect, "interval", narrow)
+    monkeypatch.setattr(effects.Effect, "interval", narrow)
     found = at_random(ENERGY.margin)
-    assert too_many(leads(found[:, 0]), len(found), rule.MISSES / 2) < REJECTED
+    assert too_many(leads(found[:, 0]), len(found), effects.MISSES / 2) < REJECTED
 
 
 def test_what_is_said_to_be_showable_is_shown_as_often():
     runs, positions, spread = 6, 1, 0.01
-    effect = rule.Effect("", 0.0, spread / math.sqrt(runs), runs - 1)
+    effect = effects.Effect("", 0.0, spread / math.sqrt(runs), runs - 1)
     gain = ENERGY.margin + effect.showable(positions)
     found = at_random(gain, positions=positions, runs=runs)
     held = int(np.sum(found[:, 0] == "holds"))
-    assert stats.binom.cdf(held, len(found), rule.POWER - 0.05) > FALSE_ALARM
+    assert stats.binom.cdf(held, len(found), effects.POWER - 0.05) > FALSE_ALARM
     assert not leads(found[:, 1])
     # a tenth of it is shown seldom: the number means something
     small = at_random(ENERGY.margin + 0.1 * effect.showable(positions), positions=1, runs=runs)

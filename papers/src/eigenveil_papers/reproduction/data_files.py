@@ -78,17 +78,17 @@ KNOWN_FILES: dict[str, Known] = {
         wanted="wine*.npz (X), or winequality-red.csv of the UCI repository",
     ),
     **{
-        f"motes-{short}": Known(
-            title=f"motes, {long}",
+        f"motes-{name}": Known(
+            title=f"motes, {title}",
             columns=None,
-            patterns=(f"motes_{short}*.npz", f"*{short}*.dat", f"*{short}*.csv*"),
-            wanted=f"motes_{short}.npz (X), or a file *{short}*.dat of numbers in columns",
+            patterns=(f"motes_{name}*.npz", f"*{sign}*.dat", f"*{sign}*.csv*"),
+            wanted=f"motes_{name}.npz (X), or a file *{sign}*.dat of numbers in columns",
         )
-        for short, long in (
-            ("light", "light"),
-            ("volt", "voltage"),
-            ("humid", "humidity"),
-            ("temp", "temperature"),
+        for name, sign, title in (
+            ("light", "light", "light"),
+            ("volt", "volt", "voltage"),
+            ("humidity", "humid", "humidity"),
+            ("temperature", "temp", "temperature"),
         )
     },
 }

@@ -58,7 +58,7 @@ class Case:
     epsilon: float
     epsilon_for_delta: float
     components_for_delta: int | None = None
-    runs: int = 10
+    runs: int = 20
 
 
 CASES: Mapping[str, Case] = {
@@ -69,7 +69,7 @@ CASES: Mapping[str, Case] = {
         epsilon=1.0,
         epsilon_for_delta=2.0,
         components_for_delta=10,
-        runs=5,
+        runs=10,
     ),
     "covtype": Case(components=10, rows=500, epsilon=0.1, epsilon_for_delta=0.5),
     "digits": Case(components=10, rows=179, epsilon=0.5, epsilon_for_delta=1.0),
@@ -156,7 +156,7 @@ def panel_tasks(
         "setting": setting.as_arguments(),
         "series": list(series),
     }
-    runs = settings.repetitions(full=case.runs, fast=3)
+    runs = settings.repetitions(full=case.runs, fast=2 if name == "mnist" else 3)
     share = len(values) / len(positions(sweep, Settings(), **shape, sites=SITES))
     return [
         Task(

@@ -120,11 +120,19 @@ def projections(settings: Settings) -> Sequence[Given]:
 
 def power_laws(settings: Settings) -> Sequence[Given]:
     """Of paper 002's figure 3."""
-    del settings
     return [
-        Given(what="rows, D", here="5000, 20", paper="5000, 20", whence="caption"),
+        Given(
+            what="rows, D",
+            here=settings.pick("5000, 20", "5000, 20", "fewer"),
+            paper="5000, 20",
+            whence="caption",
+        ),
         Given(what="delta", here="0.05", paper="0.05 (the text has 0.01)", whence="caption"),
-        Given(what="epsilons", here="15 of them", paper="40 from 0.1 to 4"),
+        Given(
+            what="epsilons",
+            here=settings.pick("15 of them", "6 of them", "2 of them"),
+            paper="40 from 0.1 to 4",
+        ),
         Given(what="rank, block", here="6, 25", paper="5, 50", whence=SCRIPT),
     ]
 

@@ -29,14 +29,8 @@ _NO_NUMBERS = frozenset({"cli", "audit", "plots.py", "audits.py", "command.py", 
 _FRAME = frozenset(
     f"{name}.py"
     for name in (
-        "authors",
-        "matched_utility",
-        "figure",
-        "journal",
-        "page",
-        "results",
-        "rule",
-        "runner",
+        *("authors", "effects", "figure", "given", "headlines", "journal", "matched_utility"),
+        *("page", "results", "rule", "rule_words", "runner"),
     )
 )
 

@@ -6,7 +6,7 @@ import difflib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path, PurePath
 from typing import Any, get_args
@@ -99,43 +99,76 @@ def choose(names: Sequence[str], settings: Settings) -> list[Experiment]:
     return list(chosen.values())
 
 
-# -- The page about all claims of the papers, from what runs left in a folder.
+# -- The pages about all claims of the papers, from what runs left in a folder: a first one with the
+# pictures and a sentence each, and one for each figure with its settings and verdicts.
 
 
 _SCALES = {
-    "full": "the papers' scale",
-    "fast": "a smaller scale than the papers' (`--fast`)",
+    "full": "the largest scale",
+    "fast": "a small scale (`--fast`), with few runs",
     "toy": "a scale for tests only",
 }
 _HEAD = """\
 # The papers, measured again
 
-Written by `eigenveil reproduce`; do not edit. Every figure and table of the papers, with the
-algorithms as they are published beside the sound ones of this package, and what that says about
-each claim. Error bars are standard errors over runs. The numbers lie beside the pictures, as do
-the same pictures for print (SVG).
+Every figure and table of the papers with the algorithms as they are published, beside the sound
+ones of this package. Below each picture is what was measured; its page has the settings beside the
+paper's, every claim and its verdict. Error bars are standard errors over runs.
 """
+_WRITTEN = "Written by `eigenveil reproduce`; do not edit."
 _MEANING = """\
-*holds*: shown in all parts of the claim. *in part*: shown in some. *does not hold*: shown in
-none and excluded in at least one. *cannot be told*: neither was shown. *not tested*: the settings
-do not reach the claim's. The rule is the same for the papers' claims and this package's: an effect
-is shown or excluded when its interval lies wholly on one side of the stated margin.
+*holds*: shown in all parts of the claim. *in part*: shown in some. *does not hold*: shown in none
+and excluded in at least one. *cannot be told*: neither shown nor excluded in any. *not tested*: the
+settings do not reach the claim's. One rule judges the papers' claims and this package's: an effect
+is shown, or excluded, when its interval lies wholly on one side of the stated margin. What could
+have been shown with these runs is said beside each.
 """
+_OWN = "eigenveil.md"
 
 
 def write_page(folder: Path, page: Path) -> None:
-    """Write the page from the claims in a folder; the same claims give the same bytes.
+    """Write the pages from the claims in a folder; the same claims give the same bytes.
+
+    Parameters
+    ----------
+    folder : Path
+        Where runs left pictures, numbers and claims.
+    page : Path
+        The first page, ``PAGE.md``; the others are written into a folder ``PAGE`` beside it.
 
     Raises
     ------
     OutputError
-        When there are none, or the page cannot be written.
+        When there are no claims, or the pages cannot be written.
     """
     found = _read(folder)
-    pictures = PurePath(os.path.relpath(folder.resolve(), page.resolve().parent)).as_posix()
-    with replacing(page) as scratch:
-        scratch.write_text("\n".join(_lines(found, pictures)) + "\n", encoding="utf-8")
-    page.chmod(0o644)
+    behind = page.with_suffix("")
+    if behind == page:
+        behind = page.with_name(f"{page.name}-figures")
+    try:
+        behind.mkdir(exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"{behind}: {error.strerror or error}.",
+            hint="Choose another name for the page.",
+            code="cannot-write",
+        ) from None
+    _write(page, _first(found, _to(folder, page), behind.name))
+    back = f"../{page.name}"
+    for each in found:
+        path = behind / f"{each['name']}.md"
+        _write(path, _of_experiment(each, _to(folder, path), back))
+    _write(behind / _OWN, _of_own(found, back))
+
+
+def _to(folder: Path, page: Path) -> str:
+    return PurePath(os.path.relpath(folder.resolve(), page.resolve().parent)).as_posix()
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    with replacing(path) as scratch:
+        scratch.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.chmod(0o644)
 
 
 def _read(folder: Path) -> list[dict[str, Any]]:
@@ -160,60 +193,80 @@ def _read(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _lines(found: list[dict[str, Any]], pictures: str) -> Iterator[str]:
+def _first(found: list[dict[str, Any]], pictures: str, behind: str) -> Iterator[str]:
     yield _HEAD
     scales = dict.fromkeys(_SCALES[each["scale"]] for each in found)
-    yield f"Measured at {' and '.join(scales)}.\n"
-    yield "## Verdicts\n"
-    verdicts = get_args(Verdict)
-    yield f"| paper | {' | '.join(verdicts)} |"
-    yield "|---|" + "---:|" * len(verdicts)
+    yield f"Measured at {' and '.join(scales)}; each figure's page says with how many"
+    yield "rows and runs, of how many in the paper.\n"
     papers = {key: list(group) for key, group in groupby(found, lambda each: each["paper"])}
-    for paper, experiments in papers.items():
-        counts = Counter(
-            claim["verdict"]
-            for each in experiments
-            for claim in each["claims"]
-            if claim["where"] != OURS
-        )
-        yield f"| {paper} | {' | '.join(str(counts[verdict]) for verdict in verdicts)} |"
-    ours = [(each, claim) for each in found for claim in each["claims"] if claim["where"] == OURS]
-    if ours:
-        counts = Counter(claim["verdict"] for _, claim in ours)
-        yield f"| this package's | {' | '.join(str(counts[verdict]) for verdict in verdicts)} |"
-    yield "\n" + _MEANING
-    if ours:
-        yield "## What this package claims beside them\n"
-        yield "| figure | claim | measured | |"
-        yield "|---|---|---|---|"
-        for each, claim in ours:
-            statement, measured = _cell(claim["statement"]), _measured(claim)
-            link = f"[{each['name']}](#{each['name']})"
-            yield f"| {link} | {statement} | {measured} | {_bold(claim)} |"
-        yield ""
     for paper, experiments in papers.items():
         yield f"## Paper {paper}: {PAPERS[paper]}\n"
         for each in experiments:
-            yield from _of_experiment(each, pictures)
+            name, title = each["name"], each["title"]
+            yield f"### {name}\n"
+            yield f"[![{title}]({pictures}/{name}.png)]({behind}/{name}.md)\n"
+            yield f"{each['headline']} [{title}: settings and verdicts]({behind}/{name}.md).\n"
+    yield "## Verdicts\n"
+    verdicts = get_args(Verdict)
+    yield f"| claims of | {' | '.join(verdicts)} |"
+    yield "|---|" + "---:|" * len(verdicts)
+    for paper, experiments in papers.items():
+        theirs = [claim for each in experiments for claim in each["claims"] if not _is_own(claim)]
+        yield f"| paper {paper} | {_counts(theirs)} |"
+    own = [claim for each in found for claim in each["claims"] if _is_own(claim)]
+    if own:
+        yield f"| [this package]({behind}/{_OWN}) | {_counts(own)} |"
+    yield f"\n{_MEANING}"
+    yield _WRITTEN
 
 
-def _of_experiment(each: Mapping[str, Any], pictures: str) -> Iterator[str]:
+def _counts(claims: Sequence[Mapping[str, Any]]) -> str:
+    counts = Counter(claim["verdict"] for claim in claims)
+    return " | ".join(str(counts[verdict]) for verdict in get_args(Verdict))
+
+
+def _is_own(claim: Mapping[str, Any]) -> bool:
+    return bool(claim["where"] == OURS)
+
+
+def _of_own(found: list[dict[str, Any]], back: str) -> Iterator[str]:
+    """What this package claims beside the papers, of all figures."""
+    yield "# What this package claims beside the papers\n"
+    yield f"[All figures]({back})\n"
+    yield "| figure | claim | measured | |"
+    yield "|---|---|---|---|"
+    for each in found:
+        for claim in filter(_is_own, each["claims"]):
+            link = f"[{each['name']}]({each['name']}.md)"
+            yield f"| {link} | {_cell(claim['statement'])} | {_measured(claim)} | {_bold(claim)} |"
+    yield f"\n{_MEANING}"
+    yield _WRITTEN
+
+
+def _of_experiment(each: Mapping[str, Any], pictures: str, back: str) -> Iterator[str]:
     name = each["name"]
-    yield f"### {name}\n"
-    yield f"**{each['title']}.**\n"
+    yield f"# {name}: {each['title']}\n"
+    yield f"[All figures]({back})\n"
     yield f"[![{each['title']}]({pictures}/{name}.png)]({pictures}/{name}.svg)\n"
+    yield f"{each['headline']}\n"
+    yield "## What it was measured with\n"
+    yield f"At {_SCALES[each['scale']]}.\n"
+    yield "| setting | here | in the paper | from its |"
+    yield "|---|---|---|---|"
+    for given in each["given"]:
+        yield f"| {' | '.join(_cell(given[key]) for key in ('what', 'here', 'paper', 'whence'))} |"
     if each["about"]:
-        yield each["about"].strip() + "\n"
+        yield f"\n{each['about'].strip()}"
     if each.get("differences"):
-        yield f"**Beside the authors' own curves.** {each['differences'].strip()}\n"
-    if each["claims"]:
-        yield "| where | what it says | measured here | |"
-        yield "|---|---|---|---|"
-        for claim in each["claims"]:
-            cells = (_cell(claim["where"]), _cell(claim["statement"]), _measured(claim))
-            yield f"| {' | '.join(cells)} | {_bold(claim)} |"
-        yield ""
-    yield f"Numbers: [{name}.csv]({pictures}/{name}.csv).\n"
+        yield f"\n**Beside the authors' own curves.** {each['differences'].strip()}"
+    yield "\n## Verdicts\n"
+    yield "| where | what it says | measured here | |"
+    yield "|---|---|---|---|"
+    for claim in each["claims"]:
+        cells = (_cell(claim["where"]), _cell(claim["statement"]), _measured(claim))
+        yield f"| {' | '.join(cells)} | {_bold(claim)} |"
+    yield f"\n{_MEANING}"
+    yield f"Numbers: [{name}.csv]({pictures}/{name}.csv). {_WRITTEN}"
 
 
 def _cell(text: str) -> str:
@@ -221,7 +274,7 @@ def _cell(text: str) -> str:
 
 
 def _measured(claim: Mapping[str, Any]) -> str:
-    return _cell(f"{claim['measured']} {claim.get('compared', '')}")
+    return _cell(f"{claim['measured']} {claim['compared']}")
 
 
 def _bold(claim: Mapping[str, Any]) -> str:

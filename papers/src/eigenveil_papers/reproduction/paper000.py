@@ -106,7 +106,7 @@ Captured energy tr(V'AV) of K directions, over that of the exact directions of a
 the authors' script (the paper prints none of it): delta = 0.01, S = 10 sites of 1000 rows (500 of
 COVTYPE), R = 2K; as in the text K = 50 (10 for COVTYPE) and rows centred
 by their exact mean and divided by the largest norm, which is not private; error bars are standard
-errors over 10 runs (5 of MNIST), each with its own noise and its own rows at each
+errors over runs, each with its own noise and its own rows at each
 site. The published methods have their own noise (its calibration, and the sensitivity 1/N for one
 row changed, which is sqrt(2) short) and rank directions by singular value, as the authors' code
 does: under much noise half of them then belong to negative eigenvalues, and energy is less than

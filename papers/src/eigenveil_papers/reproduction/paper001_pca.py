@@ -258,7 +258,7 @@ _ABOUT = f"""\
 Captured energy of K directions over that of the exact ones, as paper 000 measures it and with
 its settings: delta = {DELTA}, S = {SITES} sites of 1000 rows (500 of COVTYPE, 179 of digits), K
 = 50 (10 for COVTYPE and digits), exact centring and largest norm, which are not private; error
-bars are standard errors over 10 runs (5 of MNIST). capePCA runs the real protocol, zero-sum
+bars are standard errors over runs. capePCA runs the real protocol, zero-sum
 noise and all; the authors' code adds the pooled noise once, and that is drawn as their curve.
 "eigenveil" promises the same (epsilon, delta) against the same aggregator for one row changed:
 the same centred rows, each divided by its own norm, isometric noise, exact calibration, all

@@ -281,8 +281,7 @@ FIG3 = Experiment(
     paper="002",
     about=(
         "Synth(alpha) of 5000 rows and 20 features, delta 0.05 (the caption's; the text says "
-        "0.01), 15 values of epsilon from 0.1 to 4, blocks of 25 rows, r = 6, one row "
-        "replaced by another; 30 draws. "
+        "0.01), blocks of 25 rows, r = 6, one row replaced by another. "
         "q_A is the cosine between the exact first direction and the found one, without sign. "
         "Rows are divided by the largest norm found, which is not private, for the published forms "
         'and for "eigenveil" alike; "eigenveil-unit" divides each row by its own norm. FPCA of '

@@ -18,6 +18,7 @@ from eigenveil.io.write import write_columns
 from eigenveil_papers.reproduction import figure, runner
 from eigenveil_papers.reproduction.experiment import Claim, Experiment, Settings
 from eigenveil_papers.reproduction.given import runs_of
+from eigenveil_papers.reproduction.headlines import headline
 from eigenveil_papers.reproduction.numbers import Measured, Numbers
 
 MEANS, RUNS, CLAIMS = ".csv", ".runs.csv", ".json"
@@ -100,6 +101,7 @@ def write(experiment: Experiment, settings: Settings, numbers: Numbers, out: Pat
         "title": experiment.title,
         "about": experiment.about,
         "differences": experiment.differences,
+        "headline": headline(experiment.name, numbers, settings, claims),
         "scale": settings.scale,
         "data": settings.data,
         "repetitions": settings.runs,

@@ -30,227 +30,45 @@ not tested          no part has points, or no setting reached the one claimed
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
-from typing import Literal, NamedTuple, get_args
 
 import numpy as np
-import scipy.stats
-from numpy.typing import NDArray
 
-from eigenveil_papers.reproduction.experiment import Claim, Verdict
+from eigenveil_papers.reproduction.effects import (
+    Effect,
+    Measure,
+    Part,
+    Question,
+    judge,
+    together,
+)
+from eigenveil_papers.reproduction.experiment import Claim
 from eigenveil_papers.reproduction.matched_utility import MatchedUtility, matched_utility
 from eigenveil_papers.reproduction.numbers import Curve, Numbers
+from eigenveil_papers.reproduction.rule_words import compared, texts_of
 
-FloatArray = NDArray[np.float64]
+__all__ = [
+    "OURS",
+    "TIMES",
+    "Effect",
+    "Measure",
+    "Part",
+    "Question",
+    "better",
+    "decide",
+    "effects",
+    "epsilon_ratios",
+    "holds_for",
+    "no_worse",
+    "ratios",
+    "reaches",
+    "rises",
+    "same",
+]
 
 OURS = "eigenveil"
 """Where a claim stands that is this package's own."""
-MISSES = 0.05
-"""Chance that any interval of a claim misses its truth."""
-POWER = 0.9
-"""Chance with which the difference that is told as one that could have been shown is shown."""
-_ROUNDING = 1e-12
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measure:
-    """A quantity that is compared.
-
-    Attributes
-    ----------
-    unit : str
-        In words, after a number: ``"of the exact energy"``.
-    margin : float
-        Smaller differences are none; for ratios a factor above 1.
-    ratio : bool
-        Whether values are divided (their logarithms are averaged), not subtracted.
-    less : bool
-        Whether less is better, as of errors and times.
-    digits : str
-        Format of a number.
-    most : float
-        No difference is larger: printed intervals end there.
-    """
-
-    unit: str
-    margin: float
-    ratio: bool = False
-    less: bool = False
-    digits: str = ".3f"
-    most: float = math.inf
-
-    @property
-    def room(self) -> float:
-        """The margin in the terms of effects."""
-        return math.log(self.margin) if self.ratio else self.margin
-
-    def between(self, first: FloatArray, second: FloatArray) -> FloatArray:
-        """By how much the first is better, run by run: positive where it is."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            gains = np.log(first) - np.log(second) if self.ratio else first - second
-        return -gains if self.less else gains
-
-    def say(self, value: float) -> str:
-        """An effect in words."""
-        if self.ratio:
-            return f"{math.exp(value):.3g}"
-        return format(value, f"+{self.digits}")
-
-
-class Interval(NamedTuple):
-    """Where the truth is."""
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Effect:
-    """A number that was measured in runs, with what is known of it.
-
-    Attributes
-    ----------
-    at : str
-        Where: ``"epsilon 0.1"``; may be empty.
-    value : float
-    error : float
-        Standard error; 0 of what is computed and not drawn, infinite of a single run.
-    free : float
-        Degrees of freedom of the error.
-    below, above : bool
-        Whether the truth may lie any distance below or above, as where a curve ends before it
-        reaches a level.
-    """
-
-    at: str
-    value: float
-    error: float
-    free: float = math.inf
-    below: bool = False
-    above: bool = False
-
-    def named(self, at: str) -> Effect:
-        """The same under another name."""
-        return replace(self, at=at)
-
-    @classmethod
-    def of(cls, at: str, values: FloatArray, *, below: bool = False, above: bool = False) -> Effect:
-        """The mean of independent runs."""
-        count = len(values)
-        error = float(np.std(values, ddof=1)) / math.sqrt(count) if count > 1 else math.inf
-        return cls(at, float(np.mean(values)), error, max(1.0, count - 1.0), below, above)
-
-    def interval(self, together: int) -> Interval:
-        """At the level that all intervals of a claim with so many effects hold together."""
-        wide = 0.0
-        if self.error:
-            wide = _quantile(1.0 - MISSES / (2 * together), self.free) * self.error
-        low = -math.inf if self.below else self.value - wide
-        return Interval(low, math.inf if self.above else self.value + wide)
-
-    def showable(self, together: int) -> float:
-        """How far beyond a margin the truth must be to be shown with the chance ``POWER``."""
-        if not self.error:
-            return 0.0
-        beyond = _quantile(1.0 - MISSES / (2 * together), self.free)
-        return (beyond + _quantile(POWER, self.free)) * self.error
-
-
-@lru_cache(maxsize=1000)
-def _quantile(level: float, free: float) -> float:
-    return float(scipy.stats.t.ppf(level, free))
-
-
-Question = Literal["better", "not worse", "same", "at least", "at most", "somewhere", "rises"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """What a claim is about one by one, and the question that is asked of it.
-
-    Attributes
-    ----------
-    name : str
-        A data set or panel, for the text.
-    effects : tuple of Effect
-        At its positions; positive in the claim's favour where it compares.
-    asks : Question
-        ``"better"``: above the margin at some position, and below minus the margin at none.
-        ``"not worse"``: above minus the margin everywhere. ``"same"``: within the margin
-        everywhere. ``"at least"``, ``"at most"``: above, below ``level`` everywhere.
-        ``"somewhere"``: above ``level`` at some position. ``"rises"``: the first effect, from
-        end to end, above the margin, and the others, the steps, above minus the margin.
-    level : float
-        Of ``"at least"``, ``"at most"`` and ``"somewhere"``, in the terms of effects.
-    open_end : bool
-        Of ``"somewhere"``: whether it may be reached beyond the last position, since the series
-        is not shown to have stopped rising there; the part is then not tested, not excluded.
-    """
-
-    name: str
-    effects: tuple[Effect, ...]
-    asks: Question
-    level: float = 0.0
-    open_end: bool = False
-
-
-def together(verdicts: Sequence[Verdict]) -> Verdict:
-    """The verdict on a claim of the verdicts on its parts."""
-    told = [verdict for verdict in verdicts if verdict != "not tested"]
-    if not told:
-        return "not tested"
-    if all(verdict == "holds" for verdict in verdicts):
-        return "holds"
-    if any(verdict in ("holds", "in part") for verdict in told):
-        return "in part"
-    return "does not hold" if "does not hold" in told else "cannot be told"
-
-
-def judge(part: Part, measure: Measure, count: int) -> Verdict:
-    """The verdict on one part of a claim that has so many effects."""
-    if not part.effects:
-        return "not tested"
-    ends = [effect.interval(count) for effect in part.effects]
-    low = np.array([end.low for end in ends])
-    high = np.array([end.high for end in ends])
-    room = measure.room
-    match part.asks:
-        case "better":
-            ahead, behind = low > room, high < -room
-            if ahead.any():
-                return "holds" if bool(np.all(low > -room)) else "in part"
-            if behind.any() or bool(np.all(high < room)):
-                return "does not hold"
-            return "cannot be told"
-        case "rises":
-            if low[0] > room:
-                return "holds" if bool(np.all(low[1:] > -room)) else "in part"
-            if high[0] < room:
-                return "does not hold"
-            return "cannot be told"
-        case "somewhere":
-            if bool(np.any(low >= part.level - _ROUNDING)):
-                return "holds"
-            if bool(np.all(high < part.level)):
-                return "not tested" if part.open_end else "does not hold"
-            return "cannot be told"
-        case "not worse":
-            shown, excluded = low > -room, high < -room
-        case "same":
-            shown, excluded = (low >= -room) & (high <= room), (low > room) | (high < -room)
-        case "at least":
-            shown, excluded = low >= part.level - _ROUNDING, high < part.level
-        case "at most":
-            shown, excluded = high <= part.level + _ROUNDING, low > part.level
-    each: list[Verdict] = [
-        "holds" if yes else "does not hold" if no else "cannot be told"
-        for yes, no in zip(shown, excluded, strict=True)
-    ]
-    return together(each)
 
 
 def decide(
@@ -277,13 +95,13 @@ def decide(
             measured="Its points were not measured.",
             verdict="not tested",
         )
-    texts = _texts(found, verdicts, measure, count)
+    texts = texts_of(found, verdicts, measure, count)
     return Claim(
         statement=statement,
         where=where,
         measured="; ".join([*texts, aside] if aside else texts) + ".",
         verdict=together(verdicts),
-        compared=_compared(found, measure, count),
+        compared=compared(found, measure, count),
     )
 
 
@@ -611,129 +429,3 @@ def holds_for(
 
 def _listed(names: Others) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
-
-
-# -- In words
-
-
-_MOST = 4
-"""So many parts are told one by one."""
-
-
-def _texts(
-    parts: Sequence[Part], verdicts: Sequence[Verdict], measure: Measure, count: int
-) -> list[str]:
-    """Of each part, or of many how many have which verdict, and their two ends."""
-    if len(parts) <= _MOST:
-        several = len(parts) > 1
-        return [
-            (f"{part.name}, {verdict}: " if several else f"{part.name}: " if part.name else "")
-            + _described(part, measure, count)
-            for part, verdict in zip(parts, verdicts, strict=True)
-        ]
-    counts = Counter(verdicts)
-    told = [f"{v} in {counts[v]}" for v in get_args(Verdict) if counts[v]]
-    texts = [f"of {len(parts)} parts {', '.join(told)}"]
-    if parts[0].asks in ("better", "not worse", "same"):
-        ends = [e.interval(count) for part in parts for e in part.effects]
-        texts.append(f"of {len(ends)} comparisons {_sides(ends, measure)}")
-    each = [(e, part.name) for part in parts for e in part.effects[: _told(part)]]
-    each.sort(key=lambda one: one[0].value)
-    for what, (effect, name) in (("least", each[0]), ("most", each[-1])):
-        texts.append(f"{what} {_one(effect, effect.interval(count), measure)} ({name})")
-    lost = [
-        f"{part.name} ({verdict})"
-        for part, verdict in zip(parts, verdicts, strict=True)
-        if verdict in ("does not hold", "not tested")
-    ]
-    if lost:
-        more = f" and {len(lost) - _MOST} more" if len(lost) > _MOST else ""
-        texts.append(f"not: {', '.join(lost[:_MOST])}{more}")
-    return texts
-
-
-def _told(part: Part) -> int | None:
-    """How many of its effects are told: of one that rises, that from end to end."""
-    return 1 if part.asks == "rises" else None
-
-
-def _sides(ends: Sequence[Interval], measure: Measure) -> str:
-    counts = Counter(_side(end, measure.room) for end in ends)
-    return ", ".join(f"{side} at {counts[side]}" for side in _SIDES if counts[side])
-
-
-def _described(part: Part, measure: Measure, count: int) -> str:
-    """How many positions say what, and the two that say most, with their intervals."""
-    ends = [effect.interval(count) for effect in part.effects]
-    order = sorted(range(len(ends)), key=lambda i: part.effects[i].value)
-    if part.asks == "rises":
-        falls = sum(end.high < -measure.room for end in ends[1:])
-        text = f"{_one(part.effects[0], ends[0], measure)}"
-        return text + (f", falling at {falls} of {len(ends) - 1} steps" if falls else "")
-    if len(ends) == 1:
-        return _one(part.effects[0], ends[0], measure)
-    shown = [order[-1], order[0]]
-    if part.asks in ("at least", "at most"):
-        shown.reverse()
-    texts = [_one(part.effects[i], ends[i], measure) for i in dict.fromkeys(shown)]
-    if part.asks in ("better", "not worse", "same"):
-        counted = _sides(ends, measure)
-        return (
-            f"{counted} of {len(ends)}; from {texts[1]} to {texts[0]}"
-            if len(texts) > 1
-            else (f"{counted}; {texts[0]}")
-        )
-    if part.asks == "somewhere":
-        return texts[0]
-    return "; ".join(texts)
-
-
-_SIDES = ("ahead", "behind", "no difference", "cannot be told")
-
-
-def _side(end: Interval, room: float) -> str:
-    if end.low > room:
-        return "ahead"
-    if end.high < -room:
-        return "behind"
-    return "no difference" if -room <= end.low and end.high <= room else "cannot be told"
-
-
-def _one(effect: Effect, end: Interval, measure: Measure) -> str:
-    text = measure.say(effect.value)
-    if effect.error or effect.below or effect.above:
-        text += f" ({_span(end, measure)})"
-    return f"{text} at {effect.at}" if effect.at else text
-
-
-def _span(end: Interval, measure: Measure) -> str:
-    low, high = (measure.say(min(max(value, -measure.most), measure.most)) for value in end)
-    if math.isinf(end.low):
-        return "nothing is known" if math.isinf(end.high) else f"{high} or less"
-    return f"{low} or more" if math.isinf(end.high) else f"{low} to {high}"
-
-
-def _compared(parts: Sequence[Part], measure: Measure, count: int) -> str:
-    """The margin, the intervals and what could have been shown."""
-    each = [effect for part in parts for effect in part.effects]
-    margin = f"Margin {measure.margin:g} {measure.unit}; " if _margined(parts) else ""
-    drawn = [effect for effect in each if effect.error]
-    if not drawn:
-        return f"{margin}computed, not drawn."
-    needed = np.array([effect.showable(count) for effect in drawn])
-    usable = np.minimum(needed[np.isfinite(needed)], measure.most)
-    if not usable.size:
-        return f"{margin}of a single run nothing can be told."
-    told = [
-        f"{math.exp(value) if measure.ratio else value:.2g}"
-        for value in (usable.min(), np.median(usable), usable.max())
-    ]
-    return (
-        f"{margin}{100 - 100 * MISSES:g} % intervals for all {count} together. "
-        f"{'A factor' if measure.ratio else 'A difference'} of {told[1]} beyond it would have been "
-        f"shown with a chance of {100 * POWER:g} % (by position {told[0]} to {told[2]})."
-    )
-
-
-def _margined(parts: Sequence[Part]) -> bool:
-    return any(part.asks in ("better", "not worse", "same", "rises") for part in parts)
