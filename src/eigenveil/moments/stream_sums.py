@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -88,6 +90,46 @@ class PrefixSum:
         assert stream is not None
         larger = noise.model_copy(update={"scale": noise.scale * stream.spread(self.blocks)})
         return self._record.model_copy(update={"noise": larger, "stream": None})
+
+
+class DiscountedSum:
+    """The sum over a stream's blocks, each released by itself, older ones counting less.
+
+    A row is in one block, so that any number of blocks cost what one does (docs/proofs/streams.md,
+    claim 4); adding up and forgetting are done to what was released.
+
+    Parameters
+    ----------
+    record : ReleaseRecord
+        Of the release of each block, ``disjoint``.
+    source : RandomSource
+        Of the noise.
+    forgetting : float
+        What earlier blocks are multiplied by at each further one, in (0, 1].
+    """
+
+    def __init__(self, record: ReleaseRecord, source: RandomSource, *, forgetting: float) -> None:
+        assert record.disjoint
+        self._record, self._source, self._kept = record, source, forgetting
+        self._values: Floats | None = None
+        self._variance = 0.0  # of its noise, over that of one block
+
+    def check_room(self) -> None:
+        """There always is: for the streams that have a horizon."""
+
+    def release(self, total: Accumulator) -> Release:
+        """The noisy, discounted sum of all blocks, of which ``total`` is the next.
+
+        The release's record states how noisy it is; what it cost is in the record of the stream.
+        """
+        block = total.release(self._record, self._source).values
+        if self._values is None:
+            self._values = np.zeros_like(block)
+        self._values = self._kept * self._values + block
+        self._variance = self._kept**2 * self._variance + 1.0
+        noise = self._record.noise
+        larger = noise.model_copy(update={"scale": noise.scale * math.sqrt(self._variance)})
+        return Release(self._record.model_copy(update={"noise": larger}), self._values)
 
 
 def horizon_over(blocks: int) -> PrivacyError:
