@@ -46,7 +46,7 @@ def released(stream, blocks):
     found, before = [], None
     for block in blocks:
         stream.partial_fit(block)
-        kept = np.concatenate([p._values.ravel() for p in stream._stream._prefixes])
+        kept = np.concatenate([p._sum._values.ravel() for p in stream._stream._prefixes])
         found.append(kept - (0.0 if before is None else stream.forgetting * before))
         before = kept
     return np.array(found)
@@ -76,7 +76,7 @@ def test_a_row_moves_the_release_of_its_own_block_and_no_other(adjacency):
     for record, prefix in zip(
         streams[0]._stream._records, streams[0]._stream._prefixes, strict=True
     ):
-        size = prefix._values.size
+        size = prefix._sum._values.size
         part = moved[2][start : start + size]
         start += size
         assert np.linalg.norm(part) <= record.sensitivity() * (1 + 1e-6)
