@@ -1,4 +1,4 @@
-"""A simulated tree of sites in one process, on synthetic rows."""
+"""A simulated tree of sites in one process, on synthetic rows or on given ones."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,11 @@ class TreeRows:
         deviations = np.sqrt(_SIGNAL * shares / shares.sum())
         self._directions: NDArray[np.float32] = (basis * deviations).T.astype(np.float32)
 
+    def count(self, number: int) -> int:
+        """How many rows a leaf has."""
+        del number
+        return self.rows
+
     def leaf(self, number: int) -> NDArray[np.float64]:
         """The rows of a leaf, shape (rows, features)."""
         rng = np.random.default_rng([self._seed, number])
@@ -62,9 +68,52 @@ class TreeRows:
         return rows.astype(np.float64)
 
 
+class DealtRows:
+    """Given rows, dealt to the leaves at random: of each as many as of any other, or one less.
+
+    Parameters
+    ----------
+    rows : array of shape (n, features)
+    leaves : int
+    seed : int
+
+    Raises
+    ------
+    DataError
+        When there are fewer rows than leaves, or one is not finite.
+    """
+
+    def __init__(self, rows: NDArray[np.floating[Any]], *, leaves: int, seed: int) -> None:
+        if rows.ndim != 2 or len(rows) < leaves:
+            raise DataError(
+                f"{len(rows)} rows are too few for {leaves} leaves.",
+                hint="Give each leaf a row at least: more rows, or fewer leaves.",
+                code="too-few-rows",
+            )
+        if not np.all(np.isfinite(rows)):
+            bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
+            raise DataError(
+                f"Row {bad} has an entry that is not a finite number.",
+                hint="Fill or drop such rows first: what a simulation measures needs all of them.",
+                code="invalid-row",
+            )
+        self.features = rows.shape[1]
+        self._rows = rows
+        order = np.random.default_rng([seed, 3]).permutation(len(rows))
+        self._of_leaf = np.array_split(order, leaves)
+
+    def count(self, number: int) -> int:
+        """How many rows a leaf has."""
+        return self._of_leaf[number].size
+
+    def leaf(self, number: int) -> NDArray[np.float64]:
+        """The rows of a leaf, shape (count, features)."""
+        return self._rows[np.sort(self._of_leaf[number])].astype(np.float64)
+
+
 # -- A whole tree in one process: leaves, lost ones, late ones, and what each level costs.
 #
-# The roles are those of a real tree; only the rows are made up, and messages are handed over
+# The roles are those of a real tree; only the rows may be made up, and messages are handed over
 # rather than carried. Beside the private sums the leaves' subspaces go up too, without noise, for
 # comparison (paper 002, algorithm 1).
 
@@ -94,7 +143,7 @@ class _Pair:
 def simulate_tree(
     study: TreeStudy,
     *,
-    rows: int,
+    rows: int | NDArray[np.floating[Any]],
     lost: float = 0.0,
     late: float = 0.0,
     lost_subtrees: int = 0,
@@ -103,13 +152,15 @@ def simulate_tree(
     workers: int | None = None,
     progress: TreeProgress | None = None,
 ) -> TreeReport:
-    """Play every party of a tree on made-up rows.
+    """Play every party of a tree, on made-up rows or on given ones.
+
+    What is measured of given rows, such as errors, is as private as they are.
 
     Parameters
     ----------
     study : TreeStudy
-    rows : int
-        Rows a leaf.
+    rows : int, or array of shape (n, D)
+        Rows that are made up for each leaf; or rows that are dealt to the leaves at random.
     lost, late : float
         Shares of leaves, in [0, 1): that never send, and, of the others, that come after their
         node has sent, so that they go up in supplements.
@@ -131,7 +182,7 @@ def simulate_tree(
     PrivacyError
         ``too-many-lost`` when so much was lost that the promise cannot be kept.
     """
-    if rows < 1:
+    if isinstance(rows, int) and rows < 1:
         raise DataError(f"rows = {rows} is below 1.", hint="Give the rows of a leaf.")
     entropy = int(np.random.SeedSequence(seed).generate_state(2, np.uint64)[0])
     rng = np.random.default_rng([entropy, 1])
@@ -154,7 +205,7 @@ class _Run:
         fault_plan: FaultPlan,
         rng: np.random.Generator,
         *,
-        rows: int,
+        rows: int | NDArray[np.floating[Any]],
         seed: int | None,
         entropy: int,
         rank: int | None,
@@ -166,8 +217,10 @@ class _Run:
         self.codec = study.codec(self.session, self.keys)
         plain = Subspaces(features=plan.features, rank=kept)
         self.plain = TreeCodec(self.tree, plain, study.hash, self.session, self.keys)
-        self.rows = TreeRows(
-            features=plan.features, components=plan.n_components, rows=rows, seed=entropy
+        self.rows: TreeRows | DealtRows = (
+            TreeRows(features=plan.features, components=plan.n_components, rows=rows, seed=entropy)
+            if isinstance(rows, int)
+            else DealtRows(rows, leaves=self.tree.leaf_count, seed=entropy)
         )
         self.seed, self.rank = seed, kept
         self.errors = Errors(study, rng)
@@ -211,7 +264,8 @@ class _Run:
             outcome=outcome,
             late=len(self.fault_plan.late),
             lost_subtrees=len(self.fault_plan.silent),
-            rows=self.rows.rows * int(np.count_nonzero(merged.arrived)),
+            rows=sum(map(self.rows.count, np.flatnonzero(merged.arrived).tolist())),
+            made_up=isinstance(self.rows, TreeRows),
             seconds=seconds,
             workers=workers,
         )

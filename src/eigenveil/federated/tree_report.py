@@ -65,6 +65,8 @@ class TreeReport:
         Leaves that came after their node had sent; inner nodes that never sent.
     rows : int
         In the result.
+    made_up : bool
+        Whether rows were; of given ones all that is measured is as private as they are.
     seconds : float
         Wall-clock time until the root's result, with making up the rows and measuring errors.
     workers : int
@@ -77,6 +79,7 @@ class TreeReport:
     late: int
     lost_subtrees: int
     rows: int
+    made_up: bool
     seconds: float
     workers: int
 
@@ -97,6 +100,7 @@ def as_values(report: TreeReport) -> dict[str, Any]:
         "late": report.late,
         "lost_subtrees": report.lost_subtrees,
         "rows": report.rows,
+        "made_up": report.made_up,
         "seconds": report.seconds,
         "critical_seconds": report.critical_seconds,
         "workers": report.workers,
