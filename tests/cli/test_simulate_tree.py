@@ -110,6 +110,27 @@ def test_what_files_cannot_have_is_refused(words, status, said, tmp_path, run, o
     assert not (tmp_path / "tree").exists()
 
 
+def test_a_tree_of_several_rounds_has_one_refreshed_result(tmp_path, run, own_rows):
+    """Each of the rows in one of them; the certificate is of all rounds."""
+    out = tmp_path / "tree"
+    words = ("--rounds", 4, "--forgetting", 0.5, "--out", out)
+    status, printed, err = run("simulate-tree", *own_rows, *OWN, *words, "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(printed)
+    assert [each["arrived"] for each in found["rounds"]] == [16] * 4
+    assert sum(each["rows"] for each in found["rounds"]) == 4 * 16 * 50
+    assert found["rounds"][-1]["error"] == found["levels"][-1]["error"] < 0.3
+    certificate = json.loads((out / "certificate.json").read_text())
+    assert certificate["plan"]["publish"] == "blocks"
+    assert found["guarantees"]["outsider"]["epsilon"] <= 8.0
+    assert run("certify", out)[0] == 0
+    status, printed, _ = run("simulate-tree", *SMALL, "--rounds", 2, "--out", tmp_path / "made-up")
+    assert status == 0
+    assert "round by round" in printed
+    status, _, err = run("simulate-tree", *SMALL, "--forgetting", 0.5, "--out", tmp_path / "no")
+    assert (status, "--forgetting is for several rounds" in err) == (2, True)
+
+
 def test_options_of_files_need_some_and_every_entry_must_be_a_number(tmp_path, run):
     found, _, err = run("simulate-tree", *SMALL, "--columns", "a", "--out", tmp_path / "tree")
     assert (found, "--columns is for files" in err) == (2, True)
@@ -178,6 +199,8 @@ def test_more_lost_than_tolerated_releases_nothing(tmp_path, run):
         (("--nodes", 1), 2, "--nodes 1 is below 2"),
         (("--fan-out", 1), 2, "--fan-out 1 is below 2"),
         (("--rows", 0), 2, "--rows 0 is below 1"),
+        (("--rounds", 0), 2, "--rounds 0 is below 1"),
+        (("--rounds", 2, "--forgetting", 0), 3, "forgetting"),
         (("--sketch-size", 0), 2, "--sketch-size 0 is below 1"),
         (("--seed", -1), 2, "--seed -1 is below 0"),
         (("--lost", 1), 2, "--lost 1.0 is not a share"),

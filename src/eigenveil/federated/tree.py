@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.federated.tree_faults import Errors, FaultPlan
-from eigenveil.federated.tree_report import TreeLevel, TreeReport
+from eigenveil.federated.tree_report import TreeLevel, TreeReport, TreeRound
 from eigenveil.federation.tree.contents import Subspaces, Totals
 from eigenveil.federation.tree.messages import TreeCodec, TreeKeys, TreeMessage
 from eigenveil.federation.tree.nodes import Node, publish
 from eigenveil.federation.tree.private import Leaf, TreeStudy
+from eigenveil.federation.tree.rounds import TreeRounds
 from eigenveil.federation.tree.tree import Place
 from eigenveil.linalg.subspace import Subspace, subspace_of
 from eigenveil.linalg.threads import single_threaded_blas
@@ -147,6 +148,7 @@ def simulate_tree(
     lost: float = 0.0,
     late: float = 0.0,
     lost_subtrees: int = 0,
+    rounds: int = 1,
     seed: int | None = None,
     rank: int | None = None,
     workers: int | None = None,
@@ -166,6 +168,9 @@ def simulate_tree(
         node has sent, so that they go up in supplements.
     lost_subtrees : int
         Nodes between leaves and root that take messages and never send.
+    rounds : int
+        Rounds, each of other rows, with other parties lost and late: more than one of a study with
+        ``publish="blocks"``. The report is of the last one, and its result of all.
     seed : int, optional
         Makes rows, losses and noise reproducible; then nothing is certified.
     rank : int, optional
@@ -173,10 +178,12 @@ def simulate_tree(
     workers : int, optional
         Threads; by default one a processor.
     progress : callable, optional
-        Called with ``(done, all)`` leaves.
+        Called with ``(done, all)`` leaves of a round.
 
     Raises
     ------
+    ProtocolError
+        ``one-round`` of several rounds.
     DataError
         When a number is out of range.
     PrivacyError
@@ -184,18 +191,37 @@ def simulate_tree(
     """
     if isinstance(rows, int) and rows < 1:
         raise DataError(f"rows = {rows} is below 1.", hint="Give the rows of a leaf.")
+    if rounds < 1:
+        raise DataError(f"rounds = {rounds} is below 1.", hint="Give the number of rounds.")
+    refreshed = TreeRounds(study) if rounds > 1 else None
     entropy = int(np.random.SeedSequence(seed).generate_state(2, np.uint64)[0])
-    rng = np.random.default_rng([entropy, 1])
-    fault_plan = FaultPlan.drawn(
-        study.tree, lost=lost, late=late, lost_subtrees=lost_subtrees, rng=rng
-    )
-    arriving = sum(fault_plan.arrives(study.tree, leaf) for leaf in range(study.tree.leaf_count))
-    for query in study.queries:  # known now: nothing has to be played for it
-        check_arrived(query.record, arriving)
+    given: TreeRows | DealtRows
+    if isinstance(rows, int):
+        given = TreeRows(
+            features=study.plan.features,
+            components=study.plan.n_components,
+            rows=rows,
+            seed=entropy,
+        )
+    else:
+        given = DealtRows(rows, leaves=study.tree.leaf_count * rounds, seed=entropy)
     workers = workers or _processors()
+    played: list[TreeRound] = []
     with single_threaded_blas(), ThreadPoolExecutor(workers) as pool:
-        run = _Run(study, fault_plan, rng, rows=rows, seed=seed, entropy=entropy, rank=rank)
-        return run.play(pool, workers, progress)
+        for turn in range(rounds):
+            rng = np.random.default_rng([entropy, 1, turn])
+            fault_plan = FaultPlan.drawn(
+                study.tree, lost=lost, late=late, lost_subtrees=lost_subtrees, rng=rng
+            )
+            arriving = sum(
+                fault_plan.arrives(study.tree, leaf) for leaf in range(study.tree.leaf_count)
+            )
+            for query in study.queries:  # known now: nothing has to be played for it
+                check_arrived(query.record, arriving)
+            run = _Run(study, fault_plan, rng, given, turn, refreshed, seed=seed, rank=rank)
+            report = run.play(pool, workers, progress)
+            played.append(TreeRound(arriving, report.rows, report.levels[-1].error))
+    return replace(report, rounds=tuple(played))
 
 
 class _Run:
@@ -204,10 +230,11 @@ class _Run:
         study: TreeStudy,
         fault_plan: FaultPlan,
         rng: np.random.Generator,
+        rows: TreeRows | DealtRows,
+        turn: int,
+        refreshed: TreeRounds | None,
         *,
-        rows: int | NDArray[np.floating[Any]],
         seed: int | None,
-        entropy: int,
         rank: int | None,
     ) -> None:
         plan = study.plan
@@ -217,11 +244,7 @@ class _Run:
         self.codec = study.codec(self.session, self.keys)
         plain = Subspaces(features=plan.features, rank=kept)
         self.plain = TreeCodec(self.tree, plain, study.hash, self.session, self.keys)
-        self.rows: TreeRows | DealtRows = (
-            TreeRows(features=plan.features, components=plan.n_components, rows=rows, seed=entropy)
-            if isinstance(rows, int)
-            else DealtRows(rows, leaves=self.tree.leaf_count, seed=entropy)
-        )
+        self.rows, self.turn, self.refreshed = rows, turn, refreshed
         self.seed, self.rank = seed, kept
         self.errors = Errors(study, rng)
         self.pairs: dict[Place, _Pair] = {}
@@ -249,12 +272,11 @@ class _Run:
         root = self._pair(self.tree.root)
         merged = root.sums.result()
         self.tallies[-1].sent = 1
-        outcome = publish(
-            self.study,
-            merged,
-            secure=self.seed is None,
-            dependent=dependence(),
-        )
+        secure, dependent = self.seed is None, dependence()
+        if self.refreshed is None:
+            outcome = publish(self.study, merged, secure=secure, dependent=dependent)
+        else:
+            outcome = self.refreshed.add(self.session, merged, secure=secure, dependent=dependent)
         plain = root.subspaces.result().value
         seconds = time.perf_counter() - start
         self.errors.keep(self.tree.root, outcome.factors.components, plain)
@@ -264,7 +286,10 @@ class _Run:
             outcome=outcome,
             late=len(self.fault_plan.late),
             lost_subtrees=len(self.fault_plan.silent),
-            rows=sum(map(self.rows.count, np.flatnonzero(merged.arrived).tolist())),
+            rows=sum(
+                self.rows.count(self._place(leaf))
+                for leaf in np.flatnonzero(merged.arrived).tolist()
+            ),
             made_up=isinstance(self.rows, TreeRows),
             seconds=seconds,
             workers=workers,
@@ -314,7 +339,7 @@ class _Run:
 
     def _leaf(self, number: int) -> tuple[bytes, bytes, float, float]:
         """A leaf's messages, and the processor time that each took."""
-        rows = self.rows.leaf(number)
+        rows = self.rows.leaf(self._place(number))
         started = time.thread_time()
         leaf = Leaf(
             self.study,
@@ -333,10 +358,14 @@ class _Run:
             self.errors.add(rows)
         return sums, plain, added - started, merged - added
 
+    def _place(self, number: int) -> int:
+        """Of a leaf's rows of this round among those of all rounds."""
+        return self.turn * self.tree.leaf_count + number
+
     def _source(self, number: int) -> RandomSource:
         if self.seed is None:
             return SecureSource()
-        return SeededSource(np.random.default_rng([self.seed, 2, number]))
+        return SeededSource(np.random.default_rng([self.seed, 2, self._place(number)]))
 
     def _pair(self, place: Place) -> _Pair:
         if place not in self.pairs:

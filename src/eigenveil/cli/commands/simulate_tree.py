@@ -183,6 +183,14 @@ def simulate_tree(
             "(each leaf draws all of it)."
         ),
     ] = "outsider",
+    rounds: Annotated[
+        int,
+        typer.Option(help="Rounds, each of other rows, lost and late leaves; each row is in one."),
+    ] = 1,
+    forgetting: Annotated[
+        float,
+        typer.Option(help="With rounds: what earlier ones are multiplied by at each further one."),
+    ] = 1.0,
     columns: options.Columns = None,
     exclude: options.Exclude = None,
     header: options.Header = True,
@@ -202,7 +210,16 @@ def simulate_tree(
     is as private as they are, since errors are measured against their exact components.
     """
     of_files = _given(context, files, columns=columns, exclude=exclude, header=header)
-    _check(nodes=nodes, fan_out=fan_out, rows=rows, sketch_columns=sketch_columns, seed=seed)
+    if rounds == 1 and forgetting != 1.0:
+        raise WrongOption("--forgetting is for several rounds.", hint="Give --rounds, or leave it.")
+    _check(
+        rounds=rounds,
+        nodes=nodes,
+        fan_out=fan_out,
+        rows=rows,
+        sketch_columns=sketch_columns,
+        seed=seed,
+    )
     _check_shares(lost=lost, late=late, tolerate=tolerate)
     check_free(out, overwrite=overwrite)
 
@@ -210,7 +227,9 @@ def simulate_tree(
     from eigenveil.federation.tree.private import make_tree_study
     from eigenveil.federation.tree.tree import MergeTree
 
-    sketch: dict[str, Any] = {OF_SKETCH: sketch_columns}
+    chosen: dict[str, Any] = {OF_SKETCH: sketch_columns}
+    if rounds > 1:
+        chosen |= {"publish": "blocks", "forgetting": forgetting}
     tree = MergeTree.with_leaves(nodes, fan_out=fan_out)
     study = make_tree_study(
         tree,
@@ -218,7 +237,7 @@ def simulate_tree(
         n_components=components,
         epsilon=epsilon,
         delta=delta,
-        **sketch,
+        **chosen,
         lost=min(nodes - 1, math.ceil(tolerate * nodes - 1e-9)),
         protect=protect,
     )
@@ -230,6 +249,7 @@ def simulate_tree(
                 lost=lost,
                 late=late,
                 lost_subtrees=lost_subtrees,
+                rounds=rounds,
                 seed=seed,
                 progress=progress,
             )
@@ -278,8 +298,11 @@ def _given(
     return np.vstack([np.empty((0, rows.features)), *blocks])
 
 
-def _check(*, nodes: int, fan_out: int, rows: int, sketch_columns: int, seed: int | None) -> None:
+def _check(
+    *, rounds: int, nodes: int, fan_out: int, rows: int, sketch_columns: int, seed: int | None
+) -> None:
     for name, value, least, why in (
+        ("--rounds", rounds, 1, "a tree has a round"),
         ("--nodes", nodes, 2, "a tree has at least two leaves"),
         ("--fan-out", fan_out, 2, "a node that merges has at least two children"),
         ("--rows", rows, 1, "a leaf has rows"),
@@ -363,6 +386,8 @@ def _print(report: TreeReport, screen: Screen, out: Path) -> None:
         "missed: share of the energy of the best components of all rows that arrived, on average "
         "over the level: of the private sums as sent, and of merged subspaces without noise."
     )
+    if len(report.rounds) > 1:
+        _print_rounds(report, screen)
     arrived = int(np.count_nonzero(report.outcome.arrived))
     screen.print(
         f"{arrived:,} of {report.tree.leaf_count:,} leaves arrived ({report.late} late), "
@@ -385,6 +410,16 @@ def _print(report: TreeReport, screen: Screen, out: Path) -> None:
     )
     screen.print(f"written to {out}: {files}. {whose}; check the noise with")
     screen.print(f"next: eigenveil certify {out}")
+
+
+def _print_rounds(report: TreeReport, screen: Screen) -> None:
+    table = Table(title="the root's refreshed result, round by round")
+    for name in ("round", "leaves", "rows", "missed of the round's best"):
+        table.add_column(name, justify="right")
+    for number, each in enumerate(report.rounds, start=1):
+        table.add_row(f"{number}", f"{each.arrived:,}", f"{each.rows:,}", _percent(each.error))
+    screen.print(table)
+    screen.print("All else is about the last round; the guarantees are for a row of any round.")
 
 
 def _percent(share: float | None) -> str:
