@@ -243,7 +243,7 @@ def noise_p_value(study, there):
 
 
 def test_the_noise_of_the_refreshed_sums_is_as_recorded():
-    study = study_of(features=40, sketch_size=30)
+    study = study_of(features=60, sketch_size=50, forgetting=0.9)
     assert noise_p_value(study, THERE) > FALSE_ALARM
     drawn = private.noisy_integers
 
