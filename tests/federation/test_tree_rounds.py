@@ -281,6 +281,14 @@ def test_a_round_of_too_few_leaves_changes_nothing_and_none_is_added_twice():
         root.add("two", few, secure=True)
     assert refused.value.code == "too-many-lost"
     assert root.rounds == ("one",)
+    # nodes have seen rows of that round: whoever reads the result is told what they are held to
+    unheard = "aggregators, of a leaf that did not arrive"
+    third = climbed(study, "three", [leaf_of(study, place, "three") for place in EVERYONE])
+    outcome = root.add("three", third, secure=True)
+    assert unheard in outcome.guarantees_
+    assert outcome.certificate.tree.refused == 1
+    assert holds(outcome.certificate)
+    assert unheard not in played(study, [EVERYONE])[1][-1].guarantees_
     with pytest.raises(ProtocolError) as caught:
         root.add("one", first, secure=True)
     assert caught.value.code == "round-twice"

@@ -8,7 +8,7 @@ adds up what each round releases, older rounds counting less: that is free.
 
 from __future__ import annotations
 
-from eigenveil.errors import ProtocolError
+from eigenveil.errors import PrivacyError, ProtocolError
 from eigenveil.federation.tree.contents import Totals
 from eigenveil.federation.tree.nodes import (
     Merged,
@@ -47,6 +47,7 @@ class TreeRounds:
         self.rounds: tuple[str, ...] = ()
         self._sums = {query.name: Discounted(study.plan.forgetting) for query in study.queries}
         self._run: TreeRun | None = None
+        self._refused = 0
         self._secure, self._dependent = True, False
 
     def add(
@@ -84,9 +85,14 @@ class TreeRounds:
                 hint="Add each round once; a session's name is that of one round.",
                 code="round-twice",
             )
-        run = run_of(self.study, merged)
+        try:
+            run = run_of(self.study, merged)
+        except PrivacyError:
+            self._refused += 1  # its rows were seen by the nodes, and are in no result
+            raise
         self._secure, self._dependent = self._secure and secure, self._dependent or dependent
-        self._run = run if self._run is None else worst(self._run, run)
+        poorest = run if self._run is None else worst(self._run, run)
+        self._run = poorest.model_copy(update={"refused": self._refused})
         self.rounds = (*self.rounds, session)
         of_round = release_sums(self.study, merged.value, run.arrived)
         answers = {name: self._sums[name].add(release) for name, release in of_round.items()}
