@@ -24,6 +24,7 @@ BAD = {
     "sketch_size": WHOLE,
     "power_rounds": [*WHOLE, 1001],
     "horizon": WHOLE,
+    "forgetting": [0.0, -0.5, 1.5, NAN, INF, True, "1", [1.0], None],
     "neighbours": WHOLE,
     "epsilon": [each for each in POSITIVE if each != 1e-320] + [None],
     "delta": [-1e-9, 1.0, 2.0, NAN, INF, True, "0.1", None, [0.1]],
@@ -76,6 +77,7 @@ SITES = ["FederatedPCA", "FederatedGaussianMixture", "FederatedTopicModel"]
 TOGETHER = {
     "power_rounds": {"mechanism": "power"},
     "horizon": {"publish": "continual", "adjacency": "replace-one"},
+    "forgetting": {"publish": "blocks"},
 }
 CASES = [
     (name, parameter, value)

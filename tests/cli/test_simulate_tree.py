@@ -3,6 +3,7 @@
 import csv
 import json
 
+import numpy as np
 import pytest
 
 SMALL = (
@@ -57,6 +58,87 @@ def test_json_says_the_same(tmp_path, run):
     alone = found["guarantees"]["aggregator at level 1"]
     assert alone["mu"] == pytest.approx(outsider["mu"] * 14**0.5, rel=1e-9)
     assert found["levels"][1]["messages"] >= found["levels"][1]["sent"]
+
+
+OWN = (
+    *("--nodes", 20, "--fan-out", 3, "-k", 2, "--sketch-size", 4, "--epsilon", 8),
+    *("--lost", 0.2, "--tolerate", 0.35, "--late", 0.2),
+)
+
+
+@pytest.fixture
+def own_rows(tmp_path):
+    rows = np.random.default_rng(5).normal(size=(4000, 5)) * np.array([8.0, 5.0, 1.0, 1.0, 1.0])
+    names = ",".join(f"x{i}" for i in range(5))
+    for name, part in (("one.csv", rows[:2500]), ("two.csv", rows[2500:])):
+        np.savetxt(tmp_path / name, part, delimiter=",", header=names, comments="", fmt="%.6f")
+    return [tmp_path / "one.csv", tmp_path / "two.csv"]
+
+
+def test_a_tree_is_played_on_files_of_ones_own(tmp_path, run, own_rows):
+    """Errors are far below those of a random subspace of two of five directions, about 0.6."""
+    out = tmp_path / "tree"
+    status, printed, err = run("simulate-tree", *own_rows, *OWN, "--out", out, "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(printed)
+    assert (found["leaves"], found["arrived"], found["rows"]) == (20, 16, 16 * 200)
+    assert found["made_up"] is False
+    assert found["levels"][-1]["error"] < 0.1
+    assert found["levels"][-1]["merged_error"] < 0.01
+    assert run("certify", out)[0] == 0
+    status, printed, _ = run("simulate-tree", *own_rows, *OWN, "--out", tmp_path / "again")
+    assert "as private as they are" in " ".join(printed.split())
+    assert "made-up" not in printed
+    words = ("--columns", "x0,x1,x2", "--out", tmp_path / "some", "--json", "--sketch-size", 3)
+    assert run("simulate-tree", *own_rows, *OWN, *words)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("--rows", 5), 2, "--rows is for made-up rows"),
+        (("--features", 5), 2, "--features is for made-up rows"),
+        (("--nodes", 5000), 3, "4000 rows are too few for 5000 leaves"),
+        (("--columns", "nobody"), 3, "nobody"),
+    ],
+    ids=str,
+)
+def test_what_files_cannot_have_is_refused(words, status, said, tmp_path, run, own_rows):
+    found, _, err = run("simulate-tree", *own_rows, *OWN, *words, "--out", tmp_path / "tree")
+    assert found == status
+    assert said in err
+    assert not (tmp_path / "tree").exists()
+
+
+def test_a_tree_of_several_rounds_has_one_refreshed_result(tmp_path, run, own_rows):
+    """Each of the rows in one of them; the certificate is of all rounds."""
+    out = tmp_path / "tree"
+    words = ("--rounds", 4, "--forgetting", 0.5, "--out", out)
+    status, printed, err = run("simulate-tree", *own_rows, *OWN, *words, "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(printed)
+    assert [each["arrived"] for each in found["rounds"]] == [16] * 4
+    assert sum(each["rows"] for each in found["rounds"]) == 4 * 16 * 50
+    assert found["rounds"][-1]["error"] == found["levels"][-1]["error"] < 0.3
+    certificate = json.loads((out / "certificate.json").read_text())
+    assert certificate["plan"]["publish"] == "blocks"
+    assert found["guarantees"]["outsider"]["epsilon"] <= 8.0
+    assert run("certify", out)[0] == 0
+    status, printed, _ = run("simulate-tree", *SMALL, "--rounds", 2, "--out", tmp_path / "made-up")
+    assert status == 0
+    assert "round by round" in printed
+    status, _, err = run("simulate-tree", *SMALL, "--forgetting", 0.5, "--out", tmp_path / "no")
+    assert (status, "--forgetting is for several rounds" in err) == (2, True)
+
+
+def test_options_of_files_need_some_and_every_entry_must_be_a_number(tmp_path, run):
+    found, _, err = run("simulate-tree", *SMALL, "--columns", "a", "--out", tmp_path / "tree")
+    assert (found, "--columns is for files" in err) == (2, True)
+    (tmp_path / "bad.csv").write_text("a,b\n" + "1,2\n" * 30 + "1,\n")
+    words = ("--nodes", 4, "-k", 1, "--sketch-size", 2, "--out", tmp_path / "tree")
+    found, _, err = run("simulate-tree", tmp_path / "bad.csv", *words)
+    assert found == 3
+    assert "Row 30 has an entry" in err
 
 
 def test_quiet_prints_nothing(tmp_path, run):
@@ -117,6 +199,8 @@ def test_more_lost_than_tolerated_releases_nothing(tmp_path, run):
         (("--nodes", 1), 2, "--nodes 1 is below 2"),
         (("--fan-out", 1), 2, "--fan-out 1 is below 2"),
         (("--rows", 0), 2, "--rows 0 is below 1"),
+        (("--rounds", 0), 2, "--rounds 0 is below 1"),
+        (("--rounds", 2, "--forgetting", 0), 3, "forgetting"),
         (("--sketch-size", 0), 2, "--sketch-size 0 is below 1"),
         (("--seed", -1), 2, "--seed -1 is below 0"),
         (("--lost", 1), 2, "--lost 1.0 is not a share"),

@@ -349,6 +349,23 @@ def test_a_line_that_is_no_row_is_a_zero_row_of_a_private_stream(line, publish, 
     assert run(*words, "--invalid", "error")[0] == 3
 
 
+def test_forgetting_privately_publishes_after_every_block_without_end(tmp_path, run):
+    """With the noise of one block each; the guarantee is that of one block."""
+    path, out = tmp_path / "rows.csv", tmp_path / "model"
+    path.write_text(text_of(low_rank(4000)))
+    words = ("--epsilon", 5, "--forgetting", 0.5, "-b", 500, "--out", out, "--json")
+    status, printed, err = run("watch", path, *words)
+    assert status == 0, err
+    lines, end = lines_of(printed)
+    assert [line["rank"] for line in lines] == [2] * 8
+    assert end["rows"] == 4000
+    certificate = json.loads((out / "certificate.json").read_text())
+    assert certificate["plan"]["publish"] == "blocks"
+    assert certificate["plan"]["forgetting"] == 0.5
+    assert all(release["disjoint"] for release in certificate["releases"])
+    assert run("certify", out)[0] == 0
+
+
 def test_a_private_stream_without_rows_is_released_as_any_other(tmp_path, run):
     file = tmp_path / "rows.csv"
     file.write_text("a,b\n")

@@ -4,6 +4,7 @@ Measured losses are compared with predicted ones to six deviations or more, and 
 with chance at most 1e-8.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -14,7 +15,13 @@ from eigenveil.audit.case import Randomness
 from eigenveil.privacy.gaussian import classic_sigma, epsilon_of_mu
 from eigenveil.privacy.views import published_cape_mu
 from eigenveil_papers import published
-from eigenveil_papers.audits import NOT_AUDITED, classic_fails_from, published_cases
+from eigenveil_papers.audits import (
+    NOT_AUDITED,
+    GaussianView,
+    classic_fails_from,
+    published_cases,
+)
+from eigenveil_papers.published.cape_pca import cape_messages, equal_plan
 
 CASES = {case.name: case for case in published_cases()}
 PREDICTED = [case.name for case in CASES.values() if case.truth is not None]
@@ -46,6 +53,54 @@ def test_colluding_sites_make_it_worse():
     samples = case.sample(100_000, Randomness())
     assert mu_lower_bound(*samples) > 1.5 * CASES["cape-10-sites"].truth
     assert case.truth == pytest.approx(published_cape_mu(10, colluding=8, claimed_mu=case.claim.mu))
+
+
+def root(numerator, denominator):
+    return math.sqrt(numerator / denominator)
+
+
+@pytest.mark.parametrize(
+    ("name", "times"),
+    [
+        # along the axes the literal noise gives away what the symmetric one does
+        ("capepca-5-sites", math.sqrt(2) * root(10, 6)),
+        ("capepca-5-sites-symmetric", math.sqrt(2) * root(10, 6)),
+        ("capeagn-5-sites-pair", math.sqrt(2) * root(10, 6)),
+        ("capeagn-5-sites-pair-symmetric", math.sqrt(2) * root(10, 6)),
+        # off the diagonal the aggregator averages an entry with its twin: 3S/(S+2), not 2S/(S+1)
+        ("capepca-10-sites-bisectors", root(30, 12)),
+        ("capepca-10-sites-bisectors-symmetric", root(20, 11)),
+        ("capeagn-5-sites-pair-bisectors", root(15, 7)),
+        ("capeagn-5-sites-pair-bisectors-symmetric", root(10, 6)),
+    ],
+)
+def test_the_view_of_correlated_noise_is_computed_from_the_messages(name, times):
+    """The audit is told nothing about the noise: it probes the protocol draw by draw."""
+    case = CASES[name]
+    assert case.truth / case.claim.mu == pytest.approx(times, rel=1e-9)
+
+
+@pytest.mark.parametrize(("entry", "m"), [((0, 0, 0), 1), ((0, 0, 1), 3), ((0, 1, 2), 6)])
+@pytest.mark.parametrize("layout", ["literal", "symmetric"])
+def test_an_entry_of_a_literal_tensor_is_averaged_over_its_places(entry, m, layout):
+    sites = 4
+    first = np.zeros((sites, 3, 3, 3))
+    second = first.copy()
+    for places in set(itertools.permutations(entry)):
+        second[(0, *places)] = 1.0
+
+    def run(data, rng):
+        made = cape_messages(data, equal_plan(sites, 1.0), rng, layout=layout)
+        return np.stack([made.sent, made.known])
+
+    places = m if layout == "literal" else 1
+    squared = (places + 1) * sites / (sites + places)  # 1/g of the sum, and of the rest e/m + g
+    assert GaussianView(run, first, second).mu == pytest.approx(math.sqrt(squared), rel=1e-9)
+
+
+def test_a_view_without_noise_is_seen_for_certain():
+    made = GaussianView(lambda data, rng: data + 0 * rng.normal(size=2), np.zeros(2), np.ones(2))
+    assert made.mu == math.inf
 
 
 def test_the_wishart_mechanism_has_a_witness_against_pure_epsilon():

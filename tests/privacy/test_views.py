@@ -34,7 +34,7 @@ from eigenveil.privacy.views import (
     worst,
     zero_sum_covariance,
 )
-from eigenveil_papers.published.cape_pca import cape_messages
+from eigenveil_papers.published.cape_pca import cape_messages, equal_plan
 from statistics_tools import FALSE_ALARM
 
 DELTA = 1e-6
@@ -441,7 +441,7 @@ def attack(make, covariance):
 
 def seen_of_published_cape(tau):
     def make(rows):
-        made = cape_messages(rows, tau, np.random.default_rng())
+        made = cape_messages(rows, equal_plan(len(rows), tau), np.random.default_rng())
         return made.sent - made.known
 
     return make

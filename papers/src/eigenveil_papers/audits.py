@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import cast
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import brentq
 
 from eigenveil.audit.case import Case, Claim, FloatArray, Randomness, Samples, Witness
 from eigenveil.privacy.gaussian import classic_sigma, epsilon_of_mu, mu_of_epsilon
-from eigenveil.privacy.views import published_cape_mu
 from eigenveil_papers import published
-from eigenveil_papers.published.cape_pca import cape_messages, published_variances
 from eigenveil_papers.published.orthogonal import (
     Moments,
     PublishedTensor,
@@ -433,30 +431,101 @@ _SITES = 10
 _TENSOR_SITES = 5
 
 
-def _weighed(parts: FloatArray) -> FloatArray:
-    """Site 0's best statistic of what the aggregator has left of each message, shape (S, ...)."""
-    sites = len(parts)
-    own = published_variances(sites, 1.0).g
-    covariance = np.eye(sites) * (1.0 + own) - 1.0 / sites
-    weights = np.linalg.solve(covariance, np.eye(sites)[0])
-    return np.asarray(np.tensordot(weights / weights[0], parts, axes=1))
+class _Probe(np.random.Generator):
+    """A generator whose normal draws are all 0, but for one that is 1 (times its scale)."""
+
+    def __init__(self, which: int | None = None) -> None:
+        super().__init__(np.random.PCG64(0))
+        self.which, self.drawn = which, 0
+
+    def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        """As that of the generator; the draws are numbered in their order."""
+        found = np.zeros(size)
+        if self.which is not None and 0 <= self.which - self.drawn < found.size:
+            found.flat[self.which - self.drawn] = 1.0
+        self.drawn += found.size
+        return loc + scale * found
 
 
-def _capepca(data: published.SecondMoment, rng: np.random.Generator) -> float:
+@dataclass(frozen=True)
+class GaussianView:
+    """What an adversary sees of a protocol whose messages are linear in its normal draws.
+
+    Nothing about the noise is told to it: the protocol runs once for each of its draws, with that
+    draw 1 and all others 0, which gives the matrix J of ``view = exact + J z``. The shortest z that
+    looks like the step from one data set to the other is the mu of the view, and ``(J J')^+ step``
+    are the weights of the likelihood ratio.
+
+    Attributes
+    ----------
+    run : callable
+        Of a data set and a generator: all numbers that the adversary has in the end.
+    first, second : data sets
+    """
+
+    run: Callable[[Any, np.random.Generator], FloatArray]
+    first: Any
+    second: Any
+
+    @cached_property
+    def _solved(self) -> tuple[float, FloatArray]:
+        count = _Probe()
+        exact = self.run(self.first, count).ravel()
+        step = self.run(self.second, _Probe()).ravel() - exact
+        columns = [self.run(self.first, _Probe(i)).ravel() - exact for i in range(count.drawn)]
+        noise = np.stack(columns, axis=1)
+        like = np.linalg.pinv(noise, rcond=1e-9)
+        z = like @ step
+        seen = np.allclose(noise @ z, step, rtol=0.0, atol=1e-9 * np.abs(step).max())
+        return (float(np.linalg.norm(z)) if seen else math.inf), like.T @ z
+
+    @property
+    def mu(self) -> float:
+        """Exactly how far apart the view's two laws are."""
+        return self._solved[0]
+
+    def statistic(self, view: FloatArray) -> FloatArray:
+        """The likelihood ratio's, of a view or of many along a further axis at the end."""
+        weights = self._solved[1]
+        return np.asarray(weights @ view.reshape(weights.size, -1))
+
+    def sample(self, trials: int, randomness: Randomness) -> Samples:
+        """Statistics of independent runs of the protocol."""
+        return Samples(
+            *(
+                np.concatenate(
+                    [self.statistic(self.run(data, randomness.rng)) for _ in range(trials)]
+                )
+                for data in (self.first, self.second)
+            )
+        )
+
+
+def _capepca(
+    noise: Literal["literal", "symmetric"],
+    sites: int,
+    data: published.SecondMoment,
+    rng: np.random.Generator,
+) -> FloatArray:
     rest = moment([1.0] * data.features, data.rows)
     found = published.capepca(
-        [data] + [rest] * (_TENSOR_SITES - 1),
+        [data] + [rest] * (sites - 1),
         n_components=1,
         epsilon=EPSILON,
         delta=DELTA,
+        noise=noise,
         random_state=rng,
     )
     assert found.messages is not None
     assert found.known is not None
-    return diagonal(_weighed(np.stack(found.messages) - np.stack(found.known)))
+    return np.stack([*found.messages, *found.known])
 
 
-def _capeagn(data: published.SecondMoment, rng: np.random.Generator) -> float:
+def _capeagn(
+    noise: Literal["literal", "symmetric"],
+    data: published.SecondMoment,
+    rng: np.random.Generator,
+) -> FloatArray:
     given, sensitivities = tensor_moments(data)
     rest = tensor_moments(moment([data.rows / 2] * 2, data.rows))[0]
     found = published.capeagn(
@@ -466,58 +535,44 @@ def _capeagn(data: published.SecondMoment, rng: np.random.Generator) -> float:
         epsilon=TENSOR_EPSILON,
         delta=DELTA,
         rng=rng,
+        noise=noise,
     )
     assert found.transcript is not None
     pairs = found.transcript.pairs
-    return diagonal(_weighed(pairs.sent - pairs.known))
+    return np.stack([*pairs.sent, *pairs.known])
 
 
-def sample_cape(colluding: int, trials: int, randomness: Randomness) -> Samples:
-    """The aggregator's statistic of CAPE's messages, many independent entries in one round."""
-    found = []
-    for moved in (1.0, 0.0):
-        statistics = np.zeros((_SITES, trials))
-        statistics[0] = moved
-        if colluding == 0:
-            made = published.cape(
-                statistics,
-                sensitivity=1.0,
-                epsilon=EPSILON,
-                delta=DELTA,
-                random_state=randomness.rng,
-            )
-            found.append(_weighed(made.messages.sent - made.messages.known))
-        else:
-            found.append(_with_colluders(statistics, colluding, randomness.rng))
-    return Samples(*found)
-
-
-class _Witnessed:
-    """A generator whose normal draws are taken down: what colluding sites could tell."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self._rng = rng
-        self.drawn: list[FloatArray] = []
-
-    def normal(self, *, scale: float, size: tuple[int, ...]) -> FloatArray:
-        """As that of the generator."""
-        self.drawn.append(np.asarray(self._rng.normal(scale=scale, size=size)))
-        return self.drawn[-1]
-
-
-def _with_colluders(statistics: FloatArray, colluding: int, rng: np.random.Generator) -> FloatArray:
+def _cape(colluding: int, statistics: FloatArray, rng: np.random.Generator) -> FloatArray:
     """The last sites tell the aggregator their zero-sum noise, which they were sent."""
-    witnessed = _Witnessed(rng)
-    tau = classic_sigma(1.0, EPSILON, DELTA, reproduction=True)
-    made = cape_messages(statistics, tau, cast("np.random.Generator", witnessed))
-    reported = (witnessed.drawn[0] - witnessed.drawn[0].mean(axis=0))[-colluding:]
-    sites, honest = len(statistics), len(statistics) - colluding
-    zero_sum = np.eye(sites) - 1.0 / sites
-    own = published_variances(sites, 1.0).g
-    covariance = zero_sum + np.diag([own] * honest + [0.0] * colluding)
-    weights = np.linalg.solve(covariance, np.eye(sites)[0])
-    seen = np.concatenate([(made.sent - made.known)[:honest], reported])
-    return np.asarray((weights / weights[0]) @ seen)
+    made = published.cape(
+        statistics, sensitivity=1.0, epsilon=EPSILON, delta=DELTA, random_state=rng
+    ).messages
+    honest = len(made.sent) - colluding
+    return np.concatenate([made.sent, made.known, made.helper[honest:]])
+
+
+def cape_view(colluding: int) -> GaussianView:
+    """The aggregator's view of CAPE, with so many sites' help, of one entry of site 0."""
+    moved = np.zeros((_SITES, 1))
+    moved[0] = 1.0
+    return GaussianView(partial(_cape, colluding), moved, np.zeros_like(moved))
+
+
+def sample_cape(view: GaussianView, trials: int, randomness: Randomness) -> Samples:
+    """The aggregator's statistic of CAPE's messages, many independent entries in one round."""
+    return Samples(
+        *(
+            view.statistic(view.run(np.repeat(data, trials, axis=1), randomness.rng))
+            for data in (view.first, view.second)
+        )
+    )
+
+
+def crossed_axes(rows: int) -> tuple[published.SecondMoment, published.SecondMoment]:
+    """Rows half along each of two axes' bisectors, and one replaced by one along the other's."""
+    across = np.array([[0.0, 1.0], [1.0, 0.0]])
+    first = moment([rows / 2] * 2, rows)
+    return first, replace(first, mean=first.mean + across / rows)
 
 
 def party_cases() -> list[Case]:
@@ -529,7 +584,7 @@ def party_cases() -> list[Case]:
     assert claim.mu is not None
     assert pair.mu is not None
     assert site.mu is not None
-    all_messages = "all messages less what the aggregator drew, weighed by their covariance"
+    everything = "all messages and what the aggregator drew (likelihood ratio of the view)"
     cases = [
         Case(
             name="dpdispca",
@@ -546,39 +601,71 @@ def party_cases() -> list[Case]:
             share=0.25,
             covers=("dpdispca",),
         ),
-        Case(
-            name="capepca-5-sites",
-            mechanism="capepca",
-            title=f"capePCA, {_TENSOR_SITES} sites",
-            group="published",
-            adjacency="replace-one",
-            view="aggregator",
-            test=all_messages,
-            sampling=RUN_BY_RUN,
-            claim=claim,
-            sample=MomentAttack(moment([1.0, 1.0], 2), moment([0.0, 2.0], 2), _capepca).sample,
-            truth=SQRT2 * published_cape_mu(_TENSOR_SITES, claimed_mu=claim.mu),
-            share=0.2,
-            covers=("capepca",),
-        ),
-        Case(
-            name="capeagn-5-sites-pair",
-            mechanism="capeagn",
-            title=f"capeAGN, {_TENSOR_SITES} sites, its step for pairs",
-            group="published",
-            adjacency="replace-one",
-            view="aggregator",
-            test=all_messages,
-            sampling=RUN_BY_RUN,
-            claim=pair,
-            sample=MomentAttack(first, second, _capeagn).sample,
-            truth=SQRT2 * published_cape_mu(_TENSOR_SITES, claimed_mu=pair.mu),
-            share=0.2,
-            covers=("capeagn",),
-        ),
     ]
+    bisectors = ", of a row along one bisector replaced by one along the other"
+    layouts: tuple[Literal["literal", "symmetric"], ...] = ("literal", "symmetric")
+    for noise in layouts:
+        form = "" if noise == "literal" else f"-{noise}"
+        words = "" if noise == "literal" else f", {noise} noise"
+        two = moment([1.0, 1.0], 2), moment([0.0, 2.0], 2)
+        for name, title, sites, pairs, what in (
+            (f"capepca-5-sites{form}", "capePCA, 5 sites", 5, two, ""),
+            (
+                f"capepca-10-sites-bisectors{form}",
+                "capePCA, 10 sites, off the diagonal",
+                10,
+                crossed_axes(2),
+                bisectors,
+            ),
+        ):
+            of_pca = GaussianView(partial(_capepca, noise, sites), *pairs)
+            cases.append(
+                Case(
+                    name=name,
+                    mechanism="capepca",
+                    title=title + words,
+                    group="published",
+                    adjacency="replace-one",
+                    view="aggregator",
+                    test=everything + what,
+                    sampling=RUN_BY_RUN,
+                    claim=claim,
+                    sample=of_pca.sample,
+                    truth=of_pca.mu,
+                    share=0.2,
+                    covers=("capepca",),
+                )
+            )
+        for name, title, pairs, what in (
+            ("capeagn-5-sites-pair", "its step for pairs", (first, second), ""),
+            (
+                "capeagn-5-sites-pair-bisectors",
+                "its step for pairs, off the diagonal",
+                crossed_axes(TENSOR_ROWS),
+                bisectors,
+            ),
+        ):
+            of_tensor = GaussianView(partial(_capeagn, noise), *pairs)
+            cases.append(
+                Case(
+                    name=name + form,
+                    mechanism="capeagn",
+                    title=f"capeAGN, {_TENSOR_SITES} sites, {title}{words}",
+                    group="published",
+                    adjacency="replace-one",
+                    view="aggregator",
+                    test=everything + what,
+                    sampling=RUN_BY_RUN,
+                    claim=pair,
+                    sample=of_tensor.sample,
+                    truth=of_tensor.mu,
+                    share=0.2,
+                    covers=("capeagn",),
+                )
+            )
     for colluding in (0, 8):
         some = f" with {colluding} sites" if colluding else ""
+        of_cape = cape_view(colluding)
         cases.append(
             Case(
                 name=f"cape-10-sites{'-8-colluding' if colluding else ''}",
@@ -587,12 +674,12 @@ def party_cases() -> list[Case]:
                 group="published",
                 adjacency="replace-one",
                 view=f"aggregator{some}",
-                test=all_messages
+                test=everything
                 + (", with the zero-sum noise of the colluding sites" if colluding else ""),
                 sampling="the published messages, many independent entries in one round",
                 claim=claim,
-                sample=partial(sample_cape, colluding),
-                truth=published_cape_mu(_SITES, colluding=colluding, claimed_mu=claim.mu),
+                sample=partial(sample_cape, of_cape),
+                truth=of_cape.mu,
                 covers=("cape",),
             )
         )

@@ -370,6 +370,7 @@ TREES: dict[str, TreeAttack] = {
 STREAMS: dict[str, StreamAttack] = {
     "stream-3-blocks": StreamAttack(3, row_sum, U),
     "stream-32-blocks": StreamAttack(32, row_sum, U),
+    "stream-8-blocks-forgetting": StreamAttack(8, row_sum, U, forgetting=0.5),
 }
 
 
@@ -396,12 +397,14 @@ def many_party_cases() -> list[Case]:
             Case(
                 name=name,
                 mechanism="stream",
-                title=f"stream of {stream.blocks} blocks",
+                title=f"stream of {stream.blocks} blocks"
+                + ("" if stream.forgetting is None else ", each with its own noise"),
                 group="sound",
                 adjacency="add-remove",
                 test="all prefixes together, as the releases C g + z that they stand for, along "
                 "what the row moves of them (likelihood ratio)",
-                sampling="PrefixSum, many streams side by side",
+                sampling=f"{'PrefixSum' if stream.forgetting is None else 'DiscountedSum'}, many "
+                "streams side by side",
                 claim=stream.claim(),
                 sample=stream.sample,
             )

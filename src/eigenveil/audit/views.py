@@ -31,7 +31,7 @@ from eigenveil.federation.secagg import masks
 from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.release import calibrated_record, noisy_integers
 from eigenveil.moments.rows import Block
-from eigenveil.moments.stream_sums import PrefixSum
+from eigenveil.moments.stream_sums import DiscountedSum, PrefixSum
 from eigenveil.noise.entries import from_coordinates
 from eigenveil.privacy.budget import StepBudget
 from eigenveil.privacy.guarantee import Guarantee
@@ -295,12 +295,14 @@ class StreamAttack:
     """Whoever sees every prefix of a stream of blocks; the row that differs is in the first.
 
     The statistic weighs the released ``C g + z``, which the prefixes stand for one to one, by what
-    the row moves of it.
+    the row moves of it. With ``forgetting`` every block has noise of its own, and what is seen is
+    the discounted sum: it stands for the blocks' releases one to one, too.
     """
 
     blocks: int
     make: Make
     row: FloatArray
+    forgetting: float | None = None
 
     @cached_property
     def record(self) -> ReleaseRecord:
@@ -311,7 +313,9 @@ class StreamAttack:
             adjacency="add-remove",
             kind="gaussian",
             budget=StepBudget(mu=1.0),
-            sharing=Sharing(stream=best_factor(self.blocks)),
+            sharing=Sharing(disjoint=True)
+            if self.forgetting is not None
+            else Sharing(stream=best_factor(self.blocks)),
         )
 
     def claim(self) -> Claim:
@@ -320,6 +324,8 @@ class StreamAttack:
 
     def weights(self) -> FloatArray:
         """Of the prefixes in the best statistic, shape (blocks,)."""
+        if self.forgetting is not None:  # the first block's release is the first sum
+            return np.asarray(np.eye(self.blocks)[0])
         factor, count = best_factor(self.blocks), self.blocks
         parts = np.array(factor.weights) / 2.0**31
         decays = 1.0 - np.array(factor.losses) / 2.0**31
@@ -337,7 +343,11 @@ class StreamAttack:
         weights, found = self.weights(), []
         for present in (True, False):
             kind: Accumulator = Replicates(self.make(), trials)
-            stream = PrefixSum(kind, record, randomness.source)
+            stream = (
+                PrefixSum(kind, record, randomness.source)
+                if self.forgetting is None
+                else DiscountedSum(record, randomness.source, forgetting=self.forgetting)
+            )
             blocks = [kind.empty() for _ in range(self.blocks)]
             if present:
                 blocks[0].update(Block(np.array([self.row])))

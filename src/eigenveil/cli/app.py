@@ -87,7 +87,7 @@ COMMANDS = {
     ),
     "simulate-tree": Command(
         "eigenveil.cli.commands.simulate_tree:simulate_tree",
-        "Simulate a tree of sites on made-up rows: time, bytes and error of every level.",
+        "Simulate a tree of sites, on made-up rows or yours: time, bytes and error of every level.",
     ),
     "audit": Command(
         "eigenveil.cli.commands.audit:audit",

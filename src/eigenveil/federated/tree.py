@@ -1,4 +1,4 @@
-"""A simulated tree of sites in one process, on synthetic rows."""
+"""A simulated tree of sites in one process, on synthetic rows or on given ones."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.federated.tree_faults import Errors, FaultPlan
-from eigenveil.federated.tree_report import TreeLevel, TreeReport
+from eigenveil.federated.tree_report import TreeLevel, TreeReport, TreeRound
 from eigenveil.federation.tree.contents import Subspaces, Totals
 from eigenveil.federation.tree.messages import TreeCodec, TreeKeys, TreeMessage
 from eigenveil.federation.tree.nodes import Node, publish
 from eigenveil.federation.tree.private import Leaf, TreeStudy
+from eigenveil.federation.tree.rounds import TreeRounds
 from eigenveil.federation.tree.tree import Place
 from eigenveil.linalg.subspace import Subspace, subspace_of
 from eigenveil.linalg.threads import single_threaded_blas
@@ -51,6 +53,11 @@ class TreeRows:
         deviations = np.sqrt(_SIGNAL * shares / shares.sum())
         self._directions: NDArray[np.float32] = (basis * deviations).T.astype(np.float32)
 
+    def count(self, number: int) -> int:
+        """How many rows a leaf has."""
+        del number
+        return self.rows
+
     def leaf(self, number: int) -> NDArray[np.float64]:
         """The rows of a leaf, shape (rows, features)."""
         rng = np.random.default_rng([self._seed, number])
@@ -62,9 +69,52 @@ class TreeRows:
         return rows.astype(np.float64)
 
 
+class DealtRows:
+    """Given rows, dealt to the leaves at random: of each as many as of any other, or one less.
+
+    Parameters
+    ----------
+    rows : array of shape (n, features)
+    leaves : int
+    seed : int
+
+    Raises
+    ------
+    DataError
+        When there are fewer rows than leaves, or one is not finite.
+    """
+
+    def __init__(self, rows: NDArray[np.floating[Any]], *, leaves: int, seed: int) -> None:
+        if rows.ndim != 2 or len(rows) < leaves:
+            raise DataError(
+                f"{len(rows)} rows are too few for {leaves} leaves.",
+                hint="Give each leaf a row at least: more rows, or fewer leaves.",
+                code="too-few-rows",
+            )
+        if not np.all(np.isfinite(rows)):
+            bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
+            raise DataError(
+                f"Row {bad} has an entry that is not a finite number.",
+                hint="Fill or drop such rows first: what a simulation measures needs all of them.",
+                code="invalid-row",
+            )
+        self.features = rows.shape[1]
+        self._rows = rows
+        order = np.random.default_rng([seed, 3]).permutation(len(rows))
+        self._of_leaf = np.array_split(order, leaves)
+
+    def count(self, number: int) -> int:
+        """How many rows a leaf has."""
+        return self._of_leaf[number].size
+
+    def leaf(self, number: int) -> NDArray[np.float64]:
+        """The rows of a leaf, shape (count, features)."""
+        return self._rows[np.sort(self._of_leaf[number])].astype(np.float64)
+
+
 # -- A whole tree in one process: leaves, lost ones, late ones, and what each level costs.
 #
-# The roles are those of a real tree; only the rows are made up, and messages are handed over
+# The roles are those of a real tree; only the rows may be made up, and messages are handed over
 # rather than carried. Beside the private sums the leaves' subspaces go up too, without noise, for
 # comparison (paper 002, algorithm 1).
 
@@ -94,27 +144,33 @@ class _Pair:
 def simulate_tree(
     study: TreeStudy,
     *,
-    rows: int,
+    rows: int | NDArray[np.floating[Any]],
     lost: float = 0.0,
     late: float = 0.0,
     lost_subtrees: int = 0,
+    rounds: int = 1,
     seed: int | None = None,
     rank: int | None = None,
     workers: int | None = None,
     progress: TreeProgress | None = None,
 ) -> TreeReport:
-    """Play every party of a tree on made-up rows.
+    """Play every party of a tree, on made-up rows or on given ones.
+
+    What is measured of given rows, such as errors, is as private as they are.
 
     Parameters
     ----------
     study : TreeStudy
-    rows : int
-        Rows a leaf.
+    rows : int, or array of shape (n, D)
+        Rows that are made up for each leaf; or rows that are dealt to the leaves at random.
     lost, late : float
         Shares of leaves, in [0, 1): that never send, and, of the others, that come after their
         node has sent, so that they go up in supplements.
     lost_subtrees : int
         Nodes between leaves and root that take messages and never send.
+    rounds : int
+        Rounds, each of other rows, with other parties lost and late: more than one of a study with
+        ``publish="blocks"``. The report is of the last one, and its result of all.
     seed : int, optional
         Makes rows, losses and noise reproducible; then nothing is certified.
     rank : int, optional
@@ -122,29 +178,50 @@ def simulate_tree(
     workers : int, optional
         Threads; by default one a processor.
     progress : callable, optional
-        Called with ``(done, all)`` leaves.
+        Called with ``(done, all)`` leaves of a round.
 
     Raises
     ------
+    ProtocolError
+        ``one-round`` of several rounds.
     DataError
         When a number is out of range.
     PrivacyError
         ``too-many-lost`` when so much was lost that the promise cannot be kept.
     """
-    if rows < 1:
+    if isinstance(rows, int) and rows < 1:
         raise DataError(f"rows = {rows} is below 1.", hint="Give the rows of a leaf.")
+    if rounds < 1:
+        raise DataError(f"rounds = {rounds} is below 1.", hint="Give the number of rounds.")
+    refreshed = TreeRounds(study) if rounds > 1 else None
     entropy = int(np.random.SeedSequence(seed).generate_state(2, np.uint64)[0])
-    rng = np.random.default_rng([entropy, 1])
-    fault_plan = FaultPlan.drawn(
-        study.tree, lost=lost, late=late, lost_subtrees=lost_subtrees, rng=rng
-    )
-    arriving = sum(fault_plan.arrives(study.tree, leaf) for leaf in range(study.tree.leaf_count))
-    for query in study.queries:  # known now: nothing has to be played for it
-        check_arrived(query.record, arriving)
+    given: TreeRows | DealtRows
+    if isinstance(rows, int):
+        given = TreeRows(
+            features=study.plan.features,
+            components=study.plan.n_components,
+            rows=rows,
+            seed=entropy,
+        )
+    else:
+        given = DealtRows(rows, leaves=study.tree.leaf_count * rounds, seed=entropy)
     workers = workers or _processors()
+    played: list[TreeRound] = []
     with single_threaded_blas(), ThreadPoolExecutor(workers) as pool:
-        run = _Run(study, fault_plan, rng, rows=rows, seed=seed, entropy=entropy, rank=rank)
-        return run.play(pool, workers, progress)
+        for turn in range(rounds):
+            rng = np.random.default_rng([entropy, 1, turn])
+            fault_plan = FaultPlan.drawn(
+                study.tree, lost=lost, late=late, lost_subtrees=lost_subtrees, rng=rng
+            )
+            arriving = sum(
+                fault_plan.arrives(study.tree, leaf) for leaf in range(study.tree.leaf_count)
+            )
+            for query in study.queries:  # known now: nothing has to be played for it
+                check_arrived(query.record, arriving)
+            run = _Run(study, fault_plan, rng, given, turn, refreshed, seed=seed, rank=rank)
+            report = run.play(pool, workers, progress)
+            played.append(TreeRound(arriving, report.rows, report.levels[-1].error))
+    return replace(report, rounds=tuple(played))
 
 
 class _Run:
@@ -153,10 +230,11 @@ class _Run:
         study: TreeStudy,
         fault_plan: FaultPlan,
         rng: np.random.Generator,
+        rows: TreeRows | DealtRows,
+        turn: int,
+        refreshed: TreeRounds | None,
         *,
-        rows: int,
         seed: int | None,
-        entropy: int,
         rank: int | None,
     ) -> None:
         plan = study.plan
@@ -166,9 +244,7 @@ class _Run:
         self.codec = study.codec(self.session, self.keys)
         plain = Subspaces(features=plan.features, rank=kept)
         self.plain = TreeCodec(self.tree, plain, study.hash, self.session, self.keys)
-        self.rows = TreeRows(
-            features=plan.features, components=plan.n_components, rows=rows, seed=entropy
-        )
+        self.rows, self.turn, self.refreshed = rows, turn, refreshed
         self.seed, self.rank = seed, kept
         self.errors = Errors(study, rng)
         self.pairs: dict[Place, _Pair] = {}
@@ -196,12 +272,11 @@ class _Run:
         root = self._pair(self.tree.root)
         merged = root.sums.result()
         self.tallies[-1].sent = 1
-        outcome = publish(
-            self.study,
-            merged,
-            secure=self.seed is None,
-            dependent=dependence(),
-        )
+        secure, dependent = self.seed is None, dependence()
+        if self.refreshed is None:
+            outcome = publish(self.study, merged, secure=secure, dependent=dependent)
+        else:
+            outcome = self.refreshed.add(self.session, merged, secure=secure, dependent=dependent)
         plain = root.subspaces.result().value
         seconds = time.perf_counter() - start
         self.errors.keep(self.tree.root, outcome.factors.components, plain)
@@ -211,7 +286,11 @@ class _Run:
             outcome=outcome,
             late=len(self.fault_plan.late),
             lost_subtrees=len(self.fault_plan.silent),
-            rows=self.rows.rows * int(np.count_nonzero(merged.arrived)),
+            rows=sum(
+                self.rows.count(self._place(leaf))
+                for leaf in np.flatnonzero(merged.arrived).tolist()
+            ),
+            made_up=isinstance(self.rows, TreeRows),
             seconds=seconds,
             workers=workers,
         )
@@ -260,7 +339,7 @@ class _Run:
 
     def _leaf(self, number: int) -> tuple[bytes, bytes, float, float]:
         """A leaf's messages, and the processor time that each took."""
-        rows = self.rows.leaf(number)
+        rows = self.rows.leaf(self._place(number))
         started = time.thread_time()
         leaf = Leaf(
             self.study,
@@ -279,10 +358,14 @@ class _Run:
             self.errors.add(rows)
         return sums, plain, added - started, merged - added
 
+    def _place(self, number: int) -> int:
+        """Of a leaf's rows of this round among those of all rounds."""
+        return self.turn * self.tree.leaf_count + number
+
     def _source(self, number: int) -> RandomSource:
         if self.seed is None:
             return SecureSource()
-        return SeededSource(np.random.default_rng([self.seed, 2, number]))
+        return SeededSource(np.random.default_rng([self.seed, 2, self._place(number)]))
 
     def _pair(self, place: Place) -> _Pair:
         if place not in self.pairs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,9 +51,20 @@ class TreeLevel:
     merged_error: float | None
 
 
+class TreeRound(NamedTuple):
+    """One of a tree's rounds: leaves and rows that arrived, and what the refreshed result misses.
+
+    ``error`` is against the best components of this round's rows; None as of a level.
+    """
+
+    arrived: int
+    rows: int
+    error: float | None
+
+
 @dataclass(frozen=True, eq=False)
 class TreeReport:
-    """What a simulated tree did.
+    """What a simulated tree did; of several rounds, in the last one.
 
     Attributes
     ----------
@@ -65,10 +76,14 @@ class TreeReport:
         Leaves that came after their node had sent; inner nodes that never sent.
     rows : int
         In the result.
+    made_up : bool
+        Whether rows were; of given ones all that is measured is as private as they are.
     seconds : float
         Wall-clock time until the root's result, with making up the rows and measuring errors.
     workers : int
         Threads that played the leaves.
+    rounds : tuple of TreeRound
+        Of all rounds.
     """
 
     tree: MergeTree
@@ -77,8 +92,10 @@ class TreeReport:
     late: int
     lost_subtrees: int
     rows: int
+    made_up: bool
     seconds: float
     workers: int
+    rounds: tuple[TreeRound, ...] = ()
 
     @property
     def critical_seconds(self) -> float:
@@ -97,9 +114,11 @@ def as_values(report: TreeReport) -> dict[str, Any]:
         "late": report.late,
         "lost_subtrees": report.lost_subtrees,
         "rows": report.rows,
+        "made_up": report.made_up,
         "seconds": report.seconds,
         "critical_seconds": report.critical_seconds,
         "workers": report.workers,
+        "rounds": [each._asdict() for each in report.rounds],
         "levels": [asdict(level) for level in report.levels],
         "guarantees": {view: found.as_dict() for view, found in outcome.guarantees_.items()},
     }

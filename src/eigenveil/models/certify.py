@@ -209,6 +209,7 @@ def check_record(record: ReleaseRecord, planned: Planned, plan: BasePlan, sharin
         "exposure": (record.exposure, sharing.exposure),
         "weight": (record.weight, 1.0),
         "stream": (record.stream, sharing.stream),
+        "disjoint": (record.disjoint, sharing.disjoint),
         "sites": (record.sites, sharing.sites),
     }
     for name, (found, wanted) in fixed.items():

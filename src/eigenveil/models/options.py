@@ -854,8 +854,9 @@ OPTIONS: tuple[Option, ...] = (
         (PCA,), ("table",),
     ),
     Option(
-        "publish", (Choice(("end", "continual")),), "end",
-        "When a stream is released: once, at its end, or after every block.",
+        "publish", (Choice(("end", "continual", "blocks")),), "end",
+        "When a stream is released: once, at its end; after every block up to a horizon; or after "
+        "every block without end, each with noise of its own.",
         (PCA,), ("stream",),
     ),
     Option(
@@ -878,6 +879,11 @@ OPTIONS: tuple[Option, ...] = (
         "forgetting", (Number(0.0, 1.0, open_low=True),), 1.0,
         "What the old singular values are multiplied by at every block.",
         (PCA,), ("tracking",),
+    ),
+    Option(
+        "forgetting", (Number(0.0, 1.0, open_low=True),), 1.0,
+        "What the released sums of earlier blocks are multiplied by at every block.",
+        (PCA,), ("stream",),
     ),
     Option(
         "n_oversamples", (Whole(0),), 10,

@@ -151,6 +151,7 @@ def record_of(
         weight=weight,
         exposure=sharing.exposure,
         stream=sharing.stream,
+        disjoint=sharing.disjoint,
         sites=sharing.sites,
         **dict(accumulator.parameters),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -88,6 +90,63 @@ class PrefixSum:
         assert stream is not None
         larger = noise.model_copy(update={"scale": noise.scale * stream.spread(self.blocks)})
         return self._record.model_copy(update={"noise": larger, "stream": None})
+
+
+class Discounted:
+    """Released sums added up, older ones counting less: post-processing, whoever does it.
+
+    Parameters
+    ----------
+    forgetting : float
+        What earlier sums are multiplied by at each further one, in (0, 1].
+    """
+
+    def __init__(self, forgetting: float) -> None:
+        self._kept = forgetting
+        self._values: Floats | None = None
+        self._variance = 0.0
+
+    def add(self, release: Release) -> Release:
+        """The discounted sum with one more release; its record states how noisy it is."""
+        if self._values is None:
+            self._values = np.zeros_like(release.values)
+        noise = release.record.noise
+        self._values = self._kept * self._values + release.values
+        self._variance = self._kept**2 * self._variance + noise.scale**2
+        larger = noise.model_copy(update={"scale": math.sqrt(self._variance)})
+        return Release(release.record.model_copy(update={"noise": larger}), self._values)
+
+
+class DiscountedSum:
+    """The sum over a stream's blocks, each released by itself, older ones counting less.
+
+    A row is in one block, so that any number of blocks cost what one does (docs/proofs/streams.md,
+    claim 4); adding up and forgetting are done to what was released.
+
+    Parameters
+    ----------
+    record : ReleaseRecord
+        Of the release of each block, ``disjoint``.
+    source : RandomSource
+        Of the noise.
+    forgetting : float
+        As of :class:`Discounted`.
+    """
+
+    def __init__(self, record: ReleaseRecord, source: RandomSource, *, forgetting: float) -> None:
+        assert record.disjoint
+        self._record, self._source = record, source
+        self._sum = Discounted(forgetting)
+
+    def check_room(self) -> None:
+        """There always is: for the streams that have a horizon."""
+
+    def release(self, total: Accumulator) -> Release:
+        """The noisy, discounted sum of all blocks, of which ``total`` is the next.
+
+        The release's record states how noisy it is; what it cost is in the record of the stream.
+        """
+        return self._sum.add(total.release(self._record, self._source))
 
 
 def horizon_over(blocks: int) -> PrivacyError:

@@ -34,6 +34,10 @@ SAME_BLOCKS = (
     "neighbouring streams have the same blocks but for one row in one of them: that a block ended "
     "must not depend on the rows"
 )
+ONE_BLOCK = (
+    "each row is in one block of the stream: of a row that comes again in a later one, each is "
+    "protected by itself"
+)
 VISIBLE_VALIDITY = (
     "invalid='error' lets everybody see whether all rows are valid: where one is not, there is no "
     "result, or none with its site"
@@ -156,7 +160,7 @@ class Certificate(BaseModel):
         caveats = list(dict.fromkeys(stated))
         if self.target.delta == 0:
             caveats.append(PURE_SAMPLING)
-        if any(record.stream is not None for record in self.releases):
+        if any(record.stream is not None or record.disjoint for record in self.releases):
             caveats.append(SAME_BLOCKS)
         if self.plan.get("invalid") == "error":
             caveats.append(VISIBLE_VALIDITY)
@@ -177,6 +181,8 @@ class Certificate(BaseModel):
             found.append(GROUPS if unit == UNNAMED_UNIT else UNITS.format(unit=unit))
             if self.target.adjacency == "replace-one" and self.plan.get("max_rows_per_unit") == 1:
                 found.append(UNIT_COUNT)
+        if any(record.disjoint for record in self.releases):
+            found.append(ONE_BLOCK)
         schema = (self.study or {}).get("table_schema")
         if self.plan.get("ranged") or self.plan.get("scaled") == "public" or schema is not None:
             found.append(PUBLIC_COLUMNS)
@@ -271,7 +277,7 @@ def proofs_of(
         proofs |= {"views.md", "shares.md"}
     if tree:
         proofs |= {"tree.md", "shares.md"}
-    if any(r.stream is not None for r in releases):
+    if any(r.stream is not None or r.disjoint for r in releases):
         proofs |= {"streams.md"}
     return tuple(sorted(proofs))
 

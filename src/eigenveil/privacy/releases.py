@@ -63,6 +63,8 @@ class Sharing:
         Rows count with public weights that are multiples of ``2**-weight_bits``.
     stream : StreamFactor or None
         How the noise is spread over the blocks of a stream.
+    disjoint : bool
+        Whether it is one of any number of such releases, each of rows that no other has.
     sites : int
         At so many sites one unit may have rows.
     """
@@ -72,6 +74,7 @@ class Sharing:
     exposure: float = 1.0
     weight_bits: int = 0
     stream: StreamFactor | None = None
+    disjoint: bool = False
     sites: int = 1
 
 
@@ -118,6 +121,10 @@ class ReleaseRecord(BaseModel):
     stream: StreamFactor | None = Field(
         default=None, description="the noise of all prefixes of a stream of blocks (streams.md)"
     )
+    disjoint: bool = Field(
+        default=False,
+        description="any number of such releases, each of rows that no other has (streams.md)",
+    )
     sites: int = Field(default=1, gt=0, description="sites at which one unit may have rows")
     noise_source: NoiseSource = Field(
         default="operating system", description="where the generator's key came from"
@@ -135,6 +142,8 @@ class ReleaseRecord(BaseModel):
             statistic.check(self)
         if self.stream is not None and not self.mechanism.of_prefixes:
             raise ValueError(f"nothing is proved of {self.noise.kind} noise of a stream's prefixes")
+        if self.stream is not None and self.disjoint:
+            raise ValueError("a release is of a stream's prefixes, or of one block, not both")
         return self
 
     @property

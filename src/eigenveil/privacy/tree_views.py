@@ -37,6 +37,7 @@ class TreeRun(BaseModel):
     leaves: int = Field(ge=1)
     arrived: int = Field(ge=1)
     least: tuple[int, ...] = Field(min_length=1)
+    refused: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
     def _counts_fit(self) -> TreeRun:
@@ -71,7 +72,8 @@ def tree_guarantees(
     run : TreeRun
         ``leaves`` in the tree, and ``arrived`` in the result; ``least``, for each level from 1 to
         the root's, the fewest leaves in any message that a party of this level took on the way to
-        the result.
+        the result; ``refused``, rounds in which too few leaves arrived, whose rows are in no
+        result. Of several rounds the others are the fewest of any (proofs/tree.md, claim 7).
 
     Raises
     ------
@@ -88,7 +90,7 @@ def tree_guarantees(
     for level, count in enumerate(run.least, start=1):
         whose = (_of_arrived(leaves - arrived),) if arrived < leaves and level > 1 else ()
         seen[f"aggregator at level {level}"] = (count, (NO_MASKS, *whose))
-    if arrived < leaves:
+    if arrived < leaves or run.refused:
         seen["aggregators, of a leaf that did not arrive"] = (1, (NO_MASKS,))
     found: dict[str, Guarantee] = {}
     silent: list[str] = []

@@ -113,9 +113,8 @@ def test_every_unique_entry_has_the_published_noise(method):
         (otd.agn, "tau.triple", "tau.pair"),
         (otd.conv, "tau.triple", "tau.pair"),
         (otd.conv, "tau.pair", "0.7 * tau.pair"),
-        (otd.capeagn, "(pairs.sent - pairs.known)", "pairs.sent"),
-        (otd.capeagn, "(cubes.sent - cubes.known)", "cubes.sent"),
-        (otd.capeagn, "tau.triple", "1.3 * tau.triple"),
+        (otd.capeagn, "weighted_mean(pairs, of_pairs.weights)", "pairs.sent.mean(axis=0)"),
+        (otd.capeagn, "for each in tau)", "for each in (tau.pair, 1.3 * tau.triple))"),
     ],
 )
 def test_wrong_noise_is_rejected(method, old, new):
@@ -177,7 +176,7 @@ def test_messages_hide_and_their_mean_carries_the_pooled_noise():
         result = otd.capeagn(
             [EXACT] * SITES, SENSITIVITIES, SIZE, epsilon=EPSILON, delta=DELTA, rng=rng
         )
-        pairs, cubes = result.transcript
+        pairs, cubes, _, _ = result.transcript
         back = np.linalg.inv(result.whitening)
         seen = np.array([multilinear(cube, back) for cube in cubes.sent - cubes.known])
         views["pair"].append((pairs.sent - pairs.known - EXACT.pair)[(..., *PAIR)])

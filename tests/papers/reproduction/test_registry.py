@@ -8,14 +8,14 @@ from eigenveil_papers.reproduction import data, page
 from eigenveil_papers.reproduction.experiment import Settings
 
 NAMES = (
-    *("000-fig1", "000-fig2"),
-    *("001-fig2", "001-fig3", "001-fig4", "001-fig5"),
-    *("002-fig2", "002-fig3", "002-fig4"),
-    *("003-fig1", "003-fig2", "003-table1"),
+    *("000-fig1", "000-fig2", "000-orders"),
+    *("001-fig2", "001-fig3", "001-fig4", "001-fig5", "001-bounds", "001-costs", "001-unequal"),
+    *("002-fig2", "002-fig3", "002-fig4", "002-lemma2"),
+    *("003-fig1", "003-fig2", "003-table1", "003-theorem2"),
 )
 
 
-def test_there_is_an_experiment_for_every_figure_and_table():
+def test_there_is_an_experiment_for_every_figure_table_and_computable_theorem():
     assert tuple(page.EXPERIMENTS) == NAMES
     for name, experiment in page.EXPERIMENTS.items():
         assert experiment.name == name

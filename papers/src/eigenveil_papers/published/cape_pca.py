@@ -1,16 +1,20 @@
-"""CAPE exactly as published (paper 001, Algorithm 3 and section 3.1): for reproduction only.
+"""CAPE and capePCA exactly as published (paper 001, Algorithms 3 and 1, section 3.1).
 
-Its noise is argued from the marginal variance of one message, but the aggregator sees all messages
-together: with S sites the real mu of its view is ``sqrt(2S/(S+1))`` times the claimed one, and more
-with colluding sites (:func:`eigenveil.privacy.views.published_cape_mu`). Never certified.
+For reproduction only, never certified. Every message is really made; the authors' public code
+(hafizimtiaz/capePCA) makes none: it adds the pooled noise once and calls that CAPE. What is wrong
+is the argument: each message alone hides its site's row as claimed, but the aggregator sees all of
+them. With S equal sites the real mu of its view is ``sqrt(2S/(S+1))`` times the claimed one, and
+more with colluding sites (:func:`eigenveil.privacy.views.published_cape_mu`); of sites that differ
+:func:`times_claimed` computes it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.privacy.gaussian import classic_sigma
 from eigenveil.privacy.guarantee import Guarantee
-from eigenveil.privacy.views import published_cape_mu
+from eigenveil.privacy.views import mu_of_view, published_cape_mu
 from eigenveil_papers.published.moments import (
     RankBy,
     Sites,
@@ -29,7 +33,7 @@ from eigenveil_papers.published.moments import (
     unique_entries,
 )
 from eigenveil_papers.published.result import CLASSIC, PublishedPCA, Seed, all_messages, claimed
-from eigenveil_papers.published.sn import gauss_claim, gauss_deviation
+from eigenveil_papers.published.sn import gauss_claim
 
 FloatArray = NDArray[np.float64]
 
@@ -43,10 +47,33 @@ class Variances(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """What the sites sent, and the part of it that the aggregator drew; both (S, ...)."""
+    """All that is sent between the parties in a round of CAPE; each of shape (S, ...).
+
+    ``sent``: by the sites to the aggregator. ``known``: f_s, by the aggregator to the sites.
+    ``helper``: e_s, by the helper to the sites.
+    """
 
     sent: FloatArray
     known: FloatArray
+    helper: FloatArray
+
+
+class NoisePlan(NamedTuple):
+    """The noise of all sites, and their weights in the aggregator's mean.
+
+    ``weights`` (S,) add up to 1; ``variances`` has one entry a site; ``requirements`` (S,) are the
+    deviations that e + g and f + g have; ``pooled`` is that of the mean.
+    """
+
+    weights: FloatArray
+    variances: tuple[Variances, ...]
+    requirements: FloatArray
+    pooled: float
+    equal: bool
+
+
+Layout = Literal["entries", "literal", "symmetric"]
+"""Of e, f and g: all on each entry; e and f on each, g symmetric; or all symmetric."""
 
 
 def published_variances(sites: int, tau: float) -> Variances:
@@ -90,15 +117,18 @@ def unequal_variances(
     zero_sum = squares[last] * at_last / (squares * last)
     zero_sum[last] = at_last
     own = needed - zero_sum
+    masked = math.sqrt(float(np.max(squares * needed)))
     for noise, values in (("e", zero_sum), ("g", own)):
-        _check_feasible(noise, values, needed)
+        _check_feasible(noise, values, needed, masked, pooled)
     return [
         Variances(e=max(0.0, float(e)), f=max(0.0, float(e)), g=max(0.0, float(g)))
         for e, g in zip(zero_sum, own, strict=True)
     ]
 
 
-def _check_feasible(noise: str, values: FloatArray, needed: FloatArray) -> None:
+def _check_feasible(
+    noise: str, values: FloatArray, needed: FloatArray, masked: float, pooled: float
+) -> None:
     below = np.flatnonzero(values < -1e-12 * needed)  # nothing but rounding is forgiven
     if below.size:
         site = int(below[0])
@@ -106,9 +136,62 @@ def _check_feasible(noise: str, values: FloatArray, needed: FloatArray) -> None:
             f"Site {site + 1} of {values.size} would need noise {noise} of variance "
             f"{values[site]:.6g}: the published solution does not exist here.",
             hint="The problem itself may have another: for equal sites use published_variances. "
-            "Or weight the sites' statistics and give all of them one noise level.",
+            f"A masked sum of weighted statistics (FederatedPCA) meets every site's requirement "
+            f"with a deviation of {masked:.4g} of the mean, where {pooled:.4g} was wanted.",
             code="cape-infeasible",
         )
+
+
+def equal_plan(sites: int, tau: float) -> NoisePlan:
+    """Of sites with equally many rows and one requirement ``tau`` (equation 2)."""
+    return NoisePlan(
+        weights=np.full(sites, 1.0 / sites),
+        variances=(published_variances(sites, tau),) * sites,
+        requirements=np.full(sites, tau),
+        pooled=tau / sites,
+        equal=True,
+    )
+
+
+def unequal_plan(
+    weights: Sequence[float], requirements: Sequence[float], pooled: float
+) -> NoisePlan:
+    """Of sites that differ, by the published solution; as :func:`unequal_variances`."""
+    return NoisePlan(
+        weights=np.asarray(weights, dtype=float),
+        variances=tuple(unequal_variances(weights, requirements, pooled)),
+        requirements=np.asarray(requirements, dtype=float),
+        pooled=pooled,
+        equal=False,
+    )
+
+
+def times_claimed(plan: NoisePlan) -> FloatArray:
+    """For each site, mu of the aggregator's view over the mu that its requirement stands for, (S,).
+
+    The Mahalanobis length of a shift of the site's message, given all sites' messages less what
+    the aggregator drew: ``sqrt(2S/(S+1))`` of equal sites, and of others in exact arithmetic.
+
+    It is the largest over all entries of a symmetric statistic in the literal form too. An entry
+    that has m places there has m independent masks, whose mean has covariance E/m; with the own
+    noise's covariance G its squared loss is ``s'(E/m + G)^-1 s <= m s'(E + G)^-1 s``, and the
+    Frobenius norm, in which a row is bounded, counts that entry m times.
+    """
+    sites = len(plan.weights)
+    if plan.equal:
+        return np.full(sites, published_cape_mu(sites, claimed_mu=1.0))
+    weights = [Fraction(float(weight)) for weight in plan.weights]
+    own = [Fraction(each.g) for each in plan.variances]
+    masks = np.zeros((sites, sites), dtype=object)
+    for site in range(sites - 1):
+        variance, share = Fraction(plan.variances[site].e), weights[site] / weights[-1]
+        masks[site, site] += variance
+        masks[site, -1] -= share * variance
+        masks[-1, site] -= share * variance
+        masks[-1, -1] += share**2 * variance
+    covariance = masks + np.diag(np.array(own, dtype=object))
+    found = [mu_of_view(covariance, shift) for shift in np.eye(sites, dtype=int)]
+    return np.asarray(np.array(found) * plan.requirements)
 
 
 def gain(rows: Sequence[int]) -> float:
@@ -120,47 +203,58 @@ def gain(rows: Sequence[int]) -> float:
     return float(total)
 
 
-def cape_messages(statistics: ArrayLike, tau: float, rng: np.random.Generator) -> Messages:
-    """The messages ``a_s + e_s + f_s + g_s`` of Algorithm 3, really made.
+def cape_messages(
+    statistics: ArrayLike,
+    plan: NoisePlan,
+    rng: np.random.Generator,
+    *,
+    layout: Layout = "entries",
+) -> Messages:
+    """The messages ``a_s + e_s + f_s + g_s`` of Algorithm 3, and the noise that others drew.
 
     Parameters
     ----------
     statistics : array of shape (S, ...)
-        One statistic a site; every entry gets noise of its own (give a symmetric matrix as the
-        entries of its triangle).
-    tau : float
-        The deviation each site claims for its message.
+        One statistic a site; (S, D, ..., D) where the layout is not "entries".
+    plan : NoisePlan
+    rng : Generator
+    layout : {"entries", "literal", "symmetric"}
+        "entries": every entry gets e, f and g of its own. "literal": the text of capePCA and
+        capeAGN, where the helper's and the aggregator's arrays have independent entries and only
+        the site's own noise is symmetric. "symmetric": all three are.
     """
     exact = np.asarray(statistics, dtype=np.float64)
-    variances = published_variances(exact.shape[0], tau)
-    drawn = rng.normal(scale=tau, size=exact.shape)
-    zero_sum = drawn - drawn.mean(axis=0)
-    known = rng.normal(scale=np.sqrt(variances.f), size=exact.shape)
-    own = rng.normal(scale=np.sqrt(variances.g), size=exact.shape)
-    return Messages(sent=exact + zero_sum + known + own, known=known)
+    sites, size, modes = exact.shape[0], exact.shape[-1], exact.ndim - 1
+    unique = () if layout == "entries" else (unique_entries(size, modes),)
+    theirs = unique if layout == "symmetric" else exact.shape[1:]
+    ours = unique or exact.shape[1:]
+    deviations = np.sqrt(np.array(plan.variances)).T.reshape(3, sites, *[1] * len(theirs))
+    zero_sum = _zero_sum(plan, rng, theirs)
+    known = rng.normal(scale=1.0, size=(sites, *theirs)) * deviations[1]
+    own = rng.normal(scale=1.0, size=(sites, *ours)) * deviations[2].reshape(-1, *[1] * len(ours))
+    if layout == "symmetric":
+        zero_sum, known = mirrored(zero_sum, size, modes), mirrored(known, size, modes)
+    if layout != "entries":
+        own = mirrored(own, size, modes)
+    return Messages(sent=exact + zero_sum + known + own, known=known, helper=zero_sum)
 
 
-def cape_sum(
-    statistics: ArrayLike, tau: float, rng: np.random.Generator
-) -> tuple[FloatArray, Messages]:
-    """The sum that the aggregator computes, and the messages it computes it from.
+def _zero_sum(plan: NoisePlan, rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
+    """The helper's e_s, whose weighted sum is 0."""
+    sites = len(plan.weights)
+    if plan.equal:
+        drawn = rng.normal(scale=plan.requirements[0], size=(sites, *shape))
+        return np.asarray(drawn - drawn.mean(axis=0))
+    deviations = np.sqrt([each.e for each in plan.variances[:-1]])
+    drawn = rng.normal(scale=1.0, size=(sites - 1, *shape))
+    drawn *= deviations.reshape(-1, *[1] * len(shape))
+    last = -np.tensordot(plan.weights[:-1] / plan.weights[-1], drawn, axes=1)
+    return np.concatenate([drawn, last[None]])
 
-    For reproduction, never certified: the noise of the sum has variance ``tau^2`` (``tau^2 / S^2``
-    that of the published mean, the pooled one), but against the aggregator, who knows every f_s,
-    the messages give ``sqrt(2S/(S+1))`` times the claimed mu. Parameters as in
-    :func:`cape_messages`; the sum has the shape of one statistic.
-    """
-    messages = cape_messages(statistics, tau, rng)
-    return np.asarray((messages.sent - messages.known).sum(axis=0)), messages
 
-
-# -- CAPE and capePCA as published (paper 001, algorithms 3 and 1): reproduction, never certified.
-#
-# Every message is really made. The authors' public code (hafizimtiaz/capePCA) makes none: it adds
-# the pooled noise once and calls that CAPE. What is wrong is the argument: each message alone
-# hides its site's row as claimed, but the aggregator sees all of them, and they add up to much
-# less noise. Its mu is ``sqrt(2S/(S+1))`` times the claimed one, more with colluding sites
-# (:func:`eigenveil.privacy.views.published_cape_mu`).
+def weighted_mean(made: Messages, weights: FloatArray) -> FloatArray:
+    """What the aggregator computes: ``sum_s weight_s (sent_s - known_s)``."""
+    return np.asarray(np.tensordot(weights, made.sent - made.known, axes=1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,12 +264,13 @@ class PublishedMean:
     Attributes
     ----------
     mean : array
-        Of the sites' statistics, with the noise of one curator; the shape of one statistic.
+        Weighted, of the sites' statistics, with the pooled noise; the shape of one statistic.
     messages : Messages
-        ``sent`` and ``known``, both (S, ...): what the sites sent, and the part of it that the
-        aggregator drew.
+        Everything that was sent, three arrays (S, ...).
+    plan : NoisePlan
+        The noise of every site, and its weight.
     deviation : float
-        tau, of the noise of one message less what the aggregator drew; ``tau / S`` is the mean's.
+        Of the noise of the mean.
     claim : Guarantee
         As the paper states it: never certified, and its caveats say why.
     as_published : bool
@@ -184,91 +279,156 @@ class PublishedMean:
 
     mean: FloatArray
     messages: Messages
+    plan: NoisePlan
     deviation: float
     claim: Guarantee
     as_published: bool = True
 
 
+Each = float | Sequence[float]
+"""One number for all sites, or one for each."""
+
+
 def cape(
     statistics: ArrayLike | Sequence[ArrayLike],
     *,
-    sensitivity: float,
-    epsilon: float,
-    delta: float,
+    sensitivity: Each,
+    epsilon: Each,
+    delta: Each,
+    weights: Sequence[float] | None = None,
     random_state: Seed = None,
 ) -> PublishedMean:
     """CAPE (algorithm 3): the mean of the sites' statistics with the noise of one curator.
 
     Site s sends ``a_s + e_s + f_s + g_s``; the e_s add up to 0, the aggregator takes its own f_s
     off again. Variances by equation 2 with ``tau = sensitivity sqrt(2 ln(1.25/delta)) / epsilon``.
+    Where sensitivities, targets or weights differ, it is the protocol of section 3.1: the helper's
+    noise has weighted sum 0, the mean is weighted, and one curator's noise is that of the
+    strictest site's target.
 
     Parameters
     ----------
     statistics : array of shape (S, ...)
-        One statistic a site, of equally many rows each; every entry gets noise of its own (give a
-        symmetric matrix as the entries of its triangle).
-    sensitivity : float
+        One statistic a site; every entry gets noise of its own (give a symmetric matrix as the
+        entries of its triangle).
+    sensitivity : float, or sequence of S
         What one changed row moves one site's statistic by, above 0 (the paper: 1/N_s).
-    epsilon, delta : float
+    epsilon, delta : float, or sequence of S
         The guarantee claimed, ``epsilon > 0`` and ``0 < delta < 1``.
+    weights : sequence of S floats, or None
+        Of the sites in the aggregator's mean, by their quality say: above 0; they are divided by
+        their sum. None: in proportion to the sites' rows, which is to 1/sensitivity.
     random_state : int, Generator or None
 
     Raises
     ------
     DataError
-        When there is no site, statistics differ in shape or are not finite, or the sensitivity is
-        not above 0.
+        When there is no site, statistics differ in shape or are not finite, or a sensitivity or a
+        weight is not above 0.
     PrivacyError
-        When epsilon or delta is out of range.
+        When epsilon or delta is out of range; ``cape-infeasible`` where section 3.1 has no
+        solution, which names the site and what a masked sum gives instead.
     """
     exact = _statistics(statistics)
-    if not (sensitivity > 0 and np.isfinite(sensitivity)):
-        raise DataError(
-            f"sensitivity = {sensitivity!r} is none.",
-            hint="Give what one changed row moves a site's statistic by, above 0.",
-        )
-    tau = classic_sigma(sensitivity, epsilon, delta, reproduction=True)
-    made = cape_messages(exact, tau, np.random.default_rng(random_state))
+    plan = _plan(len(exact), sensitivity, epsilon, delta, weights)
+    made = cape_messages(exact, plan, np.random.default_rng(random_state))
+    highest = float(np.max(epsilon))
     return PublishedMean(
-        mean=np.asarray((made.sent - made.known).mean(axis=0)),
+        mean=weighted_mean(made, plan.weights),
         messages=made,
-        deviation=tau,
+        plan=plan,
+        deviation=plan.pooled,
         claim=claimed(
-            epsilon,
-            delta,
-            *((CLASSIC,) if epsilon > 1 else ()),
-            _short(len(exact)),
+            highest,
+            float(np.max(delta)),
+            *((CLASSIC,) if highest > 1 else ()),
+            _short(plan),
             calculation="the classic calibration of one message's marginal noise",
             view="aggregator",
         ),
     )
 
 
+def _plan(
+    sites: int,
+    sensitivity: Each,
+    epsilon: Each,
+    delta: Each,
+    weights: Sequence[float] | None,
+) -> NoisePlan:
+    """Equation 2 where nothing differs, and section 3.1's solution else."""
+    moved = _per_site(sensitivity, sites, "sensitivity")
+    target = _per_site(epsilon, sites, "epsilon"), _per_site(delta, sites, "delta")
+    taus = [
+        classic_sigma(float(of), float(e), float(d), reproduction=True)
+        for of, e, d in zip(moved, *target, strict=True)
+    ]
+    wanted = 1.0 / moved if weights is None else _per_site(weights, sites, "weight")
+    shares = wanted / wanted.sum()
+    if all(len(set(each)) == 1 for each in (taus, shares.tolist())):
+        return equal_plan(sites, taus[0])
+    one_curator = 1.0 / float(np.sum(1.0 / moved))
+    pooled = classic_sigma(
+        one_curator, float(target[0].min()), float(target[1].min()), reproduction=True
+    )
+    return unequal_plan(shares.tolist(), taus, pooled)
+
+
+def _per_site(given: Each, sites: int, what: str) -> FloatArray:
+    values = np.asarray(given, dtype=np.float64)
+    if values.ndim > 1 or (values.ndim == 1 and len(values) != sites):
+        raise DataError(
+            f"{values.size} numbers of {what} are not one for each of {sites} sites.",
+            hint="Give one number, or one for each site.",
+            code="sites-differ",
+        )
+    spread = np.broadcast_to(values, sites)
+    # an epsilon or a delta is refused with the range that it may have, by the calibration
+    if what in ("sensitivity", "weight") and not (np.all(spread > 0) and np.isfinite(spread).all()):
+        raise DataError(
+            f"{what} = {given!r} is none.",
+            hint="Give what one changed row moves a site's statistic by, above 0."
+            if what == "sensitivity"
+            else "Give each site a finite weight above 0.",
+        )
+    return np.asarray(spread)
+
+
 def capepca(
     sites: Sites,
     *,
     n_components: int,
-    epsilon: float,
-    delta: float,
+    epsilon: Each,
+    delta: Each,
+    weights: Sequence[float] | None = None,
+    noise: Literal["literal", "symmetric"] = "literal",
     row_bound: float | None = None,
     rank_by: RankBy = "magnitude",
     random_state: Seed = None,
 ) -> PublishedPCA:
     """The protocol capePCA (algorithm 1): CAPE on second moments, and the mean's directions.
 
-    ``messages`` and ``known`` hold a (D, D) matrix for each site; ``released`` is the mean over
-    rows of all sites, and ``deviation`` that of each entry of its triangle, ``tau / S``, which is
-    Analyze Gauss's for the pooled rows. A message's noise has deviation tau, what the aggregator
-    drew not counted.
+    ``messages``, ``known`` and ``helper`` hold a (D, D) matrix for each site; ``released`` is the
+    weighted mean of the sites' second moments, and ``deviation`` that of each entry of its
+    triangle: with equal sites ``tau / S``, which is Analyze Gauss's for the pooled rows. A
+    message's noise has deviation tau, what the aggregator drew not counted.
+
+    Sites of unequal rows, targets or weights go by section 3.1 (see :func:`cape`).
 
     Parameters
     ----------
     sites : sequence of arrays of shape (n_s, D), or of SecondMoment
-        One for each site, all with equally many rows.
+        One for each site.
     n_components : int
         K, at most D.
-    epsilon, delta : float
+    epsilon, delta : float, or sequence of S
         The guarantee claimed, ``epsilon > 0`` and ``0 < delta < 1``.
+    weights : sequence of S floats, or None
+        Of the sites in the mean; None: in proportion to their rows.
+    noise : {"literal", "symmetric"}
+        Of the helper and of the aggregator: D x D independent entries as in the text, or one for
+        each entry of the triangle. The result has the same law, its messages have not: who adds a
+        literal message to its transpose has averaged the helper's noise off the diagonal.
     row_bound : float or None
         A public bound on the rows' norms, by which they are divided. Without one it is the largest
         norm found at any site, which is not private.
@@ -279,64 +439,44 @@ def capepca(
     Raises
     ------
     DataError
-        When there is no site, sites have other features or other numbers of rows, rows are no
-        finite matrix or break the bound, or there are too few features.
+        When there is no site, sites have other features, rows are no finite matrix or break the
+        bound, a weight is not above 0, or there are too few features.
     PrivacyError
-        When epsilon or delta is out of range.
+        When epsilon or delta is out of range; ``cape-infeasible`` as in :func:`cape`.
     """
     moments = second_moments(sites, row_bound=row_bound)
-    size = moments[0].features
-    check_components(n_components, size)
-    if len({each.rows for each in moments}) > 1:
-        raise DataError(
-            f"The sites have {', '.join(str(each.rows) for each in moments)} rows.",
-            hint="capePCA as published is for equally many rows at each site.",
-            code="sites-differ",
-        )
-    tau = gauss_deviation(moments[0].rows, epsilon=epsilon, delta=delta)
-    made = symmetric_messages(
-        [each.mean for each in moments], tau, np.random.default_rng(random_state)
+    check_components(n_components, moments[0].features)
+    plan = _plan(len(moments), [1.0 / each.rows for each in moments], epsilon, delta, weights)
+    made = cape_messages(
+        np.stack([each.mean for each in moments]),
+        plan,
+        np.random.default_rng(random_state),
+        layout=noise,
     )
-    released = (made.sent - made.known).mean(axis=0)
+    mean = weighted_mean(made, plan.weights)
+    released = (mean + mean.T) / 2.0  # the helper's noise cancels but for rounding
     strengths, components = leading(released, n_components, rank_by=rank_by)
     return PublishedPCA(
         components=components,
         strengths=strengths,
         released=released,
-        deviation=tau / len(moments),
+        deviation=plan.pooled,
         row_bound=moments[0].row_bound,
         claim=gauss_claim(
-            epsilon,
-            delta,
-            _short(len(moments)),
+            float(np.max(epsilon)),
+            float(np.max(delta)),
+            _short(plan),
             public_bound=all(each.public_bound for each in moments),
             view="aggregator",
         ),
         messages=tuple(made.sent),
         known=tuple(made.known),
+        helper=tuple(made.helper),
     )
 
 
-def symmetric_messages(
-    moments: Sequence[FloatArray], tau: float, rng: np.random.Generator
-) -> Messages:
-    """CAPE's messages of symmetric arrays: the noise, too, is symmetric.
-
-    Parameters
-    ----------
-    moments : sequence of S arrays of shape (D, ..., D)
-    tau : float
-        The deviation each site claims for every unique entry of its message.
-    rng : Generator
-    """
-    size, modes = moments[0].shape[0], moments[0].ndim
-    made = cape_messages(np.zeros((len(moments), unique_entries(size, modes))), tau, rng)
-    known = mirrored(made.known, size, modes)
-    return Messages(np.stack(moments) + mirrored(made.sent, size, modes), known)
-
-
-def _short(sites: int) -> str:
-    return all_messages(published_cape_mu(sites, claimed_mu=1.0))
+def _short(plan: NoisePlan) -> str:
+    return all_messages(float(times_claimed(plan).max()))
 
 
 def _statistics(statistics: ArrayLike | Sequence[ArrayLike]) -> FloatArray:

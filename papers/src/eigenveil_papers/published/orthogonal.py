@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,8 +27,14 @@ from eigenveil.errors import DataError
 from eigenveil.linalg.tensor import cubes, identity_terms, multilinear
 from eigenveil.privacy.gaussian import classic_sigma
 from eigenveil.privacy.guarantee import Guarantee
-from eigenveil.privacy.views import published_cape_mu
-from eigenveil_papers.published.cape_pca import FloatArray, Messages, symmetric_messages
+from eigenveil_papers.published.cape_pca import (
+    FloatArray,
+    Messages,
+    cape_messages,
+    equal_plan,
+    times_claimed,
+    weighted_mean,
+)
 from eigenveil_papers.published.moments import mirrored, unique_entries, with_gaussian
 from eigenveil_papers.published.result import (
     ANTISYMMETRIC,
@@ -187,10 +193,22 @@ def vector_noise(entries: int, beta: float, rng: np.random.Generator) -> FloatAr
 
 
 class Transcript(NamedTuple):
-    """What the aggregator of capeAGN sent and received: noisy moments (S, D, D), cubes (S, K^3)."""
+    """All messages of capeAGN.
+
+    ``pairs`` (S, D, D). ``cubes`` (S, K, K, K): the sites', and what the aggregator's and the
+    helper's noise (S, D, D, D), sent as it stands in ``noise``, is through the whitening (D, K).
+    """
 
     pairs: Messages
     cubes: Messages
+    noise: tuple[FloatArray, FloatArray]
+    whitening: FloatArray
+
+    @property
+    def numbers_sent(self) -> int:
+        """Numbers that went over all links, of which the helper's are some."""
+        arrays = (*self.pairs, self.cubes.sent, *self.noise)
+        return sum(each.size for each in arrays) + len(self.cubes.sent) * self.whitening.size
 
 
 @dataclass(frozen=True)
@@ -408,6 +426,7 @@ def capeagn(
     epsilon: float,
     delta: float,
     rng: np.random.Generator,
+    noise: Literal["literal", "symmetric"] = "literal",
 ) -> PublishedTensor:
     """The protocol capeAGN (Algorithm 2), every message of it really made.
 
@@ -423,22 +442,26 @@ def capeagn(
         Of one site's moments.
     count, epsilon, delta, rng
         As in :func:`agn`.
+    noise : {"literal", "symmetric"}
+        Of the helper and of the aggregator: all entries independent, as in the text, or symmetric
+        (see :func:`eigenveil_papers.published.capepca`).
     """
     tau = published_deviations(sensitivities, epsilon=epsilon, delta=delta)
-    pairs = symmetric_messages([site.pair for site in sites], tau.pair, rng)
-    whitening = whitening_of((pairs.sent - pairs.known).mean(axis=0), count)
-    triples = symmetric_messages([site.triple for site in sites], tau.triple, rng)
+    of_pairs, of_triples = (equal_plan(len(sites), each) for each in tau)
+    pairs = cape_messages([site.pair for site in sites], of_pairs, rng, layout=noise)
+    whitening = whitening_of(weighted_mean(pairs, of_pairs.weights), count)
+    triples = cape_messages([site.triple for site in sites], of_triples, rng, layout=noise)
     cubes = Messages(*(np.stack([multilinear(t, whitening) for t in part]) for part in triples))
-    short = published_cape_mu(len(sites), claimed_mu=1.0)
     claim = _claim(
         epsilon,
         delta,
         sensitivities,
-        all_messages(short),
+        all_messages(float(times_claimed(of_pairs).max())),
         view="aggregator",
     )
-    cube = (cubes.sent - cubes.known).mean(axis=0)
-    return PublishedTensor(cube, whitening, claim, Transcript(pairs, cubes))
+    cube = weighted_mean(cubes, of_triples.weights)
+    transcript = Transcript(pairs, cubes, (triples.known, triples.helper), whitening)
+    return PublishedTensor(cube, whitening, claim, transcript)
 
 
 def conv(

@@ -39,6 +39,8 @@ class PublishedPCA:
         With several sites, what each sent, in order.
     known : tuple of arrays, or None
         The part of each message that the aggregator drew itself (CAPE).
+    helper : tuple of arrays, or None
+        The part of each message that the helper drew (CAPE).
     as_published : bool
         Always True.
     """
@@ -51,6 +53,7 @@ class PublishedPCA:
     row_bound: float | None = None
     messages: tuple[FloatArray, ...] | None = None
     known: tuple[FloatArray, ...] | None = None
+    helper: tuple[FloatArray, ...] | None = None
     as_published: bool = True
 
 

@@ -22,6 +22,9 @@ from eigenveil_papers.reproduction import (
     paper002_utility,
     paper003,
     paper003_table,
+    theory_bounds,
+    theory_costs,
+    theory_streams,
 )
 from eigenveil_papers.reproduction.experiment import Experiment, Settings, Verdict
 from eigenveil_papers.reproduction.results import CLAIMS
@@ -30,16 +33,22 @@ from eigenveil_papers.reproduction.rule import OURS
 _ALL: tuple[Experiment, ...] = (
     paper000.FIG1,
     paper000.FIG2,
+    theory_costs.ORDERS,
     paper001_pca.FIG2,
     paper001_tensors.FIG3,
     paper001_tensors.FIG4,
     paper001_tensors.FIG5,
+    theory_bounds.BOUNDS,
+    theory_costs.COSTS,
+    theory_costs.UNEQUAL,
     paper002_projections.FIG2,
     paper002_utility.FIG3,
     paper002_computing.FIG4,
+    theory_streams.LEMMA2,
     paper003.FIG1,
     paper003.FIG2,
     paper003_table.TABLE1,
+    theory_bounds.THEOREM2,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}

@@ -311,8 +311,8 @@ FIG1 = Experiment(
         + _ABOUT
         + " MNIST, which the paper names and does not draw, has k = 50 (the text's 500 is a slip of"
         " the scanner), delta = 0.02 and half as many runs; PPCA sampled exactly is left out"
-        " there, which takes an eigendecomposition for each vector. One panel draws releases of SN and counts"
-        " those that a neighbouring data set cannot have made."
+        " there, which takes an eigendecomposition for each vector. One panel draws"
+        " releases of SN and counts those that a neighbouring data set cannot have made."
     ),
     datasets=DATA,
     tasks=_tasks1,

@@ -1,4 +1,4 @@
-"""``eigenveil simulate-tree``: a simulated tree of sites, its table and its figure."""
+"""``eigenveil simulate-tree``: a tree of sites in one process, its table and its figure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def level_name(report: TreeReport, level: int) -> str:
 
 
 def tree_figure(report: TreeReport) -> Any:
-    """Axes of three panels, one above the other; all numbers are of synthetic rows."""
+    """Axes of three panels, one above the other; of given rows they are as private as these."""
     figure = Figure(figsize=(6.6, 7.6), layout="constrained")
     error, size, seconds = figure.subplots(3, 1, sharex=True)
     place = np.arange(len(report.levels))
@@ -52,7 +52,7 @@ def tree_figure(report: TreeReport) -> Any:
     guarantee = outcome.guarantee_
     figure.suptitle(
         f"{int(np.count_nonzero(outcome.arrived)):,} of {report.tree.leaf_count:,} leaves arrived, "
-        f"{report.rows:,} made-up rows\n"
+        f"{report.rows:,} {'made-up ' if report.made_up else ''}rows\n"
         f"the root's result: epsilon = {guarantee.epsilon:.3g}, delta = {guarantee.delta:.2g}"
         + ("" if guarantee.certified else " (not certified)"),
         fontsize=10,
@@ -131,13 +131,22 @@ def _seconds(axes: Any, report: TreeReport, place: Any) -> None:
     axes.legend(frameon=False, loc="upper right")
 
 
-# -- ``eigenveil simulate-tree``: merging up a tree of made-up sites, level by level.
+# -- ``eigenveil simulate-tree``: merging up a tree of sites, level by level.
 
 
 _TABLE, _FIGURES = "tree.csv", ("tree.png", "tree.svg")
 
 
 def simulate_tree(
+    context: typer.Context,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Files of your own, whose rows are dealt to the leaves at random; without them "
+            "rows are made up.",
+            show_default=False,
+        ),
+    ] = None,
     nodes: Annotated[int, typer.Option(help="Leaves: sites with rows, 2 or more.")] = 1024,
     fan_out: Annotated[int, typer.Option(help="Children of an inner node, 2 or more.")] = 4,
     features: Annotated[int, typer.Option(help="Columns of the made-up rows.")] = 1000,
@@ -174,6 +183,17 @@ def simulate_tree(
             "(each leaf draws all of it)."
         ),
     ] = "outsider",
+    rounds: Annotated[
+        int,
+        typer.Option(help="Rounds, each of other rows, lost and late leaves; each row is in one."),
+    ] = 1,
+    forgetting: Annotated[
+        float,
+        typer.Option(help="With rounds: what earlier ones are multiplied by at each further one."),
+    ] = 1.0,
+    columns: options.Columns = None,
+    exclude: options.Exclude = None,
+    header: options.Header = True,
     seed: Annotated[
         int | None,
         typer.Option(help="Reproducible rows, losses and noise: the result is not certified."),
@@ -183,12 +203,23 @@ def simulate_tree(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Simulate a tree of sites on made-up rows: time, bytes and error of every level.
+    """Simulate a tree of sites, on made-up rows or yours: time, bytes and error of every level.
 
     The parties are those of a real tree: leaves add their part of the noise, inner nodes merge, the
-    root publishes. Some leaves are lost, some are late.
+    root publishes. Some leaves are lost, some are late. What it prints and writes of your own files
+    is as private as they are, since errors are measured against their exact components.
     """
-    _check(nodes=nodes, fan_out=fan_out, rows=rows, sketch_columns=sketch_columns, seed=seed)
+    of_files = _given(context, files, columns=columns, exclude=exclude, header=header)
+    if rounds == 1 and forgetting != 1.0:
+        raise WrongOption("--forgetting is for several rounds.", hint="Give --rounds, or leave it.")
+    _check(
+        rounds=rounds,
+        nodes=nodes,
+        fan_out=fan_out,
+        rows=rows,
+        sketch_columns=sketch_columns,
+        seed=seed,
+    )
     _check_shares(lost=lost, late=late, tolerate=tolerate)
     check_free(out, overwrite=overwrite)
 
@@ -196,15 +227,17 @@ def simulate_tree(
     from eigenveil.federation.tree.private import make_tree_study
     from eigenveil.federation.tree.tree import MergeTree
 
-    sketch: dict[str, Any] = {OF_SKETCH: sketch_columns}
+    chosen: dict[str, Any] = {OF_SKETCH: sketch_columns}
+    if rounds > 1:
+        chosen |= {"publish": "blocks", "forgetting": forgetting}
     tree = MergeTree.with_leaves(nodes, fan_out=fan_out)
     study = make_tree_study(
         tree,
-        features=features,
+        features=features if of_files is None else of_files.shape[1],
         n_components=components,
         epsilon=epsilon,
         delta=delta,
-        **sketch,
+        **chosen,
         lost=min(nodes - 1, math.ceil(tolerate * nodes - 1e-9)),
         protect=protect,
     )
@@ -212,10 +245,11 @@ def simulate_tree(
         with counted("leaves", quiet=quiet or json) as progress:
             report = runtime.simulate_tree(
                 study,
-                rows=rows,
+                rows=rows if of_files is None else of_files,
                 lost=lost,
                 late=late,
                 lost_subtrees=lost_subtrees,
+                rounds=rounds,
                 seed=seed,
                 progress=progress,
             )
@@ -228,8 +262,47 @@ def simulate_tree(
     _print(report, Screen(quiet=quiet), out)
 
 
-def _check(*, nodes: int, fan_out: int, rows: int, sketch_columns: int, seed: int | None) -> None:
+_MADE_UP, _OF_FILES = ("rows", "features"), ("columns", "exclude", "header")
+
+
+def _given(
+    context: typer.Context,
+    files: list[str] | None,
+    *,
+    columns: str | None,
+    exclude: str | None,
+    header: bool,
+) -> np.ndarray[Any, np.dtype[np.float64]] | None:
+    """All rows of the files, (n, D); ``None`` where there are none."""
+    given_names = options.given(context)
+    for name in _MADE_UP if files else _OF_FILES:
+        if name in given_names:
+            raise WrongOption(
+                f"{options.option_text(name)} is for {'made-up rows' if files else 'files'}.",
+                hint="Leave it out, or the files." if files else "Give files, or leave it out.",
+            )
+    if not files:
+        return None
+    from scipy.sparse import issparse
+
+    from eigenveil.io.open import open_rows
+
+    rows = open_rows(
+        files,
+        columns=options.read_names(columns),
+        exclude=options.read_names(exclude) or (),
+        header=header,
+    )
+    values: list[Any] = [block.values for block in rows.blocks()]
+    blocks = [np.asarray(v.toarray() if issparse(v) else v, dtype=np.float64) for v in values]
+    return np.vstack([np.empty((0, rows.features)), *blocks])
+
+
+def _check(
+    *, rounds: int, nodes: int, fan_out: int, rows: int, sketch_columns: int, seed: int | None
+) -> None:
     for name, value, least, why in (
+        ("--rounds", rounds, 1, "a tree has a round"),
         ("--nodes", nodes, 2, "a tree has at least two leaves"),
         ("--fan-out", fan_out, 2, "a node that merges has at least two children"),
         ("--rows", rows, 1, "a leaf has rows"),
@@ -313,6 +386,8 @@ def _print(report: TreeReport, screen: Screen, out: Path) -> None:
         "missed: share of the energy of the best components of all rows that arrived, on average "
         "over the level: of the private sums as sent, and of merged subspaces without noise."
     )
+    if len(report.rounds) > 1:
+        _print_rounds(report, screen)
     arrived = int(np.count_nonzero(report.outcome.arrived))
     screen.print(
         f"{arrived:,} of {report.tree.leaf_count:,} leaves arrived ({report.late} late), "
@@ -328,8 +403,23 @@ def _print(report: TreeReport, screen: Screen, out: Path) -> None:
         if note not in guarantee.caveats or guarantee.certified:
             screen.print(f"  note: {note}.")
     files = ", ".join((_TABLE, *_FIGURES, CERTIFICATE))
-    screen.print(f"written to {out}: {files}. Rows were made up; check the noise with")
+    whose = (
+        "Rows were made up"
+        if report.made_up
+        else "Errors are measured from your rows, and as private as they are"
+    )
+    screen.print(f"written to {out}: {files}. {whose}; check the noise with")
     screen.print(f"next: eigenveil certify {out}")
+
+
+def _print_rounds(report: TreeReport, screen: Screen) -> None:
+    table = Table(title="the root's refreshed result, round by round")
+    for name in ("round", "leaves", "rows", "missed of the round's best"):
+        table.add_column(name, justify="right")
+    for number, each in enumerate(report.rounds, start=1):
+        table.add_row(f"{number}", f"{each.arrived:,}", f"{each.rows:,}", _percent(each.error))
+    screen.print(table)
+    screen.print("All else is about the last round; the guarantees are for a row of any round.")
 
 
 def _percent(share: float | None) -> str:

@@ -74,7 +74,7 @@ _OF_PRIVATE = (
     "delta", "horizon", "publish", "adjacency", "row_norm", "invalid", "ledger", "data_set",
     "no_ledger",
 )  # fmt: skip
-_OF_PLAIN = ("forgetting", "adaptive_rank", "center")
+_OF_PLAIN = ("adaptive_rank", "center")
 
 
 def watch(
@@ -102,7 +102,10 @@ def watch(
     ] = None,
     forgetting: Annotated[
         float,
-        typer.Option(help="Factor for the old singular values at each block; 1 keeps everything."),
+        typer.Option(
+            help="Factor for what is kept of older blocks at each block, singular values or, with "
+            "--epsilon, released sums; 1 keeps everything."
+        ),
     ] = 1.0,
     center: Annotated[
         bool, typer.Option("--center", help="Subtract the running mean of the rows.")
@@ -136,8 +139,9 @@ def watch(
     publish: Annotated[
         str | None,
         typer.Option(
-            help=_PRIVATE + "end (components at the end only) or continual (after each block); by "
-            "default continual if there is a horizon."
+            help=_PRIVATE + "end (components at the end only), continual (after each block, up to "
+            "the horizon) or blocks (after each block without end, each with noise of its own); by "
+            "default continual if there is a horizon, and blocks with --forgetting."
         ),
     ] = None,
     horizon: Annotated[
@@ -178,12 +182,13 @@ def watch(
     account = options.read_ledger(ledger, data_set, no_ledger=no_ledger)
     if epsilon is not None:
         tracking = _private(
-            publish or ("end" if horizon is None else "continual"),
+            publish or _usual(horizon, forgetting),
             adjacency,
             n_components=components,
             epsilon=epsilon,
             delta=delta,
             horizon=horizon,
+            forgetting=forgetting,
             row_norm=options.read_number(row_norm),
             invalid=invalid,
         )
@@ -234,13 +239,20 @@ def _check_together(context: typer.Context, *, private: bool) -> None:
             )
 
 
+def _usual(horizon: int | None, forgetting: float) -> str:
+    """When a private stream is published, where that was not said."""
+    if horizon is not None:
+        return "continual"
+    return "end" if forgetting == 1.0 else "blocks"
+
+
 def _private(publish: str, adjacency: str | None, **targets: Any) -> Tracking:
     """Private tracking; blocks are cut by counting rows, which not every adjacency allows."""
     if publish == "end":
         usual = "add-remove"
     elif adjacency == "add-remove":
         raise WrongOption(
-            "--adjacency add-remove cannot be kept by a continual stream whose blocks have a fixed "
+            "--adjacency add-remove cannot be kept by a stream whose blocks have a fixed "
             "number of rows: one row more shifts all later ones.",
             hint="Use --adjacency replace-one, or --publish end.",
         )

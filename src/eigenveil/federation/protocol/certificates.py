@@ -27,7 +27,7 @@ from eigenveil.models.plan import BasePlan
 from eigenveil.models.streaming.plan import StreamPlan
 from eigenveil.privacy.certificate import Certificate, Claim, Signature, Signatures
 from eigenveil.privacy.guarantee import Guarantee
-from eigenveil.privacy.releases import ReleaseRecord, Sharing
+from eigenveil.privacy.releases import ALONE, ReleaseRecord
 from eigenveil.privacy.tree_views import TreeRun
 from eigenveil.privacy.views import Federation, with_noise_parts
 
@@ -216,9 +216,9 @@ def _check_run(certificate: Certificate, plan: BasePlan, terms: Terms | None) ->
     else:
         if plan.noise_draws != 1:
             raise PrivacyError(f"One data set draws its noise alone, not {plan.noise_draws} times.")
-        factor = plan.factor if isinstance(plan, StreamPlan) else None
+        shared = plan.sharing() if isinstance(plan, StreamPlan) else {}
         check_against_plan(
-            certificate, plan, view="outsider", sharing=lambda _: Sharing(stream=factor)
+            certificate, plan, view="outsider", sharing=lambda step: shared.get(step, ALONE)
         )
 
 
@@ -249,7 +249,7 @@ def _check_study(
 def _check_tree(certificate: Certificate, plan: BasePlan, tree: TreeRun) -> None:
     """The releases have the noise of the leaves that arrived, of which the plan's make enough."""
     noise_parts = plan.noise_draws
-    if not isinstance(plan, StreamPlan) or plan.horizon is not None:
+    if not isinstance(plan, StreamPlan) or plan.publish == "continual":
         raise PrivacyError("The plan is not one of a tree of merges.")
     if not noise_parts <= tree.arrived:
         raise PrivacyError(
@@ -269,7 +269,7 @@ def _check_tree(certificate: Certificate, plan: BasePlan, tree: TreeRun) -> None
         certificate,
         plan,
         view=view,
-        sharing=lambda _: Sharing(noise_parts=noise_parts),
+        sharing=lambda step: plan.sharing(noise_parts=noise_parts)[step],
         records=[with_noise_parts(record, noise_parts) for record in certificate.releases],
     )
 

@@ -19,6 +19,7 @@ from eigenveil.federation.tree.private import TreeStudy
 from eigenveil.federation.tree.tree import Place
 from eigenveil.models.pca.rounds import Factors
 from eigenveil.models.result import certificate_of, frozen
+from eigenveil.models.rounds import Answers
 from eigenveil.models.streaming.plan import stream_factors
 from eigenveil.moments.release import Release, release_of
 from eigenveil.noise.entries import from_coordinates
@@ -260,19 +261,42 @@ def publish(
         ``too-many-lost`` where the noise that arrived is less than was promised; nothing is to be
         released.
     """
+    run = run_of(study, merged)
+    answers = release_sums(study, merged.value, run.arrived)
+    return outcome_of(study, answers, run, merged.arrived, secure=secure, dependent=dependent)
+
+
+def run_of(study: TreeStudy, merged: Merged[Totals]) -> TreeRun:
+    """What arrived at the root, as guarantees depend on it.
+
+    Raises
+    ------
+    PrivacyError
+        ``too-many-lost``.
+    """
     arrived = int(np.count_nonzero(merged.arrived))
-    records = [query.record for query in study.queries]
+    for query in study.queries:
+        check_arrived(query.record, arrived)
+    return TreeRun(leaves=study.tree.leaf_count, arrived=arrived, least=merged.least)
+
+
+def outcome_of(
+    study: TreeStudy,
+    answers: Answers,
+    run: TreeRun,
+    arrived: Leaves,
+    *,
+    secure: bool,
+    dependent: bool,
+) -> TreeOutcome:
+    """What the root may publish of these releases, made in such a run."""
     plan = study.plan
-    for record in records:
-        check_arrived(record, arrived)
-    run = TreeRun(leaves=study.tree.leaf_count, arrived=arrived, least=merged.least)
-    factors = frozen(
-        stream_factors(plan, release_sums(study, merged.value, arrived), public_center=study.center)
-    )
+    records = [query.record for query in study.queries]
+    factors = frozen(stream_factors(plan, answers, public_center=study.center))
     certificate = certificate_of(
         plan,
         factors,
-        [with_noise_parts(record, arrived) for record in records],
+        [with_noise_parts(record, run.arrived) for record in records],
         features=plan.features,
         names=None,
         secure=secure,
@@ -284,6 +308,6 @@ def publish(
         factors=factors,
         certificate=certificate,
         guarantees_=certificate.guarantees(),
-        arrived=merged.arrived,
-        least=merged.least,
+        arrived=arrived,
+        least=run.least,
     )

@@ -104,7 +104,8 @@ def make_tree_study(
         "outsider": the target is about who sees the root's result, and the leaves share the noise.
         "aggregators": it is about every node of the tree too, and each leaf draws all of the noise.
     center, options
-        Of :class:`eigenveil.PrivateStreamingPCA`.
+        Of :class:`eigenveil.PrivateStreamingPCA`; with ``publish="blocks"`` there are any number of
+        rounds, each of other rows (:class:`eigenveil.federation.tree.rounds.TreeRounds`).
 
     Raises
     ------
@@ -124,6 +125,12 @@ def make_tree_study(
             hint="Give the number of leaves that may be missing.",
             code="bad-lost",
         )
+    if options.get("publish") == "continual":
+        raise DataError(
+            "publish='continual' is for one stream: the leaves of a tree draw their own noise.",
+            hint="Use publish='blocks' for a tree with rounds.",
+            code="bad-choice",
+        )
     noise_parts = 1 if protect == "aggregators" else tree.leaf_count - lost
     wanted = {"n_components": n_components, "epsilon": epsilon, "delta": delta, "center": center}
     plan = make_stream_plan(
@@ -139,6 +146,16 @@ def make_tree_study(
     for query in study.queries:
         check_arrived(query.record, tree.leaf_count)
     return study
+
+
+def check_rounds(study: TreeStudy) -> None:
+    """Raise unless a study's leaves send again and again, other rows each time."""
+    if study.plan.publish != "blocks":
+        raise ProtocolError(
+            "The study has one round: its target is spent by it.",
+            hint="Make the study with publish='blocks'; each row is then in one of its rounds.",
+            code="one-round",
+        )
 
 
 class Leaf:
@@ -168,7 +185,7 @@ class Leaf:
     ) -> None:
         self.place = Place(0, index)
         study.tree.parent(self.place)  # raises where there is no such leaf
-        self._study, self._source = study, source
+        self._study, self._source, self._keys = study, source, keys
         self._codec = study.codec(session, keys)
         self._sums = [query.accumulator.empty() for query in study.queries]
         self._sent: bytes | None = None
@@ -197,6 +214,26 @@ class Leaf:
         warn_owner(found.all)
         return self
 
+    def again(self, session: str) -> Leaf:
+        """The same leaf in a further round, named ``session``, of a study with rounds.
+
+        Rows of a message that was made count in that round only, whether or not it arrived. A leaf
+        that was away, and made none, takes its rows with it; here it sends nothing any more.
+
+        Raises
+        ------
+        ProtocolError
+            ``one-round`` where the study has a single round.
+        """
+        check_rounds(self._study)
+        other = Leaf(
+            self._study, self.place.number, source=self._source, session=session, keys=self._keys
+        )
+        if self._sent is None:
+            other._sums, self._sums = self._sums, []
+            self._sent = b""
+        return other
+
     def send(self) -> bytes:
         """Its message. The noise is drawn once: a repeated call returns the same bytes."""
         if self._sent is None:
@@ -207,6 +244,12 @@ class Leaf:
             message = TreeMessage(self.place, 0, np.ones(1, dtype=bool), (), totals)
             self._sent = self._codec.write(message)
             self._sums = []  # the rows are in the message; what is left would show them
+        if not self._sent:
+            raise ProtocolError(
+                f"{self.place.name} took its rows to a further round: it has nothing to send here.",
+                hint="Send in the round that it is in now.",
+                code="already-sent",
+            )
         return self._sent
 
     def _checked(self, rows: ArrayLike) -> NDArray[np.float64]:

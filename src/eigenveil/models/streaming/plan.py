@@ -19,7 +19,7 @@ from eigenveil.privacy.releases import Sharing
 from eigenveil.privacy.statistics import STATISTICS
 from eigenveil.privacy.streams import StreamFactor, best_factor
 
-Publish = Literal["end", "continual"]
+Publish = Literal["end", "continual", "blocks"]
 
 # Of mu squared, or of epsilon. The scale gives the number of rows and the data's units; the moment
 # is what the components are made of.
@@ -31,8 +31,9 @@ _MOST_VALUES = 1 << 20
 class StreamPlan(Plan):
     """A plan with a single round, so that rows are read once and forgotten.
 
-    ``publish`` is "end", or "continual" with the ``horizon``, the most blocks there can be, and
-    the ``factor`` that spreads the noise over them.
+    ``publish`` is "end"; or "continual" with the ``horizon``, the most blocks there can be, and
+    the ``factor`` that spreads the noise over them; or "blocks", each of which has noise of its
+    own, where released sums are multiplied by ``forgetting`` at every further block.
     """
 
     one_pass: ClassVar[bool] = True
@@ -40,6 +41,7 @@ class StreamPlan(Plan):
     publish: Publish
     horizon: int | None = None
     factor: StreamFactor | None = None
+    forgetting: float = 1.0
 
     @property
     def count_is_public(self) -> bool:
@@ -57,7 +59,10 @@ class StreamPlan(Plan):
     def sharing(self, *, noise_parts: int = 1) -> dict[Step, Sharing]:
         """How the noise of every step is shared by parties and spread over blocks."""
         return {
-            step: Sharing(noise_parts=noise_parts, stream=self.factor) for step in self.fractions
+            step: Sharing(
+                noise_parts=noise_parts, stream=self.factor, disjoint=self.publish == "blocks"
+            )
+            for step in self.fractions
         }
 
 
@@ -89,6 +94,13 @@ def make_stream_plan(options: Options, *, features: int, noise_draws: int = 1) -
             hint="Use adjacency='add-remove', or publish='end'.",
             code="units-replaced-in-blocks",
         )
+    if options.publish == "blocks" and options.unit is not None:
+        raise PrivacyError(
+            "publish='blocks' protects no units: their rows may be in several blocks, and each "
+            "block has its noise for rows that are in no other.",
+            hint="Use publish='continual' with a horizon, or publish='end'.",
+            code="units-in-blocks",
+        )
     whole = features * (features + 1) // 2
     sketched = whole > _MOST_VALUES or options.given_columns is not None
     noise = STATISTICS["second-moment"].usual(pure=options.delta == 0).name
@@ -96,16 +108,28 @@ def make_stream_plan(options: Options, *, features: int, noise_draws: int = 1) -
     plan = make_plan(table, features=features, noise_draws=noise_draws)
     settled = plan.model_dump() | {"fractions": dict(_FRACTIONS)}
     horizon = None if options.horizon is None else int(options.horizon)
-    return StreamPlan(**settled, publish=options.publish, horizon=horizon, factor=factor)
+    return StreamPlan(
+        **settled,
+        publish=options.publish,
+        horizon=horizon,
+        factor=factor,
+        forgetting=_forgetting(options),
+    )
 
 
 def _factor(options: Options) -> StreamFactor | None:
-    if options.publish == "end":
+    if options.publish != "end" and options.delta == 0:
+        raise PrivacyError(
+            f"publish={options.publish!r} cannot give delta = 0.",
+            hint="Give a delta above 0, or publish='end'.",
+            code="pure-needs-pure-mechanism",
+        )
+    if options.publish != "continual":
         if options.horizon is not None:
             raise options.refused(
                 "horizon",
-                f"is of publish='continual', and this stream's is 'end'. Got {options.horizon} "
-                "instead of None.",
+                f"is of publish='continual', and this stream's is {options.publish!r}. Got "
+                f"{options.horizon} instead of None.",
                 hint="Use publish='continual', or leave horizon out.",
                 code="unused-parameter",
             )
@@ -114,15 +138,22 @@ def _factor(options: Options) -> StreamFactor | None:
         raise options.refused(
             "horizon",
             "is needed for publish='continual'. Got None instead of an int.",
-            hint="Give the most blocks that there can be, 1 or more.",
-        )
-    if options.delta == 0:
-        raise PrivacyError(
-            "publish='continual' cannot give delta = 0.",
-            hint="Give a delta above 0, or publish='end'.",
-            code="pure-needs-pure-mechanism",
+            hint="Give the most blocks that there can be, 1 or more, or publish='blocks', which "
+            "has no end.",
         )
     return best_factor(int(options.horizon))
+
+
+def _forgetting(options: Options) -> float:
+    if options.publish != "blocks" and options.forgetting != 1.0:
+        raise options.refused(
+            "forgetting",
+            f"is of publish='blocks', and this stream's is {options.publish!r}. Got "
+            f"{options.forgetting!r} instead of 1.0.",
+            hint="Use publish='blocks', or leave forgetting out.",
+            code="unused-parameter",
+        )
+    return float(options.forgetting)
 
 
 # -- The single round of a stream: what is summed up, and what its release gives.

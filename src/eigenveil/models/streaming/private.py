@@ -37,7 +37,9 @@ class PrivateStreamingPCA(Configured, FittedPCA):
     sums of several devices merge exactly. ``publish="end"`` releases the sum once. With
     ``publish="continual"`` there is a basis after every block, and all of them together cost the
     target: noise is spread over the blocks by a matrix mechanism whose error grows with the
-    logarithm of their number (docs/proofs/streams.md).
+    logarithm of their number (docs/proofs/streams.md). With ``publish="blocks"`` there is no last
+    block: each is released by itself, for the whole target, since no row is in two of them; what is
+    made of the released sums, forgetting old ones and choosing the rank anew, costs nothing.
 
     Parameters
     ----------
@@ -50,9 +52,12 @@ class PrivateStreamingPCA(Configured, FittedPCA):
     sketch_size : int, default=None
         Columns of the D x R sketch that stands for the second moment. ``None``: the whole second
         moment up to 1447 features, beyond a sketch with 4 times ``n_components``.
-    publish : {"end", "continual"}, default="end"
+    publish : {"end", "continual", "blocks"}, default="end"
     horizon : int, default=None
         The most blocks of a continual stream; each call of :meth:`partial_fit` is one.
+    forgetting : float, default=1.0
+        Of ``publish="blocks"``, in (0, 1]: what the released sums of earlier blocks are multiplied
+        by at every block. ``n_samples_`` then counts old rows as little as they weigh.
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
         Which streams are neighbours: one row more or less in a block, or one row changed (the
         number of rows then being public).
@@ -136,6 +141,7 @@ n_samples_, guarantee_, certificate_
         sketch_size: int | None = None,
         publish: str = "end",
         horizon: int | None = None,
+        forgetting: float = 1.0,
         adjacency: str = "add-remove",
         unit: str | None = None,
         max_rows_per_unit: int = 1,
@@ -156,6 +162,7 @@ n_samples_, guarantee_, certificate_
         self.sketch_size = sketch_size
         self.publish = publish
         self.horizon = horizon
+        self.forgetting = forgetting
         self.adjacency = adjacency
         self.unit = unit
         self.max_rows_per_unit = max_rows_per_unit

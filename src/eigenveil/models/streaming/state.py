@@ -23,7 +23,7 @@ from eigenveil.moments.accumulators import Accumulator
 from eigenveil.moments.engine import Findings, InvalidRows, check_rows
 from eigenveil.moments.release import Release
 from eigenveil.moments.source import RowSource
-from eigenveil.moments.stream_sums import PrefixSum, horizon_over
+from eigenveil.moments.stream_sums import DiscountedSum, PrefixSum, horizon_over
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.certificate import SEEDED
 from eigenveil.privacy.spending import Spending
@@ -87,17 +87,22 @@ class StreamState:
         self._standing: Standing = "open"
         self._forks = _forks
         self._charges, self._counted, self._charged = charges, charges.counted, False
-        self._rows = 0
+        self._rows = 0.0  # those of earlier blocks discounted
         self._units = None if plan.unit is None else StreamUnits(plan.max_rows_per_unit)
         self._queries = stream_queries(plan, **self._public)
         self._records = [query.record for query in self._queries]
         self._sums: list[Accumulator] = []
-        self._prefixes: list[PrefixSum] = []
+        self._prefixes: list[PrefixSum | DiscountedSum] = []
         for query in self._queries:
-            if plan.publish == "end":
-                self._sums.append(query.accumulator.empty())
-            else:
-                self._prefixes.append(PrefixSum(query.accumulator, query.record, source))
+            match plan.publish:
+                case "end":
+                    self._sums.append(query.accumulator.empty())
+                case "continual":
+                    self._prefixes.append(PrefixSum(query.accumulator, query.record, source))
+                case "blocks":
+                    self._prefixes.append(
+                        DiscountedSum(query.record, source, forgetting=plan.forgetting)
+                    )
 
     @property
     def torn(self) -> bool:
@@ -146,7 +151,7 @@ class StreamState:
                 keep(self._published(block_sums, count))
             for mine, theirs in zip(self._sums, block_sums, strict=False):
                 mine.merge(theirs)
-        self._rows += count
+        self._rows = self.plan.forgetting * self._rows + count
         self.blocks += 1
         if self._units is not None:
             self._units.keep()
@@ -308,15 +313,16 @@ class StreamState:
                 prefix.release(total)
                 for prefix, total in zip(self._prefixes, block_sums, strict=True)
             ]
-            self.result = made = self._made(releases, self._rows + count)
+            rows = self.plan.forgetting * self._rows + count
+            self.result = made = self._made(releases, rows)
         except BaseException as error:
             self.stop(error, noise_drawn=True)
             raise
         return made
 
-    def _made(self, releases: list[Release], rows: int) -> Result:
+    def _made(self, releases: list[Release], rows: float) -> Result:
         answers = {query.name: found for query, found in zip(self._queries, releases, strict=True)}
-        public = rows if self.plan.count_is_public else None
+        public = round(rows) if self.plan.count_is_public else None
         factors = stream_factors(self.plan, answers, public_rows=public, **self._public)
         return certified(
             self._spec,
@@ -333,7 +339,7 @@ class StreamState:
         """Close the stream, and keep nothing of any row."""
         self._standing = standing
         self._sums, self._prefixes, self._queries = [], [], ()
-        self._source, self._rows, self._units = None, 0, None
+        self._source, self._rows, self._units = None, 0.0, None
         charges, self._charges = self._charges, UNCHARGED
         charges.end("finished" if standing in ("released", "over") else standing)
 
