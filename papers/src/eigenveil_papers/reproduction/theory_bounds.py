@@ -25,10 +25,10 @@ from eigenveil_papers.reproduction.experiment import (
     Point,
     Settings,
     Task,
-    verdict_of,
 )
 from eigenveil_papers.reproduction.figure import Panel, SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.numbers import FloatArray, Numbers
+from eigenveil_papers.reproduction.rule import kept
 
 Which = Literal["sn", "capepca"]
 
@@ -246,7 +246,7 @@ def bounded(statement: str, where: str, numbers: Numbers, panels: Iterable[str])
         statement=statement,
         where=where,
         measured=f"{text}." if text else "Its points were not measured.",
-        verdict=verdict_of(held),
+        verdict=kept(held),
     )
 
 

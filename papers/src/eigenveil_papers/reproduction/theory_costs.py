@@ -27,10 +27,10 @@ from eigenveil_papers.reproduction.experiment import (
     Point,
     Settings,
     Task,
-    verdict_of,
 )
 from eigenveil_papers.reproduction.figure import Panel, SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.numbers import Numbers
+from eigenveil_papers.reproduction.rule import kept
 from eigenveil_papers.reproduction.theory_bounds import strong_rows
 
 _SITES, _COMPONENTS, _DELTA = 5, 4, 0.01
@@ -122,7 +122,7 @@ def _equals(statement: str, where: str, numbers: Numbers, panel: str, *, of: str
         statement=statement,
         where=where,
         measured=f"counted over promised: {told}." if told else "Its points were not measured.",
-        verdict=verdict_of([s == 1.0 for s in shares]),
+        verdict=kept([s == 1.0 for s in shares]),
     )
 
 
@@ -154,7 +154,7 @@ def _cost_claims_001(numbers: Numbers, settings: Settings) -> list[Claim]:
                 f"{s:.3f} of 3 S D^2 at D = {x:g}" for s, x in zip(shares, promise.x, strict=True)
             )
             + ".",
-            verdict=verdict_of([s < 1.0 for s in shares]),
+            verdict=kept([s < 1.0 for s in shares]),
         ),
     ]
 
@@ -254,7 +254,7 @@ def _of_order(
         statement=statement,
         where="Section 3, limit on performance",
         measured=f"{text}." if text else "Its points were not measured.",
-        verdict=verdict_of(held),
+        verdict=kept(held),
     )
 
 
@@ -289,7 +289,7 @@ def _order_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             "(here: mean squared error of an entry).",
             where="Section 3, limit on performance",
             measured="; ".join(worse) + "." if worse else "Its points were not measured.",
-            verdict=verdict_of(held),
+            verdict=kept(held),
         ),
     ]
 
@@ -385,7 +385,7 @@ def _unequal_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
                 for kind, c in share.items()
             )
             + ".",
-            verdict=verdict_of([bool(v == 1.0) for c in share.values() for v in c.mean]),
+            verdict=kept([bool(v == 1.0) for c in share.values() for v in c.mean]),
         ),
         Claim(
             statement="With weights N_s/N it reduces to CAPE (equal sites: the variances of "
@@ -393,7 +393,7 @@ def _unequal_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             where=where,
             measured="; ".join(f"S = {s}: {'as equation 2' if ok else why}" for s, ok, why in same)
             + ".",
-            verdict=verdict_of([ok for _, ok, _ in same]),
+            verdict=kept([ok for _, ok, _ in same]),
         ),
         Claim(
             statement="Each site's message has the guarantee that the site requires, against the "
@@ -403,7 +403,7 @@ def _unequal_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             "for the worst site, in the median."
             if loss
             else "No random sites have a solution.",
-            verdict=verdict_of([value <= 1.0 for value in loss]),
+            verdict=kept([value <= 1.0 for value in loss]),
         ),
         Claim(
             statement="A masked sum of the same weighted statistics meets every requirement with "
@@ -415,9 +415,7 @@ def _unequal_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
                 if c.x.size
             )
             + ".",
-            verdict=verdict_of(
-                [bool(np.all(c.mean <= 1.0 + 1e-9)) for c in masked.values() if c.x.size]
-            ),
+            verdict=kept([bool(np.all(c.mean <= 1.0 + 1e-9)) for c in masked.values() if c.x.size]),
         ),
     ]
 

@@ -17,10 +17,10 @@ from eigenveil_papers.reproduction.experiment import (
     Point,
     Settings,
     Task,
-    verdict_of,
 )
 from eigenveil_papers.reproduction.figure import SERIES_STYLES, Panel, SeriesStyle, panel_grid
 from eigenveil_papers.reproduction.numbers import Curve, Numbers
+from eigenveil_papers.reproduction.rule import kept
 
 _EPSILON, _DELTA = 1.0, 0.05
 _SIZES = (16, 32, 64, 128, 256)
@@ -129,11 +129,11 @@ def _complexity(statement: str, where: str, numbers: Numbers, method: str) -> Cl
         f"{value:.2f} at D = {size}" if size in reached else f"not within 12 at D = {size}"
         for size, value in found.items()
     )
-    verdict = verdict_of([])
+    verdict = kept([])
     if len(reached) > 1:
         slope = np.polyfit(np.log(list(reached)), np.log(list(reached.values())), 1)[0]
         told += f"; grows as the order times D^{slope:.2f}"
-        verdict = verdict_of([slope <= _ROOM and len(reached) == len(found)])
+        verdict = kept([slope <= _ROOM and len(reached) == len(found)])
     elif found:
         verdict = "does not hold"
     return Claim(
@@ -183,7 +183,7 @@ def _claims(numbers: Numbers, settings: Settings) -> list[Claim]:
                 measured=f"deviation at T over omega_0: {min(ratios):.3g} to {max(ratios):.3g}."
                 if ratios
                 else "Its points were not measured.",
-                verdict=verdict_of([ratio <= 1.0 + 1e-9 for ratio in ratios]),
+                verdict=kept([ratio <= 1.0 + 1e-9 for ratio in ratios]),
             )
         )
     return claims
