@@ -7,8 +7,10 @@ Counts of random verdicts are held against their promised rates with a chance of
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -306,3 +308,19 @@ def test_a_claim_and_its_opposite_do_not_both_come_out(form):
         first, second = about([gain] * 3, rng=rng, spread=0.001), np.zeros((3, 10))
         said = {verdict(form, first, second), verdict(form, second, first)}
         assert said == {"holds", "does not hold"}
+
+
+# Everything is judged by it
+
+ELSEWHERE = {"paper002.py"}  # figure 4 of paper 002 is not judged by the rule yet
+
+
+def test_no_other_module_makes_a_verdict():
+    """A claim made by hand would not have been compared with anything, or by a rule of its own."""
+    folder = Path(rule.__file__).parent
+    makers = {
+        path.name
+        for path in folder.glob("*.py")
+        if re.search(r"(?<!class )\bClaim\(", path.read_text(encoding="utf-8"))
+    }
+    assert makers == {"rule.py"} | ELSEWHERE
