@@ -257,7 +257,7 @@ def test_humidity_and_temperature_are_drawn_where_their_files_are(tmp_path):
     assert without == {"motes-light", "motes-volt", "wine"}
     np.savetxt(tmp_path / "q8calibHumid.dat", np.ones((3, 2)))
     np.savetxt(tmp_path / "q8calibHumTemp.dat", np.ones((3, 2)))
-    assert names(tmp_path) == without | {"motes-humid", "motes-temp"}
+    assert names(tmp_path) == without | {"motes-humidity", "motes-temperature"}
     whole = {t.arguments.get("name") for t in FIG4.tasks(Settings(folder=tmp_path))}
     assert "mnist" in whole
 

@@ -420,7 +420,7 @@ def _names(settings: Settings) -> tuple[str, ...]:
         return () if settings.data == "synthetic" else (settings.data,)
     motes = ["motes-light", "motes-volt"]
     # what stands in for these is drawn for the other motes already
-    motes += [of for of in ("motes-humid", "motes-temp") if at_hand(of, settings)]
+    motes += [of for of in ("motes-humidity", "motes-temperature") if at_hand(of, settings)]
     return (*motes, *settings.pick(("wine", "mnist"), ("wine",), ()))
 
 
@@ -573,7 +573,7 @@ FIG4 = Experiment(
         "1, delta 1e-6, one row more or less, rows divided by their own norms."
     ),
     datasets=(
-        *("synthetic", "motes-light", "motes-volt", "motes-humid", "motes-temp"),
+        *("synthetic", "motes-light", "motes-volt", "motes-humidity", "motes-temperature"),
         *("wine", "mnist"),
     ),
     tasks=_tasks,
