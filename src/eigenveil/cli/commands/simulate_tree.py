@@ -150,7 +150,12 @@ def simulate_tree(
     nodes: Annotated[int, typer.Option(help="Leaves: sites with rows, 2 or more.")] = 1024,
     fan_out: Annotated[int, typer.Option(help="Children of an inner node, 2 or more.")] = 4,
     features: Annotated[int, typer.Option(help="Columns of the made-up rows.")] = 1000,
-    components: Annotated[int, typer.Option("--components", "-k", help="Components.")] = 10,
+    components: Annotated[
+        int | None,
+        typer.Option(
+            "--components", "-k", help="Components; 10, or half the columns where there are few."
+        ),
+    ] = None,
     sketch_columns: Annotated[
         int,
         typer.Option(
@@ -231,10 +236,11 @@ def simulate_tree(
     if rounds > 1:
         chosen |= {"publish": "blocks", "forgetting": forgetting}
     tree = MergeTree.with_leaves(nodes, fan_out=fan_out)
+    width = features if of_files is None else of_files.shape[1]
     study = make_tree_study(
         tree,
-        features=features if of_files is None else of_files.shape[1],
-        n_components=components,
+        features=width,
+        n_components=max(1, min(_COMPONENTS, width // 2)) if components is None else components,
         epsilon=epsilon,
         delta=delta,
         **chosen,
@@ -262,6 +268,7 @@ def simulate_tree(
     _print(report, Screen(quiet=quiet), out)
 
 
+_COMPONENTS = 10
 _MADE_UP, _OF_FILES = ("rows", "features"), ("columns", "exclude", "header")
 
 

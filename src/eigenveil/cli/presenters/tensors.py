@@ -192,6 +192,7 @@ class TopicPresenter(Presenter):
             "features": names_of(model),
             "topics": model.topics_.tolist(),
             "weights": model.weights_.tolist(),
+            "concentration": model.concentration_.tolist(),
             "top_words": model.top_words(),
             **strength_values(model),
         }
@@ -210,6 +211,10 @@ class TopicPresenter(Presenter):
                 ", ".join(short_name(word) for word in top),
             )
         out.print(table)
+        alpha0 = float(model.concentration_.sum())
+        if alpha0 > 0:
+            found = " (found from the releases)" if model.alpha0 == "auto" else ""
+            out.print(f"topics of a document: a Dirichlet law of alpha0 = {alpha0:.3g}{found}")
         print_strengths(model, out, things="topics")
 
     def write(self, model: Any, folder: Path) -> list[tuple[str, str]]:
