@@ -149,6 +149,10 @@ class InvalidRowsWarning(UserWarning):
     """
 
 
+class FileDialectWarning(UserWarning):
+    """How a text file was read, where its first lines said it and nobody else."""
+
+
 class LedgerWarning(UserWarning):
     """What a ledger's owner should know of a fit: an account that was opened, rows that changed.
 

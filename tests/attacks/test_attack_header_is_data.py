@@ -179,7 +179,7 @@ def test_a_first_row_of_equal_values_is_not_quoted(tmp_path):
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz"])
 def test_without_a_header_the_first_line_is_a_row(tmp_path, ending):
-    rows = open_rows([headerless(tmp_path / f"rows.{ending}")], header=False)
+    rows = open_rows([headerless(tmp_path / f"rows.{ending}")], dialect=Dialect(header=False))
     assert list(rows.names) == ["c1", "c2", "c3"]
     read = np.concatenate([block.values for block in rows.blocks()])
     np.testing.assert_allclose(read, people(), atol=1e-6)
@@ -188,16 +188,16 @@ def test_without_a_header_the_first_line_is_a_row(tmp_path, ending):
 def test_rows_are_counted_from_the_first_line_without_a_header(tmp_path):
     file = tmp_path / "rows.csv"
     file.write_text("1,2\n3,4\n5,six\n")
-    rows = open_rows([file], columns=["c1"], header=False)
+    rows = open_rows([file], columns=["c1"], dialect=Dialect(header=False))
     assert [block.values.tolist() for block in rows.blocks()] == [[[1.0], [3.0], [5.0]]]
-    both = np.concatenate([block.values for block in open_rows([file], header=False).blocks()])
+    both = np.concatenate([block.values for block in open_rows([file], dialect=Dialect(header=False)).blocks()])
     np.testing.assert_array_equal(both, [[1.0, 2.0], [3.0, 4.0], [5.0, np.nan]])
 
 
 def test_followed_rows(tmp_path):
     file = headerless(tmp_path / "rows.csv")
     refused(lambda: list(FollowedRows(file).blocks(8)), whose="rows.csv")
-    followed = FollowedRows(file, header=False)
+    followed = FollowedRows(file, dialect=Dialect(header=False))
     read = np.concatenate([block.values for block in followed.blocks(8)])
     np.testing.assert_allclose(read, people(), atol=1e-6)
     assert list(followed.names) == ["c1", "c2", "c3"]
@@ -347,7 +347,7 @@ def test_a_million_columns_are_refused_by_the_header_alone(tmp_path):
     try:
         for action in (
             lambda: open_rows([file]),
-            lambda: open_rows([file], header=False),
+            lambda: open_rows([file], dialect=Dialect(header=False)),
             lambda: open_rows([words]),
             lambda: list(FollowedRows(file).blocks(1)),
         ):

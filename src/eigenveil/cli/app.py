@@ -21,6 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 from eigenveil.cli.presenters.screen import notify
 from eigenveil.errors import (
     EigenveilError,
+    FileDialectWarning,
     InvalidRowsWarning,
     LedgerWarning,
     NoisyResultWarning,
@@ -204,6 +205,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
+            warnings.simplefilter("always", FileDialectWarning)
             warnings.simplefilter("always", InvalidRowsWarning)
             warnings.simplefilter("always", NoisyResultWarning)
             warnings.simplefilter("always", LedgerWarning)
@@ -255,7 +257,9 @@ def _show_warning(
     message: Warning | str, category: type[Warning], *place: Any, **more: Any
 ) -> None:
     """One line for the owner of the rows of the package's own warnings; others as always."""
-    if issubclass(category, InvalidRowsWarning | NoisyResultWarning):
+    if issubclass(category, FileDialectWarning):
+        notify(f"note: {message}")
+    elif issubclass(category, InvalidRowsWarning | NoisyResultWarning):
         notify(f"warning: {message}")
     elif issubclass(category, LedgerWarning):
         notify(f"ledger: {message}")

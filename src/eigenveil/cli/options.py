@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from eigenveil.cli.ledger_place import VARIABLE, usual_ledger
 from eigenveil.cli.presenters.screen import notify
 from eigenveil.errors import DataError, EigenveilError, LedgerWarning, listed
-from eigenveil.io import FileRows, open_rows, read_vocabulary
+from eigenveil.io import Dialect, FileRows, open_rows, read_vocabulary
+from eigenveil.io.formats.dialect import PLAIN
 from eigenveil.models.options import (
     OPTIONS,
     Choice,
@@ -102,14 +103,6 @@ SchemaFile = Annotated[
         "--schema",
         help="What the columns are, as 'eigenveil schema new' writes it: instead of --columns and "
         "--exclude.",
-    ),
-]
-Header = Annotated[
-    bool,
-    typer.Option(
-        "--header/--no-header",
-        help="Text files begin with a line of column names; without it, columns are named c1, "
-        "c2, ...",
     ),
 ]
 
@@ -455,6 +448,93 @@ def declared(*paths: DataPath, without: Sequence[str] = ()) -> Callable[[Any], A
     return decorated
 
 
+_OF_TEXT: Mapping[str, tuple[Any, Any]] = {
+    "header": (
+        Annotated[
+            bool,
+            typer.Option(
+                "--header/--no-header",
+                help="Text files begin with a line of column names; without it, columns are named "
+                "c1, c2, ...",
+            ),
+        ],
+        True,
+    ),
+    "separator": (
+        Annotated[
+            str | None,
+            typer.Option(
+                help="Of text files: the character between cells, or tab, comma, semicolon, pipe; "
+                "by default what the line of names has."
+            ),
+        ],
+        None,
+    ),
+    "decimal": (
+        Annotated[
+            str | None,
+            typer.Option(help="Of text files: '.' or ','; by default as in the first rows."),
+        ],
+        None,
+    ),
+    "encoding": (
+        Annotated[
+            str | None,
+            typer.Option(help="Of text files: such as utf-8, utf-16, latin-1; guessed by default."),
+        ],
+        None,
+    ),
+    "na": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                help="Of text files: a word or number that stands for a missing value, beside "
+                "cells that are no numbers; repeat."
+            ),
+        ],
+        None,
+    ),
+    "comment": (
+        Annotated[
+            str | None,
+            typer.Option(
+                help="Of text files: what lines begin with that are no rows; by default #, before "
+                "the names only."
+            ),
+        ],
+        None,
+    ),
+}
+"""How text files are written: the fields of a dialect, and their options."""
+OF_TEXT = tuple(_OF_TEXT)
+
+
+def reads_text(function: Any) -> Any:
+    """Give a command that reads files the options of text files; it takes ``dialect``."""
+    signature = inspect.signature(function, eval_str=True)
+    own = [
+        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, each in signature.parameters.items()
+        if name != "dialect"
+    ]
+    added = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
+        )
+        for name, (annotation, default) in _OF_TEXT.items()
+    ]
+
+    def command(**values: Any) -> Any:
+        chosen = {name: values.pop(name) for name in OF_TEXT}
+        return function(**values, dialect=Dialect(**chosen | {"na": chosen["na"] or ()}))
+
+    made: Any = command
+    made.__signature__ = signature.replace(parameters=[*own, *added])
+    made.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
+    made.__name__, made.__doc__ = function.__name__, function.__doc__
+    return made
+
+
 def _kind(found: Sequence[Option]) -> tuple[Any, Any, Callable[[Any], Any]]:
     """The type of an option on the command line, its default, and how its value is read."""
     kinds = {type(domain) for option in found for domain in option.values}
@@ -546,16 +626,16 @@ def print_json(value: Any) -> None:
 
 @dataclass(frozen=True)
 class WantedColumns:
-    """The values of ``--columns``, ``--exclude``, ``--vocabulary``, ``--schema``, ``--no-header``.
+    """The values of ``--columns``, ``--exclude``, ``--vocabulary``, ``--schema``, and of text.
 
-    ``names`` are all columns' names, also of files without any; ``header`` is whether text begins
-    with a line of names; ``unit`` is the column with each row's unit.
+    ``names`` are all columns' names, also of files without any; ``dialect`` is how text files are
+    written; ``unit`` is the column with each row's unit.
     """
 
     columns: Sequence[str] | None = None
     exclude: Sequence[str] = ()
     names: Sequence[str] | None = None
-    header: bool = True
+    dialect: Dialect = PLAIN
     schema: Schema | None = None
     unit: str | None = None
 
@@ -579,8 +659,8 @@ class WantedColumns:
         if study.columns is None:
             return replace(own, schema=None, unit=study.unit)
         if study.table_schema is not None:
-            return cls(schema=study.table_schema, header=own.header)
-        return cls(list(study.columns), header=own.header, unit=study.unit)
+            return cls(schema=study.table_schema, dialect=own.dialect)
+        return cls(list(study.columns), dialect=own.dialect, unit=study.unit)
 
     def with_unit(self, unit: str | None) -> WantedColumns:
         """The same, with the unit that an option names.
@@ -607,7 +687,7 @@ class WantedColumns:
             columns=self.columns,
             exclude=self.exclude,
             names=self.names,
-            header=self.header,
+            dialect=self.dialect,
             schema=self.schema,
             unit=self.unit,
         )
@@ -620,7 +700,7 @@ class WantedColumns:
             except DataError as error:
                 if error.code != "no-names":
                     raise
-            return open_rows(files, header=self.header)
+            return open_rows(files, dialect=self.dialect)
         return self.open(files)
 
 
@@ -630,7 +710,7 @@ def read_columns(
     vocabulary: Path | None,
     schema: Path | None = None,
     *,
-    header: bool,
+    dialect: Dialect,
 ) -> WantedColumns:
     """The values as they are typed.
 
@@ -645,12 +725,12 @@ def read_columns(
                 "--schema and --columns, --exclude or --vocabulary all say which columns.",
                 hint="Give roles in the schema: feature, ignore.",
             )
-        return WantedColumns(schema=read_schema(schema), header=header)
+        return WantedColumns(schema=read_schema(schema), dialect=dialect)
     if vocabulary is None:
-        return WantedColumns(read_names(columns), read_names(exclude) or (), header=header)
+        return WantedColumns(read_names(columns), read_names(exclude) or (), dialect=dialect)
     if columns is not None or exclude is not None:
         raise WrongOption(
             "--vocabulary and --columns or --exclude both say which columns.",
             hint="Give the wanted words as the vocabulary.",
         )
-    return WantedColumns(names=read_vocabulary(vocabulary), header=header)
+    return WantedColumns(names=read_vocabulary(vocabulary), dialect=dialect)

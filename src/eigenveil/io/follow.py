@@ -14,8 +14,16 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.io.files import rechunk
+from eigenveil.io.formats.dialect import PLAIN, Dialect
 from eigenveil.io.formats.tabular import Table, numbers_of
-from eigenveil.io.formats.text import BAD_CELL, BAD_LINE, cells_of_first_line
+from eigenveil.io.formats.text import (
+    BAD_CELL,
+    BAD_LINE,
+    cells_of_first_line,
+    conversion,
+    plain,
+    tell_guesses,
+)
 from eigenveil.io.growing import GrowingText
 from eigenveil.io.open import select
 from eigenveil.io.stopping import Stop
@@ -35,13 +43,13 @@ class FollowedRows:
     ----------
     path : str, Path or None
         A file that ends in ``.csv`` or ``.tsv``, or a pipe; ``None`` for standard input. Where no
-        ending decides, tabs are what is between cells if the line of names has tabs and no comma.
+        nobody says otherwise, what is between cells is what the line of names has most of.
     columns : sequence of str, optional
         The columns wanted, in this order; all by default.
     exclude : sequence of str
         Columns to leave out; row labels that pandas adds are left out anyway.
-    header : bool
-        Whether the first line has the names. If not, it is a row, and the names are c1, c2, ...
+    dialect : Dialect
+        How the text is written; what is ``None`` is guessed from the first lines that come.
     follow : bool
         Wait for more lines at the end of the file.
     poll : float
@@ -64,7 +72,7 @@ class FollowedRows:
         *,
         columns: Sequence[str] | None = None,
         exclude: Sequence[str] = (),
-        header: bool = True,
+        dialect: Dialect = PLAIN,
         follow: bool = False,
         poll: float = 0.5,
         stop: Stop | None = None,
@@ -76,8 +84,9 @@ class FollowedRows:
             follow=follow,
             poll=poll,
             stop=Stop() if stop is None else stop,
+            dialect=dialect,
         )
-        self._columns, self._exclude, self._header = columns, exclude, header
+        self._columns, self._exclude, self._dialect = columns, exclude, dialect
         self.path = self._text.path
         self.names: Sequence[str] | None = None
         """The columns, once the line of names was read."""
@@ -115,7 +124,7 @@ class FollowedRows:
 
     def _read(self) -> Iterator[NDArray[np.float64]]:
         parser: _Parser | None = None
-        line = 1
+        line, told = 1, False
         for piece in self._text.pieces():
             rest = piece
             if parser is None:
@@ -124,14 +133,23 @@ class FollowedRows:
                     line += piece.count(b"\n")
                     continue
                 end = first + len(next(self._text.lines(piece[first:]))[1])
-                names = _Names(self._text, piece[first:end], header=self._header)
+                names = _Names(self._text, piece[first:end], header=self._dialect.header)
                 parser = _Parser(
-                    self._text, names, self._columns, self._exclude, strict=self._strict
+                    self._text,
+                    names,
+                    self._columns,
+                    self._exclude,
+                    strict=self._strict,
+                    na=self._dialect.na,
                 )
                 self.names = parser.names
-                begin = end if self._header else first
+                begin = end if self._dialect.header else first
                 line += piece[:begin].count(b"\n")
                 rest = piece[begin:].removeprefix(_BYTE_ORDER_MARK)
+            if rest.strip() and not told:
+                assert self._text.settled is not None
+                tell_guesses(self.path, self._text.settled)
+                told = True
             yield from parser.rows(rest, line)
             line += rest.count(b"\n")
 
@@ -163,7 +181,7 @@ class _Names(Table):
     """The columns of text, of which no more is known than the first line."""
 
     def __init__(self, text: GrowingText, line: bytes, *, header: bool) -> None:
-        self._line, self._delimiter = line.removeprefix(_BYTE_ORDER_MARK), text.delimiter or ","
+        self._line, self._delimiter = line.removeprefix(_BYTE_ORDER_MARK), text.separator
         self._header = header
         super().__init__(text.path)
 
@@ -195,9 +213,9 @@ class _Parser:
         exclude: Sequence[str],
         *,
         strict: bool,
+        na: Sequence[str],
     ) -> None:
-        self._text, self._strict = text, strict
-        self._delimiter = text.delimiter or ","
+        self._text, self._strict, self._na = text, strict, na
         self._table = names
         self.names = select([self._table], columns, exclude)
         self._kinds: dict[str, Any] | None = None
@@ -253,7 +271,8 @@ class _Parser:
         rows = np.ones(values.shape[0], dtype=bool)
         rows[malformed] = False
         for index, name in enumerate(self.names):
-            values[rows, index] = numbers_of(table.column(name).combine_chunks())
+            cells = table.column(name).combine_chunks()
+            values[rows, index] = numbers_of(plain(cells, self._na, self._decimal, number=True))
         return values
 
     def _parsed(
@@ -267,12 +286,17 @@ class _Parser:
                 block_size=len(piece) + 1,
             ),
             parse_options=pa.csv.ParseOptions(
-                delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=skip
+                delimiter=self._text.separator, newlines_in_values=True, invalid_row_handler=skip
             ),
-            convert_options=pa.csv.ConvertOptions(
-                include_columns=list(self.names), column_types=kinds
+            convert_options=conversion(
+                self._na, self._decimal, include_columns=list(self.names), column_types=kinds
             ),
         )
+
+    @property
+    def _decimal(self) -> str:
+        assert self._text.settled is not None  # there are rows
+        return self._text.settled.decimal
 
     def _kinds_of(self, piece: bytes) -> dict[str, Any]:
         """Doubles, but truth values where the first row has one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import stat
@@ -9,11 +10,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from eigenveil.errors import DataError
 from eigenveil.io.files import reading
+from eigenveil.io.formats.dialect import PLAIN, Dialect, Settled, settle
 from eigenveil.io.stopping import Stop
 
 STANDARD_INPUT = Path("standard input")
@@ -33,6 +37,8 @@ class GrowingText:
         Seconds between checks of a file that has nothing new.
     stop : Stop
         Ends the text at its last whole line.
+    dialect : Dialect
+        What is ``None`` is guessed from the first lines that come.
 
     Raises
     ------
@@ -40,12 +46,30 @@ class GrowingText:
         When there is no such file, or it is not text that can be watched.
     """
 
-    def __init__(self, path: Path | None, *, follow: bool, poll: float, stop: Stop) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        follow: bool,
+        poll: float,
+        stop: Stop,
+        dialect: Dialect = PLAIN,
+    ) -> None:
         self.path = STANDARD_INPUT if path is None else path
         self._file = path
         self._follow, self._poll, self._stop = follow and path is not None, poll, stop
-        self.delimiter = None if path is None else _delimiter_of(path)
-        """A comma or a tab; without a known ending, recognised with the first piece."""
+        self._dialect = dialect
+        self._usual = "," if path is None else _usual_separator(path)
+        self._decoder: codecs.IncrementalDecoder | None = None
+        self._plain, self._skipped = True, 0
+        self._head, self._decided = b"", False
+        self.settled: Settled | None = None
+        """How the text is written, once its first line is there."""
+
+    @property
+    def separator(self) -> str:
+        """What is between two cells."""
+        return self._usual if self.settled is None else self.settled.separator
 
     def pieces(self) -> Iterator[bytes]:
         """Whole lines, some 16 MiB at most; the last of all may have no newline.
@@ -58,10 +82,11 @@ class GrowingText:
         kept = b""
         with reading(self.path), self._opened() as file:
             while file is not None and (data := self._more(file)):
-                kept += data
+                kept += self._in_utf8(data)
                 end = self._whole_lines(kept)
                 if end:
-                    yield kept[:end]
+                    self._head = b"" if self._decided else self._head + kept[:end]
+                    yield self._emptied(kept[:end])
                     kept = kept[end:]
                 elif len(kept) > _LONGEST_LINE:
                     raise DataError(
@@ -71,12 +96,12 @@ class GrowingText:
                         code="unreadable",
                     )
         if kept and not self._stop.requested:
-            self._whole_lines(kept + b"\n")  # for the delimiter
-            yield kept
+            self._whole_lines(kept + b"\n")  # for the separator
+            yield self._emptied(kept)
 
     def lines(self, piece: bytes) -> Iterator[tuple[int, bytes]]:
         """Each line of a piece with where it begins; one with newlines within quotes is one."""
-        pattern = _LINE[self.delimiter or ","]
+        pattern = _line(self.separator)
         place = 0
         while found := pattern.match(piece, place):
             yield place, found[0]
@@ -137,16 +162,43 @@ class GrowingText:
     def _whole_lines(self, text: bytes) -> int:
         """Where the last whole line of a text ends; 0 if none does."""
         end = text.rfind(b"\n") + 1
-        if end and self.delimiter is None:
-            names = text[: text.find(b"\n")]
-            self.delimiter = "\t" if b"\t" in names and b"," not in names else ","
+        if end and not self._decided:
+            self._settle(self._head + text[:end])
         if b'"' in text[:end]:
-            found = _LINES[self.delimiter or ","].match(text)
+            found = _lines(self.separator).match(text)
             end = 0 if found is None else found.end()
         return end
 
+    def _settle(self, start: bytes) -> None:
+        """How text that begins like this is written; its decimal point shows in the first row."""
+        found = settle(replace(self._dialect, encoding="utf-8"), start, usual=self._usual)
+        if self.settled is None:
+            self._skipped = found.skipped
+        self.settled = found
+        lines = [line for line in start.splitlines() if line.strip()]
+        self._decided = len(lines) - found.skipped > self._dialect.header
 
-def _delimiter_of(path: Path) -> str | None:
+    def _in_utf8(self, data: bytes) -> bytes:
+        if self._decoder is None:
+            encoding = self._dialect.encoding or settle(self._dialect, data, usual=",").encoding
+            self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+            self._plain = encoding == "utf-8"
+        return data if self._plain else self._decoder.decode(data).encode()
+
+    def _emptied(self, piece: bytes) -> bytes:
+        """Lines that are no rows and no names made empty."""
+        comment = self._dialect.comment
+        if not self._skipped and comment is None:
+            return piece
+        kept = []
+        for line in piece.splitlines(keepends=True):
+            gone = self._skipped > 0 or (comment is not None and line.startswith(comment.encode()))
+            self._skipped = max(0, self._skipped - 1)
+            kept.append(b"\n" if gone else line)
+        return b"".join(kept)
+
+
+def _usual_separator(path: Path) -> str:
     with reading(path):
         try:
             mode = path.stat().st_mode
@@ -163,15 +215,22 @@ def _delimiter_of(path: Path) -> str | None:
             hint="Give a file that ends in .csv or .tsv, or its lines as standard input: '-'.",
             code="unknown-format",
         )
-    return None
+    return ","
 
 
-def _line(delimiter: bytes) -> bytes:
+def _pattern(separator: str) -> bytes:
     """A pattern of one line; quotes count at the beginning of a cell only, as for pyarrow."""
+    delimiter = re.escape(separator.encode())
     rest = b"[^" + delimiter + rb"\n]*+"
     cell = rb'(?>"[^"]*+(?:""[^"]*+)*+"' + rest + rb'|(?!")' + rest + rb")"
     return b"(?>" + cell + b"(?:" + delimiter + cell + rb")*+\n)"
 
 
-_LINE = {mark: re.compile(_line(mark.encode())) for mark in ",\t"}
-_LINES = {mark: re.compile(_line(mark.encode()) + b"++") for mark in ",\t"}
+@cache
+def _line(separator: str) -> re.Pattern[bytes]:
+    return re.compile(_pattern(separator))
+
+
+@cache
+def _lines(separator: str) -> re.Pattern[bytes]:
+    return re.compile(_pattern(separator) + b"++")

@@ -15,6 +15,7 @@ from eigenveil.errors import DataError
 from eigenveil.io.encode import RowEncoder, labels
 from eigenveil.io.files import expand, reading, rechunk
 from eigenveil.io.formats.arrays import ArrayFile, SparseArrayFile
+from eigenveil.io.formats.dialect import PLAIN, Dialect
 from eigenveil.io.formats.registry import format_of
 from eigenveil.io.formats.tabular import Table
 from eigenveil.io.formats.text import TextTable
@@ -113,7 +114,7 @@ def open_rows(
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
     names: Sequence[str] | None = None,
-    header: bool = True,
+    dialect: Dialect = PLAIN,
     schema: Schema | None = None,
     unit: str | None = None,
 ) -> FileRows:
@@ -137,9 +138,10 @@ def open_rows(
     names : sequence of str, optional
         All columns' names, such as a vocabulary, in place of ``columns``: also for files without
         names, whose columns have these in this order.
-    header : bool
-        Whether text files begin with a line of names. If not, their columns are named c1, c2, ...
-        and the first line is a row. Names that read as values (numbers, dates) are refused.
+    dialect : Dialect
+        How text files are written, and whether they begin with a line of names. If not, their
+        columns are named c1, c2, ... and the first line is a row. Names that read as values
+        (numbers, dates) are refused.
     schema : Schema, optional
         Which columns are read, and how, in place of ``columns``, ``exclude`` and ``names``; others
         that files have are not read. The rows then have its encoded columns.
@@ -157,7 +159,7 @@ def open_rows(
     """
     if isinstance(paths, (str, Path)):
         paths = [paths]
-    files = [_open(path, header=header) for path in expand(paths)]
+    files = [_open(path, dialect=dialect) for path in expand(paths)]
     tables = [file for file in files if isinstance(file, Table)]
     bare = next((file for file in files if isinstance(file, ArrayFile)), None)
     if bare is not None and (schema is not None or unit is not None):
@@ -206,7 +208,7 @@ def _encoder_of(schema: Schema, tables: Sequence[Table]) -> RowEncoder:
     return encoder
 
 
-def open_tables(paths: Sequence[str | Path], *, header: bool = True) -> list[Table]:
+def open_tables(paths: Sequence[str | Path], *, dialect: Dialect = PLAIN) -> list[Table]:
     """Open files with named columns.
 
     Raises
@@ -216,7 +218,7 @@ def open_tables(paths: Sequence[str | Path], *, header: bool = True) -> list[Tab
     """
     tables = []
     for path in expand(paths):
-        file = _open(path, header=header)
+        file = _open(path, dialect=dialect)
         if not isinstance(file, Table):
             raise _no_names(file, "a schema")
         tables.append(file)
@@ -404,7 +406,7 @@ class FileRows:
         return {name: np.concatenate([*parts, empty]) for name, parts in found.items()}
 
 
-def _open(path: Path, *, header: bool) -> Table | ArrayFile:
+def _open(path: Path, *, dialect: Dialect) -> Table | ArrayFile:
     found = format_of(path)
     assert found is not None  # the list of files has those that are read only
-    return found.open(path, header=header)
+    return found.open(path, dialect=dialect)

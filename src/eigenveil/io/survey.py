@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from eigenveil.errors import DataError, short_name
 from eigenveil.io.encode import RowEncoder, encoded, labels
 from eigenveil.io.files import reading
+from eigenveil.io.formats.dialect import PLAIN, Dialect
 from eigenveil.io.formats.tabular import Table, is_numeric
 from eigenveil.io.open import open_tables
 from eigenveil.moments.source import block_rows
@@ -27,7 +28,7 @@ from eigenveil.tables.schema import Column, Schema
 _MOST_UNKNOWN = 1000  # levels that are counted
 
 
-def look_at(paths: Sequence[str | Path], *, header: bool = True) -> list[Seen]:
+def look_at(paths: Sequence[str | Path], *, dialect: Dialect = PLAIN) -> list[Seen]:
     """What is in the columns of files: one pass.
 
     Raises
@@ -35,7 +36,7 @@ def look_at(paths: Sequence[str | Path], *, header: bool = True) -> list[Seen]:
     DataError
         When a file has no names, or other columns than the first.
     """
-    tables = open_tables(paths, header=header)
+    tables = open_tables(paths, dialect=dialect)
     first = tables[0]
     first.check_names()
     for table in tables[1:]:
@@ -213,7 +214,7 @@ class SchemaReport:
 
 
 def check_files(
-    paths: Sequence[str | Path], schema: Schema, *, header: bool = True
+    paths: Sequence[str | Path], schema: Schema, *, dialect: Dialect = PLAIN
 ) -> SchemaReport:
     """Compare files with their schema: one pass.
 
@@ -222,7 +223,7 @@ def check_files(
     DataError
         When a column is not there, or its type cannot be of its kind.
     """
-    tables = open_tables(paths, header=header)
+    tables = open_tables(paths, dialect=dialect)
     encoder = RowEncoder.of_schema(schema)
     encoder.check_tables(tables)
     columns = [ColumnReport(column) for column in schema.read]

@@ -33,6 +33,7 @@ from eigenveil.federated.running import requested_budget
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import Study
+from eigenveil.io import Dialect
 from eigenveil.io.files import expand
 from eigenveil.models.task import TASKS, Task
 from eigenveil.moments.source import RowSource
@@ -204,6 +205,7 @@ _OF_SITES = "With --site: "
 
 
 @options.declared("table", "sites")
+@options.reads_text
 def fit(
     context: typer.Context,
     out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")],
@@ -235,7 +237,6 @@ def fit(
     columns: options.Columns = None,
     exclude: options.Exclude = None,
     schema: options.SchemaFile = None,
-    header: options.Header = True,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier result.")] = False,
     plots: Annotated[bool, typer.Option(help="Write figures.")] = True,
     projection: Annotated[
@@ -249,6 +250,7 @@ def fit(
     quiet: options.Quiet = False,
     *,
     option_values: dict[str, Any],
+    dialect: Dialect,
 ) -> None:
     """Fit private PCA, or another --task, to the rows of FILES, or of several sites."""
     check_free(out, overwrite=overwrite)
@@ -267,7 +269,7 @@ def fit(
     agreed = None if study is None else _read_agreed(study, task, context)
     fitted = options.read_task(task) if agreed is None else TASKS[agreed.task]
     targets = estimator_options(fitted, option_values, context, sites=bool(site))
-    wanted = read_columns(columns, exclude, vocabulary, schema, header=header)
+    wanted = read_columns(columns, exclude, vocabulary, schema, dialect=dialect)
     if agreed is None:
         wanted = wanted.with_unit(targets.get("unit"))
         own = None if wanted.schema is None else wanted.schema.unit

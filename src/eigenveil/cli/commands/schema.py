@@ -20,6 +20,7 @@ from eigenveil.cli.presenters.results import check_place
 from eigenveil.cli.presenters.screen import Screen, notify
 from eigenveil.errors import DataError, short_name
 from eigenveil.files import replacing
+from eigenveil.io import Dialect
 from eigenveil.io.survey import SchemaReport, as_json, check_files, look_at
 from eigenveil.tables.draft import Drafted, draft, schema_of_draft
 from eigenveil.tables.schema import (
@@ -46,16 +47,18 @@ Files = Annotated[
 
 
 @schema_app.command()
+@options.reads_text
 def new(
     files: Files,
     out: Annotated[Path, typer.Option(help="File to write, such as schema.toml.")],
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Ask nothing; what was seen stays unconfirmed.")
     ] = False,
-    header: options.Header = True,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
+    *,
+    dialect: Dialect,
 ) -> None:
     """Draft a schema from names, types and values of files; on a terminal, asks about each column.
 
@@ -63,7 +66,7 @@ def new(
     them before their owner has confirmed that they are public.
     """
     check_place(out, overwrite=overwrite)
-    drafted = draft(look_at(files, header=header))
+    drafted = draft(look_at(files, dialect=dialect))
     asked = not (yes or json or quiet) and sys.stdin.isatty()
     screen = Screen(quiet=quiet or json)
     screen.print(_drafts(drafted))
@@ -87,15 +90,17 @@ def new(
 
 
 @schema_app.command()
+@options.reads_text
 def check(
     files: Files,
     schema: Annotated[Path, typer.Option(help="The schema, as 'eigenveil schema new' writes it.")],
-    header: options.Header = True,
     json: options.Json = False,
     quiet: options.Quiet = False,
+    *,
+    dialect: Dialect,
 ) -> int:
     """Tell the owner of files what their schema misses; status 1 if there is something to mend."""
-    report = check_files(files, read_schema(schema), header=header)
+    report = check_files(files, read_schema(schema), dialect=dialect)
     if json:
         options.print_json(as_json(report))
     else:

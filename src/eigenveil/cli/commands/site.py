@@ -29,6 +29,7 @@ from eigenveil.cli.presenters.study_cost import (
 )
 from eigenveil.errors import DataError, OutputError
 from eigenveil.federation.study.study import Study
+from eigenveil.io import Dialect
 
 if TYPE_CHECKING:
     from eigenveil.federation.ledger.heads import Heads
@@ -129,6 +130,7 @@ def _ledger_if_there(place: str | None) -> Ledger | None:
 
 
 @site_app.command()
+@options.reads_text
 def start(
     kit: KitFolder,
     data: Annotated[
@@ -171,8 +173,9 @@ def start(
     exclude: options.Exclude = None,
     vocabulary: options.Vocabulary = None,
     schema: options.SchemaFile = None,
-    header: options.Header = True,
     quiet: options.Quiet = False,
+    *,
+    dialect: Dialect,
 ) -> int:
     """Answer studies until stopped (Ctrl-C); a noise helper's kit needs no rows and no ledger."""
     if approve not in ("manual", "all"):
@@ -190,7 +193,7 @@ def start(
     opened = open_kit(kit, role="site")
     # FLARE goes into the kit's folder, and takes this process along
     files = [str(Path(file).absolute()) for file in _needed("data", data)]
-    rows = _Rows(files, read_columns(columns, exclude, vocabulary, schema, header=header))
+    rows = _Rows(files, read_columns(columns, exclude, vocabulary, schema, dialect=dialect))
     rows.check()
     place = _absolute(str(_needed("ledger", ledger)))
     budget = BudgetTarget(

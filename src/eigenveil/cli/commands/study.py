@@ -37,7 +37,7 @@ from eigenveil.errors import DataError, EigenveilError, PrivacyError
 from eigenveil.federation.study.file import read_study, schema, write_toml
 from eigenveil.federation.study.study import Study, make_study
 from eigenveil.files import replacing
-from eigenveil.io import read_vocabulary
+from eigenveil.io import Dialect, read_vocabulary
 from eigenveil.models.options import options_of
 from eigenveil.models.task import TASKS, part
 from eigenveil.models.tensors.plan import TensorPlan
@@ -60,6 +60,7 @@ StudyFile = Annotated[Path, typer.Argument(help="A study, as 'eigenveil study ne
 
 @study_app.command()
 @options.declared("sites", without=("random_state",))
+@options.reads_text
 def new(
     context: typer.Context,
     out: Annotated[Path, typer.Argument(help="File to write, such as study.toml.")],
@@ -78,7 +79,6 @@ def new(
         str | None,
         typer.Option("--from", help="A file with rows: its column names are read, nothing else."),
     ] = None,
-    header: options.Header = True,
     name: Annotated[
         str | None, typer.Option(help="Name of the study; that of the file by default.")
     ] = None,
@@ -87,6 +87,7 @@ def new(
     quiet: options.Quiet = False,
     *,
     option_values: dict[str, Any],
+    dialect: Dialect,
 ) -> None:
     """Write a commented study file that every site can read, check and agree to."""
     chosen = options.read_task(task)
@@ -94,7 +95,7 @@ def new(
     if isinstance(targets.get("center"), np.ndarray):
         targets["center"] = targets["center"].ravel()
     wanted = WantedColumns(
-        schema=None if schema is None else read_schema(schema), header=header
+        schema=None if schema is None else read_schema(schema), dialect=dialect
     ).with_unit(targets.get("unit"))
     if wanted.schema is not None and wanted.schema.unit is not None:
         targets["unit"] = wanted.schema.unit
@@ -125,20 +126,22 @@ def new(
 
 
 @study_app.command()
+@options.reads_text
 def check(
     study: StudyFile,
     site: Annotated[
         list[str] | None,
         typer.Option(help="SITE=FILE also checks the columns of that site's file; repeat."),
     ] = None,
-    header: options.Header = True,
     json: options.Json = False,
     quiet: options.Quiet = False,
+    *,
+    dialect: Dialect,
 ) -> None:
     """Say what a study means, and whether sites' files fit it; no row is used."""
     found = read_study(study)
     files = _site_files(found, site or [])
-    checked = _check_files(found, files, header=header)
+    checked = _check_files(found, files, dialect=dialect)
     choice = _choice(found)
     if json:
         options.print_json({**summary(found, choice), "files": checked})
@@ -369,14 +372,14 @@ def _site_files(study: Study, given: Sequence[str]) -> dict[str, str]:
     return files
 
 
-def _check_files(study: Study, files: dict[str, str], *, header: bool) -> dict[str, str]:
+def _check_files(study: Study, files: dict[str, str], *, dialect: Dialect) -> dict[str, str]:
     """What was found of each site's file; all errors are reported at once."""
     found, wrong = {}, []
     for name, file in files.items():
         try:
             found[name] = _fits(
                 study,
-                WantedColumns.of_study(study, WantedColumns(header=header)).open_like([file]),
+                WantedColumns.of_study(study, WantedColumns(dialect=dialect)).open_like([file]),
             )
         except EigenveilError as error:
             wrong.append((name, error))

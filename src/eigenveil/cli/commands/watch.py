@@ -16,6 +16,7 @@ from eigenveil.cli.options import WrongOption
 from eigenveil.cli.presenters.results import check_free, check_place, new_folder, write_result
 from eigenveil.cli.presenters.watch import Moment, Report, Tracking
 from eigenveil.errors import DataError, OutputError
+from eigenveil.io import Dialect
 from eigenveil.io.follow import FollowedRows
 from eigenveil.io.formats.registry import writers
 from eigenveil.io.stopping import Stop
@@ -77,6 +78,7 @@ _OF_PRIVATE = (
 _OF_PLAIN = ("adaptive_rank", "center")
 
 
+@options.reads_text
 def watch(
     context: typer.Context,
     file: Annotated[
@@ -112,7 +114,6 @@ def watch(
     ] = False,
     columns: options.Columns = None,
     exclude: options.Exclude = None,
-    header: options.Header = True,
     every: Annotated[
         int, typer.Option(min=1, help="Number of blocks between two printed lines.")
     ] = 1,
@@ -169,6 +170,8 @@ def watch(
     no_ledger: options.NoLedger = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
     quiet: options.Quiet = False,
+    *,
+    dialect: Dialect,
 ) -> None:
     """Track the leading directions of rows as they come, and print how they drift.
 
@@ -214,7 +217,7 @@ def watch(
                 None if file == "-" else file,
                 columns=options.read_names(columns),
                 exclude=options.read_names(exclude) or (),
-                header=header,
+                dialect=dialect,
                 follow=follow,
                 poll=poll,
                 stop=stop,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # a format's module is imported when a file of it is opened
     from eigenveil.io.formats.arrays import ArrayFile
+    from eigenveil.io.formats.dialect import Dialect
     from eigenveil.io.formats.tabular import Table
 
 
@@ -31,8 +32,8 @@ class Format:
         :class:`~eigenveil.io.formats.arrays.ArrayFile`.
     pattern : str
         A regular expression of whole names, for a format that has no ending of its own.
-    header : bool
-        Whether files may begin with a line of names: the reader takes ``header=`` then.
+    text : bool
+        Whether it is delimited text: the reader takes ``dialect=`` then.
     writer : str
         ``module:name`` of what writes columns to an open file; empty where it is not written.
     written : tuple of str
@@ -43,7 +44,7 @@ class Format:
     endings: tuple[str, ...]
     reader: str
     pattern: str = ""
-    header: bool = False
+    text: bool = False
     writer: str = ""
     written: tuple[str, ...] = ()
 
@@ -54,10 +55,10 @@ class Format:
             return True
         return any(name.endswith(ending) and name != ending for ending in self.endings)
 
-    def open(self, path: Path, *, header: bool) -> Table | ArrayFile:
+    def open(self, path: Path, *, dialect: Dialect) -> Table | ArrayFile:
         """The rows of a file."""
         reader = _named(self.reader)
-        opened: Table | ArrayFile = reader(path, header=header) if self.header else reader(path)
+        opened: Table | ArrayFile = reader(path, dialect=dialect) if self.text else reader(path)
         return opened
 
     def write(self, file: Any, columns: Any) -> None:
@@ -76,7 +77,7 @@ _OWN = (
         "text",
         (".csv", ".csv.gz", ".tsv", ".tsv.gz"),
         f"{_HERE}.text:TextTable",
-        header=True,
+        text=True,
         writer="eigenveil.io.write:write_text",
         written=(".csv",),
     ),

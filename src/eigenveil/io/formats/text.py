@@ -6,6 +6,7 @@ import csv
 import io
 import re
 import sys
+import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
-from eigenveil.errors import DataError
+from eigenveil.errors import DataError, FileDialectWarning, callers_level
+from eigenveil.io.formats.dialect import PLAIN, Dialect, Settled, settle
 from eigenveil.io.formats.tabular import Table, is_numeric, numbers_of
 from eigenveil.models.inputs import check_width, numbered_names
 
@@ -37,30 +40,33 @@ BAD_LINE = re.compile(r"CSV parse error: (?:Row #(\d+): )?Expected (\d+) columns
 class TextTable(Table):
     """Lines of values under a line of names, or without one: then the names are c1, c2, ...
 
-    A cell is a number, or one of the words true and false (1 and 0), whatever its column's first
-    lines look like; any other is NaN, as are empty ones. A line with too many cells or too few is a
-    row of NaN; such rows come last. A column with no number in the first lines, as many as are read
-    at once, is one of text: that it is none is taken for public.
+    How they are written is said, or guessed from the first lines, with a warning that says what was
+    guessed: :class:`~eigenveil.io.formats.dialect.Dialect`. A cell is a number, or one of the words
+    true and false (1 and 0), whatever its column's first lines look like; any other is NaN, as are
+    empty ones. A line with too many cells or too few is a row of NaN; such rows come last. A column
+    with no number in the first lines, as many as are read at once, is one of text: that it is none
+    is taken for public.
 
     Parameters
     ----------
     path : Path
         Named in messages as it was given.
-    header : bool
-        Whether the first line has the names; otherwise it is a row.
+    dialect : Dialect
     """
 
-    def __init__(self, path: Path, *, header: bool = True) -> None:
-        self._header = header
+    def __init__(self, path: Path, *, dialect: Dialect = PLAIN) -> None:
+        self._dialect = dialect
         self._given_names: list[str] | None = None
         kind = path.name.lower()
-        self._delimiter = "\t" if kind.removesuffix(".gz").endswith(".tsv") else ","
+        self._settled: Settled
+        self._usual = "\t" if kind.removesuffix(".gz").endswith(".tsv") else ","
         self._compression = "gzip" if kind.endswith(".gz") else None
         self._read_bytes = _READ_BYTES
         self._cell_by_cell: set[str] = set()
         self._any_bytes = False
         super().__init__(path)
         self.flags = frozenset(self._words)
+        tell_guesses(path, self._settled)
 
     def require_numeric(self, name: str) -> None:
         """Raise a DataError that names the column unless it has numbers."""
@@ -68,13 +74,15 @@ class TextTable(Table):
             raise self.not_numeric(name, "has no number in its first lines")
 
     def _fields(self) -> list[tuple[str, Any]]:
-        with pa.input_stream(str(self.path), compression=self._compression) as stream:
-            width = cells_of_first_line(stream, self._delimiter)
+        with self._raw() as stream:
+            self._settled = settle(self._dialect, stream.read(_READ_BYTES), usual=self._usual)
+        with self._text() as stream:
+            width = cells_of_first_line(stream, self._settled.separator)
         check_width(str(self.path), width)  # pyarrow takes 20 KB a column
-        if not self._header:
+        if not self._dialect.header:
             self._given_names = numbered_names(width)
         try:
-            with self._batch_reader(pa.csv.ConvertOptions()) as reader:
+            with self._batch_reader(self._options()) as reader:
                 seen = [(self._known(field.name), field.type) for field in reader.schema]
             numeric = {name for name, kind in seen if is_numeric(kind) or pa.types.is_null(kind)}
             numeric |= self._with_some_number([name for name, _ in seen if name not in numeric])
@@ -88,16 +96,20 @@ class TextTable(Table):
         """Which of these columns have a number in the first lines, among other things."""
         if not names:
             return set()
-        convert = pa.csv.ConvertOptions(
-            include_columns=self._stored(names),
-            column_types=dict.fromkeys(self._stored(names), pa.binary()),
+        stored = self._stored(names)
+        convert = self._options(
+            include_columns=stored, column_types=dict.fromkeys(stored, pa.binary())
         )
         with self._batch_reader(convert) as reader:
             first = _next_of(reader)
         if first is None:
             return set()
         columns = zip(names, first.columns, strict=True)
-        return {name for name, cells in columns if np.isfinite(numbers_of(cells)).any()}
+        return {
+            name
+            for name, cells in columns
+            if np.isfinite(numbers_of(self._plainly(cells, number=True))).any()
+        }
 
     def check_types(self, encoder: RowEncoder) -> None:
         """Nothing: a cell is what it reads as, whatever the first lines look like."""
@@ -110,7 +122,7 @@ class TextTable(Table):
             try:
                 with self._batch_reader(self._convert(columns, texts), self.malformed) as reader:
                     while (batch := _next_of(reader)) is not None:
-                        batch = batch.rename_columns(list(columns))
+                        batch = self._plain_batch(batch.rename_columns(list(columns)), texts)
                         new = batch.slice(min(max(given - seen, 0), batch.num_rows))
                         seen += batch.num_rows
                         given = max(given, seen)
@@ -129,7 +141,24 @@ class TextTable(Table):
         kinds |= {name: pa.binary() for name in columns if name in as_bytes}
         stored = self._stored(columns)
         types = dict(zip(stored, kinds.values(), strict=True))
-        return pa.csv.ConvertOptions(include_columns=stored, column_types=types)
+        return self._options(include_columns=stored, column_types=types)
+
+    def _options(self, **more: Any) -> Any:
+        """Of conversion, with the dialect's decimal point and words for what is missing."""
+        return conversion(self._dialect.na, self._settled.decimal, **more)
+
+    def _plain_batch(self, batch: Any, texts: Collection[str]) -> Any:
+        """A batch whose cells of text are as of plain text, where the dialect is another."""
+        if not self._dialect.na and self._settled.decimal == ".":
+            return batch
+        columns = [
+            self._plainly(cells, number=name not in texts)
+            for name, cells in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+    def _plainly(self, cells: Any, *, number: bool) -> Any:
+        return plain(cells, self._dialect.na, self._settled.decimal, number=number)
 
     def _stored(self, names: Sequence[str]) -> list[str]:
         """Names as the reader has them."""
@@ -140,13 +169,26 @@ class TextTable(Table):
     def _known(self, stored: str) -> str:
         return stored.encode("latin-1").decode() if self._any_bytes else stored
 
+    def _raw(self) -> Any:
+        """The file's bytes."""
+        return pa.input_stream(str(self.path), compression=self._compression)
+
+    def _text(self) -> Any:
+        """The text in UTF-8; lines that are no rows and no names are empty."""
+        stream, settled = self._raw(), self._settled
+        if settled.encoding != "utf-8":
+            stream = pa.transcoding_input_stream(stream, settled.encoding, "utf-8")
+        if settled.skipped or self._dialect.comment is not None:
+            stream = pa.PythonFile(_Lines(stream, settled.skipped, self._dialect.comment), "r")
+        return stream
+
     def _stream(self) -> Any:
-        """The text; a line of names alone, without an end, gets one."""
-        text = pa.input_stream(str(self.path), compression=self._compression)
+        """The same; a line of names alone, without an end, gets one."""
+        text = self._text()
         start = text.read(_MOST_READ_BYTES) if self._read_bytes == _MOST_READ_BYTES else b""
         if start and b"\n" not in start and b"\r" not in start and not text.read(1):
             return pa.BufferReader(start + b"\n")
-        return pa.input_stream(str(self.path), compression=self._compression) if start else text
+        return self._text() if start else text
 
     @contextmanager
     def _batch_reader(self, convert: Any, malformed: list[int] | None = None) -> Iterator[Any]:
@@ -168,7 +210,9 @@ class TextTable(Table):
                         column_names=self._given_names,
                     ),
                     parse_options=pa.csv.ParseOptions(
-                        delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=skip
+                        delimiter=self._settled.separator,
+                        newlines_in_values=True,
+                        invalid_row_handler=skip,
                     ),
                     convert_options=convert,
                 )
@@ -197,6 +241,82 @@ class TextTable(Table):
             hint="Correct or remove that line.",
             code="unreadable",
         )
+
+
+def tell_guesses(path: Path, settled: Settled) -> None:
+    """Warn the owner of what was guessed and is not as usual."""
+    if settled.guessed:
+        warnings.warn(
+            f"{path}: read with {', '.join(settled.guessed)}, as its first lines look; "
+            "--separator, --decimal, --encoding and --comment (dialect= in Python) say it.",
+            FileDialectWarning,
+            stacklevel=callers_level(),
+        )
+
+
+def conversion(na: Sequence[str], decimal: str, **more: Any) -> Any:
+    """Options of pyarrow's conversion of cells."""
+    words = [*pa.csv.ConvertOptions().null_values, *na]
+    return pa.csv.ConvertOptions(decimal_point=decimal, null_values=words, **more)
+
+
+def plain(cells: Any, na: Sequence[str], decimal: str, *, number: bool) -> Any:
+    """Cells of text (others stay) with nothing for missing values, and points for decimals.
+
+    Parameters
+    ----------
+    number : bool
+        Whether they are to be numbers: otherwise commas stay.
+    """
+    if not pa.types.is_binary(cells.type):
+        return cells
+    none = pa.scalar(None, pa.binary())
+    if na:
+        words = pa.array([word.encode() for word in na], pa.binary())
+        cells = pc.if_else(pc.is_in(cells, value_set=words), none, cells)
+    if number and decimal == ",":
+        # with a point between thousands it is no number that this reads
+        cells = pc.if_else(pc.match_substring(cells, "."), none, cells)
+        cells = pc.replace_substring(cells, ",", ".")
+    return cells
+
+
+class _Lines(io.RawIOBase):
+    """A text some of whose lines are made empty: the first ones, and those that are comments."""
+
+    def __init__(self, stream: Any, skipped: int, comment: str | None) -> None:
+        self._stream, self._skipped = stream, skipped
+        self._comment = None if comment is None else comment.encode()
+        self._ready, self._rest = b"", b""
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to so many bytes; none at the end."""
+        while not self._ready:
+            more = self._stream.read(_READ_BYTES)
+            text = self._rest + more
+            end = text.rfind(b"\n") + 1 if more else len(text)
+            self._ready, self._rest = self._emptied(text[:end]), text[end:]
+            if not more:
+                break
+        size = len(self._ready) if size < 0 else size
+        found, self._ready = self._ready[:size], self._ready[size:]
+        return found
+
+    def _emptied(self, text: bytes) -> bytes:
+        if not self._skipped and self._comment is None:
+            return text
+        kept = []
+        for line in text.splitlines(keepends=True):
+            gone = self._skipped > 0 or (
+                self._comment is not None and line.startswith(self._comment)
+            )
+            self._skipped = max(0, self._skipped - 1)
+            kept.append(b"\n" if gone else line)
+        return b"".join(kept)
 
 
 class _AgainError(Exception):

@@ -1,0 +1,222 @@
+"""How delimited text is written: what is between cells, decimal points, characters, missing values.
+
+What nobody says is guessed: the separator and the characters from the line of names (the first row
+where there is none), which is public; the decimal point from the first rows, which is taken for
+public, as the types of columns are.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eigenveil.errors import DataError
+
+SEPARATORS = (",", ";", "\t", "|")
+"""What is looked for between cells."""
+_SPELLED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
+_SHOWN = {"\t": "tab"}
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+# Of lines that are looked at for a decimal comma.
+_LINES = 30
+_COMMA = re.compile(r"[ \t]*[+-]?\d+,\d+([eE][+-]?\d+)?[ \t]*")
+_POINT = re.compile(r"[ \t]*[+-]?\d*\.\d+([eE][+-]?\d+)?[ \t]*")
+_THOUSANDS = re.compile(r"[ \t]*[+-]?\d{1,3}((,\d{3})+|(\.\d{3})+)[ \t]*")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How text files are written; ``None``: as each file's first lines look.
+
+    Parameters
+    ----------
+    separator : str, optional
+        One character between two cells; "tab", "comma", "semicolon" and "pipe" are names of such.
+    decimal : {".", ","}, optional
+        What is before the decimals of a number.
+    encoding : str, optional
+        Of the characters, such as "utf-8", "utf-16" or "latin-1".
+    na : sequence of str
+        Cells that stand for missing values, beside those that are no numbers anyway.
+    comment : str, optional
+        One character that lines begin with which are no rows. By default "#", before the names
+        only.
+    header : bool
+        Whether the first line has the names. If not, it is a row, and the names are c1, c2, ...
+
+    Raises
+    ------
+    DataError
+        With code ``bad-dialect``, for what cannot be.
+    """
+
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    na: Sequence[str] = ()
+    comment: str | None = None
+    header: bool = True
+
+    def __post_init__(self) -> None:
+        separator = self.separator
+        if separator is not None:
+            separator = _SPELLED.get(separator.lower(), separator)
+            _check_character("separator", separator, self.separator)
+            object.__setattr__(self, "separator", separator)
+        if self.comment is not None:
+            _check_character("comment", self.comment, self.comment)
+        if self.decimal not in (None, ".", ","):
+            raise _bad(f"decimal = {self.decimal!r} is not '.' or ','.")
+        if self.decimal is not None and self.decimal == separator:
+            raise _bad(f"decimal and separator are both {separator!r}, so that no cell has an end.")
+        if isinstance(self.na, str):
+            raise _bad(f"na = {self.na!r} is not a sequence of words.")
+        object.__setattr__(self, "na", tuple(self.na))
+        if self.encoding is not None:
+            try:
+                name = codecs.lookup(self.encoding).name
+            except LookupError:
+                raise _bad(
+                    f"encoding = {self.encoding!r} is not known.",
+                    hint="For example utf-8, utf-16, latin-1 or cp1252.",
+                ) from None
+            object.__setattr__(self, "encoding", name)
+
+
+PLAIN = Dialect()
+"""Text whose first lines say how it is written."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A dialect without anything open.
+
+    Attributes
+    ----------
+    separator, decimal, encoding : str
+    skipped : int
+        Lines before the first that counts.
+    guessed : tuple of str
+        What was guessed and is not as usual, in words; empty where nothing was.
+    """
+
+    separator: str
+    decimal: str
+    encoding: str
+    skipped: int
+    guessed: tuple[str, ...] = ()
+
+
+def settle(dialect: Dialect, head: bytes, *, usual: str) -> Settled:
+    """What a file's first lines say, where nobody does.
+
+    Parameters
+    ----------
+    head : bytes
+        The beginning of the text, whole lines or more.
+    usual : str
+        The separator that the file's name stands for.
+    """
+    encoding = dialect.encoding or _encoding_of(head)
+    text = codecs.getincrementaldecoder(encoding)(errors="replace").decode(head)
+    lines = text.removeprefix("\ufeff").splitlines()[: 10 * _LINES]
+    skipped = _comments(lines, dialect.comment, dialect.separator)
+    lines = [line for line in lines[skipped:] if line.strip()][: _LINES + 1]
+    separator = dialect.separator or _separator_of(lines, usual)
+    rows = lines[1:] if dialect.header else lines
+    decimal = dialect.decimal or _decimal_of(rows, separator)
+    guessed = [
+        f"{name} {_SHOWN.get(found, found)!r}"
+        for name, found, said, plain in (
+            ("separator", separator, dialect.separator, usual),
+            ("decimal", decimal, dialect.decimal, "."),
+            ("encoding", encoding, dialect.encoding, "utf-8"),
+        )
+        if said is None and found != plain
+    ]
+    if skipped and dialect.comment is None:
+        guessed.append(f"{skipped} line{'' if skipped == 1 else 's'} of comments before the names")
+    return Settled(separator, decimal, encoding, skipped, tuple(guessed))
+
+
+def _encoding_of(head: bytes) -> str:
+    for mark, encoding in _MARKS.items():
+        if head.startswith(mark):
+            return encoding
+    first = head.lstrip(b"\r\n").split(b"\n", 1)[0]
+    if first[1::2] and not any(first[1::2].rstrip(b"\r")) and any(first[::2]):
+        return "utf-16-le"
+    start = b""
+    for line in head.splitlines(keepends=True):
+        start += line
+        if line.strip() and not line.startswith(b"#"):
+            break
+    try:
+        start.decode()
+    except UnicodeDecodeError as error:
+        # a line that is longer than what was read may end within a character
+        if len(start) < len(head) or error.start < len(start) - 4:
+            return "iso8859-1"
+    return "utf-8"
+
+
+def _comments(lines: Sequence[str], comment: str | None, separator: str | None) -> int:
+    """How many lines come before the first that counts."""
+    mark = comment or "#"
+    count = next(
+        (place for place, line in enumerate(lines) if line.strip() and not line.startswith(mark)),
+        0,
+    )
+    if comment is not None or count == 0:
+        return count
+    first, last = lines[count], lines[count - 1]
+    if last[1:2].isspace():
+        return count
+    # names may begin with the same sign, as in #chrom
+    between = [separator] if separator else SEPARATORS
+    cells = max(_cells(first, each) for each in between)
+    return count - 1 if 1 < cells == max(_cells(last, each) for each in between) else count
+
+
+def _separator_of(lines: Sequence[str], usual: str) -> str:
+    if not lines:
+        return usual
+    found = {each: _cells(lines[0], each) for each in dict.fromkeys((usual, *SEPARATORS))}
+    return max(found, key=lambda each: found[each])  # the usual one of several
+
+
+def _decimal_of(rows: Sequence[str], separator: str) -> str:
+    cells = [cell for row in rows for cell in _split(row, separator)]
+    # 1,234 and 1.234 may be thousands
+    clear = [cell for cell in cells if not _THOUSANDS.fullmatch(cell)]
+    if any(_POINT.fullmatch(cell) for cell in clear):
+        return "."
+    return "," if any(_COMMA.fullmatch(cell) for cell in clear) else "."
+
+
+def _cells(line: str, separator: str) -> int:
+    return len(_split(line, separator))
+
+
+def _split(line: str, separator: str) -> list[str]:
+    try:
+        return next(csv.reader(io.StringIO(line), delimiter=separator), [])
+    except csv.Error:
+        return line.split(separator)
+
+
+def _check_character(name: str, value: str, given: str | None) -> None:
+    if len(value) != 1 or not value.isascii() or value in '"\r\n\0' or value.isalnum():
+        raise _bad(f"{name} = {given!r} is not one character that is no letter, digit or quote.")
+
+
+def _bad(message: str, hint: str = "For example --separator ';' --decimal ','.") -> DataError:
+    return DataError(message, hint=hint, code="bad-dialect")

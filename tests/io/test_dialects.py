@@ -1,0 +1,191 @@
+"""Delimited text however it is written: said, or guessed from the first lines."""
+
+import codecs
+import gzip
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eigenveil import DataError, FileDialectWarning
+from eigenveil.io import Dialect, open_rows
+from eigenveil.io.follow import FollowedRows
+from eigenveil.io.formats.dialect import settle
+
+ROWS = np.array([[1.5, -2.25], [0.125, 3.0], [-4.75, 1e3]])
+
+
+def written(rows=ROWS, *, separator=",", decimal=".", names=("a", "b"), before="", quote=""):
+    def cell(value):
+        return quote + f"{value:.6g}".replace(".", decimal) + quote
+
+    lines = [separator.join(names), *(separator.join(map(cell, row)) for row in rows)]
+    return before + "\n".join(lines) + "\n"
+
+
+def read(path, **dialect):
+    rows = open_rows([path], dialect=Dialect(**dialect))
+    return rows, np.concatenate([block.values for block in rows.blocks()])
+
+
+def put(tmp_path, text, *, encoding="utf-8", name="rows.csv"):
+    path = tmp_path / name
+    data = text if isinstance(text, bytes) else text.encode(encoding)
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    return path
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz", "rows.tsv"])
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("decimal", [".", ","])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "latin-1"])
+@pytest.mark.filterwarnings("ignore::eigenveil.FileDialectWarning")
+def test_what_nobody_said_is_guessed(tmp_path, name, separator, decimal, encoding):
+    text = written(
+        separator=separator,
+        decimal=decimal,
+        names=("länge", "b"),
+        quote='"' if separator == decimal else "",
+    )
+    path = put(tmp_path, text, encoding=encoding, name=name)
+    rows, values = read(path)
+    assert list(rows.names) == ["länge", "b"]
+    assert np.array_equal(values, ROWS)
+    _, said = read(path, separator=separator, decimal=None if decimal == separator else decimal)
+    assert np.array_equal(said, ROWS)
+
+
+def test_guesses_are_told_once_and_the_usual_is_not(tmp_path, recwarn):
+    read(put(tmp_path, written()))
+    read(put(tmp_path, written(separator=";", decimal=",")), separator=";", decimal=",")
+    assert not [each for each in recwarn if each.category is FileDialectWarning]
+    with pytest.warns(FileDialectWarning, match=r"separator ';', decimal ','.*first lines") as told:
+        read(put(tmp_path, written(separator=";", decimal=",")))
+    assert len(told) == 1
+
+
+def test_thousands_are_not_decimals(tmp_path):
+    """1,234 may be either: then it is no number, unless somebody says so."""
+    path = put(tmp_path, "a;b\n1,234;5\n12,345;6\n")
+    with (
+        pytest.warns(FileDialectWarning),
+        pytest.raises(DataError, match="column 'a' has no number"),
+    ):
+        read(path)
+    _, values = read(path, separator=";", decimal=",")
+    assert values[:, 0].tolist() == [1.234, 12.345]
+
+
+@pytest.mark.filterwarnings("ignore::eigenveil.FileDialectWarning")
+def test_points_between_thousands_make_no_number(tmp_path):
+    path = put(tmp_path, "a;b\n1,5;2\n1.500;3\n2,25;x\n")
+    _, values = read(path)
+    assert values[:, 0].tolist()[::2] == [1.5, 2.25]
+    assert np.isnan(values[1, 0])
+    assert np.isnan(values[2, 1])
+
+
+def test_words_for_missing_values(tmp_path):
+    path = put(tmp_path, "a,b\n-999,1\n2,missing\nNA,-999\n3,4\n")
+    _, values = read(path, na=["-999", "missing"])
+    assert np.array_equal(
+        values, [[np.nan, 1], [2, np.nan], [np.nan, np.nan], [3, 4]], equal_nan=True
+    )
+    _, values = read(path)
+    assert values[0, 0] == -999
+
+
+def test_words_for_missing_units_and_levels(tmp_path):
+    path = put(tmp_path, "who,x\n7,1\n-1,2\nb,3\n")
+    rows = open_rows([path], unit="who", dialect=Dialect(na=["-1"]))
+    (block,) = rows.blocks()
+    assert block.units.tolist() == ["7", None, "b"]
+
+
+@pytest.mark.filterwarnings("ignore::eigenveil.FileDialectWarning")
+def test_comments(tmp_path):
+    path = put(tmp_path, written(before="# made on a Monday\n# by, hand\n"))
+    assert np.array_equal(read(path)[1], ROWS)
+    path = put(tmp_path, "#chrom,pos\n1,2\n")
+    rows, values = read(path)
+    assert list(rows.names) == ["#chrom", "pos"]
+    path = put(tmp_path, "% one\na,b\n1,2\n% two, three\n3,4\n")
+    _, values = read(path, comment="%")
+    assert values.tolist() == [[1, 2], [3, 4]]
+    path = put(tmp_path, "% one\na,b\n1,2\n% two, three\n3,4\n", name="rows.csv.gz")
+    assert read(path, comment="%")[1].tolist() == [[1, 2], [3, 4]]
+
+
+def test_comments_across_what_is_read_at_once(tmp_path):
+    lines = [f"{k},{k}" if k % 3 else "# no row, no" for k in range(300_000)]
+    path = put(tmp_path, "a,b\n" + "\n".join(lines) + "\n")
+    _, values = read(path, comment="#")
+    assert values[:, 0].tolist() == [k for k in range(300_000) if k % 3]
+
+
+@pytest.mark.filterwarnings("ignore::eigenveil.FileDialectWarning")
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "latin-1"])
+def test_growing_text_is_read_alike(tmp_path, encoding):
+    text = written(separator=";", decimal=",", names=("länge", "b"), before="# seen\n")
+    path = put(tmp_path, text, encoding=encoding)
+    for strict in (True, False):
+        followed = FollowedRows(path, strict=strict)
+        values = np.concatenate([block.values for block in followed.blocks(2)])
+        assert list(followed.names) == ["länge", "b"]
+        assert np.array_equal(values, ROWS)
+    followed = FollowedRows(path, dialect=Dialect(na=["3"]), strict=False)
+    values = np.concatenate([block.values for block in followed.blocks(2)])
+    assert np.isnan(values[1, 1])
+
+
+@given(st.binary(max_size=200), st.sampled_from([",", "\t"]))
+def test_any_bytes_settle(head, usual):
+    found = settle(Dialect(), head, usual=usual)
+    assert found.separator in (",", ";", "\t", "|")
+    assert found.decimal in (".", ",")
+    codecs.lookup(found.encoding)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"separator": ""},
+        {"separator": ";;"},
+        {"separator": "a"},
+        {"separator": '"'},
+        {"decimal": ";"},
+        {"decimal": ",", "separator": ","},
+        {"encoding": "klingon"},
+        {"comment": "ab"},
+        {"na": "NA"},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused(wrong):
+    with pytest.raises(DataError) as refused:
+        Dialect(**wrong)
+    assert refused.value.code == "bad-dialect"
+    assert refused.value.hint
+
+
+def test_the_names_of_characters():
+    assert Dialect(separator="tab").separator == "\t"
+    assert Dialect(separator="semicolon").separator == ";"
+
+
+def test_a_wrong_encoding_is_a_sentence(tmp_path):
+    path = put(tmp_path, written(names=("länge", "b")), encoding="latin-1")
+    with pytest.raises(DataError, match=r"rows\.csv"):
+        read(path, encoding="utf-16")
+
+
+def test_standard_input_is_guessed(monkeypatch):
+    class Standard:
+        buffer = io.BytesIO(written(separator=";", decimal=",").encode())
+
+    monkeypatch.setattr("sys.stdin", Standard())
+    with pytest.warns(FileDialectWarning):
+        values = np.concatenate([block.values for block in FollowedRows(None).blocks(2)])
+    assert np.array_equal(values, ROWS)
