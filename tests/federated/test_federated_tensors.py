@@ -23,6 +23,7 @@ from eigenveil.federated.running import DATA_SET
 from eigenveil.federation.ledger.ledger import Budget, Ledger
 from eigenveil.federation.protocol.certificates import check
 from eigenveil.models.mixture.estimator import FittedMixture
+from eigenveil.models.tensors.plan import TopicPlan
 from eigenveil.models.topics.estimator import FittedTopics
 from eigenveil.moments.source import ArrayRows, SparseRows
 from eigenveil.privacy.gaussian import mu_of_epsilon
@@ -170,8 +171,9 @@ def test_every_way_gives_a_certified_result(task, way):
     assert model.study_.task == model.plan_.task
 
 
-def test_a_sketch_of_many_words():
+def test_a_sketch_of_many_words(monkeypatch):
     """2000 columns: more than are kept whole."""
+    monkeypatch.setattr(TopicPlan, "full_up_to", 1000)
     wide = np.zeros((3000, 2000))
     wide[:, :12] = COUNTS[:3000]
     rows = scipy.sparse.csr_array(wide)

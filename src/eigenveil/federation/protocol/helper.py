@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,8 +24,10 @@ from eigenveil.federation.protocol.messages import (
 from eigenveil.federation.protocol.terms import Terms
 from eigenveil.federation.secagg import masks
 from eigenveil.federation.secagg.keys import Context, SiteKeys, derive
+from eigenveil.models.shapes import sizes_of
 from eigenveil.noise.cube import tensor_size
 from eigenveil.noise.source import process
+from eigenveil.privacy.statistics import STATISTICS
 
 # Sessions that are remembered; the oldest is forgotten, and with it what its masks were made from.
 _MOST_SESSIONS = 16
@@ -127,8 +128,11 @@ class Helper:
         width = self._terms.width
         match part.layout:
             case "symmetric":
-                side = math.isqrt(2 * part.size)
-                return side <= width and part.size == side * (side + 1) // 2
+                return any(
+                    part.size in sizes_of(self._terms.plan, planned, count=False)
+                    for planned in self._terms.plan.schedule
+                    if STATISTICS[planned.statistic].layout == "symmetric"
+                )
             case "tensor":
                 most = self._terms.plan.n_components
                 return part.size in (tensor_size(rows) for rows in range(1, most + 1))
