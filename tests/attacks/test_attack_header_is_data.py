@@ -35,7 +35,7 @@ from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import make_study
-from eigenveil.io import open_rows, read_vocabulary, write_table
+from eigenveil.io import Dialect, open_rows, read_vocabulary, write_table
 from eigenveil.io.follow import FollowedRows
 from eigenveil.models.inputs import first_difference, is_counted, reads_as_value
 from eigenveil.moments.source import ArrayRows
@@ -190,7 +190,9 @@ def test_rows_are_counted_from_the_first_line_without_a_header(tmp_path):
     file.write_text("1,2\n3,4\n5,six\n")
     rows = open_rows([file], columns=["c1"], dialect=Dialect(header=False))
     assert [block.values.tolist() for block in rows.blocks()] == [[[1.0], [3.0], [5.0]]]
-    both = np.concatenate([block.values for block in open_rows([file], dialect=Dialect(header=False)).blocks()])
+    both = np.concatenate(
+        [block.values for block in open_rows([file], dialect=Dialect(header=False)).blocks()]
+    )
     np.testing.assert_array_equal(both, [[1.0, 2.0], [3.0, 4.0], [5.0, np.nan]])
 
 

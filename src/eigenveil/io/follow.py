@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.io.files import rechunk
-from eigenveil.io.formats.dialect import PLAIN, Dialect
+from eigenveil.io.formats.dialect import PLAIN, Dialect, Settled
 from eigenveil.io.formats.tabular import Table, numbers_of
 from eigenveil.io.formats.text import (
     BAD_CELL,
@@ -272,7 +272,9 @@ class _Parser:
         rows[malformed] = False
         for index, name in enumerate(self.names):
             cells = table.column(name).combine_chunks()
-            values[rows, index] = numbers_of(plain(cells, self._na, self._decimal, number=True))
+            values[rows, index] = numbers_of(
+                plain(cells, self._na, self._settled.decimal, number=True)
+            )
         return values
 
     def _parsed(
@@ -289,14 +291,14 @@ class _Parser:
                 delimiter=self._text.separator, newlines_in_values=True, invalid_row_handler=skip
             ),
             convert_options=conversion(
-                self._na, self._decimal, include_columns=list(self.names), column_types=kinds
+                self._na, self._settled.likely, include_columns=list(self.names), column_types=kinds
             ),
         )
 
     @property
-    def _decimal(self) -> str:
+    def _settled(self) -> Settled:
         assert self._text.settled is not None  # there are rows
-        return self._text.settled.decimal
+        return self._text.settled
 
     def _kinds_of(self, piece: bytes) -> dict[str, Any]:
         """Doubles, but truth values where the first row has one."""

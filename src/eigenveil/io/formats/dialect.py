@@ -1,8 +1,8 @@
 """How delimited text is written: what is between cells, decimal points, characters, missing values.
 
-What nobody says is guessed: the separator and the characters from the line of names (the first row
-where there is none), which is public; the decimal point from the first rows, which is taken for
-public, as the types of columns are.
+What nobody says is guessed from the line of names (the first row where there is none), which is
+public, and never from other rows: what a cell is depends on it alone. So where cells are not parted
+by commas, each number may have a decimal point or a decimal comma.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from eigenveil.errors import DataError
 
+EITHER = ".,"
+"""Of decimals: a point or a comma, each cell by itself."""
 SEPARATORS = (",", ";", "\t", "|")
 """What is looked for between cells."""
 _SPELLED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
@@ -41,7 +43,7 @@ class Dialect:
     separator : str, optional
         One character between two cells; "tab", "comma", "semicolon" and "pipe" are names of such.
     decimal : {".", ","}, optional
-        What is before the decimals of a number.
+        What is before the decimals of a number; by default either, where commas do not part cells.
     encoding : str, optional
         Of the characters, such as "utf-8", "utf-16" or "latin-1".
     na : sequence of str
@@ -101,7 +103,11 @@ class Settled:
 
     Attributes
     ----------
-    separator, decimal, encoding : str
+    separator, encoding : str
+    decimal : str
+        A point, a comma, or both.
+    likely : str
+        The one that the first rows have: only how fast text is read depends on it.
     skipped : int
         Lines before the first that counts.
     guessed : tuple of str
@@ -110,6 +116,7 @@ class Settled:
 
     separator: str
     decimal: str
+    likely: str
     encoding: str
     skipped: int
     guessed: tuple[str, ...] = ()
@@ -132,19 +139,20 @@ def settle(dialect: Dialect, head: bytes, *, usual: str) -> Settled:
     lines = [line for line in lines[skipped:] if line.strip()][: _LINES + 1]
     separator = dialect.separator or _separator_of(lines, usual)
     rows = lines[1:] if dialect.header else lines
-    decimal = dialect.decimal or _decimal_of(rows, separator)
+    decimal = dialect.decimal or ("." if separator == "," else EITHER)
+    likely = _decimal_of(rows, separator) if decimal == EITHER else decimal
     guessed = [
         f"{name} {_SHOWN.get(found, found)!r}"
         for name, found, said, plain in (
             ("separator", separator, dialect.separator, usual),
-            ("decimal", decimal, dialect.decimal, "."),
+            ("decimal", likely, dialect.decimal, "."),
             ("encoding", encoding, dialect.encoding, "utf-8"),
         )
         if said is None and found != plain
     ]
     if skipped and dialect.comment is None:
         guessed.append(f"{skipped} line{'' if skipped == 1 else 's'} of comments before the names")
-    return Settled(separator, decimal, encoding, skipped, tuple(guessed))
+    return Settled(separator, decimal, likely, encoding, skipped, tuple(guessed))
 
 
 def _encoding_of(head: bytes) -> str:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from eigenveil.errors import DataError, FileDialectWarning, callers_level
-from eigenveil.io.formats.dialect import PLAIN, Dialect, Settled, settle
+from eigenveil.io.formats.dialect import EITHER, PLAIN, Dialect, Settled, settle
 from eigenveil.io.formats.tabular import Table, is_numeric, numbers_of
 from eigenveil.models.inputs import check_width, numbered_names
 
@@ -145,7 +145,7 @@ class TextTable(Table):
 
     def _options(self, **more: Any) -> Any:
         """Of conversion, with the dialect's decimal point and words for what is missing."""
-        return conversion(self._dialect.na, self._settled.decimal, **more)
+        return conversion(self._dialect.na, self._settled.likely, **more)
 
     def _plain_batch(self, batch: Any, texts: Collection[str]) -> Any:
         """A batch whose cells of text are as of plain text, where the dialect is another."""
@@ -274,10 +274,11 @@ def plain(cells: Any, na: Sequence[str], decimal: str, *, number: bool) -> Any:
     if na:
         words = pa.array([word.encode() for word in na], pa.binary())
         cells = pc.if_else(pc.is_in(cells, value_set=words), none, cells)
-    if number and decimal == ",":
-        # with a point between thousands it is no number that this reads
-        cells = pc.if_else(pc.match_substring(cells, "."), none, cells)
-        cells = pc.replace_substring(cells, ",", ".")
+    if number and decimal != ".":
+        both = pc.match_substring(cells, ".")  # 1.500,5; or 1.500 where commas are decimal
+        if decimal == EITHER:
+            both = pc.and_(both, pc.match_substring(cells, ","))
+        cells = pc.replace_substring(pc.if_else(both, none, cells), ",", ".")
     return cells
 
 
