@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from eigenveil_papers.reproduction.data import at_hand, find, title_of
-from eigenveil_papers.reproduction.experiment import Experiment, Scale, Settings, Task
+from eigenveil_papers.reproduction.experiment import Experiment, Given, Scale, Settings, Task
 from eigenveil_papers.reproduction.figure import (
     SERIES_STYLES,
     AxisScale,
@@ -17,6 +17,7 @@ from eigenveil_papers.reproduction.figure import (
     SeriesStyle,
     panel_grid,
 )
+from eigenveil_papers.reproduction.given import trackers
 from eigenveil_papers.reproduction.numbers import Numbers
 from eigenveil_papers.reproduction.paper002_computing_claims import (
     COMMON,
@@ -42,6 +43,7 @@ _SIZES: dict[Scale, tuple[int, ...]] = {
     "fast": (6400, 12_800, 19_200, 25_600, 32_000),
     "toy": (320, 640, 960),
 }
+_NODES = ((1, 2, 4, 8, 16, 32, 64), (1, 2, 8), (1, 2))
 _SIZE_ROLES: Mapping[int, Role] = {-1: "level-4", 2: "level-3", 0: "level-2"}
 """By place among the sizes: the largest, the middle one and the smallest are drawn."""
 
@@ -119,7 +121,7 @@ def _tasks(settings: Settings) -> Sequence[Task]:
                 Task(work=memory, arguments=arguments, run=run, cost=settings.pick(2.8, 0.4, 0.1))
             )
             # a task for each number of nodes: what is done of them is kept if a run is stopped
-            for nodes in settings.pick((1, 2, 4, 8, 16, 32, 64), (1, 2, 8), (1, 2)):
+            for nodes in settings.pick(*_NODES):
                 arguments = {
                     "features": settings.pick(1000, 1000, 20),
                     "sizes": list(_SIZES[settings.scale]),
@@ -128,6 +130,11 @@ def _tasks(settings: Settings) -> Sequence[Task]:
                 cost = settings.pick(140.0 if nodes == 1 else 80.0, 3.0, 0.1)
                 tasks.append(Task(work=streamed_tree, arguments=arguments, cost=cost, alone=True))
     return tasks
+
+
+def _given(settings: Settings) -> Sequence[Given]:
+    nodes = ", ".join(str(count) for count in settings.pick(*_NODES))
+    return trackers(settings, _names(settings), nodes)
 
 
 # The figure
@@ -225,4 +232,5 @@ FIG4 = Experiment(
     tasks=_tasks,
     draw=_draw,
     claims=claims,
+    given=_given,
 )

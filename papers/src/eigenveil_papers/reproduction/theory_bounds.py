@@ -22,11 +22,13 @@ from eigenveil_papers.published.sn import gauss_deviation
 from eigenveil_papers.reproduction.experiment import (
     Claim,
     Experiment,
+    Given,
     Point,
     Settings,
     Task,
 )
 from eigenveil_papers.reproduction.figure import Panel, SeriesStyle, panel_grid
+from eigenveil_papers.reproduction.given import NO_RUNS, chosen
 from eigenveil_papers.reproduction.numbers import FloatArray, Numbers
 from eigenveil_papers.reproduction.rule import Effect, Measure, Part, decide
 
@@ -191,6 +193,18 @@ def _tasks(which: Which, settings: Settings) -> list[Task]:
     return tasks
 
 
+def _given(which: Which) -> list[Given]:
+    said = [
+        chosen("rows, features, K", f"{_ROWS:,}, {_FEATURES} or as drawn, {_COMPONENTS}"),
+        chosen("spectrum", "K variances from 4 to 2, the others 0.2"),
+        chosen("epsilon", f"as drawn; over the features {_AT[which]:g}"),
+        chosen("constants", "those of the proofs; the noise's norm to a chance of 1e-6"),
+    ]
+    if which == "capepca":
+        said.append(chosen("sites, delta", f"{_SITES}, {_DELTA:g}"))
+    return said
+
+
 _STYLES = {
     "measured": SeriesStyle("measured", "paper"),
     "bound": SeriesStyle("the bound, with its proof's constants", "exact"),
@@ -300,6 +314,8 @@ THEOREM2 = Experiment(
     tasks=lambda settings: _tasks("sn", settings),
     draw=lambda numbers, _: _draw(numbers, "Theorem 2 of SN: three bounds"),
     claims=_claims_of_003,
+    given=lambda _: _given("sn"),
+    runs=NO_RUNS,
 )
 BOUNDS = Experiment(
     name="001-bounds",
@@ -314,4 +330,6 @@ BOUNDS = Experiment(
     tasks=lambda settings: _tasks("capepca", settings),
     draw=lambda numbers, _: _draw(numbers, "capePCA: three bounds"),
     claims=_claims_of_001,
+    given=lambda _: _given("capepca"),
+    runs=NO_RUNS,
 )

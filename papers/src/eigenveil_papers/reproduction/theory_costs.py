@@ -29,6 +29,7 @@ from eigenveil_papers.reproduction.experiment import (
     Task,
 )
 from eigenveil_papers.reproduction.figure import Panel, SeriesStyle, panel_grid
+from eigenveil_papers.reproduction.given import NO_RUNS, chosen
 from eigenveil_papers.reproduction.numbers import Numbers
 from eigenveil_papers.reproduction.rule import (
     OURS,
@@ -467,6 +468,11 @@ COSTS = Experiment(
     tasks=_cost_tasks,
     draw=_draw_costs,
     claims=_cost_claims_001,
+    given=lambda _: [
+        chosen("sites S, K", f"{_SITES}, {_COMPONENTS}"),
+        chosen("what is counted", "every number that a party sends to another, in a run"),
+    ],
+    runs=NO_RUNS,
 )
 UNEQUAL = Experiment(
     name="001-unequal",
@@ -480,6 +486,14 @@ UNEQUAL = Experiment(
     tasks=_unequal_tasks,
     draw=_draw_unequal,
     claims=_unequal_claims,
+    given=lambda settings: [
+        chosen("random sites, a run", f"{_DRAWS[settings.scale]:,} for each S and kind"),
+        chosen("rows of a site", "100 to 10,000, even in their logarithms"),
+        chosen("epsilon of a site", "0.5, or 0.1 to 1, even in their logarithms"),
+        chosen("delta", f"{_DELTA:g}"),
+        chosen("weights", "by rows, or those times 0.25 to 1"),
+    ],
+    runs=NO_RUNS,
 )
 ORDERS = Experiment(
     name="000-orders",
@@ -492,4 +506,11 @@ ORDERS = Experiment(
     tasks=_order_tasks,
     draw=_draw_orders,
     claims=_order_claims,
+    given=lambda _: [
+        chosen("features, K, R", f"{_ORDER_FEATURES}, {_COMPONENTS}, 8"),
+        chosen("sites; rows", f"{_MANY_SITES[0]} to {_MANY_SITES[-1]}; {_ORDER_ROWS:,}"),
+        chosen("rows; sites", f"{_MANY_ROWS[0]:,} to {_MANY_ROWS[-1]:,}; {_SITES}"),
+        chosen("(epsilon, delta)", f"(0.5, {_DELTA:g})"),
+    ],
+    runs=NO_RUNS,
 )

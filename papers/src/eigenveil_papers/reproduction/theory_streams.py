@@ -20,6 +20,7 @@ from eigenveil_papers.reproduction.experiment import (
     Task,
 )
 from eigenveil_papers.reproduction.figure import SERIES_STYLES, Panel, SeriesStyle, panel_grid
+from eigenveil_papers.reproduction.given import NO_RUNS, chosen
 from eigenveil_papers.reproduction.numbers import FloatArray, Numbers
 from eigenveil_papers.reproduction.rule import TIMES, Effect, Measure, Part, decide
 
@@ -90,8 +91,12 @@ def batches(
                 )
 
 
+def _sizes(settings: Settings) -> tuple[int, ...]:
+    return settings.pick(_SIZES, _SIZES[:4], (16, 64))
+
+
 def _tasks(settings: Settings) -> list[Task]:
-    sizes = settings.pick(_SIZES, _SIZES[:4], (16, 64))
+    sizes = _sizes(settings)
     tasks = [
         Task(
             work=overlaps,
@@ -285,4 +290,12 @@ LEMMA2 = Experiment(
     tasks=_tasks,
     draw=_draw,
     claims=_claims,
+    given=lambda settings: [
+        chosen("(epsilon, delta)", f"({_EPSILON:g}, {_DELTA:g})"),
+        chosen("spectrum", f"{_STRONG:g}, the others alike, their sum 1"),
+        chosen("features D", ", ".join(str(size) for size in _sizes(settings))),
+        chosen("rows", f"{_SHARES[0]:g} to {_SHARES[-1]:g} of the order"),
+        chosen("fits of a run", str(_DRAWS)),
+    ],
+    runs=NO_RUNS,
 )
