@@ -81,6 +81,20 @@ def test_one_fit_above_its_bound_is_enough_to_refute_it(measured, panel):
     assert claims[which].verdict == "in part"  # one of its two sweeps
 
 
+def test_a_bound_is_for_each_fit_and_not_for_their_mean():
+    """One of 40 fits above it, and a mean that is shown to be far below it."""
+
+    def of(worst):
+        shares = [worst] + [0.1 + 0.001 * run for run in range(1, 40)]
+        rows = [Measured("p", "measured", 1.0, 7.0 * of, run) for run, of in enumerate(shares)]
+        return Numbers(rows + [Measured("p", "bound", 1.0, 7.0, run) for run in range(40)])
+
+    assert theory_bounds.bounded("", "", of(0.2), ["p"]).verdict == "holds"
+    found = theory_bounds.bounded("", "", of(1.01), ["p"])
+    assert found.verdict == "in part"
+    assert "1 at the worst of 40 fits" in found.measured
+
+
 @pytest.mark.parametrize("features", [4, 32, 128])
 def test_the_norms_that_bounds_are_drawn_for_hold_and_are_no_multiples(features):
     rng = np.random.default_rng()
