@@ -43,6 +43,7 @@ _SIZES: dict[Scale, tuple[int, ...]] = {
     "fast": (6400, 12_800, 19_200, 25_600, 32_000),
     "toy": (320, 640, 960),
 }
+_TREE_FEATURES = (1000, 1000, 20)
 _NODES = ((1, 2, 4, 8, 16, 32, 64), (1, 2, 8), (1, 2))
 _SIZE_ROLES: Mapping[int, Role] = {-1: "level-4", 2: "level-3", 0: "level-2"}
 """By place among the sizes: the largest, the middle one and the smallest are drawn."""
@@ -123,7 +124,7 @@ def _tasks(settings: Settings) -> Sequence[Task]:
             # a task for each number of nodes: what is done of them is kept if a run is stopped
             for nodes in settings.pick(*_NODES):
                 arguments = {
-                    "features": settings.pick(1000, 1000, 20),
+                    "features": settings.pick(*_TREE_FEATURES),
                     "sizes": list(_SIZES[settings.scale]),
                     "nodes": nodes,
                 }
@@ -164,7 +165,7 @@ def _draw(numbers: Numbers, settings: Settings) -> Figure:
         ]
 
     tree = {
-        "tree-total": "(d) FPCA up a tree, D = 1000",
+        "tree-total": f"(d) FPCA up a tree, D = {settings.pick(*_TREE_FEATURES)}",
         "tree-computing": "(e) leaves",
         "tree-merging": "(f) merging",
     }
@@ -175,9 +176,14 @@ def _draw(numbers: Numbers, settings: Settings) -> Figure:
         *errors(ENTRIES)[:1],
         _panel(f"speed{SCRIPTED}", "(c) time of a row, scripts' settings", "D", "microseconds"),
         _panel("speed", "(c) time of a row, even-handed", "D", "microseconds"),
-        _panel("memory", "peak memory of arrays", "D", "MiB"),
+        _panel("memory", "peak memory of arrays\n(not drawn in the paper)", "D", "MiB"),
         *[_panel(key, title, "nodes", "seconds") for key, title in tree.items()],
-        _panel("tree-error", "error at the root", "nodes", "distance of subspaces"),
+        _panel(
+            "tree-error",
+            "error at the root\n(not drawn in the paper)",
+            "nodes",
+            "distance of subspaces",
+        ),
     ]
     drawn = Numbers(
         row
