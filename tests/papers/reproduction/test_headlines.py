@@ -68,7 +68,9 @@ def test_rows_are_those_at_hand_beside_the_papers(scale):
 @pytest.mark.parametrize("name", page.EXPERIMENTS)
 @pytest.mark.parametrize("scale", ["full", "toy"])
 def test_each_figure_says_its_settings(name, scale):
-    for each in page.EXPERIMENTS[name].given(Settings(scale=scale)):
+    given_here = page.EXPERIMENTS[name].given(Settings(scale=scale))
+    assert len(given_here) >= 2
+    for each in given_here:
         assert each.what
         assert each.here
         assert each.paper

@@ -14,14 +14,25 @@ from eigenveil_papers.reproduction.numbers import Numbers
 TEXT, SCRIPT, OURS = "text", "authors' script", "chosen here"
 
 
-def rows_of(name: str, theirs: int, settings: Settings, *, most: int | None = None) -> Given:
+NONE_PRINTED = "not printed"
+NO_RUNS = "none: it is proved"
+"""In place of a number of runs, of a theorem."""
+
+
+def chosen(what: str, here: str) -> Given:
+    """A setting under which a theorem is tried, which has none of its own."""
+    return Given(what=what, here=here, paper="any", whence=OURS)
+
+
+def rows_of(name: str, theirs: int | str, settings: Settings, *, most: int | None = None) -> Given:
     """How many rows of a data set there are, or how many of them are taken."""
     source = find(name, settings)
     count = _count(source)
     here = f"{min(count, most or count):,}"
     if source.stand_in_for or source.file:
         here += f" of {title_of(source)}"
-    return Given(what=f"rows of {TITLES.get(name, name)}", here=here, paper=f"{theirs:,}")
+    paper = theirs if isinstance(theirs, str) else f"{theirs:,}"
+    return Given(what=f"rows of {TITLES.get(name, name)}", here=here, paper=paper)
 
 
 def _count(source: Source) -> int:
@@ -66,14 +77,14 @@ def pca_of_sites(settings: Settings) -> Sequence[Given]:
             paper='"pre-determined"',
             whence=SCRIPT,
         ),
-        Given(what="delta, where it is fixed", here="0.01", paper="not printed", whence=SCRIPT),
+        Given(what="delta, where it is fixed", here="0.01", paper=NONE_PRINTED, whence=SCRIPT),
         Given(
-            what="sites S", here=settings.pick("10", "10", "4"), paper="not printed", whence=SCRIPT
+            what="sites S", here=settings.pick("10", "10", "4"), paper=NONE_PRINTED, whence=SCRIPT
         ),
         Given(
-            what="rows at each site", here="1000 (COVTYPE 500)", paper="not printed", whence=SCRIPT
+            what="rows at each site", here="1000 (COVTYPE 500)", paper=NONE_PRINTED, whence=SCRIPT
         ),
-        Given(what="R", here="2 K", paper="not printed", whence=SCRIPT),
+        Given(what="R", here="2 K", paper=NONE_PRINTED, whence=SCRIPT),
         Given(
             what="K",
             here="50 (COVTYPE 10; MNIST over delta 10)",
@@ -93,7 +104,7 @@ def tensors(settings: Settings) -> Sequence[Given]:
             here=settings.pick("10, 5 and 50, 10", "see the panels", "see the panels"),
             paper="10, 5 and 50, 10",
         ),
-        Given(what="rows over epsilon", here=rows, paper="not printed", whence=SCRIPT),
+        Given(what="rows over epsilon", here=rows, paper=NONE_PRINTED, whence=SCRIPT),
         Given(what="delta, where it is fixed", here="0.01", paper="0.01"),
         Given(what="sites S", here="5", paper="5"),
         Given(
@@ -137,6 +148,49 @@ def power_laws(settings: Settings) -> Sequence[Given]:
     ]
 
 
+def trackers(settings: Settings, names: Sequence[str], nodes: str) -> Sequence[Given]:
+    """Of paper 002's figure 4: the data sets of a run, and the trees."""
+    most = settings.pick(None, 2000, 1000)
+    return [
+        *(rows_of(name, NONE_PRINTED, settings, most=most) for name in names),
+        Given(
+            what="Synth(alpha): rows, D",
+            here=settings.pick("4000, 400", "2000, 100", "1000, 30"),
+            paper="4000, 400",
+            whence=SCRIPT,
+        ),
+        Given(
+            what="FPCA's rank and block, panels of the scripts' settings",
+            here="adaptive from 10 (wine, MNIST, Synth 5), blocks of 2 r (Synth 50)",
+            paper="the same",
+            whence=SCRIPT,
+        ),
+        Given(
+            what="SPIRIT's lambda, rows of the sketch, same panels",
+            here="0.9 (Synth 1), r",
+            paper="the same",
+            whence=SCRIPT,
+        ),
+        Given(
+            what="rank, block, rows of the sketch, even-handed panels",
+            here="6, 25, 16; nothing is forgotten",
+            paper="none: added here",
+            whence=OURS,
+        ),
+        Given(
+            what="trees: rows",
+            here=settings.pick("640,000 to 3.2 million", "6400 to 32,000", "320 to 960"),
+            paper="640,000 to 3.2 million",
+        ),
+        Given(what="trees: D", here=settings.pick("1000", "1000", "20"), paper="1000"),
+        Given(
+            what="trees: nodes",
+            here=f"{nodes}; real processes up to the processors at hand, beyond that simulated",
+            paper="a simulated federation on one machine",
+        ),
+    ]
+
+
 def symmetric_noise(settings: Settings) -> Sequence[Given]:
     """Of paper 003's figures."""
     names = ("covtype", "mnist") if settings.data is None else (settings.data,)
@@ -159,7 +213,7 @@ def symmetric_noise(settings: Settings) -> Sequence[Given]:
             whence=OURS,
         ),
         Given(
-            what="epsilons, numbers of rows", here="see the axes", paper="not printed", whence=OURS
+            what="epsilons, numbers of rows", here="see the axes", paper=NONE_PRINTED, whence=OURS
         ),
         Given(
             what="delta",

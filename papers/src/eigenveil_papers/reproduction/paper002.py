@@ -10,7 +10,6 @@ second moment twice and no noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +20,6 @@ from eigenveil.privacy.gaussian import epsilon_of_mu, mu_of_epsilon
 from eigenveil.privacy.statistics import second_moment
 from eigenveil_papers.published.federated_pca import streaming_mod_sulq
 from eigenveil_papers.published.sulq import omega, symmetric_omega
-from eigenveil_papers.reproduction.experiment import Claim, Verdict
-from eigenveil_papers.reproduction.numbers import Numbers
 
 FloatArray = NDArray[np.float64]
 
@@ -84,17 +81,6 @@ def epsilon_as_coded(
     """
     moved = MOVED * row_norm**2 / BLOCK
     return epsilon_of_mu(moved / omega(epsilon, delta, features, rows), delta)
-
-
-def stated(claim: tuple[str, str], measured: str = "", verdict: Verdict = "not tested") -> Claim:
-    """A claim by what it says and where, and what was measured about it, if anything was."""
-    statement, where = claim
-    return Claim(statement=statement, where=where, measured=measured, verdict=verdict)
-
-
-def measured_all(numbers: Numbers, wanted: Mapping[str, Collection[str]]) -> bool:
-    """Whether each panel has points of all its series (an interrupted run lacks some)."""
-    return all(set(series) <= set(numbers.series(panel)) for panel, series in wanted.items())
 
 
 def alignment(first: FloatArray, components: FloatArray) -> float:

@@ -43,7 +43,7 @@ from eigenveil_papers.reproduction.effects import (
     judge,
     together,
 )
-from eigenveil_papers.reproduction.experiment import Claim, Verdict
+from eigenveil_papers.reproduction.experiment import Claim
 from eigenveil_papers.reproduction.matched_utility import MatchedUtility, matched_utility
 from eigenveil_papers.reproduction.numbers import Curve, Numbers
 from eigenveil_papers.reproduction.rule_words import compared, texts_of
@@ -60,23 +60,12 @@ __all__ = [
     "effects",
     "epsilon_ratios",
     "holds_for",
-    "kept",
     "no_worse",
     "ratios",
     "reaches",
     "rises",
     "same",
 ]
-
-
-def kept(cases: Sequence[bool]) -> Verdict:
-    """The verdict on a bound or an identity that each case, computed without noise, keeps or not.
-
-    Of what was drawn at random a case is one draw, and the claim is about every draw.
-    """
-    if not cases:
-        return "not tested"
-    return "holds" if all(cases) else "in part" if any(cases) else "does not hold"
 
 
 OURS = "eigenveil"

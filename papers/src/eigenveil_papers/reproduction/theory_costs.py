@@ -29,8 +29,18 @@ from eigenveil_papers.reproduction.experiment import (
     Task,
 )
 from eigenveil_papers.reproduction.figure import Panel, SeriesStyle, panel_grid
+from eigenveil_papers.reproduction.given import NO_RUNS, chosen
 from eigenveil_papers.reproduction.numbers import Numbers
-from eigenveil_papers.reproduction.rule import kept
+from eigenveil_papers.reproduction.rule import (
+    OURS,
+    Effect,
+    Measure,
+    Part,
+    better,
+    decide,
+    holds_for,
+    same,
+)
 from eigenveil_papers.reproduction.theory_bounds import strong_rows
 
 _SITES, _COMPONENTS, _DELTA = 5, 4, 0.01
@@ -113,24 +123,32 @@ def _cost_tasks(settings: Settings) -> list[Task]:
     ]
 
 
+_RATIO = Measure(unit="times what is promised", margin=1.0, ratio=True, digits=".4g")
+_ORDER = Measure(unit="times the variance expected", margin=1.2, ratio=True)
+_ERRORS = Measure(unit="times in the squared error", margin=1.05, ratio=True, less=True)
+_SHARE = Measure(unit="of the random sites", margin=0.0, digits=".1%", most=1.0)
+_ALIKE = Measure(unit="of the sites' variances", margin=0.0, digits=".0%", most=1.0)
+_TIMES = Measure(unit="times", margin=0.0, digits=".3g")
+
+
+def _counted(numbers: Numbers, panel: str, of: str) -> tuple[Effect, ...]:
+    """What was counted over what was promised, at each number of features: nothing is drawn."""
+    counted, promise = numbers.curve(panel, of), numbers.curve(panel, "promise")
+    return tuple(
+        Effect(f"D = {x:g}", math.log(counted.at(x) / promise.at(x)), 0.0)
+        for x in promise.x
+        if not math.isnan(counted.at(x))
+    )
+
+
 def _equals(statement: str, where: str, numbers: Numbers, panel: str, *, of: str) -> Claim:
     """That what was counted is what was promised, number for number."""
-    counted, promise = numbers.curve(panel, of), numbers.curve(panel, "promise")
-    shares = [counted.at(x) / promise.at(x) for x in promise.x if not math.isnan(counted.at(x))]
-    told = ", ".join(f"{s:.4g} at D = {x:g}" for s, x in zip(shares, promise.x, strict=False))
-    return Claim(
-        statement=statement,
-        where=where,
-        measured=f"counted over promised: {told}." if told else "Its points were not measured.",
-        verdict=kept([s == 1.0 for s in shares]),
-    )
+    part = Part(name="counted over promised", effects=_counted(numbers, panel, of), asks="same")
+    return decide(statement, where, [part], _RATIO)
 
 
 def _cost_claims_001(numbers: Numbers, settings: Settings) -> list[Claim]:
     del settings
-    ours = numbers.curve("capepca", "eigenveil")
-    promise = numbers.curve("capepca", "promise")
-    shares = [float(ours.at(x) / promise.at(x)) for x in promise.x]
     return [
         _equals(
             "capePCA sends 3 S D^2 numbers: the helper's, the aggregator's and the sites'.",
@@ -146,15 +164,18 @@ def _cost_claims_001(numbers: Numbers, settings: Settings) -> list[Claim]:
             "capeagn",
             of="counted",
         ),
-        Claim(
-            statement="Masks from keys in place of a helper's matrices need less: all bytes of a "
-            "study, keys and signatures too, divided by 8.",
-            where="eigenveil",
-            measured=", ".join(
-                f"{s:.3f} of 3 S D^2 at D = {x:g}" for s, x in zip(shares, promise.x, strict=True)
-            )
-            + ".",
-            verdict=kept([s < 1.0 for s in shares]),
+        decide(
+            "Masks from keys in place of a helper's matrices need less: all bytes of a study, keys "
+            "and signatures too, divided by 8.",
+            OURS,
+            [
+                Part(
+                    name="over 3 S D^2",
+                    effects=_counted(numbers, "capepca", "eigenveil"),
+                    asks="at most",
+                )
+            ],
+            _RATIO,
         ),
     ]
 
@@ -230,43 +251,12 @@ def _order_tasks(settings: Settings) -> list[Task]:
     return tasks
 
 
-def _of_order(
-    statement: str, numbers: Numbers, series: str, expected: str, *, chance: float = 1e-6
-) -> Claim:
-    """That a measured variance is the one the order gives, within what so many entries allow."""
-    from scipy import stats
-
-    held, measured = [], []
-    for panel in ("sites", "rows"):
-        found, order = numbers.curve(panel, series), numbers.curve(panel, expected)
-        entries = unique_entries(_ORDER_FEATURES, 2)
-        if not found.x.size:
-            continue
-        ratios = found.mean / order.mean
-        free = entries * found.runs
-        room = stats.chi2.isf(chance, free) / free - 1.0
-        held.append(bool(np.all(np.abs(ratios - 1.0) <= room)))
-        measured.append(
-            f"{panel}: measured over expected from {ratios.min():.3f} to {ratios.max():.3f}"
-        )
-    text = "; ".join(measured)
-    return Claim(
-        statement=statement,
-        where="Section 3, limit on performance",
-        measured=f"{text}." if text else "Its points were not measured.",
-        verdict=kept(held),
-    )
+_LIMIT = "Section 3, limit on performance"
 
 
 def _order_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
     del settings
-    held, worse = [], []
-    for panel in ("sites", "rows"):
-        one, other = numbers.curve(panel, "dpdispca"), numbers.curve(panel, "full")
-        ratios = one.mean / other.mean if one.x.size else np.zeros(0)
-        held += [bool(r > 1.0) for r in ratios]
-        if ratios.size:
-            worse.append(f"{panel}: {ratios.min():.2f} to {ratios.max():.2f} times")
+    panels = ("sites", "rows")
     return [
         _equals(
             "DPdisPCA's sites send S D R numbers.",
@@ -275,21 +265,33 @@ def _order_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
             "dpdispca",
             of="dpdispca",
         ),
-        _of_order(
+        same(
             "With a trusted aggregator the noise's variance is proportional to 1/N^2.",
+            _LIMIT,
             numbers,
+            panels,
             "pooled",
             "promise",
+            _ORDER,
         ),
-        _of_order(
-            "Where sites send D x D it is proportional to S/N^2.", numbers, "full", "promise-full"
+        same(
+            "Where sites send D x D it is proportional to S/N^2.",
+            _LIMIT,
+            numbers,
+            panels,
+            "full",
+            "promise-full",
+            _ORDER,
         ),
-        Claim(
-            statement="The mean of P_s P_s' has a larger variance than that of D x D messages "
+        better(
+            "The mean of P_s P_s' has a larger variance than that of D x D messages "
             "(here: mean squared error of an entry).",
-            where="Section 3, limit on performance",
-            measured="; ".join(worse) + "." if worse else "Its points were not measured.",
-            verdict=kept(held),
+            _LIMIT,
+            numbers,
+            panels,
+            "full",
+            "dpdispca",
+            _ERRORS,
         ),
     ]
 
@@ -363,76 +365,74 @@ def _unequal_tasks(settings: Settings) -> list[Task]:
     return [
         Task(work=unequal, arguments={**arguments, "sites": [s]}, run=run, cost=2.0)
         for s in sites
-        for run in settings.repetitions(full=3, fast=1, toy=1)
+        for run in settings.repetitions(full=3, fast=3, toy=3)
     ]
 
 
 def _unequal_claims(numbers: Numbers, settings: Settings) -> list[Claim]:
     del settings
     where = "Section 3.1"
-    share = {kind: numbers.curve("share", kind) for kind in KINDS}
-    loss = [value for kind in KINDS for value in numbers.points("loss", kind)[:, 1].tolist()]
-    masked = {kind: numbers.curve("masked", kind) for kind in KINDS}
-    same = _reduces()
+    alike = _reduces()
     return [
-        Claim(
-            statement="The solution given solves the problem (share of random sites for which all "
-            "its variances are 0 or more).",
-            where=where,
-            measured="; ".join(
-                f"{KINDS[kind]}: "
-                + ", ".join(f"{v:.0%} of {x:g} sites" for x, v in zip(c.x, c.mean, strict=True))
-                for kind, c in share.items()
-            )
-            + ".",
-            verdict=kept([bool(v == 1.0) for c in share.values() for v in c.mean]),
+        holds_for(
+            "The solution given solves the problem (share of random sites for which all its "
+            "variances are 0 or more).",
+            where,
+            numbers,
+            _of_kinds("share"),
+            _SHARE,
+            least=1.0,
         ),
-        Claim(
-            statement="With weights N_s/N it reduces to CAPE (equal sites: the variances of "
-            "equation 2).",
-            where=where,
-            measured="; ".join(f"S = {s}: {'as equation 2' if ok else why}" for s, ok, why in same)
-            + ".",
-            verdict=kept([ok for _, ok, _ in same]),
+        decide(
+            "With weights N_s/N it reduces to CAPE (equal sites: the variances of equation 2; "
+            "here: the share of sites that have another).",
+            where,
+            [
+                Part(name=f"S = {sites}", effects=(Effect("", others, 0.0),), asks="at most")
+                for sites, others, _ in alike
+            ],
+            _ALIKE,
+            aside="; ".join(f"S = {sites}: {told}" for sites, _, told in alike),
         ),
-        Claim(
-            statement="Each site's message has the guarantee that the site requires, against the "
-            "aggregator (where a solution exists).",
-            where=where,
-            measured=f"mu of the view is {min(loss):.2f} to {max(loss):.2f} times the claimed one, "
-            "for the worst site, in the median."
-            if loss
-            else "No random sites have a solution.",
-            verdict=kept([value <= 1.0 for value in loss]),
+        holds_for(
+            "Each site's message has the guarantee that the site requires, against the aggregator "
+            "(where a solution exists; here: mu of the worst site over the claimed one, in the "
+            "median).",
+            where,
+            numbers,
+            _of_kinds("loss"),
+            _TIMES,
+            most=1.0,
         ),
-        Claim(
-            statement="A masked sum of the same weighted statistics meets every requirement with "
-            "no more noise than one curator's for the strictest site's target.",
-            where="eigenveil",
-            measured="; ".join(
-                f"{KINDS[kind]}: {c.mean.min():.2f} to {c.mean.max():.2f} times"
-                for kind, c in masked.items()
-                if c.x.size
-            )
-            + ".",
-            verdict=kept([bool(np.all(c.mean <= 1.0 + 1e-9)) for c in masked.values() if c.x.size]),
+        holds_for(
+            "A masked sum of the same weighted statistics meets every requirement with no more "
+            "noise than one curator's for the strictest site's target.",
+            OURS,
+            numbers,
+            _of_kinds("masked"),
+            _TIMES,
+            most=1.0,
         ),
     ]
 
 
-def _reduces() -> list[tuple[int, bool, str]]:
-    """For each number of equal sites: whether section 3.1 gives equation 2, and what else."""
+def _of_kinds(panel: str) -> list[tuple[str, str, str]]:
+    return [(name, panel, kind) for kind, name in KINDS.items()]
+
+
+def _reduces() -> list[tuple[int, float, str]]:
+    """For each number of equal sites: the share of them without equation 2's variance, and why."""
     found = []
     for sites in _UP_TO:
         plan = equal_plan(sites, 1.0)
         try:
             other = unequal_plan(plan.weights.tolist(), plan.requirements.tolist(), plan.pooled)
         except PrivacyError:
-            found.append((sites, False, "no solution"))
+            found.append((sites, 1.0, "no solution"))
             continue
         own = np.array([each.g for each in other.variances])
-        alike = bool(np.allclose(own, published_variances(sites, 1.0).g))
-        found.append((sites, alike, f"own noise {own.min():.3g} to {own.max():.3g}"))
+        others = float(np.mean(~np.isclose(own, published_variances(sites, 1.0).g)))
+        found.append((sites, others, f"own noise {own.min():.3g} to {own.max():.3g}"))
     return found
 
 
@@ -468,6 +468,11 @@ COSTS = Experiment(
     tasks=_cost_tasks,
     draw=_draw_costs,
     claims=_cost_claims_001,
+    given=lambda _: [
+        chosen("sites S, K", f"{_SITES}, {_COMPONENTS}"),
+        chosen("what is counted", "every number that a party sends to another, in a run"),
+    ],
+    runs=NO_RUNS,
 )
 UNEQUAL = Experiment(
     name="001-unequal",
@@ -481,6 +486,14 @@ UNEQUAL = Experiment(
     tasks=_unequal_tasks,
     draw=_draw_unequal,
     claims=_unequal_claims,
+    given=lambda settings: [
+        chosen("random sites, a run", f"{_DRAWS[settings.scale]:,} for each S and kind"),
+        chosen("rows of a site", "100 to 10,000, even in their logarithms"),
+        chosen("epsilon of a site", "0.5, or 0.1 to 1, even in their logarithms"),
+        chosen("delta", f"{_DELTA:g}"),
+        chosen("weights", "by rows, or those times 0.25 to 1"),
+    ],
+    runs=NO_RUNS,
 )
 ORDERS = Experiment(
     name="000-orders",
@@ -493,4 +506,11 @@ ORDERS = Experiment(
     tasks=_order_tasks,
     draw=_draw_orders,
     claims=_order_claims,
+    given=lambda _: [
+        chosen("features, K, R", f"{_ORDER_FEATURES}, {_COMPONENTS}, 8"),
+        chosen("sites; rows", f"{_MANY_SITES[0]} to {_MANY_SITES[-1]}; {_ORDER_ROWS:,}"),
+        chosen("rows; sites", f"{_MANY_ROWS[0]:,} to {_MANY_ROWS[-1]:,}; {_SITES}"),
+        chosen("(epsilon, delta)", f"(0.5, {_DELTA:g})"),
+    ],
+    runs=NO_RUNS,
 )
