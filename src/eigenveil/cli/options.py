@@ -473,7 +473,10 @@ _OF_TEXT: Mapping[str, tuple[Any, Any]] = {
     "decimal": (
         Annotated[
             str | None,
-            typer.Option(help="Of text files: '.' or ','; by default as in the first rows."),
+            typer.Option(
+                help="Of text files: '.' or ','; by default either, where no comma is between "
+                "cells."
+            ),
         ],
         None,
     ),

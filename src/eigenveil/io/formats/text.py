@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # Bytes read at a time, more where lines are so long that one does not fit. pyarrow holds some 50
 # times as much, and is no faster with more.
 _READ_BYTES, _MOST_READ_BYTES = 1 << 20, 1 << 24
+# Of the beginning, which says how a text is written.
+_HEAD_BYTES = 1 << 18
 # Columns read cell by cell; where there are more, all are, for each means to start again.
 _FEW = 2
 _LONG_LINE = re.compile("straddling object|CSV parse error: Empty CSV file or block")
@@ -75,7 +77,7 @@ class TextTable(Table):
 
     def _fields(self) -> list[tuple[str, Any]]:
         with self._raw() as stream:
-            self._settled = settle(self._dialect, stream.read(_READ_BYTES), usual=self._usual)
+            self._settled = settle(self._dialect, stream.read(_HEAD_BYTES), usual=self._usual)
         with self._text() as stream:
             width = cells_of_first_line(stream, self._settled.separator)
         check_width(str(self.path), width)  # pyarrow takes 20 KB a column
