@@ -71,7 +71,7 @@ class Federation:
         self.started: dict[int, float] = {}
         for name in sites:
             (self.rows / name).mkdir(parents=True)
-            Ledger(self.ledger(name)).set_budget(Budget("default", "add-remove", 6000.0, 0.5))
+            Ledger(self.ledger(name)).set_budget(Budget("default", "add-remove", 3000.0, 0.5))
         atexit.register(self.stop)
 
     def __enter__(self):
@@ -231,7 +231,7 @@ def in_process(study: Study, rows: dict[str, np.ndarray], federation: Federation
     parties = {}
     for name in active_sites(study):
         ledger = Ledger(folder / f"{study.name}-{name}.ledger", durable=False)
-        ledger.set_budget(Budget("default", study.adjacency, 6000.0, 0.5))
+        ledger.set_budget(Budget("default", study.adjacency, 3000.0, 0.5))
         own = SeededSource(SEEDS[name])
         source = ArrayRows(rows[name], names=None, origin=f"site {name}")
         parties[name] = Site(
