@@ -24,7 +24,8 @@ DOCUMENTS = RNG.multinomial(15, np.repeat(np.eye(3), 4, axis=1)[WHICH] / 4)
 
 
 def study_of(task, features, name, **fields):
-    usual = {"epsilon": 25.0, "delta": 1e-6, "protocol": "cape"}
+    # of all studies together no more than a budget can have: 81 of mu squared
+    usual = {"epsilon": 18.0, "delta": 1e-6, "protocol": "cape"}
     sites = [{"name": each} for each in SITES]
     return make_study(
         **({"name": name, "task": task, "features": features, "sites": sites} | usual | fields)
