@@ -176,7 +176,11 @@ def test_mixtures_and_topics(name, capsys):
     tensors.MixturePresenter().show(mixture, Screen())
     literal(capsys.readouterr().out, name)
     topics = SimpleNamespace(
-        topics_=np.ones((1, 2)), top_words=lambda n_words: [[name, "b"]], **strengths
+        topics_=np.ones((1, 2)),
+        concentration_=np.ones(1),
+        alpha0="auto",
+        top_words=lambda n_words: [[name, "b"]],
+        **strengths,
     )
     tensors.TopicPresenter().show(topics, Screen())
     literal(capsys.readouterr().out, name)
