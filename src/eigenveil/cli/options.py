@@ -438,14 +438,21 @@ def declared(*paths: DataPath, without: Sequence[str] = ()) -> Callable[[Any], A
                     option_values[name] = reader(value)
             return function(**values, option_values=option_values)
 
-        plain = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
-        made: Any = command
-        made.__signature__ = signature.replace(parameters=[*plain, *added])
-        made.__annotations__ = {each.name: each.annotation for each in (*plain, *added)}
-        made.__name__, made.__doc__ = function.__name__, function.__doc__
-        return made
+        return _in_place_of(function, command, [*own, *added])
 
     return decorated
+
+
+def _in_place_of(
+    function: Any, command: Callable[..., Any], parameters: Sequence[inspect.Parameter]
+) -> Any:
+    """A command under a function's name and help, whose options are these parameters."""
+    plain = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    made: Any = command
+    made.__signature__ = inspect.signature(function, eval_str=True).replace(parameters=plain)
+    made.__annotations__ = {each.name: each.annotation for each in plain}
+    made.__name__, made.__doc__ = function.__name__, function.__doc__
+    return made
 
 
 _OF_TEXT: Mapping[str, tuple[Any, Any]] = {
@@ -515,11 +522,7 @@ OF_TEXT = tuple(_OF_TEXT)
 def reads_text(function: Any) -> Any:
     """Give a command that reads files the options of text files; it takes ``dialect``."""
     signature = inspect.signature(function, eval_str=True)
-    own = [
-        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for name, each in signature.parameters.items()
-        if name != "dialect"
-    ]
+    own = [each for name, each in signature.parameters.items() if name != "dialect"]
     added = [
         inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
@@ -531,11 +534,7 @@ def reads_text(function: Any) -> Any:
         chosen = {name: values.pop(name) for name in OF_TEXT}
         return function(**values, dialect=Dialect(**chosen | {"na": chosen["na"] or ()}))
 
-    made: Any = command
-    made.__signature__ = signature.replace(parameters=[*own, *added])
-    made.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
-    made.__name__, made.__doc__ = function.__name__, function.__doc__
-    return made
+    return _in_place_of(function, command, [*own, *added])
 
 
 def _kind(found: Sequence[Option]) -> tuple[Any, Any, Callable[[Any], Any]]:

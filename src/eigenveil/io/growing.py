@@ -17,7 +17,7 @@ from typing import Any
 
 from eigenveil.errors import DataError
 from eigenveil.io.files import reading
-from eigenveil.io.formats.dialect import PLAIN, Dialect, Settled, settle
+from eigenveil.io.formats.dialect import PLAIN, Dialect, Emptied, Settled, settle
 from eigenveil.io.stopping import Stop
 
 STANDARD_INPUT = Path("standard input")
@@ -61,7 +61,8 @@ class GrowingText:
         self._dialect = dialect
         self._usual = "," if path is None else _usual_separator(path)
         self._decoder: codecs.IncrementalDecoder | None = None
-        self._plain, self._skipped = True, 0
+        self._plain = True
+        self._emptied = Emptied(0, dialect.comment)
         self._head, self._decided = b"", False
         self.settled: Settled | None = None
         """How the text is written, once its first line is there."""
@@ -173,7 +174,7 @@ class GrowingText:
         """How text that begins like this is written; its decimal point shows in the first row."""
         found = settle(replace(self._dialect, encoding="utf-8"), start, usual=self._usual)
         if self.settled is None:
-            self._skipped = found.skipped
+            self._emptied = Emptied(found.skipped, self._dialect.comment)
         self.settled = found
         lines = [line for line in start.splitlines() if line.strip()]
         self._decided = len(lines) - found.skipped > self._dialect.header
@@ -184,18 +185,6 @@ class GrowingText:
             self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
             self._plain = encoding == "utf-8"
         return data if self._plain else self._decoder.decode(data).encode()
-
-    def _emptied(self, piece: bytes) -> bytes:
-        """Lines that are no rows and no names made empty."""
-        comment = self._dialect.comment
-        if not self._skipped and comment is None:
-            return piece
-        kept = []
-        for line in piece.splitlines(keepends=True):
-            gone = self._skipped > 0 or (comment is not None and line.startswith(comment.encode()))
-            self._skipped = max(0, self._skipped - 1)
-            kept.append(b"\n" if gone else line)
-        return b"".join(kept)
 
 
 def _usual_separator(path: Path) -> str:

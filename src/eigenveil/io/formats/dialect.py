@@ -155,6 +155,33 @@ def settle(dialect: Dialect, head: bytes, *, usual: str) -> Settled:
     return Settled(separator, decimal, likely, encoding, skipped, tuple(guessed))
 
 
+class Emptied:
+    """Makes lines empty that are no rows and no names: the first ones, and comments.
+
+    Parameters
+    ----------
+    skipped : int
+        How many lines come before the first that counts.
+    comment : str or None
+        What other such lines begin with.
+    """
+
+    def __init__(self, skipped: int, comment: str | None) -> None:
+        self._skipped = skipped
+        self._comment = None if comment is None else comment.encode()
+
+    def __call__(self, lines: bytes) -> bytes:
+        """Whole lines, those that go on where the last ones ended."""
+        if not self._skipped and self._comment is None:
+            return lines
+        kept = []
+        for line in lines.splitlines(keepends=True):
+            comment = self._comment is not None and line.startswith(self._comment)
+            kept.append(b"\n" if comment or self._skipped > 0 else line)
+            self._skipped = max(0, self._skipped - 1)
+        return b"".join(kept)
+
+
 def _encoding_of(head: bytes) -> str:
     for mark, encoding in _MARKS.items():
         if head.startswith(mark):

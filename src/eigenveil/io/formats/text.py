@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from eigenveil.errors import DataError, FileDialectWarning, callers_level
-from eigenveil.io.formats.dialect import EITHER, PLAIN, Dialect, Settled, settle
+from eigenveil.io.formats.dialect import EITHER, PLAIN, Dialect, Emptied, Settled, settle
 from eigenveil.io.formats.tabular import Table, is_numeric, numbers_of
 from eigenveil.models.inputs import check_width, numbered_names
 
@@ -181,7 +181,9 @@ class TextTable(Table):
         if settled.encoding != "utf-8":
             stream = pa.transcoding_input_stream(stream, settled.encoding, "utf-8")
         if settled.skipped or self._dialect.comment is not None:
-            stream = pa.PythonFile(_Lines(stream, settled.skipped, self._dialect.comment), "r")
+            stream = pa.PythonFile(
+                _Lines(stream, Emptied(settled.skipped, self._dialect.comment)), "r"
+            )
         return stream
 
     def _stream(self) -> Any:
@@ -285,11 +287,10 @@ def plain(cells: Any, na: Sequence[str], decimal: str, *, number: bool) -> Any:
 
 
 class _Lines(io.RawIOBase):
-    """A text some of whose lines are made empty: the first ones, and those that are comments."""
+    """A text some of whose lines are made empty."""
 
-    def __init__(self, stream: Any, skipped: int, comment: str | None) -> None:
-        self._stream, self._skipped = stream, skipped
-        self._comment = None if comment is None else comment.encode()
+    def __init__(self, stream: Any, emptied: Emptied) -> None:
+        self._stream, self._emptied = stream, emptied
         self._ready, self._rest = b"", b""
 
     def readable(self) -> bool:
@@ -308,18 +309,6 @@ class _Lines(io.RawIOBase):
         size = len(self._ready) if size < 0 else size
         found, self._ready = self._ready[:size], self._ready[size:]
         return found
-
-    def _emptied(self, text: bytes) -> bytes:
-        if not self._skipped and self._comment is None:
-            return text
-        kept = []
-        for line in text.splitlines(keepends=True):
-            gone = self._skipped > 0 or (
-                self._comment is not None and line.startswith(self._comment)
-            )
-            self._skipped = max(0, self._skipped - 1)
-            kept.append(b"\n" if gone else line)
-        return b"".join(kept)
 
 
 class _AgainError(Exception):
