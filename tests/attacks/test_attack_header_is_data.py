@@ -35,7 +35,7 @@ from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import make_study
-from eigenveil.io import Dialect, open_rows, read_vocabulary, write_table
+from eigenveil.io import Dialect, ReadOptions, open_rows, read_vocabulary, write_table
 from eigenveil.io.follow import FollowedRows
 from eigenveil.models.inputs import first_difference, is_counted, reads_as_value
 from eigenveil.moments.source import ArrayRows
@@ -179,7 +179,9 @@ def test_a_first_row_of_equal_values_is_not_quoted(tmp_path):
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz"])
 def test_without_a_header_the_first_line_is_a_row(tmp_path, ending):
-    rows = open_rows([headerless(tmp_path / f"rows.{ending}")], dialect=Dialect(header=False))
+    rows = open_rows(
+        [headerless(tmp_path / f"rows.{ending}")], read=ReadOptions(dialect=Dialect(header=False))
+    )
     assert list(rows.names) == ["c1", "c2", "c3"]
     read = np.concatenate([block.values for block in rows.blocks()])
     np.testing.assert_allclose(read, people(), atol=1e-6)
@@ -188,10 +190,13 @@ def test_without_a_header_the_first_line_is_a_row(tmp_path, ending):
 def test_rows_are_counted_from_the_first_line_without_a_header(tmp_path):
     file = tmp_path / "rows.csv"
     file.write_text("1,2\n3,4\n5,six\n")
-    rows = open_rows([file], columns=["c1"], dialect=Dialect(header=False))
+    rows = open_rows([file], columns=["c1"], read=ReadOptions(dialect=Dialect(header=False)))
     assert [block.values.tolist() for block in rows.blocks()] == [[[1.0], [3.0], [5.0]]]
     both = np.concatenate(
-        [block.values for block in open_rows([file], dialect=Dialect(header=False)).blocks()]
+        [
+            block.values
+            for block in open_rows([file], read=ReadOptions(dialect=Dialect(header=False))).blocks()
+        ]
     )
     np.testing.assert_array_equal(both, [[1.0, 2.0], [3.0, 4.0], [5.0, np.nan]])
 
@@ -349,7 +354,7 @@ def test_a_million_columns_are_refused_by_the_header_alone(tmp_path):
     try:
         for action in (
             lambda: open_rows([file]),
-            lambda: open_rows([file], dialect=Dialect(header=False)),
+            lambda: open_rows([file], read=ReadOptions(dialect=Dialect(header=False))),
             lambda: open_rows([words]),
             lambda: list(FollowedRows(file).blocks(1)),
         ):

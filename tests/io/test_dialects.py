@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eigenveil import DataError, FileDialectWarning
-from eigenveil.io import Dialect, open_rows
+from eigenveil.io import Dialect, ReadOptions, open_rows
 from eigenveil.io.follow import FollowedRows
 from eigenveil.io.formats.dialect import settle
 
@@ -26,7 +26,7 @@ def written(rows=ROWS, *, separator=",", decimal=".", names=("a", "b"), before="
 
 
 def read(path, **dialect):
-    rows = open_rows([path], dialect=Dialect(**dialect))
+    rows = open_rows([path], read=ReadOptions(dialect=Dialect(**dialect)))
     return rows, np.concatenate([block.values for block in rows.blocks()])
 
 
@@ -89,7 +89,7 @@ def test_words_for_missing_values(tmp_path):
 
 def test_words_for_missing_units_and_levels(tmp_path):
     path = put(tmp_path, "who,x\n7,1\n-1,2\nb,3\n")
-    rows = open_rows([path], unit="who", dialect=Dialect(na=["-1"]))
+    rows = open_rows([path], unit="who", read=ReadOptions(dialect=Dialect(na=["-1"])))
     (block,) = rows.blocks()
     assert block.units.tolist() == ["7", None, "b"]
 

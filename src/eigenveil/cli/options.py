@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from eigenveil.cli.ledger_place import VARIABLE, usual_ledger
 from eigenveil.cli.presenters.screen import notify
 from eigenveil.errors import DataError, EigenveilError, LedgerWarning, listed
-from eigenveil.io import Dialect, FileRows, open_rows, read_vocabulary
-from eigenveil.io.formats.dialect import PLAIN
+from eigenveil.io import Dialect, FileRows, ReadOptions, open_rows, read_vocabulary
+from eigenveil.io.formats.registry import USUAL
 from eigenveil.models.options import (
     OPTIONS,
     Choice,
@@ -516,23 +516,27 @@ _OF_TEXT: Mapping[str, tuple[Any, Any]] = {
     ),
 }
 """How text files are written: the fields of a dialect, and their options."""
-OF_TEXT = tuple(_OF_TEXT)
+_OF_FORMATS: Mapping[str, tuple[Any, Any]] = {}
+"""How files of other formats are read: the other fields of ReadOptions, and their options."""
+OF_READING = (*_OF_TEXT, *_OF_FORMATS)
 
 
-def reads_text(function: Any) -> Any:
-    """Give a command that reads files the options of text files; it takes ``dialect``."""
+def reads_files(function: Any) -> Any:
+    """Give a command that reads files the options of how they are read; it takes ``read``."""
     signature = inspect.signature(function, eval_str=True)
-    own = [each for name, each in signature.parameters.items() if name != "dialect"]
+    own = [each for name, each in signature.parameters.items() if name != "read"]
     added = [
         inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
         )
-        for name, (annotation, default) in _OF_TEXT.items()
+        for name, (annotation, default) in {**_OF_TEXT, **_OF_FORMATS}.items()
     ]
 
     def command(**values: Any) -> Any:
-        chosen = {name: values.pop(name) for name in OF_TEXT}
-        return function(**values, dialect=Dialect(**chosen | {"na": chosen["na"] or ()}))
+        chosen = {name: values.pop(name) for name in _OF_TEXT}
+        dialect = Dialect(**chosen | {"na": chosen["na"] or ()})
+        others = {name: values.pop(name) for name in _OF_FORMATS}
+        return function(**values, read=ReadOptions(dialect=dialect, **others))
 
     return _in_place_of(function, command, [*own, *added])
 
@@ -630,14 +634,14 @@ def print_json(value: Any) -> None:
 class WantedColumns:
     """The values of ``--columns``, ``--exclude``, ``--vocabulary``, ``--schema``, and of text.
 
-    ``names`` are all columns' names, also of files without any; ``dialect`` is how text files are
-    written; ``unit`` is the column with each row's unit.
+    ``names`` are all columns' names, also of files without any; ``read`` is how files are read;
+    ``unit`` is the column with each row's unit.
     """
 
     columns: Sequence[str] | None = None
     exclude: Sequence[str] = ()
     names: Sequence[str] | None = None
-    dialect: Dialect = PLAIN
+    read: ReadOptions = USUAL
     schema: Schema | None = None
     unit: str | None = None
 
@@ -661,8 +665,8 @@ class WantedColumns:
         if study.columns is None:
             return replace(own, schema=None, unit=study.unit)
         if study.table_schema is not None:
-            return cls(schema=study.table_schema, dialect=own.dialect)
-        return cls(list(study.columns), dialect=own.dialect, unit=study.unit)
+            return cls(schema=study.table_schema, read=own.read)
+        return cls(list(study.columns), read=own.read, unit=study.unit)
 
     def with_unit(self, unit: str | None) -> WantedColumns:
         """The same, with the unit that an option names.
@@ -689,7 +693,7 @@ class WantedColumns:
             columns=self.columns,
             exclude=self.exclude,
             names=self.names,
-            dialect=self.dialect,
+            read=self.read,
             schema=self.schema,
             unit=self.unit,
         )
@@ -702,7 +706,7 @@ class WantedColumns:
             except DataError as error:
                 if error.code != "no-names":
                     raise
-            return open_rows(files, dialect=self.dialect)
+            return open_rows(files, read=self.read)
         return self.open(files)
 
 
@@ -712,7 +716,7 @@ def read_columns(
     vocabulary: Path | None,
     schema: Path | None = None,
     *,
-    dialect: Dialect,
+    read: ReadOptions,
 ) -> WantedColumns:
     """The values as they are typed.
 
@@ -727,12 +731,12 @@ def read_columns(
                 "--schema and --columns, --exclude or --vocabulary all say which columns.",
                 hint="Give roles in the schema: feature, ignore.",
             )
-        return WantedColumns(schema=read_schema(schema), dialect=dialect)
+        return WantedColumns(schema=read_schema(schema), read=read)
     if vocabulary is None:
-        return WantedColumns(read_names(columns), read_names(exclude) or (), dialect=dialect)
+        return WantedColumns(read_names(columns), read_names(exclude) or (), read=read)
     if columns is not None or exclude is not None:
         raise WrongOption(
             "--vocabulary and --columns or --exclude both say which columns.",
             hint="Give the wanted words as the vocabulary.",
         )
-    return WantedColumns(names=read_vocabulary(vocabulary), dialect=dialect)
+    return WantedColumns(names=read_vocabulary(vocabulary), read=read)

@@ -2,6 +2,7 @@
 
 from eigenveil.io.formats.counts import read_vocabulary
 from eigenveil.io.formats.dialect import Dialect
+from eigenveil.io.formats.registry import ReadOptions
 from eigenveil.io.frames import read_frame
 from eigenveil.io.open import FileRows, open_rows
 from eigenveil.io.write import write_columns, write_table
@@ -10,6 +11,7 @@ from eigenveil.tables.schema import read_schema
 __all__ = [
     "Dialect",
     "FileRows",
+    "ReadOptions",
     "open_rows",
     "read_frame",
     "read_schema",

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.io.encode import RowEncoder, labels
 from eigenveil.io.files import expand, reading, rechunk
-from eigenveil.io.formats.arrays import ArrayFile, SparseArrayFile
-from eigenveil.io.formats.dialect import PLAIN, Dialect
-from eigenveil.io.formats.registry import format_of
+from eigenveil.io.formats.arrays import ArrayFile, NamedArrayFile, SparseArrayFile
+from eigenveil.io.formats.named import Named
+from eigenveil.io.formats.registry import USUAL, ReadOptions, format_of
 from eigenveil.io.formats.tabular import Table
 from eigenveil.io.formats.text import TextTable
 from eigenveil.moments.rows import Block, FloatArray
@@ -25,7 +26,7 @@ from eigenveil.tables.schema import Schema
 
 
 def select(
-    tables: Sequence[Table],
+    tables: Sequence[Named],
     columns: Sequence[str] | None,
     exclude: Sequence[str],
     *,
@@ -46,14 +47,15 @@ def select(
     """
     for name in exclude:
         # a slip here could let in the very column that must stay out
-        if not any(name in table.types for table in tables):
+        if not any(table.has(name) for table in tables):
             tables[0].check_names()  # before they are listed
             raise DataError(
                 f"{tables[0].path} has no column {name!r} to leave out, nor has any other file.",
                 hint=tables[0].known,
                 code="missing-column",
             )
-    names = [n for n in (tables[0].columns if columns is None else columns) if n not in exclude]
+    left_out = frozenset(exclude)
+    names = [n for n in (tables[0].columns if columns is None else columns) if n not in left_out]
     if not names:
         raise DataError(
             f"No column of {tables[0].path} is left.",
@@ -75,12 +77,12 @@ def select(
 
 
 def _check(
-    table: Table,
+    table: Named,
     names: Sequence[str],
     exclude: Sequence[str],
     *,
     extra_allowed: bool,
-    first: Table,
+    first: Named,
 ) -> None:
     for name in names:
         table.require(name)
@@ -114,7 +116,7 @@ def open_rows(
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
     names: Sequence[str] | None = None,
-    dialect: Dialect = PLAIN,
+    read: ReadOptions = USUAL,
     schema: Schema | None = None,
     unit: str | None = None,
 ) -> FileRows:
@@ -138,10 +140,10 @@ def open_rows(
     names : sequence of str, optional
         All columns' names, such as a vocabulary, in place of ``columns``: also for files without
         names, whose columns have these in this order.
-    dialect : Dialect
-        How text files are written, and whether they begin with a line of names. If not, their
-        columns are named c1, c2, ... and the first line is a row. Names that read as values
-        (numbers, dates) are refused.
+    read : ReadOptions
+        How files are read where their format leaves a choice, such as how text is written
+        (``ReadOptions(dialect=Dialect(header=False))``: its columns are named c1, c2, ... and the
+        first line is a row). Names that read as values (numbers, dates) are refused.
     schema : Schema, optional
         Which columns are read, and how, in place of ``columns``, ``exclude`` and ``names``; others
         that files have are not read. The rows then have its encoded columns.
@@ -159,29 +161,32 @@ def open_rows(
     """
     if isinstance(paths, (str, Path)):
         paths = [paths]
-    files = [_open(path, dialect=dialect) for path in expand(paths)]
-    tables = [file for file in files if isinstance(file, Table)]
-    bare = next((file for file in files if isinstance(file, ArrayFile)), None)
+    files = [_open(path, read=read) for path in expand(paths)]
+    named = [file for file in files if isinstance(file, Named)]
+    bare = next((file for file in files if not isinstance(file, Named)), None)
     if bare is not None and (schema is not None or unit is not None):
         raise _no_names(bare, "a schema" if schema is not None else "a unit (--unit)")
     if schema is not None:
         _check_alone(columns, exclude, names, unit)
-        return FileRows(files, None, _encoder_of(schema, tables))
+        return FileRows(files, None, _encoder_of(schema, _tables(files, "a schema")))
     if names is not None:
         _check_names(files, names)
         columns = names
     if unit is not None:
-        _check_unit(tables, unit, columns)
+        _check_unit(named, unit, columns)
         exclude = [*exclude, unit] if unit not in exclude else exclude
-    chosen = select(tables, columns, exclude, of_words=names is not None) if tables else names
+    chosen = select(named, columns, exclude, of_words=names is not None) if named else names
     if chosen is None and (columns is not None or exclude):
         raise DataError(
             f"{files[0].path} has no column names, so that columns cannot be chosen by name.",
             hint="Choose them before saving, or use a format with names.",
             code="no-names",
         )
-    encoder = RowEncoder.of_numbers(chosen, unit=unit) if tables and chosen is not None else None
-    return FileRows(files, chosen, encoder)
+    has_table = any(isinstance(file, Table) for file in files)
+    encoder = None
+    if has_table and chosen is not None:
+        encoder = RowEncoder.of_numbers(chosen, unit=unit)
+    return FileRows(files, chosen, encoder, unit=unit)
 
 
 def _check_alone(
@@ -208,24 +213,34 @@ def _encoder_of(schema: Schema, tables: Sequence[Table]) -> RowEncoder:
     return encoder
 
 
-def open_tables(paths: Sequence[str | Path], *, dialect: Dialect = PLAIN) -> list[Table]:
-    """Open files with named columns.
+def open_tables(paths: Sequence[str | Path], *, read: ReadOptions = USUAL) -> list[Table]:
+    """Open files of tables.
 
     Raises
     ------
     DataError
-        Naming a file without names.
+        Naming a file that has no names, or is a matrix.
     """
-    tables = []
-    for path in expand(paths):
-        file = _open(path, dialect=dialect)
-        if not isinstance(file, Table):
-            raise _no_names(file, "a schema")
-        tables.append(file)
-    return tables
+    return _tables([_open(path, read=read) for path in expand(paths)], "a schema")
 
 
-def _no_names(file: ArrayFile, needs: str) -> DataError:
+def _tables(files: Sequence[Table | ArrayFile], needs: str) -> list[Table]:
+    found = []
+    for file in files:
+        if isinstance(file, Table):
+            found.append(file)
+        elif isinstance(file, Named):
+            raise DataError(
+                f"{file.path} is a matrix, whose columns are all alike; {needs} is of tables.",
+                hint="Leave it out: all columns of a matrix are numbers.",
+                code="not-a-table",
+            )
+        else:
+            raise _no_names(file, needs)
+    return found
+
+
+def _no_names(file: Table | ArrayFile, needs: str) -> DataError:
     return DataError(
         f"{file.path} has no column names, which {needs} needs.",
         hint="Use a format with names, such as .parquet or .csv.",
@@ -233,11 +248,11 @@ def _no_names(file: ArrayFile, needs: str) -> DataError:
     )
 
 
-def _check_unit(tables: Sequence[Table], unit: str, columns: Sequence[str] | None) -> None:
+def _check_unit(tables: Sequence[Named], unit: str, columns: Sequence[str] | None) -> None:
     for table in tables:
-        if unit not in table.types:
+        if not table.has(unit):
             table.check_names()  # before they are listed
-        table.require(unit, "which is to say whose each row is (--unit)")
+        table.require(unit, "which is to say whose each row is (--unit)", of_rows=True)
     if columns is not None and unit in columns:
         raise DataError(
             f"Column {unit!r} is both the unit (--unit) and one of the columns.",
@@ -271,6 +286,8 @@ class FileRows:
         The columns; ``None`` if they have no names, or the encoder's.
     encoder : RowEncoder or None
         How rows are made of tables; ``None`` if there is none among the files.
+    unit : str, optional
+        What says which unit a row belongs to, where no encoder does.
 
     Attributes
     ----------
@@ -287,16 +304,17 @@ class FileRows:
         files: Sequence[Table | ArrayFile],
         names: Sequence[str] | None,
         encoder: RowEncoder | None,
+        *,
+        unit: str | None = None,
     ) -> None:
         self._files, self._encoder = files, encoder
         self.paths = tuple(file.path for file in files)
         self.names = names if encoder is None or names is not None else encoder.names
         self.schema = None if encoder is None else encoder.schema
-        self.unit = None if encoder is None else encoder.unit
+        self.unit = unit if encoder is None else encoder.unit
         self.variables = None if self.schema is None else self.schema.variable_numbers()
         widths = [
-            file.features if isinstance(file, ArrayFile) else len(self.names or ())
-            for file in files
+            len(self.names or ()) if isinstance(file, Named) else file.features for file in files
         ]
         for file, width in zip(files, widths, strict=True):
             if width != widths[0]:
@@ -368,7 +386,7 @@ class FileRows:
     def _parts(self, file: Table | ArrayFile, step: int) -> Iterator[tuple[NDArray[Any], ...]]:
         """Rows, and the units of rows where they are read."""
         if isinstance(file, ArrayFile):
-            yield from ((part,) for part in file.parts(step))
+            yield from self._with_units(file, file.parts(step))
             return
         assert self._encoder is not None
         dtype = np.float32 if self.single else np.float64
@@ -376,9 +394,27 @@ class FileRows:
             rows, units = self._encoder(batch, dtype)
             yield (rows,) if units is None else (rows, units)
 
+    def _with_units(self, file: ArrayFile, parts: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
+        """The chosen columns of an array's rows, and the rows' units where they are read."""
+        if not isinstance(file, NamedArrayFile):
+            yield from ((part,) for part in parts)
+            return
+        assert self.names is not None
+        units = None if self.unit is None else labels(pa.array(file.row_labels(self.unit)))
+        places = None
+        if tuple(self.names) != tuple(file.columns):
+            at = {name: place for place, name in enumerate(file.columns)}
+            places = np.array([at[name] for name in self.names])
+        first = 0
+        for part in parts:
+            chosen = part if places is None else part[:, places]
+            rows = part.shape[0]
+            yield (chosen,) if units is None else (chosen, units[first : first + rows])
+            first += rows
+
     def _sparse_parts(self, file: Table | ArrayFile) -> Iterator[tuple[Any, ...]]:
         if isinstance(file, SparseArrayFile):
-            yield from ((part,) for part in file.sparse_parts(_SPARSE_ROWS))
+            yield from self._with_units(file, file.sparse_parts(_SPARSE_ROWS))
             return
         step = block_rows(self.features)
         for part, *units in rechunk(self._parts(file, step), step):
@@ -389,24 +425,32 @@ class FileRows:
 
         Those that every file has; ``None`` where a cell is empty.
         """
-        tables = [file for file in self._files if isinstance(file, Table)]
+        tables = [file for file in self._files if isinstance(file, Named)]
         if len(tables) < len(self._files):
             return {}
-        wanted = [name for name in names if all(name in table.types for table in tables)]
-        found: dict[str, list[NDArray[np.object_]]] = {name: [] for name in wanted}
-        for table in tables if wanted else ():
-            with reading(table.path):
-                for batch in table.batches(wanted, block_rows(len(wanted)), texts=wanted):
-                    for name in wanted:
-                        place = batch.schema.get_field_index(name)
-                        found[name].append(labels(batch.column(place)))
-            for name in wanted:
-                found[name].append(np.full(len(table.malformed), None, dtype=np.object_))
-        empty = np.empty(0, dtype=np.object_)
-        return {name: np.concatenate([*parts, empty]) for name, parts in found.items()}
+        wanted = [name for name in names if all(file.has(name) for file in tables)]
+        parts = [_labels_of(file, wanted) for file in self._files] if wanted else []
+        return {name: np.concatenate([part[name] for part in parts]) for name in wanted}
 
 
-def _open(path: Path, *, dialect: Dialect) -> Table | ArrayFile:
+def _labels_of(file: Table | ArrayFile, names: Sequence[str]) -> dict[str, NDArray[np.object_]]:
+    """Columns of a table, or labels of a matrix's rows, as texts."""
+    if isinstance(file, NamedArrayFile):
+        with reading(file.path):
+            return {name: labels(pa.array(file.row_labels(name))) for name in names}
+    assert isinstance(file, Table)
+    empty = np.empty(0, dtype=np.object_)
+    found: dict[str, list[NDArray[np.object_]]] = {name: [empty] for name in names}
+    with reading(file.path):
+        for batch in file.batches(names, block_rows(len(names)), texts=names):
+            for name in names:
+                found[name].append(labels(batch.column(batch.schema.get_field_index(name))))
+    for name in names:
+        found[name].append(np.full(len(file.malformed), None, dtype=np.object_))
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+def _open(path: Path, *, read: ReadOptions) -> Table | ArrayFile:
     found = format_of(path)
     assert found is not None  # the list of files has those that are read only
-    return found.open(path, dialect=dialect)
+    return found.open(path, read=read)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from eigenveil.errors import DataError, short_name
 from eigenveil.io.encode import RowEncoder, encoded, labels
 from eigenveil.io.files import reading
-from eigenveil.io.formats.dialect import PLAIN, Dialect
+from eigenveil.io.formats.registry import USUAL, ReadOptions
 from eigenveil.io.formats.tabular import Table, is_numeric
 from eigenveil.io.open import open_tables
 from eigenveil.moments.source import block_rows
@@ -28,7 +28,7 @@ from eigenveil.tables.schema import Column, Schema
 _MOST_UNKNOWN = 1000  # levels that are counted
 
 
-def look_at(paths: Sequence[str | Path], *, dialect: Dialect = PLAIN) -> list[Seen]:
+def look_at(paths: Sequence[str | Path], *, read: ReadOptions = USUAL) -> list[Seen]:
     """What is in the columns of files: one pass.
 
     Raises
@@ -36,7 +36,7 @@ def look_at(paths: Sequence[str | Path], *, dialect: Dialect = PLAIN) -> list[Se
     DataError
         When a file has no names, or other columns than the first.
     """
-    tables = open_tables(paths, dialect=dialect)
+    tables = open_tables(paths, read=read)
     first = tables[0]
     first.check_names()
     for table in tables[1:]:
@@ -214,7 +214,7 @@ class SchemaReport:
 
 
 def check_files(
-    paths: Sequence[str | Path], schema: Schema, *, dialect: Dialect = PLAIN
+    paths: Sequence[str | Path], schema: Schema, *, read: ReadOptions = USUAL
 ) -> SchemaReport:
     """Compare files with their schema: one pass.
 
@@ -223,7 +223,7 @@ def check_files(
     DataError
         When a column is not there, or its type cannot be of its kind.
     """
-    tables = open_tables(paths, dialect=dialect)
+    tables = open_tables(paths, read=read)
     encoder = RowEncoder.of_schema(schema)
     encoder.check_tables(tables)
     columns = [ColumnReport(column) for column in schema.read]

@@ -33,7 +33,7 @@ from eigenveil.federated.running import requested_budget
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import Study
-from eigenveil.io import Dialect
+from eigenveil.io import ReadOptions
 from eigenveil.io.files import expand
 from eigenveil.models.task import TASKS, Task
 from eigenveil.moments.source import RowSource
@@ -205,7 +205,7 @@ _OF_SITES = "With --site: "
 
 
 @options.declared("table", "sites")
-@options.reads_text
+@options.reads_files
 def fit(
     context: typer.Context,
     out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")],
@@ -250,7 +250,7 @@ def fit(
     quiet: options.Quiet = False,
     *,
     option_values: dict[str, Any],
-    dialect: Dialect,
+    read: ReadOptions,
 ) -> None:
     """Fit private PCA, or another --task, to the rows of FILES, or of several sites."""
     check_free(out, overwrite=overwrite)
@@ -269,7 +269,7 @@ def fit(
     agreed = None if study is None else _read_agreed(study, task, context)
     fitted = options.read_task(task) if agreed is None else TASKS[agreed.task]
     targets = estimator_options(fitted, option_values, context, sites=bool(site))
-    wanted = read_columns(columns, exclude, vocabulary, schema, dialect=dialect)
+    wanted = read_columns(columns, exclude, vocabulary, schema, read=read)
     if agreed is None:
         wanted = wanted.with_unit(targets.get("unit"))
         own = None if wanted.schema is None else wanted.schema.unit

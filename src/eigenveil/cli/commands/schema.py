@@ -20,7 +20,7 @@ from eigenveil.cli.presenters.results import check_place
 from eigenveil.cli.presenters.screen import Screen, notify
 from eigenveil.errors import DataError, short_name
 from eigenveil.files import replacing
-from eigenveil.io import Dialect
+from eigenveil.io import ReadOptions
 from eigenveil.io.survey import SchemaReport, as_json, check_files, look_at
 from eigenveil.tables.draft import Drafted, draft, schema_of_draft
 from eigenveil.tables.schema import (
@@ -47,7 +47,7 @@ Files = Annotated[
 
 
 @schema_app.command()
-@options.reads_text
+@options.reads_files
 def new(
     files: Files,
     out: Annotated[Path, typer.Option(help="File to write, such as schema.toml.")],
@@ -58,7 +58,7 @@ def new(
     json: options.Json = False,
     quiet: options.Quiet = False,
     *,
-    dialect: Dialect,
+    read: ReadOptions,
 ) -> None:
     """Draft a schema from names, types and values of files; on a terminal, asks about each column.
 
@@ -66,7 +66,7 @@ def new(
     them before their owner has confirmed that they are public.
     """
     check_place(out, overwrite=overwrite)
-    drafted = draft(look_at(files, dialect=dialect))
+    drafted = draft(look_at(files, read=read))
     asked = not (yes or json or quiet) and sys.stdin.isatty()
     screen = Screen(quiet=quiet or json)
     screen.print(_drafts(drafted))
@@ -90,17 +90,17 @@ def new(
 
 
 @schema_app.command()
-@options.reads_text
+@options.reads_files
 def check(
     files: Files,
     schema: Annotated[Path, typer.Option(help="The schema, as 'eigenveil schema new' writes it.")],
     json: options.Json = False,
     quiet: options.Quiet = False,
     *,
-    dialect: Dialect,
+    read: ReadOptions,
 ) -> int:
     """Tell the owner of files what their schema misses; status 1 if there is something to mend."""
-    report = check_files(files, read_schema(schema), dialect=dialect)
+    report = check_files(files, read_schema(schema), read=read)
     if json:
         options.print_json(as_json(report))
     else:

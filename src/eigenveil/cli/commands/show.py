@@ -18,7 +18,7 @@ from eigenveil.cli.presenters.registry import load_model, presenter_of
 from eigenveil.cli.presenters.results import MODEL, SCHEMA, as_json, check_place, print_model
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import DataError
-from eigenveil.io import Dialect, FileRows, open_rows, write_columns
+from eigenveil.io import FileRows, ReadOptions, open_rows, write_columns
 from eigenveil.models.inputs import first_difference
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.task import TASKS
@@ -38,7 +38,7 @@ def show(result: options.ResultFolder, json: options.Json = False) -> None:
 # -- ``eigenveil transform``: a released model applied to new rows.
 
 
-@options.reads_text
+@options.reads_files
 def transform(
     result: options.ResultFolder,
     files: Annotated[list[str], typer.Argument(help="Files with the same columns.")],
@@ -59,7 +59,7 @@ def transform(
     json: options.Json = False,
     quiet: options.Quiet = False,
     *,
-    dialect: Dialect,
+    read: ReadOptions,
 ) -> None:
     """Write what a result says of the rows of FILES, such as their scores.
 
@@ -70,7 +70,7 @@ def transform(
     presenter = presenter_of(model)
     documents = TASKS[presenter.task].takes_documents
     found = _schema_of(result, schema)
-    rows = _open(model, files, found, dialect=dialect)
+    rows = _open(model, files, found, read=read)
     if rows.features != model.n_features_in_:
         raise DataError(
             f"The files have {rows.features} columns, the model {model.n_features_in_}.",
@@ -109,12 +109,12 @@ def _schema_of(result: Path, given: Path | None) -> Schema | None:
 
 
 def _open(
-    model: StoredModel, files: Sequence[str], schema: Schema | None, *, dialect: Dialect
+    model: StoredModel, files: Sequence[str], schema: Schema | None, *, read: ReadOptions
 ) -> FileRows:
     """A model's columns, by its schema or by name; by position where there are no names."""
     names = names_of(model)
     if schema is None:
-        return WantedColumns(names, dialect=dialect).open_like(files)
+        return WantedColumns(names, read=read).open_like(files)
     if names is not None and list(schema.names) != names:
         raise DataError(
             "The schema's columns are not those of the model: "
@@ -122,7 +122,7 @@ def _open(
             hint="Give the schema that the model was fitted with (schema.toml of its result).",
             code="other-columns",
         )
-    return open_rows(files, schema=schema.features_only(), dialect=dialect)
+    return open_rows(files, schema=schema.features_only(), read=read)
 
 
 def _labels(

@@ -18,7 +18,7 @@ from eigenveil.cli.options import WrongOption
 from eigenveil.cli.presenters.results import CERTIFICATE, check_free, new_folder, print_views
 from eigenveil.cli.presenters.screen import Screen, bold, counted
 from eigenveil.federated.tree_report import TreeReport
-from eigenveil.io import Dialect
+from eigenveil.io import ReadOptions
 from eigenveil.models.options import OF_SKETCH
 from eigenveil.plots import _BLUE, _GREY, _INK, _RED
 
@@ -138,7 +138,7 @@ def _seconds(axes: Any, report: TreeReport, place: Any) -> None:
 _TABLE, _FIGURES = "tree.csv", ("tree.png", "tree.svg")
 
 
-@options.reads_text
+@options.reads_files
 def simulate_tree(
     context: typer.Context,
     files: Annotated[
@@ -209,7 +209,7 @@ def simulate_tree(
     json: options.Json = False,
     quiet: options.Quiet = False,
     *,
-    dialect: Dialect,
+    read: ReadOptions,
 ) -> None:
     """Simulate a tree of sites, on made-up rows or yours: time, bytes and error of every level.
 
@@ -217,7 +217,7 @@ def simulate_tree(
     root publishes. Some leaves are lost, some are late. What it prints and writes of your own files
     is as private as they are, since errors are measured against their exact components.
     """
-    of_files = _given(context, files, columns=columns, exclude=exclude, dialect=dialect)
+    of_files = _given(context, files, columns=columns, exclude=exclude, read=read)
     if rounds == 1 and forgetting != 1.0:
         raise WrongOption("--forgetting is for several rounds.", hint="Give --rounds, or leave it.")
     _check(
@@ -272,7 +272,7 @@ def simulate_tree(
 
 
 _COMPONENTS = 10
-_MADE_UP, _OF_FILES = ("rows", "features"), ("columns", "exclude", *options.OF_TEXT)
+_MADE_UP, _OF_FILES = ("rows", "features"), ("columns", "exclude", *options.OF_READING)
 
 
 def _given(
@@ -281,7 +281,7 @@ def _given(
     *,
     columns: str | None,
     exclude: str | None,
-    dialect: Dialect,
+    read: ReadOptions,
 ) -> np.ndarray[Any, np.dtype[np.float64]] | None:
     """All rows of the files, (n, D); ``None`` where there are none."""
     given_names = options.given(context)
@@ -301,7 +301,7 @@ def _given(
         files,
         columns=options.read_names(columns),
         exclude=options.read_names(exclude) or (),
-        dialect=dialect,
+        read=read,
     )
     values: list[Any] = [block.values for block in rows.blocks()]
     blocks = [np.asarray(v.toarray() if issparse(v) else v, dtype=np.float64) for v in values]

@@ -29,7 +29,7 @@ from eigenveil.cli.presenters.study_cost import (
 )
 from eigenveil.errors import DataError, OutputError
 from eigenveil.federation.study.study import Study
-from eigenveil.io import Dialect
+from eigenveil.io import ReadOptions
 
 if TYPE_CHECKING:
     from eigenveil.federation.ledger.heads import Heads
@@ -130,7 +130,7 @@ def _ledger_if_there(place: str | None) -> Ledger | None:
 
 
 @site_app.command()
-@options.reads_text
+@options.reads_files
 def start(
     kit: KitFolder,
     data: Annotated[
@@ -175,7 +175,7 @@ def start(
     schema: options.SchemaFile = None,
     quiet: options.Quiet = False,
     *,
-    dialect: Dialect,
+    read: ReadOptions,
 ) -> int:
     """Answer studies until stopped (Ctrl-C); a noise helper's kit needs no rows and no ledger."""
     if approve not in ("manual", "all"):
@@ -193,7 +193,7 @@ def start(
     opened = open_kit(kit, role="site")
     # FLARE goes into the kit's folder, and takes this process along
     files = [str(Path(file).absolute()) for file in _needed("data", data)]
-    rows = _Rows(files, read_columns(columns, exclude, vocabulary, schema, dialect=dialect))
+    rows = _Rows(files, read_columns(columns, exclude, vocabulary, schema, read=read))
     rows.check()
     place = _absolute(str(_needed("ledger", ledger)))
     budget = BudgetTarget(

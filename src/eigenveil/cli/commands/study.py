@@ -37,7 +37,7 @@ from eigenveil.errors import DataError, EigenveilError, PrivacyError
 from eigenveil.federation.study.file import read_study, schema, write_toml
 from eigenveil.federation.study.study import Study, make_study
 from eigenveil.files import replacing
-from eigenveil.io import Dialect, read_vocabulary
+from eigenveil.io import ReadOptions, read_vocabulary
 from eigenveil.models.options import options_of
 from eigenveil.models.task import TASKS, part
 from eigenveil.models.tensors.plan import TensorPlan
@@ -60,7 +60,7 @@ StudyFile = Annotated[Path, typer.Argument(help="A study, as 'eigenveil study ne
 
 @study_app.command()
 @options.declared("sites", without=("random_state",))
-@options.reads_text
+@options.reads_files
 def new(
     context: typer.Context,
     out: Annotated[Path, typer.Argument(help="File to write, such as study.toml.")],
@@ -87,7 +87,7 @@ def new(
     quiet: options.Quiet = False,
     *,
     option_values: dict[str, Any],
-    dialect: Dialect,
+    read: ReadOptions,
 ) -> None:
     """Write a commented study file that every site can read, check and agree to."""
     chosen = options.read_task(task)
@@ -95,7 +95,7 @@ def new(
     if isinstance(targets.get("center"), np.ndarray):
         targets["center"] = targets["center"].ravel()
     wanted = WantedColumns(
-        schema=None if schema is None else read_schema(schema), dialect=dialect
+        schema=None if schema is None else read_schema(schema), read=read
     ).with_unit(targets.get("unit"))
     if wanted.schema is not None and wanted.schema.unit is not None:
         targets["unit"] = wanted.schema.unit
@@ -126,7 +126,7 @@ def new(
 
 
 @study_app.command()
-@options.reads_text
+@options.reads_files
 def check(
     study: StudyFile,
     site: Annotated[
@@ -136,12 +136,12 @@ def check(
     json: options.Json = False,
     quiet: options.Quiet = False,
     *,
-    dialect: Dialect,
+    read: ReadOptions,
 ) -> None:
     """Say what a study means, and whether sites' files fit it; no row is used."""
     found = read_study(study)
     files = _site_files(found, site or [])
-    checked = _check_files(found, files, dialect=dialect)
+    checked = _check_files(found, files, read=read)
     choice = _choice(found)
     if json:
         options.print_json({**summary(found, choice), "files": checked})
@@ -372,14 +372,14 @@ def _site_files(study: Study, given: Sequence[str]) -> dict[str, str]:
     return files
 
 
-def _check_files(study: Study, files: dict[str, str], *, dialect: Dialect) -> dict[str, str]:
+def _check_files(study: Study, files: dict[str, str], *, read: ReadOptions) -> dict[str, str]:
     """What was found of each site's file; all errors are reported at once."""
     found, wrong = {}, []
     for name, file in files.items():
         try:
             found[name] = _fits(
                 study,
-                WantedColumns.of_study(study, WantedColumns(dialect=dialect)).open_like([file]),
+                WantedColumns.of_study(study, WantedColumns(read=read)).open_like([file]),
             )
         except EigenveilError as error:
             wrong.append((name, error))

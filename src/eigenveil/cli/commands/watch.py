@@ -16,7 +16,7 @@ from eigenveil.cli.options import WrongOption
 from eigenveil.cli.presenters.results import check_free, check_place, new_folder, write_result
 from eigenveil.cli.presenters.watch import Moment, Report, Tracking
 from eigenveil.errors import DataError, OutputError
-from eigenveil.io import Dialect
+from eigenveil.io import ReadOptions
 from eigenveil.io.follow import FollowedRows
 from eigenveil.io.formats.registry import writers
 from eigenveil.io.stopping import Stop
@@ -78,7 +78,7 @@ _OF_PRIVATE = (
 _OF_PLAIN = ("adaptive_rank", "center")
 
 
-@options.reads_text
+@options.reads_files
 def watch(
     context: typer.Context,
     file: Annotated[
@@ -171,7 +171,7 @@ def watch(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
     quiet: options.Quiet = False,
     *,
-    dialect: Dialect,
+    read: ReadOptions,
 ) -> None:
     """Track the leading directions of rows as they come, and print how they drift.
 
@@ -217,7 +217,7 @@ def watch(
                 None if file == "-" else file,
                 columns=options.read_names(columns),
                 exclude=options.read_names(exclude) or (),
-                dialect=dialect,
+                dialect=read.dialect,
                 follow=follow,
                 poll=poll,
                 stop=stop,

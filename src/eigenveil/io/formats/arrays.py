@@ -6,7 +6,8 @@ import shutil
 import tempfile
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.io.files import reading
+from eigenveil.io.formats.named import Named
 from eigenveil.models.inputs import check_width
 
 
@@ -86,6 +88,38 @@ class SparseArrayFile(ArrayFile):
     def _entry_type(self) -> np.dtype[Any]:
         # entries at the same place add up: not in a small integer
         return np.result_type(self._stored.dtype, np.float32)
+
+
+class NamedArrayFile(Named, ArrayFile):
+    """An array whose columns have names, and whose rows may have labels such as persons.
+
+    Parameters
+    ----------
+    path : Path
+        Named in messages as it was given.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        with reading(path):
+            columns = tuple(self._names())
+        twice = next((name for name, count in Counter(columns).items() if count > 1), None)
+        if twice is not None:
+            raise DataError(
+                f"{path} has more than one column {twice!r}.",
+                hint="Rename one of them before saving.",
+                code="duplicate-column",
+            )
+        self.columns = columns
+        self.types = dict.fromkeys(columns, self._stored.dtype)
+
+    @abstractmethod
+    def _names(self) -> Sequence[str]:
+        """The columns' names, in order."""
+
+    @abstractmethod
+    def row_labels(self, name: str) -> Sequence[Any] | NDArray[Any]:
+        """A label of every row, in order: one of ``label_names``; None where it is missing."""
 
 
 class NpyFile(ArrayFile):

@@ -11,10 +11,30 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eigenveil.io.formats.dialect import PLAIN, Dialect
+
 if TYPE_CHECKING:  # a format's module is imported when a file of it is opened
     from eigenveil.io.formats.arrays import ArrayFile
-    from eigenveil.io.formats.dialect import Dialect
     from eigenveil.io.formats.tabular import Table
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How files are read, where their format leaves a choice.
+
+    A format takes those that its :attr:`Format.takes` names.
+
+    Parameters
+    ----------
+    dialect : Dialect
+        How delimited text is written.
+    """
+
+    dialect: Dialect = PLAIN
+
+
+USUAL = ReadOptions()
+"""Nothing is chosen."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +52,8 @@ class Format:
         :class:`~eigenveil.io.formats.arrays.ArrayFile`.
     pattern : str
         A regular expression of whole names, for a format that has no ending of its own.
-    text : bool
-        Whether it is delimited text: the reader takes ``dialect=`` then.
+    takes : tuple of str
+        Fields of :class:`ReadOptions` that the reader takes, by keyword.
     writer : str
         ``module:name`` of what writes columns to an open file; empty where it is not written.
     written : tuple of str
@@ -44,7 +64,7 @@ class Format:
     endings: tuple[str, ...]
     reader: str
     pattern: str = ""
-    text: bool = False
+    takes: tuple[str, ...] = ()
     writer: str = ""
     written: tuple[str, ...] = ()
 
@@ -55,10 +75,11 @@ class Format:
             return True
         return any(name.endswith(ending) and name != ending for ending in self.endings)
 
-    def open(self, path: Path, *, dialect: Dialect) -> Table | ArrayFile:
+    def open(self, path: Path, *, read: ReadOptions) -> Table | ArrayFile:
         """The rows of a file."""
-        reader = _named(self.reader)
-        opened: Table | ArrayFile = reader(path, dialect=dialect) if self.text else reader(path)
+        opened: Table | ArrayFile = _named(self.reader)(
+            path, **{name: getattr(read, name) for name in self.takes}
+        )
         return opened
 
     def write(self, file: Any, columns: Any) -> None:
@@ -77,7 +98,7 @@ _OWN = (
         "text",
         (".csv", ".csv.gz", ".tsv", ".tsv.gz"),
         f"{_HERE}.text:TextTable",
-        text=True,
+        takes=("dialect",),
         writer="eigenveil.io.write:write_text",
         written=(".csv",),
     ),

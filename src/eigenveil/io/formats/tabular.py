@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.io.files import reading
+from eigenveil.io.formats.named import Named
 from eigenveil.models.inputs import check_names, check_width
 from eigenveil.moments.source import block_rows
-from eigenveil.tables.identifiers import check_identifiers
 
 if TYPE_CHECKING:
     from eigenveil.io.encode import RowEncoder
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _ROW_LABELS = re.compile(r"|__index_level_\d+__")
 
 
-class Table(ABC):
+class Table(Named, ABC):
     """Rows with named columns, read by name.
 
     Parameters
@@ -60,34 +60,9 @@ class Table(ABC):
         self.flags: frozenset[str] = frozenset()
         """Columns of a text that hold truth values, as far as its first lines tell."""
 
-    def check_names(self, names: Sequence[str] | None = None, *, of_words: bool = False) -> None:
-        """Raise a DataError where one of these names (all by default) reads as a value."""
-        wanted = self.columns if names is None else names
-        place = {name: number for number, name in enumerate(self.types, start=1)}
-        check_names(
-            str(self.path), wanted, places=[place[name] for name in wanted], of_words=of_words
-        )
-
-    def check_identifiers(self, names: Sequence[str]) -> None:
-        """Raise a DataError where columns look like identifiers, by their names and types."""
-        text = {name for name in names if not is_numeric(self.types[name])}
-        check_identifiers(str(self.path), names, text=text)
-
-    def require(self, name: str, why: str = "") -> None:
-        """Raise a DataError unless there is such a column; names are checked before."""
-        if name not in self.types:
-            raise DataError(
-                f"{self.path} has no column {name!r}{f', {why}' if why else ''}.",
-                hint=self.known,
-                code="missing-column",
-            )
-
-    @property
-    def known(self) -> str:
-        """The columns that there are, in a sentence."""
-        shown = ", ".join(repr(name) for name in self.columns[:20])
-        more = f" and {len(self.columns) - 20} more" if len(self.columns) > 20 else ""
-        return f"Its columns are {shown}{more}."
+    def text_columns(self, names: Sequence[str]) -> set[str]:
+        """Those of these columns that are not numeric."""
+        return {name for name in names if not is_numeric(self.types[name])}
 
     def require_numeric(self, name: str) -> None:
         """Raise a DataError that names the column unless it is numeric."""

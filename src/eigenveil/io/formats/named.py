@@ -1,0 +1,77 @@
+"""What files with named columns have in common, whether of a table or of a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from eigenveil.errors import DataError
+from eigenveil.models.inputs import check_names
+from eigenveil.tables.identifiers import check_identifiers
+
+
+class Named:
+    """Columns by name, and errors about them.
+
+    Attributes
+    ----------
+    path : Path
+        Named in messages as it was given.
+    columns : sequence of str
+        The columns that can be features, in order.
+    types : mapping of str
+        What each stored column holds, in the order stored.
+    label_names : sequence of str
+        What is stored about rows beside the columns, such as the person of each cell.
+    """
+
+    path: Path
+    columns: Sequence[str]
+    types: Mapping[str, Any]
+    label_names: Sequence[str] = ()
+
+    def check_names(self, names: Sequence[str] | None = None, *, of_words: bool = False) -> None:
+        """Raise a DataError where one of these names (all by default) reads as a value."""
+        wanted = self.columns if names is None else names
+        place = {name: number for number, name in enumerate(self.types, start=1)}
+        check_names(
+            str(self.path), wanted, places=[place[name] for name in wanted], of_words=of_words
+        )
+
+    def check_identifiers(self, names: Sequence[str]) -> None:
+        """Raise a DataError where columns look like identifiers, by their names and types."""
+        check_identifiers(str(self.path), names, text=self.text_columns(names))
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a column, or such a label of rows."""
+        return name in self.types or name in self.label_names
+
+    def require(self, name: str, why: str = "", *, of_rows: bool = False) -> None:
+        """Raise a DataError unless there is such a column; names are checked before.
+
+        With ``of_rows`` a label of rows will do.
+        """
+        if name not in self.types and not (of_rows and name in self.label_names):
+            raise DataError(
+                f"{self.path} has no column {name!r}{f', {why}' if why else ''}.",
+                hint=self.known,
+                code="missing-column",
+            )
+
+    @property
+    def known(self) -> str:
+        """The columns that there are, in a sentence."""
+        shown = ", ".join(repr(name) for name in self.columns[:20])
+        more = f" and {len(self.columns) - 20} more" if len(self.columns) > 20 else ""
+        labels = ", ".join(repr(name) for name in self.label_names[:20])
+        beside = f" Its rows have {labels}." if labels else ""
+        return f"Its columns are {shown}{more}.{beside}"
+
+    def require_numeric(self, name: str) -> None:
+        """Raise a DataError that names the column unless it is numeric; here all are."""
+
+    def text_columns(self, names: Sequence[str]) -> set[str]:
+        """Those of these columns that are not numeric; here none."""
+        del names
+        return set()
