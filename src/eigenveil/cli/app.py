@@ -90,6 +90,10 @@ COMMANDS = {
         "eigenveil.cli.commands.simulate_tree:simulate_tree",
         "Simulate a tree of sites, on made-up rows or yours: time, bytes and error of every level.",
     ),
+    "federate-tree": Command(
+        "eigenveil.cli.commands.federate_tree:federate_tree",
+        "Fit private PCA to sites' own files, whose sums are merged up a tree of aggregators.",
+    ),
     "audit": Command(
         "eigenveil.cli.commands.audit:audit",
         "Attack mechanisms on worst-case neighbours and compare with what is claimed of them.",

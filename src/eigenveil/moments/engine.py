@@ -148,14 +148,19 @@ def check_rows(rows: RowSource, *, holes: bool = False) -> None:
         Naming file, row and column of the first that is not.
     """
     for block in rows.blocks():
-        block.check(holes=holes)
-        if block.first_invalid is not None:
-            raise DataError(
-                f"{_place(block, rows.names)}.",
-                hint="Correct or remove such rows, or choose invalid='zero', which takes them for "
-                "zero rows.",
-                code="invalid-row",
-            )
+        check_block(block, rows.names, holes=holes)
+
+
+def check_block(block: Block, names: Sequence[str] | None, *, holes: bool = False) -> None:
+    """The same for the rows of one block."""
+    block.check(holes=holes)
+    if block.first_invalid is not None:
+        raise DataError(
+            f"{_place(block, names)}.",
+            hint="Correct or remove such rows, or choose invalid='zero', which takes them for "
+            "zero rows.",
+            code="invalid-row",
+        )
 
 
 class Findings:

@@ -190,6 +190,8 @@ class Certificate(BaseModel):
             most = self.federation.sites_per_unit
             what = "row" if unit is None else "unit"
             found.append(AT_ONE_SITE.format(what) if most == 1 else AT_SITES.format(what, most))
+        elif self.tree is not None and self.tree.leaves > 1:
+            found.append(AT_ONE_SITE.format("row" if unit is None else "unit"))
         return tuple(found)
 
     def _by_view(self, caveats: list[str], reasons: list[str]) -> dict[str, Guarantee]:

@@ -156,7 +156,7 @@ def panel_tasks(
         "setting": setting.as_arguments(),
         "series": list(series),
     }
-    runs = settings.repetitions(full=case.runs, fast=2 if name == "mnist" else 3)
+    runs = settings.repetitions(full=case.runs, fast=1 if name == "mnist" else 2)
     share = len(values) / len(positions(sweep, Settings(), **shape, sites=SITES))
     return [
         Task(
@@ -191,7 +191,7 @@ def positions(
     """
     match sweep:
         case "epsilon":
-            return list(settings.pick(EPSILONS, (0.01, 0.1, 0.5, 1.0, 10.0), (0.1, 10.0)))
+            return list(settings.pick(EPSILONS, (0.1, 1.0, 10.0), (0.1, 10.0)))
         case "delta":
             return list(settings.pick(DELTAS, (1e-4, 0.001, 0.05), (1e-4, 0.05)))
         case "rank":

@@ -58,7 +58,7 @@ class Settings:
         """The one of three that belongs to the scale."""
         return {"full": full, "fast": fast, "toy": toy}[self.scale]
 
-    def repetitions(self, full: int = 10, fast: int = 3, toy: int = 2) -> range:
+    def repetitions(self, full: int = 10, fast: int = 2, toy: int = 2) -> range:
         """The numbers of the runs."""
         return range(self.runs if self.runs is not None else self.pick(full, fast, toy))
 

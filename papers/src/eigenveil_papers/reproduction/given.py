@@ -118,7 +118,7 @@ def tensors(settings: Settings) -> Sequence[Given]:
 
 def projections(settings: Settings) -> Sequence[Given]:
     """Of paper 002's figure 2."""
-    most = settings.pick(10_000, 3000, 1000)
+    most = settings.pick(10_000, 1500, 1000)
     theirs = {"mnist": 10_000, "wine": 1599}
     names = tuple(theirs) if settings.data is None else (settings.data,)
     return [
@@ -179,7 +179,7 @@ def trackers(settings: Settings, names: Sequence[str], nodes: str) -> Sequence[G
         ),
         Given(
             what="trees: rows",
-            here=settings.pick("640,000 to 3.2 million", "6400 to 32,000", "320 to 960"),
+            here=settings.pick("640,000 to 3.2 million", "1600 to 8000", "320 to 960"),
             paper="640,000 to 3.2 million",
         ),
         Given(what="trees: D", here=settings.pick("1000", "1000", "20"), paper="1000"),

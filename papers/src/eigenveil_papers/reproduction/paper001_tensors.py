@@ -45,9 +45,9 @@ _NAMES = {"mixture": "mixture", "topics": "topics"}
 
 def _noise_tasks(model: Model, settings: Settings) -> list[Task]:
     """Over epsilon at the paper's larger size, and over the number of features at epsilon = 1."""
-    size, count, rows = settings.pick((50, 10, 100_000), (50, 10, 100_000), (20, 3, 20_000))
-    epsilons = settings.pick((0.01, 0.1, 1.0, 10.0), (0.1, 1.0, 10.0), (1.0,))
-    sizes = settings.pick((20, 100), (20,), ()) if model == "mixture" else ()
+    size, count, rows = settings.pick((50, 10, 100_000), (50, 10, 50_000), (20, 3, 20_000))
+    epsilons = settings.pick((0.01, 0.1, 1.0, 10.0), (1.0, 10.0), (1.0,))
+    sizes = settings.pick((20, 100), (), ()) if model == "mixture" else ()
     over, by_size = f"{model}{_NOISE}-epsilon", f"{model}{_NOISE}-features"
     targets: dict[int, list[list[object]]] = {
         size: [[over, epsilon, epsilon, DELTA] for epsilon in epsilons]

@@ -40,7 +40,7 @@ from eigenveil_papers.reproduction.paper002_trees import streamed_tree
 
 _SIZES: dict[Scale, tuple[int, ...]] = {
     "full": (640_000, 1_280_000, 1_920_000, 2_560_000, 3_200_000),
-    "fast": (6400, 12_800, 19_200, 25_600, 32_000),
+    "fast": (1600, 3200, 4800, 6400, 8000),
     "toy": (320, 640, 960),
 }
 _TREE_FEATURES = (1000, 1000, 20)

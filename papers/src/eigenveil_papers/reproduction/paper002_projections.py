@@ -136,7 +136,7 @@ def _tasks(settings: Settings) -> Sequence[Task]:
             arguments = {
                 "name": name,
                 "data": source.as_arguments(),
-                "rows": settings.pick(10_000, 3000, 1000),
+                "rows": settings.pick(10_000, 1500, 1000),
                 "drawn": settings.pick(_DRAWN, _DRAWN, 100),
                 "draw": run == 0,
             }

@@ -40,7 +40,7 @@ _EPSILONS: Mapping[str, tuple[float, ...]] = {
 _FEW: Mapping[str, tuple[float, ...]] = {
     "synthetic": (0.001, 0.01, 0.1, 1.0, 10.0),
     "covtype": (0.001, 0.01, 0.1, 1.0, 10.0),
-    "mnist": (3.0, 30.0),
+    "mnist": (30.0,),
 }
 FIXED_EPSILON: Mapping[str, float] = {"synthetic": 0.1, "covtype": 0.1}
 _WITNESS_EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)

@@ -7,8 +7,9 @@ supplement, a child that is lost is missing from the leaves that the root names.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic
+from typing import Any, Generic
 
 import numpy as np
 
@@ -245,6 +246,7 @@ def publish(
     *,
     secure: bool,
     dependent: bool = False,
+    **of_result: Any,
 ) -> TreeOutcome:
     """The result of what arrived at the root, and what is promised of it.
 
@@ -254,6 +256,8 @@ def publish(
         Whether every leaf's noise came from a secure source.
     dependent : bool
         Whether a row's rounding depended on its neighbours on the processor that ran it.
+    **of_result
+        ``names`` of the features, and whether each leaf's ledger ``counted`` the releases.
 
     Raises
     ------
@@ -263,7 +267,9 @@ def publish(
     """
     run = run_of(study, merged)
     answers = release_sums(study, merged.value, run.arrived)
-    return outcome_of(study, answers, run, merged.arrived, secure=secure, dependent=dependent)
+    return outcome_of(
+        study, answers, run, merged.arrived, secure=secure, dependent=dependent, **of_result
+    )
 
 
 def run_of(study: TreeStudy, merged: Merged[Totals]) -> TreeRun:
@@ -288,6 +294,8 @@ def outcome_of(
     *,
     secure: bool,
     dependent: bool,
+    names: Sequence[str] | None = None,
+    counted: bool = False,
 ) -> TreeOutcome:
     """What the root may publish of these releases, made in such a run."""
     plan = study.plan
@@ -298,9 +306,10 @@ def outcome_of(
         factors,
         [with_noise_parts(record, run.arrived) for record in records],
         features=plan.features,
-        names=None,
+        names=names,
         secure=secure,
         dependent=dependent,
+        counted=counted,
         view="outsider" if study.protect == "outsider" else "aggregator at level 1",
         tree=run,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -19,11 +20,12 @@ from eigenveil.models.inputs import warn_owner
 from eigenveil.models.options import Options
 from eigenveil.models.rounds import Round
 from eigenveil.models.streaming.plan import StreamPlan, make_stream_plan, stream_queries
-from eigenveil.moments.engine import Findings
+from eigenveil.moments.engine import Findings, check_block
 from eigenveil.moments.release import noisy_integers
 from eigenveil.moments.rows import Block
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.tree_views import check_arrived
+from eigenveil.tables.units import StreamUnits, unit_ids
 
 Protect = Literal["outsider", "aggregators"]
 PROTECTED: tuple[Protect, ...] = ("outsider", "aggregators")
@@ -188,17 +190,37 @@ class Leaf:
         self._study, self._source, self._keys = study, source, keys
         self._codec = study.codec(session, keys)
         self._sums = [query.accumulator.empty() for query in study.queries]
+        unit, most = study.plan.unit, study.plan.max_rows_per_unit
+        self._units = None if unit is None else StreamUnits(most)
         self._sent: bytes | None = None
 
-    def partial_fit(self, rows: ArrayLike) -> Leaf:
+    def partial_fit(self, rows: ArrayLike, *, groups: ArrayLike | None = None) -> Leaf:
         """Add rows, shape (n, D); each counts once, and as a zero row if it is not finite.
+
+        Parameters
+        ----------
+        groups : array of shape (n,), optional
+            Identifiers of the units that the rows belong to, where the study protects units: of
+            each only so many rows count as the plan says.
 
         Raises
         ------
         ProtocolError
             ``already-sent``: what was sent cannot be changed.
         DataError
-            When they are no rows of D numbers; none is added.
+            When they are no rows of D numbers, or their units are not given; none is added.
+        """
+        values = self._checked(rows)
+        units = None if groups is None else unit_ids(groups, len(values))
+        return self.add([Block(values, origin=self.place.name, units=units)])
+
+    def add(self, blocks: Iterable[Block]) -> Leaf:
+        """Add the rows of blocks, such as those of a file, with units where the study has any.
+
+        Raises
+        ------
+        ProtocolError, DataError
+            As of :meth:`partial_fit`; none is added.
         """
         if self._sent is not None:
             raise ProtocolError(
@@ -206,13 +228,32 @@ class Leaf:
                 hint="Add them in another run.",
                 code="already-sent",
             )
-        block = Block(self._checked(rows), origin=self.place.name)
-        for sums in self._sums:
-            sums.update(block)
         found = Findings(None)
-        found.add(0, block)
+        added = [query.accumulator.empty() for query in self._study.queries]
+        for number, block in enumerate(self._weighted(blocks)):
+            for sums in added:
+                sums.update(block)
+            found.add(number, block)
+        for mine, theirs in zip(self._sums, added, strict=True):
+            theirs.flush()
+            mine.merge(theirs)
+        if self._units is not None:
+            self._units.keep()
         warn_owner(found.all)
         return self
+
+    def _weighted(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Blocks whose rows are valid where they must be, and count as the study's unit has it."""
+        for block in blocks if self._units is None else self._units.weighted(blocks):
+            if self._units is None and block.units is not None:
+                raise DataError(
+                    f"{self.place.name}: units are given, and the study protects single rows.",
+                    hint="Leave them out, or make the study with a unit.",
+                    code="bad-groups",
+                )
+            if self._study.plan.invalid == "error":
+                check_block(block, None)
+            yield block
 
     def again(self, session: str) -> Leaf:
         """The same leaf in a further round, named ``session``, of a study with rounds.

@@ -1,0 +1,142 @@
+"""Private PCA of sites' own rows up a tree, in one process: a result like that of any other fit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from eigenveil.errors import DataError
+from eigenveil.federation.tree.messages import TreeKeys
+from eigenveil.federation.tree.nodes import Node, publish
+from eigenveil.federation.tree.private import Leaf, TreeStudy
+from eigenveil.federation.tree.tree import Place
+from eigenveil.linalg.threads import small_matrix_threads
+from eigenveil.models.charging import Charges
+from eigenveil.models.inputs import check_features, first_difference
+from eigenveil.models.result import EstimatorSpec, Result
+from eigenveil.models.stored import noise_source
+from eigenveil.models.streaming.private import PrivateStreamingPCA
+from eigenveil.moments.independence import dependence
+from eigenveil.moments.source import RowSource
+
+# What a tree's plan has of a stream's parameters.
+_OF_PLAN = ("epsilon", "delta", "adjacency", "unit", "max_rows_per_unit", "row_norm", "invalid")
+
+
+def fit_tree(
+    study: TreeStudy,
+    sites: Mapping[str, RowSource],
+    *,
+    charges: Sequence[Charges] = (),
+    random_state: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> PrivateStreamingPCA:
+    """Add up sites' rows in the leaves of a tree, merge them, and publish what the root has.
+
+    Parameters
+    ----------
+    study : TreeStudy
+        Of one round, with a leaf for each site.
+    sites : mapping of str to RowSource
+        Leaves in order of the names.
+    charges : sequence of Charges
+        One a site, all reserved: every site's release is charged before any noise is drawn.
+    random_state : int, optional
+        For tests and reproductions: the noise is reproducible and the guarantee not certified.
+    progress : callable, optional
+        Called with ``(done, all)`` leaves.
+
+    Returns
+    -------
+    PrivateStreamingPCA
+        A fitted model, which can be saved, applied to rows and certified.
+
+    Raises
+    ------
+    DataError
+        When sites have other columns, or are not as many as the leaves. Nothing was charged.
+    """
+    names = _names(study, sites)
+    session, keys = os.urandom(12).hex(), TreeKeys.in_one_process()
+    codec = study.codec(session, keys)
+    nodes = {
+        place: Node(codec, place)
+        for level in range(1, study.tree.depth + 1)
+        for place in study.tree.places(level)
+    }
+    leaves = []
+    with small_matrix_threads(study.plan.features):
+        for number, site in enumerate(sorted(sites)):
+            source = noise_source(None if random_state is None else [random_state, number])
+            leaf = Leaf(study, number, source=source, session=session, keys=keys)
+            leaves.append(leaf.add(sites[site].blocks()))
+            if progress is not None:
+                progress(number + 1, len(sites))
+    records = [query.record for query in study.queries]
+    for each in charges:
+        each.charge(records)
+
+    def deliver(sender: Place, message: bytes | None) -> None:
+        parent = study.tree.parent(sender)
+        if message is not None and parent is not None:
+            nodes[parent].take(message)
+
+    for leaf in leaves:
+        deliver(leaf.place, leaf.send())
+    for place, node in nodes.items():  # level by level
+        if not node.is_root:
+            deliver(place, node.send())
+    outcome = publish(
+        study,
+        nodes[study.tree.root].result(),
+        secure=random_state is None,
+        dependent=dependence(),
+        names=names,
+        counted=bool(charges) and all(each.counted for each in charges),
+    )
+    model = PrivateStreamingPCA(
+        study.plan.n_components,
+        random_state=random_state,
+        sketch_size=study.plan.sketch_columns or None,
+        **{name: getattr(study.plan, name) for name in _OF_PLAN},
+    )
+    model._take_over(
+        Result(
+            spec=EstimatorSpec.by(model),
+            plan=study.plan,
+            factors=outcome.factors,
+            features=study.plan.features,
+            names=names,
+            certificate=outcome.certificate,
+        )
+    )
+    return model
+
+
+def _names(study: TreeStudy, sites: Mapping[str, RowSource]) -> tuple[str, ...] | None:
+    """The columns' names, which all sites have in one order."""
+    if len(sites) != study.tree.leaf_count:
+        raise DataError(
+            f"{len(sites)} sites are given for a tree with {study.tree.leaf_count} leaves.",
+            hint="Give each leaf its rows.",
+            code="other-sites",
+        )
+    first: Any = None
+    for name in sorted(sites):
+        rows = sites[name]
+        check_features(f"site {name}", rows)
+        if rows.features != study.plan.features:
+            raise DataError(
+                f"site {name}: {rows.features} columns, and the study has {study.plan.features}.",
+                hint="Give files with the same columns at every site.",
+                code="other-features",
+            )
+        first = first or rows
+        if first.names is not None and rows.names is not None and [*first.names] != [*rows.names]:
+            raise DataError(
+                f"site {name}: {first_difference(rows.names, first.names)} than at the first site.",
+                hint="Use the same columns, in the same order.",
+                code="other-columns",
+            )
+    return None if first is None or first.names is None else tuple(first.names)
