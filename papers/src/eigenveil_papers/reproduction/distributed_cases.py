@@ -69,7 +69,7 @@ CASES: Mapping[str, Case] = {
         epsilon=1.0,
         epsilon_for_delta=2.0,
         components_for_delta=10,
-        runs=10,
+        runs=5,
     ),
     "covtype": Case(components=10, rows=500, epsilon=0.1, epsilon_for_delta=0.5),
     "digits": Case(components=10, rows=179, epsilon=0.5, epsilon_for_delta=1.0),

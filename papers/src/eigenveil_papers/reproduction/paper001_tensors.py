@@ -43,6 +43,11 @@ _XLABELS = {"epsilon": "ε", "rows": "rows N of all sites", "delta": "δ"}
 _NAMES = {"mixture": "mixture", "topics": "topics"}
 
 
+def _runs(settings: Settings) -> range:
+    """Few at full scale: each fits 800,000 rows, and make figures is to end within an hour."""
+    return settings.repetitions(full=4)
+
+
 def _noise_tasks(model: Model, settings: Settings) -> list[Task]:
     """Over epsilon at the paper's larger size, and over the number of features at epsilon = 1."""
     size, count, rows = settings.pick((50, 10, 100_000), (50, 10, 50_000), (20, 3, 20_000))
@@ -70,23 +75,23 @@ def _noise_tasks(model: Model, settings: Settings) -> list[Task]:
             cost=(1.0 + one / 30) * len(requested),
         )
         for one, requested in targets.items()
-        for run in settings.repetitions()
+        for run in _runs(settings)
     ]
 
 
 def _mixture_tasks(settings: Settings) -> list[Task]:
     sweeps = error_sweeps("mixture", settings)
-    errors = error_tasks(sweeps, settings.repetitions(), repeated=True)
+    errors = error_tasks(sweeps, _runs(settings), repeated=True)
     return [*errors, *_noise_tasks("mixture", settings)]
 
 
 def _topic_tasks(settings: Settings) -> list[Task]:
     sweeps = error_sweeps("topics", settings)
-    return [*error_tasks(sweeps, settings.repetitions()), *_noise_tasks("topics", settings)]
+    return [*error_tasks(sweeps, _runs(settings)), *_noise_tasks("topics", settings)]
 
 
 def _delta_tasks(settings: Settings) -> list[Task]:
-    return error_tasks(delta_sweeps(settings), settings.repetitions())
+    return error_tasks(delta_sweeps(settings), _runs(settings))
 
 
 def _draw_errors(model: Model, numbers: Numbers, settings: Settings) -> Figure:

@@ -260,7 +260,7 @@ def _tasks(settings: Settings) -> list[Task]:
         tasks += [
             Task(work=classification_errors, arguments=arguments, run=run, cost=CASES[name].cost)
             for run in settings.repetitions(
-                10 if name in DATA else 5,
+                5,
                 1 if name == "mnist" else 2,
                 1 if name == "covtype" else 2,
             )
