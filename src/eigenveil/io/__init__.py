@@ -5,7 +5,7 @@ from eigenveil.io.formats.dialect import Dialect
 from eigenveil.io.formats.registry import ReadOptions
 from eigenveil.io.frames import read_frame
 from eigenveil.io.open import FileRows, open_rows
-from eigenveil.io.write import write_columns, write_table
+from eigenveil.io.write import write_blocks, write_columns, write_table
 from eigenveil.tables.schema import read_schema
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "read_frame",
     "read_schema",
     "read_vocabulary",
+    "write_blocks",
     "write_columns",
     "write_table",
 ]

@@ -55,7 +55,9 @@ class Format:
     takes : tuple of str
         Fields of :class:`ReadOptions` that the reader takes, by keyword.
     writer : str
-        ``module:name`` of what writes columns to an open file; empty where it is not written.
+        ``module:name`` of what writes blocks of columns (see
+        :func:`~eigenveil.io.write.write_blocks`) to an open file, as they come; empty where it is
+        not written.
     written : tuple of str
         The endings that it is written with.
     """
@@ -82,9 +84,9 @@ class Format:
         )
         return opened
 
-    def write(self, file: Any, columns: Any) -> None:
-        """Columns into an open file."""
-        _named(self.writer)(file, columns)
+    def write(self, file: Any, blocks: Any) -> None:
+        """Blocks of columns into an open file."""
+        _named(self.writer)(file, blocks)
 
 
 def _named(place: str) -> Any:
