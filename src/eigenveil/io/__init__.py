@@ -1,4 +1,4 @@
-"""Rows from files, a block at a time, and tables written whole or not at all."""
+"""Rows from files, stores and databases in blocks, and tables written whole or not at all."""
 
 from eigenveil.io.formats.counts import read_vocabulary
 from eigenveil.io.formats.dialect import Dialect

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,13 +14,14 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
+from eigenveil.files import Place
 from eigenveil.io.encode import RowEncoder, labels
-from eigenveil.io.files import expand, reading, rechunk
+from eigenveil.io.files import RowFile, expand, reading, rechunk, state_of
 from eigenveil.io.formats.arrays import ArrayFile, NamedArrayFile, SparseArrayFile
 from eigenveil.io.formats.named import Named
+from eigenveil.io.formats.parts import PartTable
 from eigenveil.io.formats.registry import USUAL, ReadOptions, format_of
 from eigenveil.io.formats.tabular import Table
-from eigenveil.io.formats.text import TextTable
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import block_rows
 from eigenveil.tables.schema import Schema
@@ -105,13 +107,12 @@ def _check(
 # Rows of a sparse block: their entries are few, and a product with them costs as much as the
 # matrix is wide.
 _SPARSE_ROWS = 1 << 13
-# What an entry of a text file was that is not a number, and one of a line that is no row.
-_TEXT_NAN = "nan (an empty cell, or text that is not a number)"
+# What an entry of a line was that is no row.
 _MALFORMED_NAN = "nan (its line has another number of cells)"
 
 
 def open_rows(
-    paths: Sequence[str | Path],
+    paths: Sequence[str | Path | Place],
     *,
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
@@ -159,7 +160,7 @@ def open_rows(
         and lines of another length make rows that are not valid, and no error. Columns that look
         like identifiers are refused where there is no schema.
     """
-    if isinstance(paths, (str, Path)):
+    if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
     files = [_open(path, read=read) for path in expand(paths)]
     named = [file for file in files if isinstance(file, Named)]
@@ -213,7 +214,7 @@ def _encoder_of(schema: Schema, tables: Sequence[Table]) -> RowEncoder:
     return encoder
 
 
-def open_tables(paths: Sequence[str | Path], *, read: ReadOptions = USUAL) -> list[Table]:
+def open_tables(paths: Sequence[str | Path | Place], *, read: ReadOptions = USUAL) -> list[Table]:
     """Open files of tables.
 
     Raises
@@ -309,6 +310,7 @@ class FileRows:
     ) -> None:
         self._files, self._encoder = files, encoder
         self.paths = tuple(file.path for file in files)
+        self._states = tuple(map(_state, files))
         self.names = names if encoder is None or names is not None else encoder.names
         self.schema = None if encoder is None else encoder.schema
         self.unit = unit if encoder is None else encoder.unit
@@ -352,7 +354,8 @@ class FileRows:
             Whether values are wanted in scipy's compressed rows.
         """
         names, step = tuple(names), block_rows(self.features)
-        for file in self._files:
+        for file, state in zip(self._files, self._states, strict=True):
+            _check_same(file, state)
             first_row = 0
             with reading(file.path):
                 stays = sparse and isinstance(file, SparseArrayFile)
@@ -363,7 +366,7 @@ class FileRows:
                         self._values(part, sparse=sparse),
                         origin=str(file.path),
                         first_row=first_row,
-                        nan=_TEXT_NAN if isinstance(file, TextTable) else "nan",
+                        nan=file.nan if isinstance(file, Table) else "nan",
                         units=units,
                     )
                     yield block, dict(zip(names, found, strict=True))
@@ -371,6 +374,7 @@ class FileRows:
             for block in self._malformed(file, sparse=sparse):
                 empty = np.full(block.values.shape[0], None, dtype=np.object_)
                 yield block, dict.fromkeys(names, empty)
+            _check_same(file, state)
 
     def label_names(self, names: Sequence[str]) -> tuple[str, ...]:
         """Those of these columns that every file has."""
@@ -442,7 +446,30 @@ class FileRows:
             first = these.stop
 
 
-def _open(path: Path, *, read: ReadOptions) -> Table | ArrayFile:
-    found = format_of(path)
+def _state(file: Table | ArrayFile) -> tuple[Any, ...]:
+    with reading(file.path):
+        return state_of(file.path)
+
+
+def _check_same(file: Table | ArrayFile, state: tuple[Any, ...]) -> None:
+    """Raise where a file is another than when it was opened.
+
+    Each pass over the rows is to see the same ones: what one pass finds of them the next relies on.
+    """
+    if _state(file) != state:
+        raise DataError(
+            f"{file.path} was changed while it was read.",
+            hint="Let nothing write to it and start again; what was released before stays charged.",
+            code="file-changed",
+        )
+
+
+def _open(file: RowFile, *, read: ReadOptions) -> Table | ArrayFile:
+    found = format_of(file.place)
     assert found is not None  # the list of files has those that are read only
-    return found.open(path, read=read)
+    opened = found.open(file.place, read=read)
+    if not file.keys:
+        return opened
+    if not isinstance(opened, Table):
+        raise _no_names(opened, "a table in folders named key=value")
+    return PartTable(opened, file.keys)

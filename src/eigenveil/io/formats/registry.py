@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eigenveil.files import Place
 from eigenveil.io.formats.dialect import PLAIN, Dialect
 
 if TYPE_CHECKING:  # a format's module is imported when a file of it is opened
@@ -70,14 +70,14 @@ class Format:
     writer: str = ""
     written: tuple[str, ...] = ()
 
-    def fits(self, path: Path) -> bool:
+    def fits(self, path: Place) -> bool:
         """Whether a file's name is one of this format."""
         name = path.name.lower()
         if self.pattern and re.fullmatch(self.pattern, name):
             return True
         return any(name.endswith(ending) and name != ending for ending in self.endings)
 
-    def open(self, path: Path, *, read: ReadOptions) -> Table | ArrayFile:
+    def open(self, path: Place, *, read: ReadOptions) -> Table | ArrayFile:
         """The rows of a file."""
         opened: Table | ArrayFile = _named(self.reader)(
             path, **{name: getattr(read, name) for name in self.takes}
@@ -147,7 +147,7 @@ def formats() -> Mapping[str, Format]:
     return {each.name: each for each in (*others, *_OWN)}
 
 
-def format_of(path: Path) -> Format | None:
+def format_of(path: Place) -> Format | None:
     """The format of a file by its name; ``None`` if it is not read."""
     return next((each for each in formats().values() if each.fits(path)), None)
 
