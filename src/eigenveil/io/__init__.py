@@ -5,12 +5,14 @@ from eigenveil.io.formats.dialect import Dialect
 from eigenveil.io.formats.registry import ReadOptions
 from eigenveil.io.frames import read_frame
 from eigenveil.io.open import FileRows, open_rows
+from eigenveil.io.query import Query
 from eigenveil.io.write import write_blocks, write_columns, write_table
 from eigenveil.tables.schema import read_schema
 
 __all__ = [
     "Dialect",
     "FileRows",
+    "Query",
     "ReadOptions",
     "open_rows",
     "read_frame",

@@ -204,6 +204,7 @@ _OF_SITES = "With --site: "
 
 
 @options.declared("table", "sites")
+@options.takes_query("files", needed=False)
 @options.reads_files
 def fit(
     context: typer.Context,

@@ -18,6 +18,7 @@ from eigenveil.cli.presenters.registry import load_model, presenter_of
 from eigenveil.cli.presenters.results import MODEL, SCHEMA, as_json, check_place, print_model
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import DataError
+from eigenveil.files import Place
 from eigenveil.io import FileRows, ReadOptions, open_rows, write_blocks
 from eigenveil.models.inputs import first_difference
 from eigenveil.models.stored import StoredModel
@@ -38,6 +39,7 @@ def show(result: options.ResultFolder, json: options.Json = False) -> None:
 # -- ``eigenveil transform``: a released model applied to new rows.
 
 
+@options.takes_query("files")
 @options.reads_files
 def transform(
     result: options.ResultFolder,
@@ -142,7 +144,7 @@ def _schema_of(result: Path, given: Path | None) -> Schema | None:
 
 
 def _open(
-    model: StoredModel, files: Sequence[str], schema: Schema | None, *, read: ReadOptions
+    model: StoredModel, files: Sequence[str | Place], schema: Schema | None, *, read: ReadOptions
 ) -> FileRows:
     """A model's columns, by its schema or by name; by position where there are no names."""
     names = names_of(model)

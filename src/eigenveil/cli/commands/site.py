@@ -132,6 +132,7 @@ def _ledger_if_there(place: str | None) -> Ledger | None:
 
 
 @site_app.command()
+@options.takes_query("data", needed=False)
 @options.reads_files
 def start(
     kit: KitFolder,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from eigenveil.files import Place
 from eigenveil.io.formats.dialect import PLAIN, Dialect
+from eigenveil.io.query import NAME
 
 if TYPE_CHECKING:  # a format's module is imported when a file of it is opened
     from eigenveil.io.formats.arrays import ArrayFile
@@ -127,6 +128,7 @@ _OWN = (
     ),
     Format("npz", (".npz",), f"{_HERE}.arrays:open_archive"),
     Format("matrix-market", (".mtx", ".mtx.gz"), f"{_HERE}.counts:MatrixMarketFile"),
+    Format("database", (), f"{_HERE}.databases:QueryTable", pattern=NAME),
     # the bags of words of UCI are known by how their names begin
     Format(
         "bag-of-words",
