@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and those in TOML, which people read."""
+"""Places of rows; files that are written whole or not at all; and TOML, which people read."""
 
 from __future__ import annotations
 
@@ -11,9 +11,36 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Literal, Protocol
 
 from eigenveil.errors import DataError, OutputError
+
+
+class Place(Protocol):
+    """Where rows are, as readers and ledgers know it: a :class:`~pathlib.Path`, or what is like it.
+
+    ``str`` is for messages and has nothing secret; ``os.fspath`` is a file on this machine.
+    """
+
+    @property
+    def name(self) -> str:
+        """The last part, by which a format is known."""
+        ...
+
+    @property
+    def suffix(self) -> str:
+        """The name's ending."""
+        ...
+
+    def __fspath__(self) -> str: ...
+
+    def open(self, mode: Literal["rb"], /) -> IO[bytes]:
+        """Its bytes, which can be read from any place."""
+        ...
+
+    def resolve(self) -> Any:
+        """The same for all ways to name one file."""
+        ...
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The command line as a new user meets it: what it writes, says, and refuses."""
 
 import json
+import weakref
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 from eigenveil import PrivatePCA
+from eigenveil.cli.presenters.pca import PCAPresenter
+from eigenveil.io import open_rows
 
 NAMES = [f"p{i}" for i in range(16)]
 
@@ -321,3 +324,52 @@ def test_covariates_are_named_on_the_command_line(rows, tmp_path, run):
     status, _, err = run("fit", rows, "--covariates", "age", "--out", tmp_path / "s")
     assert status == 3
     assert "'age'" in err
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "arrow", "npy"])
+def test_transform_of_no_rows_is_a_table_without_rows(ending, result, tmp_path, run):
+    pq.write_table(pa.table([[0.0]] * 16, names=NAMES).slice(1), tmp_path / "none.parquet")
+    status, out, err = run(
+        "transform", result, tmp_path / "none.parquet", "--out", tmp_path / f"o.{ending}"
+    )
+    assert status == 0, err
+    assert "0 rows x 3 scores" in out
+    rows = open_rows([tmp_path / f"o.{ending}"])
+    assert (rows.features, sum(len(block.values) for block in rows.blocks())) == (3, 0)
+
+
+def test_transform_holds_no_more_than_some_blocks(result, rows, tmp_path, run, monkeypatch):
+    """It would be all 29 of them if scores were put together before they are written."""
+    monkeypatch.setattr("eigenveil.io.open.block_rows", lambda features: 64)
+    monkeypatch.setattr("eigenveil.io.write._WRITTEN_ENTRIES", 128)
+    alive, counts, usual = [], [], PCAPresenter.new_values
+
+    def noted(self, model, block):
+        values = usual(self, model, block)
+        alive.append(weakref.ref(values))
+        counts.append(sum(each() is not None for each in alive))
+        return values
+
+    monkeypatch.setattr(PCAPresenter, "new_values", noted)
+    status, out, _ = run("transform", result, rows, "--out", tmp_path / "scores.parquet")
+    assert status == 0
+    assert "1,797 rows" in out
+    assert len(counts) == 29
+    assert max(counts) <= 3
+
+
+def test_transform_that_fails_in_the_middle_writes_nothing(
+    result, rows, tmp_path, run, monkeypatch
+):
+    monkeypatch.setattr("eigenveil.io.open.block_rows", lambda features: 64)
+    monkeypatch.setattr("eigenveil.io.write._WRITTEN_ENTRIES", 128)
+    data = load_digits().data[:, 16:32].copy()
+    data[1700, 3] = np.nan
+    pq.write_table(pa.table(list(data.T), names=NAMES), tmp_path / "holes.parquet")
+    before = set(tmp_path.iterdir())
+    status, _, err = run(
+        "transform", result, tmp_path / "holes.parquet", "--out", tmp_path / "o.csv"
+    )
+    assert status == 3
+    assert "row 1700, column 'p3' is not a finite number" in " ".join(err.split())
+    assert set(tmp_path.iterdir()) == before

@@ -15,6 +15,7 @@ import scipy.io
 import scipy.sparse
 from numpy.typing import NDArray
 
+from eigenveil.io import FileRows
 from eigenveil.moments.source import RowSource
 
 NAMES = ("alpha", "beta", "gamma")
@@ -80,3 +81,9 @@ NAMELESS: dict[str, Saver] = {
 def values(rows: RowSource) -> NDArray:
     """All rows of a source as one array."""
     return np.concatenate([block.values for block in rows.blocks()])
+
+
+def labels_of(rows: FileRows, name: str) -> list[str | None]:
+    """A column beside the rows, in their order."""
+    assert rows.label_names([name, "no such column"]) == (name,)
+    return [each for _, found in rows.labelled_blocks([name]) for each in found[name]]

@@ -3,12 +3,14 @@
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from test_schema_rows import ROWS, SCHEMA, UNITS, table
 
 from eigenveil import FederatedPCA, PrivatePCA
 from eigenveil.errors import DataError
 from eigenveil.io import read_frame
+from eigenveil.models.inputs import without_units
 from eigenveil.tables.schema import FORMAT, parse_schema
 
 
@@ -106,3 +108,81 @@ def test_a_site_with_another_schema_is_refused_with_the_column(monkeypatch):
         FederatedPCA(1, epsilon=4.0).fit_rows(rows)
     assert caught.value.code == "other-schema"
     assert getattr(caught.value, "spent", None) is None
+
+
+# -- Frames of other libraries: lazy ones, Arrow tables, relations of DuckDB.
+
+
+def relation(frame):
+    import duckdb
+
+    return duckdb.from_arrow(pa.Table.from_pandas(frame, preserve_index=False))
+
+
+FRAMES = {
+    "pandas": lambda frame: frame,
+    "polars": pl.from_pandas,
+    "lazy": lambda frame: pl.from_pandas(frame).lazy(),
+    "arrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+    "duckdb": relation,
+}
+
+
+@pytest.mark.parametrize("made", FRAMES.values(), ids=FRAMES)
+def test_a_schema_reads_frames_of_any_library(made):
+    frame = as_pandas().astype({"stage": str}).reset_index(drop=True)
+    wanted = read_frame(frame, SCHEMA)
+    rows = read_frame(made(frame), SCHEMA)
+    np.testing.assert_array_equal(values(rows), values(wanted))
+    assert [unit for block in rows.blocks() for unit in block.units] == UNITS
+    np.testing.assert_array_equal(np.asarray(rows.encoded()), ROWS)
+
+
+@pytest.mark.parametrize("made", FRAMES.values(), ids=FRAMES)
+def test_frames_of_any_library_are_fitted_to_alike(made):
+    frame = people()[["who", "x"]].assign(y=np.arange(300.0))
+    options = {"n_components": 2, "epsilon": 5.0, "unit": "who", "random_state": 1}
+    wanted = PrivatePCA(**options).fit(frame)
+    model = PrivatePCA(**options).fit(made(frame))
+    assert model.plan_ == wanted.plan_
+    np.testing.assert_array_equal(model.components_, wanted.components_)
+    assert list(model.feature_names_in_) == ["x", "y"]
+    scores = wanted.transform(frame)
+    np.testing.assert_array_equal(model.transform(made(frame)), scores)
+    for library, kind in (("pandas", pd.DataFrame), ("polars", pl.DataFrame)):
+        found = model.set_output(transform=library).transform(made(frame))
+        assert type(found) is kind
+        assert list(found.columns) == ["privatepca0", "privatepca1"]
+        np.testing.assert_array_equal(np.asarray(found), scores)
+    model.set_output(transform="default")
+    sites = {"a": made(frame), "b": made(frame[["who", "y", "x"]])}
+    with pytest.raises(DataError, match="no column 'nobody'"):
+        PrivatePCA(**{**options, "unit": "nobody"}).fit(made(frame))
+    both = FederatedPCA(2, epsilon=5.0, unit="who", random_state=1).fit(sites)
+    assert list(both.feature_names_in_) == ["x", "y"]
+
+
+@pytest.mark.parametrize("made", [FRAMES["arrow"], FRAMES["polars"]], ids=["arrow", "polars"])
+def test_long_identifiers_beside_missing_ones_stay_different(made):
+    """As floats these two are one, and a third of the rows would count half."""
+    frame = pd.DataFrame({"who": pd.array([2**60, 2**60 + 1, None], "Int64"), "x": [1.0, 2.0, 3.0]})
+    _, ids = without_units(made(frame), "who")
+    assert list(ids) == [2**60, 2**60 + 1, None]
+
+
+@pytest.mark.parametrize("what", [np.zeros((3, 2)), [[1, 2]], "rows.csv", None])
+def test_what_is_no_frame_is_refused(what):
+    with pytest.raises(DataError, match="is no frame with named columns"):
+        read_frame(what, SCHEMA)
+
+
+@pytest.mark.parametrize("name", ["PrivatePCA", "StreamingPCA"])
+def test_every_transform_gives_frames_where_they_are_wanted(name):
+    import eigenveil
+
+    rows = np.random.default_rng(0).poisson(2.0, (400, 6)).astype(float)
+    model = getattr(eigenveil, name)(2).fit(rows)
+    for library, kind in (("pandas", pd.DataFrame), ("polars", pl.DataFrame)):
+        found = model.set_output(transform=library).transform(rows[:5])
+        assert type(found) is kind
+        assert found.shape == (5, 2)

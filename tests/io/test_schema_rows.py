@@ -10,7 +10,7 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
-from row_formats import values
+from row_formats import labels_of, values
 
 from eigenveil.errors import DataError
 from eigenveil.io import open_rows
@@ -97,14 +97,15 @@ def test_every_kind_of_column_is_the_same_out_of_every_format(name, tmp_path):
     for _ in range(2):
         np.testing.assert_array_equal(values(rows), ROWS)
         assert [unit for block in rows.blocks() for unit in block.units] == UNITS
-    assert rows.labels(["visit", "person", "absent"])["visit"].tolist() == list("abcd")
+    assert labels_of(rows, "visit") == list("abcd")
+    assert rows.label_names(["visit", "person", "absent"]) == ("visit", "person")
 
 
 def test_files_of_several_formats_are_one_source_in_pieces(tmp_path, small_blocks):
     paths = [saved(name, tmp_path) for name in FORMATS[::2]]
     rows = open_rows(paths, schema=SCHEMA)
     np.testing.assert_array_equal(values(rows), np.concatenate([ROWS, ROWS]))
-    assert rows.labels(["person"])["person"].tolist() == UNITS * 2
+    assert labels_of(rows, "person") == UNITS * 2
 
 
 TYPES = {
@@ -161,7 +162,7 @@ def test_a_line_that_is_no_row_belongs_to_nobody(text):
     path = text("t.csv", "who,x\n1,2\n1,2,3\n3,4\n")
     rows = open_rows([path], unit="who")
     assert [unit for block in rows.blocks() for unit in block.units] == ["1", "3", None]
-    assert rows.labels(["who"])["who"].tolist() == ["1", "3", None]
+    assert labels_of(rows, "who") == ["1", "3", None]
 
 
 def test_without_a_unit_blocks_have_none(text):

@@ -25,7 +25,13 @@ from eigenveil.federation.protocol.requests import Call, Replies, Transport
 from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import Terms, settle
 from eigenveil.federation.study.study import Study
-from eigenveil.models.inputs import array_rows, check_names, fits_floats, without_units
+from eigenveil.models.inputs import (
+    array_rows,
+    check_names,
+    fits_floats,
+    in_order,
+    without_units,
+)
 from eigenveil.moments.engine import InvalidRows, check_rows
 from eigenveil.moments.source import RowSource
 from eigenveil.noise.source import RandomSource
@@ -305,7 +311,7 @@ def site_rows(
             array, ids = without_units(table, unit, groups=own.get(name))
         columns = _get_feature_names(array)
         if columns is not None and wanted is not None and set(columns) == set(wanted):
-            array = array[wanted]
+            array = in_order(array, wanted)
             columns = wanted
         names = None if columns is None else [str(column) for column in columns]
         found[name] = _source(name, array, names, ids)

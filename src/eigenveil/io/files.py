@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import glob
+import re
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
+from urllib.request import url2pathname
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
+from eigenveil.files import Place
 from eigenveil.io.formats.registry import format_of, readable
+from eigenveil.io.stores import Entry, StoreFolder, found_at, is_url
 
 _COMPLAINTS = (
     OSError,
@@ -36,7 +42,7 @@ _LONGEST = 200  # characters of a complaint that quotes what it found
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def reading(path: Place | str) -> Iterator[None]:
     """Turn what goes wrong while a file is read into a DataError that names it."""
     try:
         yield
@@ -55,6 +61,31 @@ def _first_line(error: BaseException) -> str:
     text = getattr(error, "strerror", None) if known else None
     lines = (text or str(error)).strip().splitlines() or [type(error).__name__]
     return lines[0][:_LONGEST].rstrip(". ")
+
+
+# -- Packed files, a few bytes of which may stand for more than a machine holds.
+
+
+MOST_UNPACKED = 1 << 32
+"""Most bytes that a part of a packed file may take where it is unpacked as a whole: an array, the
+entries of a block of sparse rows, a row group that is a thousand times its file's size."""
+
+
+def check_unpacked(path: Place, size: int, what: str) -> None:
+    """Refuse a part of a packed file that is larger than what is unpacked in memory.
+
+    Raises
+    ------
+    DataError
+        With code ``too-large``.
+    """
+    if size > MOST_UNPACKED:
+        raise DataError(
+            f"{path}: {what} takes {size >> 20:,} MiB unpacked, and at most "
+            f"{MOST_UNPACKED >> 20:,} MiB are unpacked at once.",
+            hint="Check where the file is from; or store it in smaller parts.",
+            code="file-too-large",
+        )
 
 
 # -- Rows in pieces of one size, whatever pieces they come in.
@@ -93,11 +124,27 @@ def _joined(pieces: list[tuple[NDArray[Any], ...]]) -> tuple[NDArray[Any], ...]:
 # -- Which files are meant: folders and patterns made into a list.
 
 
-def expand(paths: Sequence[str | Path]) -> list[Path]:
-    """List the files meant by paths, folders and patterns; the latter two in order of name.
+@dataclass(frozen=True)
+class RowFile:
+    """A file of rows.
+
+    Attributes
+    ----------
+    place : Place
+    keys : mapping of str to Arrow scalar
+        Columns whose one value the folders around the file say, such as ``year=2024``.
+    """
+
+    place: Place
+    keys: Mapping[str, Any] = field(default_factory=dict)
+
+
+def expand(paths: Sequence[str | Path | Place]) -> list[RowFile]:
+    """List the files meant by paths, URLs, folders and patterns; the latter two in order of name.
 
     A folder stands for the files in it that can be read, hidden ones and those in sub-folders left
-    out. A path that exists is never taken for a pattern.
+    out; unless sub-folders are named ``key=value``, which are columns of one table. A path that
+    exists is never taken for a pattern.
 
     Raises
     ------
@@ -105,11 +152,11 @@ def expand(paths: Sequence[str | Path]) -> list[Path]:
         Naming a path that matches nothing or is not of a known format, or a file meant twice: its
         rows would count twice, and the guarantee speaks of rows that count once.
     """
-    files = [file for path in paths for file in _matches(Path(path))]
+    files = [file for path in paths for file in _matches(path)]
     if not files:
         raise DataError("No file was given.", hint="Give at least one file.", code="no-such-file")
-    seen: dict[Path, Path] = {}
-    for file in files:
+    seen: dict[Any, Place] = {}
+    for file in (each.place for each in files):
         if format_of(file) is None:
             raise DataError(
                 f"{file} is not of a format that can be read.",
@@ -127,12 +174,38 @@ def expand(paths: Sequence[str | Path]) -> list[Path]:
     return files
 
 
-def _matches(path: Path) -> list[Path]:
+def absolute(path: str | Place) -> str | Place:
+    """A path that means the same in every folder; a URL or a query does."""
+    if not isinstance(path, str) or is_url(path):
+        return path
+    return str(Path(path).absolute())
+
+
+def state_of(place: Place) -> tuple[Any, ...]:
+    """What differs when a file was changed or replaced: its size, time, and which file it is."""
+    if isinstance(place, Path):
+        found = place.stat()
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    state: tuple[Any, ...] = getattr(place, "state", tuple)()
+    return state
+
+
+def source_of(place: Place) -> Any:
+    """What pyarrow reads a file by: mapped into memory where it lies on this machine."""
+    return pa.memory_map(str(place)) if isinstance(place, Path) else place.open("rb")
+
+
+def _matches(path: str | Path | Place) -> list[RowFile]:
+    if isinstance(path, str) and is_url(path):
+        return _at_url(path)
+    if not isinstance(path, (str, Path)):
+        return [RowFile(path)]
+    path = Path(path)
     with reading(path):
         if path.is_dir():
             return _inside(path)
         if path.exists():
-            return [path]
+            return [RowFile(path)]
         if not glob.has_magic(str(path)):
             raise DataError(f"{path} does not exist.", hint="Check the path.", code="no-such-file")
         # Path.glob takes no absolute pattern
@@ -142,16 +215,91 @@ def _matches(path: Path) -> list[Path]:
     return [file for name in names for file in _matches(Path(name))]
 
 
-def _inside(folder: Path) -> list[Path]:
-    found = [
-        file
-        for file in sorted(folder.iterdir())
-        if not file.name.startswith(".") and file.is_file() and format_of(file) is not None
-    ]
+def _at_url(url: str) -> list[RowFile]:
+    shown = url.partition("?")[0]
+    if url.lower().startswith("file://"):
+        return _matches(Path(url2pathname(urlsplit(url).path)))
+    with reading(shown):
+        found = found_at(url)
+        if isinstance(found, StoreFolder):
+            return _inside(found)
     if not found:
+        raise DataError(f"No file matches {shown}.", hint="Check the pattern.", code="no-such-file")
+    return [RowFile(file) for file in found]
+
+
+def _entries(folder: Path | StoreFolder, *, deep: bool) -> list[Entry]:
+    """What is in a folder, and with ``deep`` in its folders, in order of name."""
+    if isinstance(folder, StoreFolder):
+        return folder.entries(deep=deep)
+    found = sorted(folder.rglob("*") if deep else folder.iterdir())
+    return [
+        Entry(each.relative_to(folder).parts, each if each.is_file() else None) for each in found
+    ]
+
+
+def _inside(folder: Path | StoreFolder) -> list[RowFile]:
+    top = _entries(folder, deep=False)
+    found = [RowFile(each.file) for each in top if _is_read(each)]
+    if not any(each.file is None and _KEY.fullmatch(each.parts[-1]) for each in top):
+        if found:
+            return found
+    elif not found:
+        if parts := _partitions(folder):
+            return parts
+    else:
         raise DataError(
-            f"{folder} holds no file that can be read.",
-            hint=f"Files end in one of {', '.join(readable())}; sub-folders are not searched.",
-            code="no-such-file",
+            f"{folder} holds files, and folders named key=value as of a table in parts.",
+            hint="Give the files or one of the folders.",
+            code="mixed-folder",
         )
-    return found
+    raise DataError(
+        f"{folder} holds no file that can be read.",
+        hint=f"Files end in one of {', '.join(readable())}; sub-folders are searched only where "
+        "they are named key=value.",
+        code="no-such-file",
+    )
+
+
+def _is_read(entry: Entry) -> bool:
+    hidden = any(part.startswith(".") for part in entry.parts)
+    return entry.file is not None and not hidden and format_of(entry.file) is not None
+
+
+# -- Tables in parts, each in folders that say the value of a column: Hive's, Spark's, pyarrow's.
+
+
+_KEY = re.compile(r"([^=/]+)=([^/]*)")
+_NOTHING = "__HIVE_DEFAULT_PARTITION__"
+_WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})")
+
+
+def _partitions(folder: Path | StoreFolder) -> list[RowFile]:
+    found: list[tuple[Place, dict[str, str]]] = []
+    for entry in filter(_is_read, _entries(folder, deep=True)):
+        keys = [_KEY.fullmatch(part) for part in entry.parts[:-1]]
+        if any(key is None for key in keys) or entry.parts[-1].startswith("_"):
+            continue
+        found.append((entry.file, {unquote(key[1]): unquote(key[2]) for key in keys if key}))
+        if list(found[-1][1]) != list(found[0][1]):
+            raise DataError(
+                f"{found[-1][0]} lies in folders with other keys than {found[0][0]}.",
+                hint="All files of a table in parts lie in folders of the same keys.",
+                code="columns-differ",
+            )
+    names = list(found[0][1]) if found else []
+    whole = {
+        name
+        for name in names
+        if all(_WHOLE.fullmatch(keys[name]) for _, keys in found if keys[name] != _NOTHING)
+    }
+
+    def value(name: str, text: str) -> Any:
+        if name in whole:
+            return pa.scalar(None if text == _NOTHING else int(text), pa.int64())
+        return pa.scalar(None if text == _NOTHING else text, pa.string())
+
+    return [
+        RowFile(place, {name: value(name, text) for name, text in keys.items()})
+        for place, keys in found
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from eigenveil.errors import DataError
 from eigenveil.io.encode import RowEncoder
 from eigenveil.io.files import rechunk
-from eigenveil.models.inputs import check_names
+from eigenveil.models.inputs import check_names, named_frame
 from eigenveil.moments.rows import Block, FloatArray
 from eigenveil.moments.source import block_rows
 from eigenveil.tables.schema import Schema
@@ -21,21 +22,22 @@ _WHOSE = "The frame"
 
 
 def read_frame(frame: Any, schema: Schema) -> FrameRows:
-    """The rows of a pandas or Polars frame as its schema says, for ``fit_rows``.
+    """The rows of a frame of any library as its schema says, for ``fit_rows``.
 
     They are those of a file with the same columns: see :func:`eigenveil.io.open_rows`.
 
     Parameters
     ----------
-    frame : pandas.DataFrame, polars.DataFrame, or what has ``__arrow_c_stream__`` and ``columns``
+    frame : frame of pandas or Polars (lazy too), Arrow table, relation of DuckDB
+        Or what else narwhals knows; what is lazy is computed.
     schema : Schema
         From :func:`eigenveil.tables.schema.read_schema`.
 
     Raises
     ------
     DataError
-        When a column is not there, holds values of several types or none of its kind, or the
-        schema has what was not confirmed.
+        When it is no frame, a column is not there or twice, holds values of several types or none
+        of its kind, or the schema has what was not confirmed.
     """
     return FrameRows(frame, schema)
 
@@ -58,10 +60,11 @@ class FrameRows:
 
     def __init__(self, frame: Any, schema: Schema) -> None:
         schema.check_usable(_WHOSE)
-        self.schema, self._encoder, self._frame = schema, RowEncoder.of_schema(schema), frame
+        found = named_frame(frame)
+        self.schema, self._encoder, self._frame = schema, RowEncoder.of_schema(schema), found
         self.unit, self.names = schema.unit, self._encoder.names
         self.features, self.variables = len(self.names), schema.variable_numbers()
-        self._table = _arrow(frame, self._encoder)
+        self._table = _arrow(found, self._encoder)
         types = dict(zip(self._table.schema.names, self._table.schema.types, strict=True))
         self._encoder.check_types(_WHOSE, types)
         self.single = self._encoder.single(types)
@@ -78,9 +81,10 @@ class FrameRows:
         parts = [block.values for block in self.blocks()]
         values: FloatArray = np.concatenate([*parts, np.empty((0, self.features))])
         columns = dict(zip(self.names, values.T, strict=True))
-        index = getattr(self._frame, "index", None)
-        made = type(self._frame)
-        return made(columns) if index is None else made(columns, index=index)
+        made = nw.from_dict(columns, backend=self._frame.implementation).to_native()
+        if (index := getattr(self._frame.to_native(), "index", None)) is not None:
+            made.index = index  # pandas
+        return made
 
     def _parts(self, step: int) -> Iterator[tuple[NDArray[Any], ...]]:
         dtype = np.float32 if self.single else np.float64
@@ -89,35 +93,26 @@ class FrameRows:
             yield (rows,) if units is None else (rows, units)
 
 
-def _arrow(frame: Any, encoder: RowEncoder) -> Any:
+def _arrow(frame: nw.DataFrame[Any], encoder: RowEncoder) -> Any:
     """The needed columns as an Arrow table."""
     there = [str(name) for name in frame.columns]
     check_names(_WHOSE, there)
     for name in encoder.columns:
-        if there.count(name) != 1:
-            number = "no column" if name not in there else "more than one column"
+        if name not in there:
             raise DataError(
-                f"The frame has {number} {name!r}, which the schema has.",
+                f"The frame has no column {name!r}, which the schema has.",
                 hint=f"Its columns are {', '.join(map(repr, there[:20]))}.",
-                code="missing-column" if name not in there else "duplicate-column",
+                code="missing-column",
             )
-    wanted = frame[list(encoder.columns)]
+    wanted = frame.select(*encoder.columns)
+    mixed = ""
     try:
-        if hasattr(frame, "iloc"):
-            return pa.Table.from_pandas(wanted, preserve_index=False)
-        return pa.table(wanted)
+        for mixed in encoder.columns:
+            wanted[mixed].to_arrow()
+        return wanted.to_arrow().select(list(encoder.columns))  # less what pandas adds
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        mixed = next((name for name in encoder.columns if not _is_uniform(frame[name])), "")
         raise DataError(
             f"{_WHOSE}: column {mixed!r} has values of several types.",
             hint="Make it a column of one type first, such as frame[...].astype(str).",
             code="column-kind",
         ) from None
-
-
-def _is_uniform(column: Any) -> bool:
-    try:
-        pa.array(column)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return False
-    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,14 +14,15 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
+from eigenveil.files import Place
 from eigenveil.io.encode import RowEncoder, labels
-from eigenveil.io.files import expand, reading, rechunk
+from eigenveil.io.files import RowFile, expand, reading, rechunk, state_of
 from eigenveil.io.formats.arrays import ArrayFile, NamedArrayFile, SparseArrayFile
 from eigenveil.io.formats.named import Named
+from eigenveil.io.formats.parts import PartTable
 from eigenveil.io.formats.registry import USUAL, ReadOptions, format_of
 from eigenveil.io.formats.tabular import Table
-from eigenveil.io.formats.text import TextTable
-from eigenveil.moments.rows import Block, FloatArray
+from eigenveil.moments.rows import Block
 from eigenveil.moments.source import block_rows
 from eigenveil.tables.schema import Schema
 
@@ -105,13 +107,12 @@ def _check(
 # Rows of a sparse block: their entries are few, and a product with them costs as much as the
 # matrix is wide.
 _SPARSE_ROWS = 1 << 13
-# What an entry of a text file was that is not a number, and one of a line that is no row.
-_TEXT_NAN = "nan (an empty cell, or text that is not a number)"
+# What an entry of a line was that is no row.
 _MALFORMED_NAN = "nan (its line has another number of cells)"
 
 
 def open_rows(
-    paths: Sequence[str | Path],
+    paths: Sequence[str | Path | Place],
     *,
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
@@ -159,7 +160,7 @@ def open_rows(
         and lines of another length make rows that are not valid, and no error. Columns that look
         like identifiers are refused where there is no schema.
     """
-    if isinstance(paths, (str, Path)):
+    if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
     files = [_open(path, read=read) for path in expand(paths)]
     named = [file for file in files if isinstance(file, Named)]
@@ -213,7 +214,7 @@ def _encoder_of(schema: Schema, tables: Sequence[Table]) -> RowEncoder:
     return encoder
 
 
-def open_tables(paths: Sequence[str | Path], *, read: ReadOptions = USUAL) -> list[Table]:
+def open_tables(paths: Sequence[str | Path | Place], *, read: ReadOptions = USUAL) -> list[Table]:
     """Open files of tables.
 
     Raises
@@ -309,6 +310,7 @@ class FileRows:
     ) -> None:
         self._files, self._encoder = files, encoder
         self.paths = tuple(file.path for file in files)
+        self._states = tuple(map(_state, files))
         self.names = names if encoder is None or names is not None else encoder.names
         self.schema = None if encoder is None else encoder.schema
         self.unit = unit if encoder is None else encoder.unit
@@ -333,37 +335,55 @@ class FileRows:
 
     def blocks(self) -> Iterator[Block]:
         """Read all rows once, in order; a block never spans two files."""
-        step = block_rows(self.features)
-        for file in self._files:
-            first_row = 0
-            with reading(file.path):
-                for part, *units in rechunk(self._parts(file, step), step):
-                    yield Block(
-                        self._dense(part),
-                        origin=str(file.path),
-                        first_row=first_row,
-                        nan=_TEXT_NAN if isinstance(file, TextTable) else "nan",
-                        units=units[0] if units else None,
-                    )
-                    first_row += part.shape[0]
-            yield from self._malformed(file)
+        return (block for block, _ in self.labelled_blocks(()))
 
     def sparse_blocks(self) -> Iterator[Block]:
         """The same with values in scipy's compressed rows; files of sparse rows stay sparse."""
-        for file in self._files:
+        return (block for block, _ in self.labelled_blocks((), sparse=True))
+
+    def labelled_blocks(
+        self, names: Sequence[str], *, sparse: bool = False
+    ) -> Iterator[tuple[Block, dict[str, NDArray[np.object_]]]]:
+        """The blocks with other columns of their rows beside them, as texts.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Those columns, of :meth:`label_names`; ``None`` is in them where a cell is empty.
+        sparse : bool
+            Whether values are wanted in scipy's compressed rows.
+        """
+        names, step = tuple(names), block_rows(self.features)
+        for file, state in zip(self._files, self._states, strict=True):
+            _check_same(file, state)
             first_row = 0
             with reading(file.path):
-                for part, *units in self._sparse_parts(file):
-                    yield Block(
-                        part,
+                stays = sparse and isinstance(file, SparseArrayFile)
+                parts = self._parts(file, names, step, sparse=stays)
+                for part, *found in parts if stays else rechunk(parts, step):
+                    units = None if self.unit is None else found.pop(0)
+                    block = Block(
+                        self._values(part, sparse=sparse),
                         origin=str(file.path),
                         first_row=first_row,
-                        units=units[0] if units else None,
+                        nan=file.nan if isinstance(file, Table) else "nan",
+                        units=units,
                     )
+                    yield block, dict(zip(names, found, strict=True))
                     first_row += part.shape[0]
-            yield from self._malformed(file)
+            for block in self._malformed(file, sparse=sparse):
+                empty = np.full(block.values.shape[0], None, dtype=np.object_)
+                yield block, dict.fromkeys(names, empty)
+            _check_same(file, state)
 
-    def _malformed(self, file: Table | ArrayFile) -> Iterator[Block]:
+    def label_names(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Those of these columns that every file has."""
+        named = [file for file in self._files if isinstance(file, Named)]
+        if len(named) < len(self._files):
+            return ()
+        return tuple(name for name in names if all(file.has(name) for file in named))
+
+    def _malformed(self, file: Table | ArrayFile, *, sparse: bool) -> Iterator[Block]:
         """Rows that are no rows, after all others of their file: entries that are no numbers."""
         lines = file.malformed if isinstance(file, Table) else []
         step = block_rows(self.features)
@@ -371,86 +391,85 @@ class FileRows:
             part = lines[start : start + step]
             values = np.full((len(part), self.features), np.nan)
             yield Block(
-                self._dense(values),
+                self._values(values, sparse=sparse),
                 origin=str(file.path),
                 first_row=part[0],
                 nan=_MALFORMED_NAN,
                 units=None if self.unit is None else np.full(len(part), None, dtype=np.object_),
             )
 
-    def _dense(self, part: NDArray[Any]) -> FloatArray:
-        if self.single:
-            return np.ascontiguousarray(part, np.float32)
-        return np.ascontiguousarray(part, np.float64)
+    def _values(self, part: Any, *, sparse: bool) -> Any:
+        """Rows as a block has them."""
+        if scipy.sparse.issparse(part):
+            return part
+        dense = np.ascontiguousarray(part, np.float32 if self.single else np.float64)
+        return scipy.sparse.csr_array(dense) if sparse else dense
 
-    def _parts(self, file: Table | ArrayFile, step: int) -> Iterator[tuple[NDArray[Any], ...]]:
-        """Rows, and the units of rows where they are read."""
+    def _parts(
+        self, file: Table | ArrayFile, names: Sequence[str], step: int, *, sparse: bool
+    ) -> Iterator[tuple[Any, ...]]:
+        """Rows, their units where they are read, and columns beside them."""
         if isinstance(file, ArrayFile):
-            yield from self._with_units(file, file.parts(step))
+            yield from self._of_array(file, names, step, sparse=sparse)
             return
         assert self._encoder is not None
         dtype = np.float32 if self.single else np.float64
-        for batch in file.batches(self._encoder.columns, step, texts=self._encoder.texts):
+        wanted = tuple(dict.fromkeys((*self._encoder.columns, *names)))
+        for batch in file.batches(wanted, step, texts=self._encoder.texts.union(names)):
             rows, units = self._encoder(batch, dtype)
-            yield (rows,) if units is None else (rows, units)
+            place = batch.schema.get_field_index
+            found = [labels(batch.column(place(name))) for name in names]
+            yield (rows, *found) if units is None else (rows, units, *found)
 
-    def _with_units(self, file: ArrayFile, parts: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
-        """The chosen columns of an array's rows, and the rows' units where they are read."""
-        if not isinstance(file, NamedArrayFile):
-            yield from ((part,) for part in parts)
-            return
-        assert self.names is not None
-        units = None if self.unit is None else labels(pa.array(file.row_labels(self.unit)))
+    def _of_array(
+        self, file: ArrayFile, names: Sequence[str], step: int, *, sparse: bool
+    ) -> Iterator[tuple[Any, ...]]:
+        """The same of an array: its chosen columns, and labels of its rows."""
         places = None
-        if tuple(self.names) != tuple(file.columns):
-            at = {name: place for place, name in enumerate(file.columns)}
-            places = np.array([at[name] for name in self.names])
+        beside: list[NDArray[np.object_]] = []
+        if isinstance(file, NamedArrayFile):
+            assert self.names is not None
+            wanted = names if self.unit is None else (self.unit, *names)
+            beside = [labels(pa.array(file.row_labels(name))) for name in wanted]
+            if tuple(self.names) != tuple(file.columns):
+                at = {name: place for place, name in enumerate(file.columns)}
+                places = np.array([at[name] for name in self.names])
         first = 0
+        if sparse and isinstance(file, SparseArrayFile):
+            parts = file.sparse_parts(_SPARSE_ROWS)
+        else:
+            parts = file.parts(step)
         for part in parts:
+            these = slice(first, first + part.shape[0])
             chosen = part if places is None else part[:, places]
-            rows = part.shape[0]
-            yield (chosen,) if units is None else (chosen, units[first : first + rows])
-            first += rows
-
-    def _sparse_parts(self, file: Table | ArrayFile) -> Iterator[tuple[Any, ...]]:
-        if isinstance(file, SparseArrayFile):
-            yield from self._with_units(file, file.sparse_parts(_SPARSE_ROWS))
-            return
-        step = block_rows(self.features)
-        for part, *units in rechunk(self._parts(file, step), step):
-            yield scipy.sparse.csr_array(self._dense(part)), *units
-
-    def labels(self, names: Sequence[str]) -> dict[str, NDArray[np.object_]]:
-        """Columns of the files as texts, in the order of the rows of ``blocks``; a pass of its own.
-
-        Those that every file has; ``None`` where a cell is empty.
-        """
-        tables = [file for file in self._files if isinstance(file, Named)]
-        if len(tables) < len(self._files):
-            return {}
-        wanted = [name for name in names if all(file.has(name) for file in tables)]
-        parts = [_labels_of(file, wanted) for file in self._files] if wanted else []
-        return {name: np.concatenate([part[name] for part in parts]) for name in wanted}
+            yield chosen, *(found[these] for found in beside)
+            first = these.stop
 
 
-def _labels_of(file: Table | ArrayFile, names: Sequence[str]) -> dict[str, NDArray[np.object_]]:
-    """Columns of a table, or labels of a matrix's rows, as texts."""
-    if isinstance(file, NamedArrayFile):
-        with reading(file.path):
-            return {name: labels(pa.array(file.row_labels(name))) for name in names}
-    assert isinstance(file, Table)
-    empty = np.empty(0, dtype=np.object_)
-    found: dict[str, list[NDArray[np.object_]]] = {name: [empty] for name in names}
+def _state(file: Table | ArrayFile) -> tuple[Any, ...]:
     with reading(file.path):
-        for batch in file.batches(names, block_rows(len(names)), texts=names):
-            for name in names:
-                found[name].append(labels(batch.column(batch.schema.get_field_index(name))))
-    for name in names:
-        found[name].append(np.full(len(file.malformed), None, dtype=np.object_))
-    return {name: np.concatenate(parts) for name, parts in found.items()}
+        return state_of(file.path)
 
 
-def _open(path: Path, *, read: ReadOptions) -> Table | ArrayFile:
-    found = format_of(path)
+def _check_same(file: Table | ArrayFile, state: tuple[Any, ...]) -> None:
+    """Raise where a file is another than when it was opened.
+
+    Each pass over the rows is to see the same ones: what one pass finds of them the next relies on.
+    """
+    if _state(file) != state:
+        raise DataError(
+            f"{file.path} was changed while it was read.",
+            hint="Let nothing write to it and start again; what was released before stays charged.",
+            code="file-changed",
+        )
+
+
+def _open(file: RowFile, *, read: ReadOptions) -> Table | ArrayFile:
+    found = format_of(file.place)
     assert found is not None  # the list of files has those that are read only
-    return found.open(path, read=read)
+    opened = found.open(file.place, read=read)
+    if not file.keys:
+        return opened
+    if not isinstance(opened, Table):
+        raise _no_names(opened, "a table in folders named key=value")
+    return PartTable(opened, file.keys)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError, short_name
+from eigenveil.files import Place
 from eigenveil.io.encode import RowEncoder, encoded, labels
 from eigenveil.io.files import reading
 from eigenveil.io.formats.registry import USUAL, ReadOptions
@@ -28,7 +29,7 @@ from eigenveil.tables.schema import Column, Schema
 _MOST_UNKNOWN = 1000  # levels that are counted
 
 
-def look_at(paths: Sequence[str | Path], *, read: ReadOptions = USUAL) -> list[Seen]:
+def look_at(paths: Sequence[str | Path | Place], *, read: ReadOptions = USUAL) -> list[Seen]:
     """What is in the columns of files: one pass.
 
     Raises
@@ -214,7 +215,7 @@ class SchemaReport:
 
 
 def check_files(
-    paths: Sequence[str | Path], schema: Schema, *, read: ReadOptions = USUAL
+    paths: Sequence[str | Path | Place], schema: Schema, *, read: ReadOptions = USUAL
 ) -> SchemaReport:
     """Compare files with their schema: one pass.
 

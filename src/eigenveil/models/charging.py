@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from eigenveil.errors import DataError
+from eigenveil.files import Place
 from eigenveil.models.options import Options
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.task import part
@@ -112,7 +112,7 @@ class FitTerms:
 
 
 def begin_charges(
-    options: Options, plan: BasePlan, *, files: Sequence[Path] | None = None
+    options: Options, plan: BasePlan, *, files: Sequence[Place] | None = None
 ) -> Charges:
     """Reserve what a fit may cost, before any of its rows is read.
 
@@ -121,7 +121,7 @@ def begin_charges(
     options : Options
         With ``ledger`` and ``data_set``.
     plan : BasePlan
-    files : sequence of Path, optional
+    files : sequence of Place, optional
         Those that the rows are in.
 
     Raises

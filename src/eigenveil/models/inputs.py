@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import scipy.sparse
+from narwhals.exceptions import DuplicateError
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
@@ -206,11 +209,68 @@ def fits_floats() -> Iterator[None]:
         ) from None
 
 
+def named_frame(X: Any) -> nw.DataFrame[Any]:
+    """A frame in memory, each of whose columns has a name of its own.
+
+    Raises
+    ------
+    DataError
+        With code ``not-a-table`` or ``duplicate-column``.
+    """
+    frame = frame_of(in_memory(X))
+    if frame is None:
+        raise DataError(
+            f"A {type(X).__name__} is no frame with named columns.",
+            hint="Give a frame of pandas or Polars, an Arrow table, or a relation of DuckDB.",
+            code="not-a-table",
+        )
+    return frame
+
+
+def _native(X: Any) -> Any:
+    """As narwhals has it, if it knows it."""
+    try:
+        return nw.from_native(X, pass_through=True)
+    except DuplicateError:
+        names = Counter(str(name) for name in X.columns)
+        twice = next(name for name, count in names.items() if count > 1)
+        raise DataError(
+            f"The frame has more than one column {twice!r}.",
+            hint="Rename one of them.",
+            code="duplicate-column",
+        ) from None
+
+
+def in_memory(X: Any) -> Any:
+    """A frame of any library that narwhals knows, in memory: what is lazy is computed.
+
+    Frames of pandas and Polars and Arrow tables stay, as does what is no frame; a Polars query
+    becomes a frame, and a relation of DuckDB an Arrow table.
+    """
+    found = _native(X)
+    if isinstance(found, nw.LazyFrame) and not found.implementation.is_dask():
+        return found.collect().to_native()
+    return X
+
+
+def frame_of(X: Any) -> nw.DataFrame[Any] | None:
+    """A frame in memory as narwhals has it; ``None`` of an array."""
+    found = _native(X)
+    return found if isinstance(found, nw.DataFrame) else None
+
+
+def in_order(X: Any, names: Sequence[str]) -> Any:
+    """Columns of a frame in memory, by name."""
+    frame = frame_of(X)
+    return X if frame is None else frame.select(*names).to_native()
+
+
 def validated(estimator: Any, X: ArrayLike, /, **checks: Any) -> Any:
     """scikit-learn's ``validate_data``; a number that no float holds is a DataError.
 
     Of a fitted model a table's column of units is left out.
     """
+    X = in_memory(X)
     fitted = getattr(estimator, "_result", None)
     if fitted is not None:
         X = less_units(X, fitted.plan.unit)
@@ -292,7 +352,9 @@ def without_units(X: Any, unit: str | None, *, groups: Any = None) -> tuple[Any,
     DataError
         When there is no such column, and no ``groups``.
     """
-    there = unit is not None and unit in list(getattr(X, "columns", ()))
+    X = in_memory(X)
+    frame = frame_of(X)
+    there = unit is not None and frame is not None and unit in frame.columns
     if groups is not None and there:
         raise DataError(
             f"Units are given twice: as groups, and as column {unit!r}.",
@@ -307,17 +369,19 @@ def without_units(X: Any, unit: str | None, *, groups: Any = None) -> tuple[Any,
             hint="Give a frame with this column, or fit(X, groups=ids) with an identifier a row.",
             code="no-units",
         )
-    return less_units(X, unit), X[unit]
+    assert frame is not None
+    ids = frame[unit]
+    # beside missing ones whole numbers would become floats, and long ones lose digits
+    exact = np.array(ids.to_list(), dtype=object) if ids.null_count() else ids.to_native()
+    return less_units(X, unit), exact
 
 
 def less_units(X: Any, unit: str | None) -> Any:
     """A table less its column of units, where it has one."""
-    if unit is None or unit not in list(getattr(X, "columns", ())):
+    frame = None if unit is None else frame_of(X)
+    if frame is None or unit not in frame.columns:
         return X
-    try:
-        return X.drop(columns=[unit])
-    except TypeError:  # not pandas
-        return X.drop(unit)
+    return frame.drop(unit).to_native()
 
 
 def unit_of(rows: RowSource, unit: str | None, *, taken: bool) -> str | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from pathlib import Path as File
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from eigenveil.files import Place
 from eigenveil.models.charging import begin_charges
 from eigenveil.models.constraints import Configured
 from eigenveil.models.driver import RoundProgress, certified_fit, rows_for
@@ -91,7 +91,7 @@ class TableFit(Configured):
         options: Options,
         rows: RowSource,
         *,
-        files: Sequence[File] | None = None,
+        files: Sequence[Place] | None = None,
         progress: RoundProgress | None,
     ) -> Self:
         task, model = task_named(self._TASK), self

@@ -34,7 +34,6 @@ from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import Study
 from eigenveil.io import ReadOptions
-from eigenveil.io.files import expand
 from eigenveil.models.task import TASKS, Task
 from eigenveil.moments.source import RowSource
 
@@ -70,7 +69,7 @@ def open_sites(files: dict[str, list[str]], wanted: WantedColumns) -> dict[str, 
         count twice, and the guarantee speaks of rows that count once.
     """
     found: dict[str, RowSource] = {}
-    seen: dict[Path, str] = {}
+    seen: dict[Any, str] = {}
     for name, paths in files.items():
         try:
             rows = wanted.open_like(paths)
@@ -78,7 +77,7 @@ def open_sites(files: dict[str, list[str]], wanted: WantedColumns) -> dict[str, 
             raise type(error)(
                 f"site {name}: {error.message}", hint=error.hint, code=error.code
             ) from None
-        for file in expand(paths):
+        for file in rows.paths:
             if (first := seen.setdefault(file.resolve(), name)) != name:
                 raise DataError(
                     f"site {name}: {file} is given to site {first}, too.",
@@ -205,6 +204,7 @@ _OF_SITES = "With --site: "
 
 
 @options.declared("table", "sites")
+@options.takes_query("files", needed=False)
 @options.reads_files
 def fit(
     context: typer.Context,

@@ -47,6 +47,7 @@ Files = Annotated[
 
 
 @schema_app.command()
+@options.takes_query("files")
 @options.reads_files
 def new(
     files: Files,
@@ -90,6 +91,7 @@ def new(
 
 
 @schema_app.command()
+@options.takes_query("files")
 @options.reads_files
 def check(
     files: Files,

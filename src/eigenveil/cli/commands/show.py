@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from eigenveil.cli import options
 from eigenveil.cli.options import WantedColumns, WrongOption
-from eigenveil.cli.presenters.base import names_of
+from eigenveil.cli.presenters.base import Presenter, names_of
 from eigenveil.cli.presenters.registry import load_model, presenter_of
 from eigenveil.cli.presenters.results import MODEL, SCHEMA, as_json, check_place, print_model
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import DataError
-from eigenveil.io import FileRows, ReadOptions, open_rows, write_columns
+from eigenveil.files import Place
+from eigenveil.io import FileRows, ReadOptions, open_rows, write_blocks
 from eigenveil.models.inputs import first_difference
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.task import TASKS
@@ -38,6 +39,7 @@ def show(result: options.ResultFolder, json: options.Json = False) -> None:
 # -- ``eigenveil transform``: a released model applied to new rows.
 
 
+@options.takes_query("files")
 @options.reads_files
 def transform(
     result: options.ResultFolder,
@@ -80,26 +82,59 @@ def transform(
     usual = found.identifiers if found is not None else () if unit is None else (unit,)
     labels = _labels(rows, options.read_names(ids), usual, out)
     holes = presenter.takes_holes and model.plan_.holes
-    parts = []
-    for block in rows.sparse_blocks() if documents else rows.blocks():
-        _check(block, rows.names or names_of(model), counts=documents, holes=holes)
-        parts.append(presenter.new_values(model, block.values))
-    values = np.concatenate(parts)
-    columns: list[tuple[str, Any]] = [*labels.items()]
-    columns += zip(presenter.new_names(model), values.T, strict=True)
-    if presenter.label is not None:
-        columns.append((presenter.label, 1 + np.argmax(values, axis=1)))
-    write_columns(out, columns)
-    count, width = values.shape[0], len(columns)
+    written = _Written(model, presenter, labels, holes=holes)
+    write_blocks(out, written.columns(rows, counts=documents))
     kept = f" after {', '.join(labels)}" if labels else ""
     if json:
-        options.print_json({"out": str(out), "rows": count, "columns": width})
+        options.print_json({"out": str(out), "rows": written.rows, "columns": written.width})
     else:
         what = presenter.said
         Screen(quiet=quiet).print(
-            f"{count:,} rows x {values.shape[1]} {what} written to {out}{kept}. "
+            f"{written.rows:,} rows x {len(written.names)} {what} written to {out}{kept}. "
             f"{what.capitalize()} are as private as the rows."
         )
+
+
+class _Written:
+    """What a model says of rows, as columns to write, a block after the other; it counts them.
+
+    Parameters
+    ----------
+    labels : sequence of str
+        Columns of the files that come first.
+    holes : bool
+        Whether an entry may be missing.
+    """
+
+    def __init__(
+        self, model: StoredModel, presenter: Presenter, labels: Sequence[str], *, holes: bool
+    ) -> None:
+        self._model, self._presenter, self._labels = model, presenter, labels
+        self._holes = holes
+        self.names = presenter.new_names(model)
+        self.width = len(labels) + len(self.names) + (presenter.label is not None)
+        self.rows = 0
+
+    def columns(self, rows: FileRows, *, counts: bool) -> Iterator[list[tuple[str, NDArray[Any]]]]:
+        """Columns of each block in order; of a block without rows where there are none."""
+        names = rows.names or names_of(self._model)
+        for block, labels in rows.labelled_blocks(self._labels, sparse=counts):
+            _check(block, names, counts=counts, holes=self._holes)
+            values = self._presenter.new_values(self._model, block.values)
+            self.rows += values.shape[0]
+            yield self._named(values, labels)
+        if not self.rows:
+            empty = dict.fromkeys(self._labels, np.empty(0, dtype=np.object_))
+            yield self._named(np.empty((0, len(self.names))), empty)
+
+    def _named(
+        self, values: NDArray[np.floating[Any]], labels: Mapping[str, NDArray[np.object_]]
+    ) -> list[tuple[str, NDArray[Any]]]:
+        found: list[tuple[str, NDArray[Any]]] = [*labels.items()]
+        found += zip(self.names, values.T, strict=True)
+        if self._presenter.label is not None:
+            found.append((self._presenter.label, 1 + np.argmax(values, axis=1)))
+        return found
 
 
 def _schema_of(result: Path, given: Path | None) -> Schema | None:
@@ -109,7 +144,7 @@ def _schema_of(result: Path, given: Path | None) -> Schema | None:
 
 
 def _open(
-    model: StoredModel, files: Sequence[str], schema: Schema | None, *, read: ReadOptions
+    model: StoredModel, files: Sequence[str | Place], schema: Schema | None, *, read: ReadOptions
 ) -> FileRows:
     """A model's columns, by its schema or by name; by position where there are no names."""
     names = names_of(model)
@@ -127,8 +162,8 @@ def _open(
 
 def _labels(
     rows: FileRows, names: Sequence[str] | None, usual: Sequence[str], out: Path
-) -> dict[str, NDArray[np.object_]]:
-    """Identifiers of the rows, to stand before their scores.
+) -> tuple[str, ...]:
+    """Columns with identifiers of the rows, to stand before their scores.
 
     Raises
     ------
@@ -141,7 +176,7 @@ def _labels(
             f"--id {','.join(names)}: {out} holds numbers only.",
             hint="Write a .parquet, .csv or .feather file, or leave --id out.",
         )
-    found = rows.labels(usual if names is None else names) if holds_text else {}
+    found = rows.label_names(usual if names is None else names) if holds_text else ()
     if absent := [name for name in names or () if name not in found]:
         raise DataError(
             f"--id {absent[0]}: not every file has a column {absent[0]!r}.",

@@ -29,7 +29,9 @@ from eigenveil.cli.presenters.study_cost import (
 )
 from eigenveil.errors import DataError, OutputError
 from eigenveil.federation.study.study import Study
+from eigenveil.files import Place
 from eigenveil.io import ReadOptions
+from eigenveil.io.files import absolute
 
 if TYPE_CHECKING:
     from eigenveil.federation.ledger.heads import Heads
@@ -130,6 +132,7 @@ def _ledger_if_there(place: str | None) -> Ledger | None:
 
 
 @site_app.command()
+@options.takes_query("data", needed=False)
 @options.reads_files
 def start(
     kit: KitFolder,
@@ -192,7 +195,7 @@ def start(
         return _start(opened, None, approve="all", quiet=quiet)
     opened = open_kit(kit, role="site")
     # FLARE goes into the kit's folder, and takes this process along
-    files = [str(Path(file).absolute()) for file in _needed("data", data)]
+    files = [absolute(file) for file in _needed("data", data)]
     rows = _Rows(files, read_columns(columns, exclude, vocabulary, schema, read=read))
     rows.check()
     place = _absolute(str(_needed("ledger", ledger)))
@@ -266,7 +269,7 @@ def _running(kit: Kit) -> bool:
 class _Rows:
     """The files of a site, opened for each study as it names its columns."""
 
-    files: Sequence[str]
+    files: Sequence[str | Place]
     wanted: WantedColumns
 
     def check(self) -> None:

@@ -10,23 +10,23 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from eigenveil.errors import DataError
 from eigenveil.federation.ledger.entries import FileMark
+from eigenveil.files import Place
 
 # A file of more bytes is read in pieces, evenly spaced from its first byte to its last: two files
 # of one size that agree in all of them share an account, which only ever charges more.
 _WHOLE, _PIECE, _PIECES = 1 << 26, 1 << 20, 64
 
 
-def place_mark(file: Path, key: bytes) -> str:
+def place_mark(file: Place, key: bytes) -> str:
     """The digest of a file's place, links followed."""
-    place = os.fsencode(file.resolve())
+    place = os.fsencode(str(file.resolve()))
     return hashlib.blake2b(place, digest_size=32, key=key, person=b"place").hexdigest()
 
 
-def content_mark(file: Path, key: bytes) -> str:
+def content_mark(file: Place, key: bytes) -> str:
     """The digest of a file's size and content; of more than 64 MiB, of 64 pieces of 1 MiB.
 
     Raises
@@ -37,7 +37,7 @@ def content_mark(file: Path, key: bytes) -> str:
     digest = hashlib.blake2b(digest_size=32, key=key, person=b"content")
     try:
         with file.open("rb") as stream:
-            size = os.fstat(stream.fileno()).st_size
+            size = stream.seek(0, os.SEEK_END)
             digest.update(size.to_bytes(8, "big"))
             for start in _starts(size):
                 stream.seek(start)
@@ -51,12 +51,12 @@ def content_mark(file: Path, key: bytes) -> str:
     return digest.hexdigest()
 
 
-def marks_of(files: Sequence[Path], key: bytes) -> tuple[FileMark, ...]:
+def marks_of(files: Sequence[Place], key: bytes) -> tuple[FileMark, ...]:
     """Both digests of each file."""
     return tuple(FileMark(place_mark(file, key), content_mark(file, key)) for file in files)
 
 
-def usual_name(files: Sequence[Path]) -> str:
+def usual_name(files: Sequence[Place]) -> str:
     """What a new account is called: by the path of its first file, where that can be a name."""
     first = str(files[0].resolve())
     more = f" and {len(files) - 1} more" if len(files) > 1 else ""

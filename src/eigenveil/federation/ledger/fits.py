@@ -12,13 +12,13 @@ import secrets
 import shlex
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 
 from eigenveil.errors import EigenveilError, LedgerWarning, callers_level
 from eigenveil.federation.ledger.entries import UNIT, SessionKey, budget_command
 from eigenveil.federation.ledger.file_marks import marks_of, usual_name
 from eigenveil.federation.ledger.ledger import Begun, Budget, Draft, FitRequest, Ledger
 from eigenveil.federation.ledger.placing import Wanted
+from eigenveil.files import Place
 from eigenveil.models.charging import FitTerms, no_data_set
 from eigenveil.privacy.releases import ReleaseRecord
 
@@ -26,7 +26,7 @@ from eigenveil.privacy.releases import ReleaseRecord
 def begin_fit(
     place: str | os.PathLike[str] | Ledger,
     data_set: str | None,
-    files: Sequence[Path] | None,
+    files: Sequence[Place] | None,
     terms: FitTerms,
 ) -> FitCharges:
     """Reserve what a fit may cost; the ledger, and the account of its rows, are made if absent.
@@ -39,7 +39,7 @@ def begin_fit(
     place : path, URL or Ledger
     data_set : str, optional
         By default that of the ledger's ``budget``, or the account of the files.
-    files : sequence of Path, optional
+    files : sequence of Place, optional
         The rows' files; an array has none, and then something must name the account.
 
     Raises

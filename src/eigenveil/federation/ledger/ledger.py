@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -68,6 +67,7 @@ from eigenveil.federation.ledger.tables import (
     read_key,
 )
 from eigenveil.federation.ledger.verify import Verification, check
+from eigenveil.files import Place
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
@@ -405,7 +405,7 @@ class Ledger:
 
     # -- fits of one table
 
-    def key_for(self, request: FitRequest, files: Sequence[Path]) -> bytes:
+    def key_for(self, request: FitRequest, files: Sequence[Place]) -> bytes:
         """The key under which files are known; the ledger is made where there is none.
 
         Raises

@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -17,7 +16,8 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.io.files import reading
+from eigenveil.files import Place
+from eigenveil.io.files import check_unpacked, reading
 from eigenveil.io.formats.named import Named
 from eigenveil.models.inputs import check_width
 
@@ -44,11 +44,11 @@ class ArrayFile(ABC):
 
     Parameters
     ----------
-    path : Path
+    path : Place
         Named in messages as it was given.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Place) -> None:
         self.path = path
         with reading(path):
             self._stored = self._header()
@@ -95,11 +95,11 @@ class NamedArrayFile(Named, ArrayFile):
 
     Parameters
     ----------
-    path : Path
+    path : Place
         Named in messages as it was given.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Place) -> None:
         super().__init__(path)
         with reading(path):
             columns = tuple(self._names())
@@ -141,7 +141,7 @@ class NpzFile(ArrayFile):
     unpacked into an unnamed temporary file for the time it is read.
     """
 
-    def __init__(self, path: Path, key: str) -> None:
+    def __init__(self, path: Place, key: str) -> None:
         self._key = key
         super().__init__(path)
 
@@ -155,6 +155,7 @@ class NpzFile(ArrayFile):
                     yield member.take(count * width).reshape(count, width)
             elif rows > 0:
                 with tempfile.TemporaryFile() as copy:
+                    _check_room(self.path, rows * width * self._stored.dtype.itemsize)
                     shutil.copyfileobj(member.file, copy)
                     shape = (rows, width)
                     yield from _slices(
@@ -178,6 +179,7 @@ class SparseFile(SparseArrayFile):
         if self._format == "csr":
             yield from self._compressed_rows(step)
             return
+        check_unpacked(self.path, sum(_sizes(self.path).values()), f"a {self._format} matrix")
         matrix = scipy.sparse.load_npz(self.path).astype(self._entry_type).tocsr()
         yield from _slices(matrix, step)
 
@@ -193,6 +195,7 @@ class SparseFile(SparseArrayFile):
                 count = min(step, rows - start)
                 ends = np.concatenate([begin, pointers.take(count)])
                 begin, entries = ends[-1:], int(ends[-1] - ends[0])
+                check_unpacked(self.path, 16 * entries, "a block of sparse rows")
                 values = data.take(entries).astype(self._entry_type)
                 places = indices.take(entries)
                 part = scipy.sparse.csr_array(
@@ -202,6 +205,10 @@ class SparseFile(SparseArrayFile):
                 yield part
 
     def _header(self) -> Header:
+        sizes = _sizes(self.path)
+        for key in ("shape", "format"):
+            if sizes.get(key, 0) > _FEW_BYTES:
+                raise ValueError(f"its {key} is no few numbers")
         with np.load(self.path, allow_pickle=False) as archive:
             shape = tuple(int(n) for n in archive["shape"])
             self._format = archive["format"].item().decode()
@@ -209,7 +216,7 @@ class SparseFile(SparseArrayFile):
             return Header(shape, fortran=False, dtype=data.header.dtype)
 
 
-def open_archive(path: Path) -> ArrayFile:
+def open_archive(path: Place) -> ArrayFile:
     """Find the rows in an ``.npz`` archive: a sparse matrix, the array ``X``, or the only matrix.
 
     Raises
@@ -239,10 +246,31 @@ def open_archive(path: Path) -> ArrayFile:
     return NpzFile(path, matrices[0])
 
 
+_FEW_BYTES = 1 << 16
+
+
+def _sizes(path: Place) -> dict[str, int]:
+    """Bytes of each array of an archive, unpacked."""
+    with zipfile.ZipFile(path) as archive:
+        return {each.filename.removesuffix(".npy"): each.file_size for each in archive.infolist()}
+
+
+def _check_room(path: Place, size: int) -> None:
+    """Refuse what would fill the disk for temporary files."""
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    if size > free:
+        raise DataError(
+            f"{path}: an array in Fortran order takes {size >> 20:,} MiB of temporary files, and "
+            f"{free >> 20:,} MiB are free.",
+            hint="Save it in C order: np.ascontiguousarray.",
+            code="file-too-large",
+        )
+
+
 class _Member:
     """An array within an archive, read from its beginning."""
 
-    def __init__(self, path: Path, key: str) -> None:
+    def __init__(self, path: Place, key: str) -> None:
         self._archive = zipfile.ZipFile(path)
         try:
             self.file: IO[bytes] = self._archive.open(f"{key}.npy")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from eigenveil.errors import DataError
+from eigenveil.files import Place
 from eigenveil.models.inputs import check_names
 from eigenveil.tables.identifiers import check_identifiers
 
@@ -16,7 +16,7 @@ class Named:
 
     Attributes
     ----------
-    path : Path
+    path : Place
         Named in messages as it was given.
     columns : sequence of str
         The columns that can be features, in order.
@@ -26,7 +26,7 @@ class Named:
         What is stored about rows beside the columns, such as the person of each cell.
     """
 
-    path: Path
+    path: Place
     columns: Sequence[str]
     types: Mapping[str, Any]
     label_names: Sequence[str] = ()

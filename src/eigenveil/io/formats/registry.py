@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eigenveil.files import Place
 from eigenveil.io.formats.dialect import PLAIN, Dialect
+from eigenveil.io.query import NAME
 
 if TYPE_CHECKING:  # a format's module is imported when a file of it is opened
     from eigenveil.io.formats.arrays import ArrayFile
@@ -55,7 +56,9 @@ class Format:
     takes : tuple of str
         Fields of :class:`ReadOptions` that the reader takes, by keyword.
     writer : str
-        ``module:name`` of what writes columns to an open file; empty where it is not written.
+        ``module:name`` of what writes blocks of columns (see
+        :func:`~eigenveil.io.write.write_blocks`) to an open file, as they come; empty where it is
+        not written.
     written : tuple of str
         The endings that it is written with.
     """
@@ -68,23 +71,23 @@ class Format:
     writer: str = ""
     written: tuple[str, ...] = ()
 
-    def fits(self, path: Path) -> bool:
+    def fits(self, path: Place) -> bool:
         """Whether a file's name is one of this format."""
         name = path.name.lower()
         if self.pattern and re.fullmatch(self.pattern, name):
             return True
         return any(name.endswith(ending) and name != ending for ending in self.endings)
 
-    def open(self, path: Path, *, read: ReadOptions) -> Table | ArrayFile:
+    def open(self, path: Place, *, read: ReadOptions) -> Table | ArrayFile:
         """The rows of a file."""
         opened: Table | ArrayFile = _named(self.reader)(
             path, **{name: getattr(read, name) for name in self.takes}
         )
         return opened
 
-    def write(self, file: Any, columns: Any) -> None:
-        """Columns into an open file."""
-        _named(self.writer)(file, columns)
+    def write(self, file: Any, blocks: Any) -> None:
+        """Blocks of columns into an open file."""
+        _named(self.writer)(file, blocks)
 
 
 def _named(place: str) -> Any:
@@ -125,6 +128,7 @@ _OWN = (
     ),
     Format("npz", (".npz",), f"{_HERE}.arrays:open_archive"),
     Format("matrix-market", (".mtx", ".mtx.gz"), f"{_HERE}.counts:MatrixMarketFile"),
+    Format("database", (), f"{_HERE}.databases:QueryTable", pattern=NAME),
     # the bags of words of UCI are known by how their names begin
     Format(
         "bag-of-words",
@@ -145,7 +149,7 @@ def formats() -> Mapping[str, Format]:
     return {each.name: each for each in (*others, *_OWN)}
 
 
-def format_of(path: Path) -> Format | None:
+def format_of(path: Place) -> Format | None:
     """The format of a file by its name; ``None`` if it is not read."""
     return next((each for each in formats().values() if each.fits(path)), None)
 

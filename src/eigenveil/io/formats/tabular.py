@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,8 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
-from eigenveil.io.files import reading
+from eigenveil.files import Place
+from eigenveil.io.files import MOST_UNPACKED, check_unpacked, reading, source_of
 from eigenveil.io.formats.named import Named
 from eigenveil.models.inputs import check_names, check_width
 from eigenveil.moments.source import block_rows
@@ -25,6 +26,8 @@ from eigenveil.moments.source import block_rows
 if TYPE_CHECKING:
     from eigenveil.io.encode import RowEncoder
 
+# How much smaller than its content a row group of Parquet is that is no data.
+_BOMB = 1000
 # Row labels that pandas (and R, in text) write beside the data unrequested.
 _ROW_LABELS = re.compile(r"|__index_level_\d+__")
 
@@ -34,11 +37,11 @@ class Table(Named, ABC):
 
     Parameters
     ----------
-    path : Path
+    path : Place
         Named in messages as it was given.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Place) -> None:
         self.path = path
         with reading(path):
             fields = self._fields()
@@ -59,6 +62,8 @@ class Table(Named, ABC):
         self.types: dict[str, Any] = dict(fields)
         self.flags: frozenset[str] = frozenset()
         """Columns of a text that hold truth values, as far as its first lines tell."""
+        self.nan = "nan"
+        """What an entry that is not a number was, for messages."""
 
     def text_columns(self, names: Sequence[str]) -> set[str]:
         """Those of these columns that are not numeric."""
@@ -80,7 +85,12 @@ class Table(Named, ABC):
 
     def check_types(self, encoder: RowEncoder) -> None:
         """Refuse columns that cannot be what a schema says of them."""
-        encoder.check_types(str(self.path), self.types)
+        encoder.check_types(str(self.path), self.kinds)
+
+    @property
+    def kinds(self) -> Mapping[str, Any]:
+        """The Arrow types of columns, as far as they bind what their cells are."""
+        return self.types
 
     def batches(
         self, columns: Sequence[str], step: int, *, texts: Collection[str] = ()
@@ -107,19 +117,39 @@ class Table(Named, ABC):
 
 
 class ParquetTable(Table):
-    """Apache Parquet, mapped into memory: pages are unpacked as they are reached."""
+    """Apache Parquet, mapped into memory: pages are unpacked as they are reached.
+
+    Of a store's file the wanted columns of one row group are fetched at a time.
+    """
 
     def _open(self) -> Any:
-        return pa.parquet.ParquetFile(self.path, memory_map=True, pre_buffer=False)
+        local = isinstance(self.path, Path)
+        return pa.parquet.ParquetFile(source_of(self.path), pre_buffer=not local)
 
     def _fields(self) -> list[tuple[str, Any]]:
         with self._open() as file:
+            self._check_groups(file.metadata)
             return [(field.name, field.type) for field in file.schema_arrow]
+
+    def _check_groups(self, found: Any) -> None:
+        """Refuse what a few bytes unpack to; a page is of two GiB at most."""
+        for number in range(found.num_row_groups):
+            group = found.row_group(number)
+            if group.total_byte_size > MOST_UNPACKED:
+                columns = (group.column(place) for place in range(group.num_columns))
+                packed = sum(column.total_compressed_size for column in columns)
+                if group.total_byte_size > _BOMB * packed:
+                    check_unpacked(self.path, group.total_byte_size, f"row group {number}")
 
     def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
         del texts  # cells have types
         with self._open() as file:
-            yield from file.iter_batches(block_rows(len(columns)), columns=list(columns))
+            rows, names = block_rows(len(columns)), list(columns)
+            if isinstance(self.path, Path):
+                yield from file.iter_batches(rows, columns=names)
+                return
+            for group in range(file.num_row_groups):
+                yield from file.iter_batches(rows, row_groups=[group], columns=names)
 
 
 class ArrowTable(Table):
@@ -129,7 +159,7 @@ class ArrowTable(Table):
     """
 
     def _fields(self) -> list[tuple[str, Any]]:
-        with pa.memory_map(str(self.path)) as source, pa.ipc.open_file(source) as file:
+        with source_of(self.path) as source, pa.ipc.open_file(source) as file:
             fields = [(field.name, field.type) for field in file.schema]
         self._place = {name: index for index, (name, _) in enumerate(fields)}
         return fields
@@ -141,7 +171,7 @@ class ArrowTable(Table):
         fields = [self._place[name] for name in columns] if few else None
         options = pa.ipc.IpcReadOptions(included_fields=fields)
         with (
-            pa.memory_map(str(self.path)) as source,
+            source_of(self.path) as source,
             pa.ipc.open_file(source, options=options) as file,
         ):
             for index in range(file.num_record_batches):

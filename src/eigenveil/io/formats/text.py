@@ -7,10 +7,10 @@ import io
 import re
 import sys
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from eigenveil.errors import DataError, FileDialectWarning, callers_level
+from eigenveil.files import Place
 from eigenveil.io.formats.dialect import EITHER, PLAIN, Dialect, Emptied, Settled, settle
 from eigenveil.io.formats.tabular import Table, is_numeric, numbers_of
 from eigenveil.models.inputs import check_width, numbered_names
-
-if TYPE_CHECKING:
-    from eigenveil.io.encode import RowEncoder
 
 # Bytes read at a time, more where lines are so long that one does not fit. pyarrow holds some 50
 # times as much, and is no faster with more.
@@ -51,12 +49,12 @@ class TextTable(Table):
 
     Parameters
     ----------
-    path : Path
+    path : Place
         Named in messages as it was given.
     dialect : Dialect
     """
 
-    def __init__(self, path: Path, *, dialect: Dialect = PLAIN) -> None:
+    def __init__(self, path: Place, *, dialect: Dialect = PLAIN) -> None:
         self._dialect = dialect
         self._given_names: list[str] | None = None
         kind = path.name.lower()
@@ -68,6 +66,7 @@ class TextTable(Table):
         self._any_bytes = False
         super().__init__(path)
         self.flags = frozenset(self._words)
+        self.nan = "nan (an empty cell, or text that is not a number)"
         tell_guesses(path, self._settled)
 
     def require_numeric(self, name: str) -> None:
@@ -113,8 +112,10 @@ class TextTable(Table):
             if np.isfinite(numbers_of(self._plainly(cells, number=True))).any()
         }
 
-    def check_types(self, encoder: RowEncoder) -> None:
+    @property
+    def kinds(self) -> Mapping[str, Any]:
         """Nothing: a cell is what it reads as, whatever the first lines look like."""
+        return dict.fromkeys(self.types, pa.null())
 
     def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
         given = 0  # rows, should it be necessary to start again
@@ -173,7 +174,8 @@ class TextTable(Table):
 
     def _raw(self) -> Any:
         """The file's bytes."""
-        return pa.input_stream(str(self.path), compression=self._compression)
+        source = str(self.path) if isinstance(self.path, Path) else self.path.open("rb")
+        return pa.input_stream(source, compression=self._compression)
 
     def _text(self) -> Any:
         """The text in UTF-8; lines that are no rows and no names are empty."""
@@ -247,7 +249,7 @@ class TextTable(Table):
         )
 
 
-def tell_guesses(path: Path, settled: Settled) -> None:
+def tell_guesses(path: Place, settled: Settled) -> None:
     """Warn the owner of what was guessed and is not as usual."""
     if settled.guessed:
         warnings.warn(

@@ -1,0 +1,73 @@
+"""Tables in parts: a file, and the columns that the folders around it say, as in ``year=2024/``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from eigenveil.errors import DataError
+from eigenveil.io.formats.tabular import Table
+
+
+class PartTable(Table):
+    """A file of a table in parts, after its own columns those of its folders.
+
+    Parameters
+    ----------
+    file : Table
+    keys : mapping of str to Arrow scalar
+        The value of each such column.
+    """
+
+    def __init__(self, file: Table, keys: Mapping[str, Any]) -> None:
+        self._file, self.path = file, file.path
+        twice = next((name for name in keys if name in file.types), None)
+        if twice is not None:
+            raise DataError(
+                f"{file.path} has a column {twice!r}, and lies in a folder that says it too.",
+                hint="Give the files themselves, without the folders.",
+                code="duplicate-column",
+            )
+        self._values = dict(keys)
+        self.columns = (*file.columns, *keys)
+        self.types = {**file.types, **{name: each.type for name, each in self._values.items()}}
+        self.flags, self.nan = file.flags, file.nan
+
+    @property
+    def malformed(self) -> list[int]:  # type: ignore[override]
+        """Numbers of the rows of the file that were no rows."""
+        return self._file.malformed
+
+    def require_numeric(self, name: str) -> None:
+        """Raise a DataError that names the column unless it is numeric."""
+        if name in self._values:
+            super().require_numeric(name)
+        else:
+            self._file.require_numeric(name)
+
+    @property
+    def kinds(self) -> Mapping[str, Any]:
+        """The Arrow types of columns, as far as they bind what their cells are."""
+        return {**self._file.kinds, **{name: each.type for name, each in self._values.items()}}
+
+    def batches(
+        self, columns: Sequence[str], step: int, *, texts: Collection[str] = ()
+    ) -> Iterator[Any]:
+        """Read all rows of these columns, in order, in Arrow batches of at most ``step`` rows."""
+        own = [name for name in columns if name not in self._values]
+        for batch in self._file.batches(own or self._file.columns[:1], step, texts=texts):
+            cells = [
+                pa.repeat(self._values[name], batch.num_rows)
+                if name in self._values
+                else batch.column(batch.schema.get_field_index(name))
+                for name in columns
+            ]
+            yield pa.RecordBatch.from_arrays(cells, list(columns))
+
+    def _fields(self) -> list[tuple[str, Any]]:
+        return list(self.types.items())
+
+    def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
+        return self.batches(columns, 1 << 20, texts=texts)

@@ -1,0 +1,161 @@
+"""Small files that unpack to more than a machine holds are refused, or read in bounded memory.
+
+Would have found: an ``.npz`` of a few kilobytes whose pointers say that 8192 rows have 10^10
+entries, or whose shape is an array of its own of gigabytes, which was unpacked whole; a sparse
+matrix in coordinates of any size, loaded at once; a gzipped text of one line without an end.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from eigenveil.errors import DataError
+from eigenveil.io import files, open_rows
+
+MOST = 64 << 20
+"""Bytes of Python's and NumPy's memory that reading may take."""
+
+
+def zeros(archive: zipfile.ZipFile, key: str, kind: str, count: int) -> None:
+    """An array of zeros, packed a thousand times smaller, written piece by piece."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": kind, "fortran_order": False, "shape": (count,)}
+    )
+    left = count * np.dtype(kind).itemsize
+    with archive.open(f"{key}.npy", "w", force_zip64=True) as file:
+        file.write(header.getvalue())
+        while left:
+            piece = min(left, 1 << 20)
+            file.write(bytes(piece))
+            left -= piece
+
+
+def saved(archive: zipfile.ZipFile, key: str, array: np.ndarray) -> None:
+    with archive.open(f"{key}.npy", "w") as file:
+        np.lib.format.write_array(file, array, allow_pickle=False)
+
+
+def sparse(path: Path, layout: str, *, entries: int, pointers: list[int]) -> Path:
+    """A sparse matrix of 2 x 3 whose pointers say what they like."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        saved(archive, "format", np.array(layout.encode()))
+        saved(archive, "shape", np.array([2, 3]))
+        names = ("row", "col") if layout == "coo" else ("indices",)
+        for name in names:
+            zeros(archive, name, "<i4", entries)
+        if layout != "coo":
+            saved(archive, "indptr", np.array(pointers, dtype=np.int64))
+        zeros(archive, "data", "<f8", entries)
+    return path
+
+
+def read(path: Path) -> list[np.ndarray]:
+    rows = open_rows([path])
+    tracemalloc.start()
+    try:
+        return [block.values for block in rows.blocks()]
+    finally:
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert most < MOST, f"{most:,} bytes"
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
+def test_a_sparse_matrix_of_more_entries_than_memory(layout, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MOST_UNPACKED", 32 << 20)
+    path = sparse(tmp_path / "m.npz", layout, entries=8 << 20, pointers=[0, 8 << 20, 8 << 20])
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(DataError, match="at most 32 MiB are unpacked") as caught:
+        read(path)
+    assert caught.value.code == "file-too-large"
+
+
+def test_pointers_that_promise_more_than_there_is(tmp_path):
+    path = sparse(tmp_path / "m.npz", "csr", entries=10, pointers=[0, 10**12, 10**12])
+    with pytest.raises(DataError, match="at most 4,096 MiB are unpacked"):
+        read(path)
+
+
+@pytest.mark.parametrize("key", ["shape", "format"])
+def test_a_shape_of_millions_of_numbers(key, tmp_path):
+    path = tmp_path / "m.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name in ("shape", "format", "data"):
+            zeros(archive, name, "<i8", 16 << 20 if name == key else 2)
+    with pytest.raises(DataError, match=f"its {key} is no few numbers"):
+        open_rows([path])
+
+
+def test_a_fortran_array_that_would_fill_the_disk(tmp_path, monkeypatch):
+    path = tmp_path / "m.npz"
+    np.savez_compressed(path, X=np.asfortranarray(np.zeros((1000, 3))))
+    full = type("Usage", (), {"free": 1000})
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: full)
+    with pytest.raises(DataError, match="of temporary files"):
+        read(path)
+
+
+def test_a_text_of_one_line_without_an_end(tmp_path):
+    path = tmp_path / "zeros.csv.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(b"a,b\n1,2\n")
+        for _ in range(200):
+            file.write(bytes(1 << 20))
+    assert path.stat().st_size < 2 << 20
+    before = pa.default_memory_pool().max_memory()
+    with pytest.raises(DataError, match="a line is longer than 16 MiB"):
+        read(path)
+    assert pa.default_memory_pool().max_memory() - before < 200 << 20
+
+
+def test_a_text_of_many_lines_takes_little_memory(tmp_path):
+    path = tmp_path / "zeros.csv.gz"
+    lines = b"0,0\n" * (1 << 18)
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(b"a,b\n")
+        for _ in range(16):
+            file.write(lines)
+    rows, count = open_rows([path]), 0
+    tracemalloc.start()
+    for block in rows.blocks():
+        count += len(block.values)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == 16 << 18
+    assert most < MOST
+
+
+def test_a_parquet_file_that_unpacks_to_a_thousand_times_its_size(tmp_path, monkeypatch):
+    path = tmp_path / "zeros.parquet"
+    table = pa.table({"a": np.zeros(4 << 20), "b": np.zeros(4 << 20)})
+    pa.parquet.write_table(
+        table, path, compression="zstd", use_dictionary=False, row_group_size=4 << 20
+    )
+    assert path.stat().st_size < 1 << 16
+    monkeypatch.setattr(files, "MOST_UNPACKED", 32 << 20)
+    monkeypatch.setattr("eigenveil.io.formats.tabular.MOST_UNPACKED", 32 << 20)
+    with pytest.raises(DataError, match="row group 0 takes 64 MiB unpacked") as caught:
+        open_rows([path])
+    assert caught.value.code == "file-too-large"
+
+
+def test_rows_that_may_not_be_read_are_a_sentence(tmp_path, monkeypatch):
+    path = tmp_path / "rows.parquet"
+    pa.parquet.write_table(pa.table({"a": [1.0]}), path)
+
+    def refused(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("eigenveil.io.formats.tabular.source_of", refused)  # root may read all
+    with pytest.raises(DataError, match=r"rows\.parquet cannot be read: Permission denied"):
+        open_rows([path])

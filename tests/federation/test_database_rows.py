@@ -1,0 +1,307 @@
+"""Rows of a query are the same in every pass, nothing is written, and no password is shown."""
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing, suppress
+
+import numpy as np
+import pytest
+from ledger_tools import postgresql_server
+
+from eigenveil import PrivatePCA
+from eigenveil.errors import DataError
+from eigenveil.federation.ledger.file_marks import marks_of, usual_name
+from eigenveil.io import Query, open_rows
+
+ROWS = np.random.default_rng(3).normal(size=(5000, 3))
+PEOPLE = [f"p{row % 700}" for row in range(len(ROWS))]
+ALL = "SELECT * FROM visits"
+
+
+_RUN = """
+import sqlite3, sys
+for statement in sys.argv[2:]:
+    connection = sqlite3.connect(sys.argv[1])
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+"""
+
+
+class Sqlite:
+    def __init__(self, folder):
+        self.file = folder / "visits.db"
+        self.uri = f"sqlite:///{self.file}"
+
+    def run(self, *statements):
+        """In another process: in this one, closing the file here would drop the reader's locks."""
+        subprocess.run([sys.executable, "-S", "-c", _RUN, self.file, *statements], check=True)
+
+    def fill(self, rows):
+        kinds = "person TEXT, a REAL, b REAL, c REAL"
+        self.run("PRAGMA journal_mode = WAL", "DROP TABLE IF EXISTS visits")
+        with closing(sqlite3.connect(self.file)) as connection, connection:
+            connection.execute(f"CREATE TABLE visits ({kinds})")
+            connection.executemany("INSERT INTO visits VALUES (?, ?, ?, ?)", rows)
+
+    def count(self):
+        with closing(sqlite3.connect(self.file)) as connection:
+            return connection.execute("SELECT count(*) FROM visits").fetchone()[0]
+
+
+class Postgres:
+    def __init__(self, server):
+        self._server = server
+        self.uri = f"postgresql://owner:hush@/postgres?host={server.folder}"
+
+    def run(self, *statements):
+        import psycopg
+
+        with psycopg.connect(self._server.dsn, autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    def fill(self, rows):
+        import psycopg
+
+        with psycopg.connect(self._server.dsn, autocommit=True) as connection:
+            connection.execute("DROP TABLE IF EXISTS visits")
+            connection.execute(
+                "CREATE TABLE visits (person text, a float8, b float8, c numeric(40, 20))"
+            )
+            with connection.cursor().copy("COPY visits FROM STDIN") as copy:
+                for row in rows:
+                    copy.write_row(row)
+
+    def count(self):
+        import psycopg
+
+        with psycopg.connect(self._server.dsn) as connection:
+            return connection.execute("SELECT count(*) FROM visits").fetchone()[0]
+
+
+@pytest.fixture(scope="module")
+def server():
+    pytest.importorskip("adbc_driver_postgresql", reason="its ADBC driver is not installed")
+    with postgresql_server() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request, tmp_path):
+    """A database with the table ``visits``."""
+    if request.param == "sqlite":
+        pytest.importorskip("adbc_driver_sqlite", reason="its ADBC driver is not installed")
+        made = Sqlite(tmp_path)
+    else:
+        made = Postgres(request.getfixturevalue("server"))
+    made.fill([(person, *row) for person, row in zip(PEOPLE, ROWS.tolist(), strict=True)])
+    return made
+
+
+def values(rows):
+    return np.concatenate([block.values for block in rows.blocks()])
+
+
+def units(rows):
+    return [unit for block in rows.blocks() for unit in block.units]
+
+
+def test_rows_units_and_labels_of_a_query(database):
+    rows = open_rows([Query(ALL, database.uri)], unit="person")
+    assert rows.names == ("a", "b", "c")
+    for _ in range(2):
+        np.testing.assert_allclose(values(rows), ROWS, rtol=1e-14)
+        assert units(rows) == PEOPLE
+    chosen = open_rows([Query(f"{ALL} ; ", database.uri)], columns=["c", "a"])
+    np.testing.assert_allclose(values(chosen), ROWS[:, [2, 0]], rtol=1e-14)
+    found = [each for _, part in chosen.labelled_blocks(["person"]) for each in part["person"]]
+    assert found == PEOPLE
+
+
+def test_every_pass_sees_the_same_rows_whoever_writes(database):
+    """Without the snapshot the second pass has one row more, and other numbers."""
+    rows = open_rows([Query(ALL, database.uri)], exclude=["person"])
+    database.run("INSERT INTO visits VALUES ('new', 1, 2, 3)")
+    database.run("UPDATE visits SET a = a + 1")
+    np.testing.assert_allclose(values(rows), ROWS, rtol=1e-14)
+    database.run("DELETE FROM visits")
+    np.testing.assert_allclose(values(rows), ROWS, rtol=1e-14)
+    assert values(open_rows([Query("SELECT 1 AS a", database.uri)])).tolist() == [[1.0]]
+
+
+def test_a_database_whose_locks_cannot_be_written_is_refused(tmp_path, monkeypatch):
+    pytest.importorskip("adbc_driver_sqlite", reason="its ADBC driver is not installed")
+    database = Sqlite(tmp_path)
+    database.fill([("p", 1, 2, 3)])
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write everywhere
+    with pytest.raises(DataError, match="cannot write its locks"):
+        open_rows([Query(ALL, database.uri)])
+    database.run("PRAGMA journal_mode = DELETE")
+    assert len(values(open_rows([Query(ALL, database.uri)], columns=["a"]))) == 1
+
+
+WRITES = [
+    "DELETE FROM visits",
+    "DELETE FROM visits RETURNING a",
+    "INSERT INTO visits VALUES ('x', 1, 2, 3) RETURNING a",
+    "SELECT a FROM visits; DELETE FROM visits",
+    "WITH gone AS (DELETE FROM visits RETURNING a) SELECT a FROM gone",
+    "COMMIT",
+    "DROP TABLE visits",
+]
+
+
+@pytest.mark.parametrize("sql", WRITES)
+def test_a_query_that_writes_is_refused_and_writes_nothing(sql, database):
+    with pytest.raises(DataError) as caught:
+        values(open_rows([Query(sql, database.uri)]))
+    assert caught.value.code == "query-failed"
+    assert database.count() == len(ROWS)
+
+
+def test_no_statement_but_the_first_is_run(database):
+    """SQLite's driver leaves out the others, PostgreSQL's refuses them all."""
+    sql = "SELECT a FROM visits) AS x; DELETE FROM visits; SELECT * FROM (SELECT 1 AS a"
+    with suppress(DataError):
+        values(open_rows([Query(sql, database.uri)]))
+    assert database.count() == len(ROWS)
+
+
+def test_a_function_that_writes_is_refused_by_the_transaction(server):
+    database = Postgres(server)
+    database.fill([("p", 1, 2, 3)])
+    database.run(
+        "CREATE OR REPLACE FUNCTION writes() RETURNS int LANGUAGE sql AS "
+        "$$ INSERT INTO visits VALUES ('x', 1, 2, 3) RETURNING 1 $$"
+    )
+    with pytest.raises(DataError, match="read-only transaction"):
+        values(open_rows([Query("SELECT writes() AS a", database.uri)]))
+    sql = "SELECT set_config('transaction_read_only', 'off', false)::text AS x, writes() AS a"
+    with pytest.raises(DataError):
+        values(open_rows([Query(sql, database.uri)], columns=["a"]))
+    assert database.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT nothing FROM visits", "nothing"),
+        ("SELECT * FROM nowhere", "nowhere"),
+        ("SELEC", "syntax error"),
+    ],
+)
+def test_what_is_wrong_with_a_query_is_a_sentence(sql, said, database):
+    with pytest.raises(DataError) as caught:
+        open_rows([Query(sql, database.uri)])
+    assert caught.value.code == "query-failed"
+    assert said in caught.value.message
+    assert "hush" not in f"{caught.value.message}{caught.value.hint}"
+
+
+def test_cells_are_in_no_message(server):
+    database = Postgres(server)
+    database.fill([("a-secret", 1, 2, 3)])
+    with pytest.raises(DataError, match="invalid input syntax for type double precision") as caught:
+        values(open_rows([Query("SELECT person::float8 AS a FROM visits", database.uri)]))
+    assert "secret" not in caught.value.message
+
+
+def test_columns_of_a_database_without_types_that_change_in_the_middle(tmp_path):
+    pytest.importorskip("adbc_driver_sqlite", reason="its ADBC driver is not installed")
+    database = Sqlite(tmp_path)
+    database.run("CREATE TABLE visits (a)")
+    database.run(
+        "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 2000) "
+        "INSERT INTO visits SELECT x FROM n",
+        "INSERT INTO visits VALUES (0.5)",
+    )
+    with pytest.raises(DataError) as caught:
+        values(open_rows([Query(ALL, database.uri)]))
+    assert "CAST(name AS REAL)" in caught.value.hint
+    cast = Query("SELECT CAST(a AS REAL) AS a FROM visits", database.uri)
+    assert values(open_rows([cast])).sum() == 2000 * 2001 / 2 + 0.5
+
+
+def test_a_password_is_in_nothing_that_is_shown(server):
+    uri = f"postgresql://owner:hush@127.0.0.1:1/x?host={server.folder}/nowhere&password=hush2"
+    query = Query(ALL, uri)
+    with pytest.raises(DataError) as caught:
+        open_rows([query])
+    shown = f"{query!r} {query} {caught.value.message} {caught.value.hint} {usual_name([query])}"
+    shown += query.open("rb").read().decode()
+    assert "hush" not in shown
+    assert "owner" not in shown.replace("owner's", "")
+
+
+def test_a_ledger_knows_a_query_by_the_database_and_its_text():
+    key = b"k" * 32
+    queries = [
+        Query("SELECT a\n  FROM t;", "postgresql://me:one@host/db"),
+        Query("SELECT a FROM t", "postgresql://you:two@host/db?sslmode=require"),
+        Query("SELECT a FROM t", "postgresql://host/other"),
+        Query("SELECT a FROM t WHERE a > 0", "postgresql://host/db"),
+    ]
+    marks = [marks_of([query], key)[0] for query in queries]
+    assert marks[0] == marks[1]
+    assert len({mark.content for mark in marks}) == len({mark.path for mark in marks}) == 3
+    assert usual_name(queries[:1]).startswith("postgresql://host/db (query ")
+
+
+@pytest.mark.parametrize("uri", ["", "visits.db", "host=x password=hush", "postgresql://h:port/x"])
+def test_what_names_no_database_is_refused_unquoted(uri):
+    with pytest.raises(DataError) as caught:
+        Query(ALL, uri)
+    assert caught.value.code == "bad-url"
+    assert "hush" not in caught.value.message
+
+
+def test_a_driver_that_promises_no_snapshot_is_refused(tmp_path):
+    pytest.importorskip("adbc_driver_duckdb", reason="DuckDB is not installed")
+    with pytest.raises(DataError) as caught:
+        open_rows([Query("SELECT 1 AS a", f"duckdb:///{tmp_path}/x.db")])
+    assert caught.value.code == "query-failed"
+    with pytest.raises(DataError, match="needs the library adbc_driver_nothing"):
+        open_rows([Query("SELECT 1 AS a", "nothing://host/x")])
+
+
+def test_a_fit_charges_the_query_and_a_transform_carries_units(database, tmp_path, run):
+    words = ("--sql", ALL, "--from", database.uri)
+    result = tmp_path / "result"
+    place = tmp_path / "rows.ledger"
+    fit = ("fit", *words, "--unit", "person", "-k", 2, "--no-plots", "--ledger", place)
+    status, out, err = run(*fit, "--out", result)
+    assert status == 0, err
+    assert "hush" not in out + err
+    assert "(query " in err
+    status, _, err = run(*fit, "--out", tmp_path / "again")
+    assert status != 0
+    assert "(query " in err
+    assert "hush" not in err
+    status, _, err = run("transform", result, *words, "--out", tmp_path / "scores.csv")
+    assert status == 0, err
+    scores = open_rows([tmp_path / "scores.csv"], unit="person")
+    assert units(scores) == PEOPLE
+    model = PrivatePCA.load(result / "model.npz")
+    np.testing.assert_allclose(values(scores), model.transform(ROWS), rtol=1e-9, atol=1e-12)
+    status, _, err = run("schema", "new", *words, "--out", tmp_path / "schema.toml", "--yes")
+    assert status == 0, err
+    for file in result.iterdir():
+        assert b"hush" not in file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--sql", ALL),
+        ("--from", "sqlite:///x.db"),
+        ("rows.csv", "--sql", ALL, "--from", "sqlite:///x.db"),
+        (),
+    ],
+)
+def test_a_query_is_given_whole_and_alone(words, tmp_path, run):
+    to = ("--out", tmp_path / "o.csv")
+    for command in (("schema", "check", "--schema", "s.toml"), ("transform", "result", *to)):
+        status, _, err = run(*command, *words)
+        assert status == 2, err
