@@ -516,7 +516,15 @@ _OF_TEXT: Mapping[str, tuple[Any, Any]] = {
     ),
 }
 """How text files are written: the fields of a dialect, and their options."""
-_OF_FORMATS: Mapping[str, tuple[Any, Any]] = {}
+_OF_FORMATS: Mapping[str, tuple[Any, Any]] = {
+    "layer": (
+        Annotated[
+            str | None,
+            typer.Option(help="Of single cells: a layer in place of X; raw is adata.raw."),
+        ],
+        None,
+    ),
+}
 """How files of other formats are read: the other fields of ReadOptions, and their options."""
 OF_READING = (*_OF_TEXT, *_OF_FORMATS)
 

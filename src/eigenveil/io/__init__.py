@@ -1,5 +1,6 @@
 """Rows from files, a block at a time, and tables written whole or not at all."""
 
+from eigenveil.io.annotate import annotate, read_cells
 from eigenveil.io.formats.counts import read_vocabulary
 from eigenveil.io.formats.dialect import Dialect
 from eigenveil.io.formats.registry import ReadOptions
@@ -12,7 +13,9 @@ __all__ = [
     "Dialect",
     "FileRows",
     "ReadOptions",
+    "annotate",
     "open_rows",
+    "read_cells",
     "read_frame",
     "read_schema",
     "read_vocabulary",

@@ -129,7 +129,7 @@ def expand(paths: Sequence[str | Path]) -> list[Path]:
 
 def _matches(path: Path) -> list[Path]:
     with reading(path):
-        if path.is_dir():
+        if path.is_dir() and not _is_one(path):
             return _inside(path)
         if path.exists():
             return [path]
@@ -146,7 +146,9 @@ def _inside(folder: Path) -> list[Path]:
     found = [
         file
         for file in sorted(folder.iterdir())
-        if not file.name.startswith(".") and file.is_file() and format_of(file) is not None
+        if not file.name.startswith(".")
+        and (file.is_file() or _is_one(file))
+        and format_of(file) is not None
     ]
     if not found:
         raise DataError(
@@ -155,3 +157,9 @@ def _inside(folder: Path) -> list[Path]:
             code="no-such-file",
         )
     return found
+
+
+def _is_one(path: Path) -> bool:
+    """Whether a folder is one file of a format that is stored so."""
+    found = format_of(path)
+    return found is not None and found.folder and path.is_dir()

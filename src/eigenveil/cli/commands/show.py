@@ -19,6 +19,7 @@ from eigenveil.cli.presenters.results import MODEL, SCHEMA, as_json, check_place
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import DataError
 from eigenveil.io import FileRows, ReadOptions, open_rows, write_columns
+from eigenveil.io.annotate import annotate_file
 from eigenveil.models.inputs import first_difference
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.task import TASKS
@@ -42,7 +43,13 @@ def show(result: options.ResultFolder, json: options.Json = False) -> None:
 def transform(
     result: options.ResultFolder,
     files: Annotated[list[str], typer.Argument(help="Files with the same columns.")],
-    out: Annotated[Path, typer.Option(help="File to write: .parquet, .csv, .feather or .npy.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="File to write: .parquet, .csv, .feather or .npy; or .h5ad, a copy of the .h5ad "
+            "file with obsm['X_pca'], varm['PCs'] and the certificate in uns."
+        ),
+    ],
     overwrite: Annotated[bool, typer.Option(help="Replace the file if it exists.")] = False,
     schema: Annotated[
         Path | None,
@@ -66,6 +73,7 @@ def transform(
     They are as private as the rows.
     """
     check_place(out, overwrite=overwrite)
+    _check_cells(files, out, ids)
     model = load_model(result / MODEL)
     presenter = presenter_of(model)
     documents = TASKS[presenter.task].takes_documents
@@ -85,20 +93,51 @@ def transform(
         _check(block, rows.names or names_of(model), counts=documents, holes=holes)
         parts.append(presenter.new_values(model, block.values))
     values = np.concatenate(parts)
+    if out.suffix.lower() == ".h5ad":
+        annotate_file(rows.paths[0], out, model, values)
+        _told(out, values, width=values.shape[1], what=presenter.said, json=json, quiet=quiet)
+        return
     columns: list[tuple[str, Any]] = [*labels.items()]
     columns += zip(presenter.new_names(model), values.T, strict=True)
     if presenter.label is not None:
         columns.append((presenter.label, 1 + np.argmax(values, axis=1)))
     write_columns(out, columns)
-    count, width = values.shape[0], len(columns)
     kept = f" after {', '.join(labels)}" if labels else ""
+    what, width = presenter.said, len(columns)
+    _told(out, values, width=width, what=what, kept=kept, json=json, quiet=quiet)
+
+
+def _told(
+    out: Path,
+    values: NDArray[Any],
+    *,
+    width: int,
+    what: str,
+    kept: str = "",
+    json: bool,
+    quiet: bool,
+) -> None:
+    """Say what was written."""
+    count = values.shape[0]
     if json:
         options.print_json({"out": str(out), "rows": count, "columns": width})
-    else:
-        what = presenter.said
-        Screen(quiet=quiet).print(
-            f"{count:,} rows x {values.shape[1]} {what} written to {out}{kept}. "
-            f"{what.capitalize()} are as private as the rows."
+        return
+    Screen(quiet=quiet).print(
+        f"{count:,} rows x {values.shape[1]} {what} written to {out}{kept}. "
+        f"{what.capitalize()} are as private as the rows."
+    )
+
+
+def _check_cells(files: Sequence[str], out: Path, ids: str | None) -> None:
+    """Refuse what cannot become a copy of one file of cells, before it is read."""
+    if out.suffix.lower() != ".h5ad":
+        return
+    if ids is not None:
+        raise WrongOption(f"--id {ids}: a copy of cells keeps all of obs.", hint="Leave --id out.")
+    if len(files) != 1 or Path(files[0]).suffix.lower() != ".h5ad":
+        raise WrongOption(
+            f"{out} is to be a copy of one .h5ad file with scores in it.",
+            hint="Give one .h5ad file; or write a .parquet, .csv or .npy file.",
         )
 
 

@@ -28,9 +28,12 @@ class ReadOptions:
     ----------
     dialect : Dialect
         How delimited text is written.
+    layer : str or None
+        Of single cells: a layer in place of ``X``.
     """
 
     dialect: Dialect = PLAIN
+    layer: str | None = None
 
 
 USUAL = ReadOptions()
@@ -54,6 +57,8 @@ class Format:
         A regular expression of whole names, for a format that has no ending of its own.
     takes : tuple of str
         Fields of :class:`ReadOptions` that the reader takes, by keyword.
+    folder : bool
+        Whether a folder of such a name is one file.
     writer : str
         ``module:name`` of what writes columns to an open file; empty where it is not written.
     written : tuple of str
@@ -65,6 +70,7 @@ class Format:
     reader: str
     pattern: str = ""
     takes: tuple[str, ...] = ()
+    folder: bool = False
     writer: str = ""
     written: tuple[str, ...] = ()
 
@@ -125,6 +131,8 @@ _OWN = (
     ),
     Format("npz", (".npz",), f"{_HERE}.arrays:open_archive"),
     Format("matrix-market", (".mtx", ".mtx.gz"), f"{_HERE}.counts:MatrixMarketFile"),
+    Format("h5ad", (".h5ad",), f"{_HERE}.cells:open_cells", takes=("layer",)),
+    Format("zarr", (".zarr",), f"{_HERE}.cells:open_cells", takes=("layer",), folder=True),
     # the bags of words of UCI are known by how their names begin
     Format(
         "bag-of-words",

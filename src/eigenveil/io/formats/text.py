@@ -20,7 +20,8 @@ import pyarrow.csv
 from eigenveil.errors import DataError, FileDialectWarning, callers_level
 from eigenveil.io.formats.dialect import EITHER, PLAIN, Dialect, Emptied, Settled, settle
 from eigenveil.io.formats.tabular import Table, is_numeric, numbers_of
-from eigenveil.models.inputs import check_width, numbered_names
+from eigenveil.models.inputs import check_width
+from eigenveil.models.names import numbered_names
 
 if TYPE_CHECKING:
     from eigenveil.io.encode import RowEncoder
