@@ -16,6 +16,7 @@ from cell_tools import GENES, KINDS, made_cells, saved
 from row_formats import values
 
 from eigenveil import (
+    BudgetExceeded,
     DataError,
     FederatedPCA,
     PrivateCovariance,
@@ -375,3 +376,24 @@ def test_a_missing_library_names_its_extra(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"eigenveil\[cells\]") as refused:
         open_rows([path])
     assert refused.value.code == "extra-missing"
+
+
+def test_a_ledger_knows_backed_cells_by_their_file(tmp_path):
+    path = saved(made_cells(cells=600)[0], tmp_path / "cells.h5ad")
+    backed = anndata.read_h5ad(path, backed="r")
+    assert read_cells(backed).paths == (path,)
+    assert read_cells(backed.to_memory()).paths is None
+    ledger = str(tmp_path / "lab.ledger")
+    private(unit="donor_id", ledger=ledger).fit(backed)
+    with pytest.raises(BudgetExceeded):  # the same file, by another way
+        private(ledger=ledger).fit_rows(open_rows([path], unit="donor_id"))
+
+
+def test_a_store_that_is_a_folder_has_one_account(tmp_path):
+    rows = open_rows([saved(made_cells(cells=600)[0], tmp_path / "cells.zarr")], unit="donor_id")
+    ledger = str(tmp_path / "lab.ledger")
+    private(ledger=ledger).fit_rows(rows)
+    (tmp_path / "cells.zarr").rename(tmp_path / "renamed.zarr")
+    again = open_rows([tmp_path / "renamed.zarr"], unit="donor_id")
+    with pytest.raises(BudgetExceeded):
+        private(ledger=ledger).fit_rows(again)

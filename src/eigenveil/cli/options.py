@@ -524,6 +524,16 @@ _OF_FORMATS: Mapping[str, tuple[Any, Any]] = {
         ],
         None,
     ),
+    "mask": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                help="Of images: a public NIfTI image or .npy array, not 0 where a voxel is a "
+                "column."
+            ),
+        ],
+        None,
+    ),
 }
 """How files of other formats are read: the other fields of ReadOptions, and their options."""
 OF_READING = (*_OF_TEXT, *_OF_FORMATS)

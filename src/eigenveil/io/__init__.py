@@ -5,6 +5,7 @@ from eigenveil.io.formats.counts import read_vocabulary
 from eigenveil.io.formats.dialect import Dialect
 from eigenveil.io.formats.registry import ReadOptions
 from eigenveil.io.frames import read_frame
+from eigenveil.io.maps import write_maps
 from eigenveil.io.open import FileRows, open_rows
 from eigenveil.io.write import write_columns, write_table
 from eigenveil.tables.schema import read_schema
@@ -20,5 +21,6 @@ __all__ = [
     "read_schema",
     "read_vocabulary",
     "write_columns",
+    "write_maps",
     "write_table",
 ]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from eigenveil.errors import DataError, OutputError
 from eigenveil.files import replacing
 from eigenveil.io.files import reading
-from eigenveil.io.formats.cells import open_cells
+from eigenveil.io.formats.cells import size_and_genes
 from eigenveil.io.formats.hierarchy import opened
 from eigenveil.models.cells import CellRows, genes_of, is_cells
 from eigenveil.models.inputs import check_names
@@ -106,8 +106,14 @@ def annotate_file(
         raise OutputError(
             f"{goal} is the file that is read.", hint="Choose another --out.", code="output-exists"
         )
-    cells = open_cells(place)
-    found = _annotations(model, cells.columns, scores)
+    cells, genes = size_and_genes(place)
+    if cells != scores.shape[0]:
+        raise DataError(
+            f"{place} has {cells} cells, and there are {scores.shape[0]} scores.",
+            hint="Give the scores of these cells, in their order.",
+            code="other-columns",
+        )
+    found = _annotations(model, genes, scores)
     with replacing(goal) as scratch:
         with reading(place):
             shutil.copyfile(place, scratch)

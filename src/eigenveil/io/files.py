@@ -105,7 +105,7 @@ def expand(paths: Sequence[str | Path]) -> list[Path]:
         Naming a path that matches nothing or is not of a known format, or a file meant twice: its
         rows would count twice, and the guarantee speaks of rows that count once.
     """
-    files = [file for path in paths for file in _matches(Path(path))]
+    files = _less_parts([file for path in paths for file in _matches(Path(path))])
     if not files:
         raise DataError("No file was given.", hint="Give at least one file.", code="no-such-file")
     seen: dict[Path, Path] = {}
@@ -157,6 +157,15 @@ def _inside(folder: Path) -> list[Path]:
             code="no-such-file",
         )
     return found
+
+
+def _less_parts(files: list[Path]) -> list[Path]:
+    """Files less those that belong to another one, such as the barcodes of a matrix of cells."""
+    parts: set[Path] = set()
+    for file in files:
+        found = format_of(file)
+        parts.update(part.resolve() for part in (() if found is None else found.belonging(file)))
+    return [file for file in files if not parts or file.resolve() not in parts]
 
 
 def _is_one(path: Path) -> bool:

@@ -17,7 +17,7 @@ from eigenveil.io.encode import RowEncoder, labels
 from eigenveil.io.files import expand, reading, rechunk
 from eigenveil.io.formats.arrays import ArrayFile, NamedArrayFile, SparseArrayFile
 from eigenveil.io.formats.named import Named
-from eigenveil.io.formats.registry import USUAL, ReadOptions, format_of
+from eigenveil.io.formats.registry import USUAL, Format, ReadOptions, format_of
 from eigenveil.io.formats.tabular import Table
 from eigenveil.io.formats.text import TextTable
 from eigenveil.moments.rows import Block, FloatArray
@@ -161,7 +161,7 @@ def open_rows(
     """
     if isinstance(paths, (str, Path)):
         paths = [paths]
-    files = [_open(path, read=read) for path in expand(paths)]
+    files = _open_all(expand(paths), read=read)
     named = [file for file in files if isinstance(file, Named)]
     bare = next((file for file in files if not isinstance(file, Named)), None)
     if bare is not None and (schema is not None or unit is not None):
@@ -221,7 +221,7 @@ def open_tables(paths: Sequence[str | Path], *, read: ReadOptions = USUAL) -> li
     DataError
         Naming a file that has no names, or is a matrix.
     """
-    return _tables([_open(path, read=read) for path in expand(paths)], "a schema")
+    return _tables(_open_all(expand(paths), read=read), "a schema")
 
 
 def _tables(files: Sequence[Table | ArrayFile], needs: str) -> list[Table]:
@@ -308,7 +308,7 @@ class FileRows:
         unit: str | None = None,
     ) -> None:
         self._files, self._encoder = files, encoder
-        self.paths = tuple(file.path for file in files)
+        self.paths = tuple(path for file in files for path in file.files)
         self.names = names if encoder is None or names is not None else encoder.names
         self.schema = None if encoder is None else encoder.schema
         self.unit = unit if encoder is None else encoder.unit
@@ -450,7 +450,11 @@ def _labels_of(file: Table | ArrayFile, names: Sequence[str]) -> dict[str, NDArr
     return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
-def _open(path: Path, *, read: ReadOptions) -> Table | ArrayFile:
-    found = format_of(path)
-    assert found is not None  # the list of files has those that are read only
-    return found.open(path, read=read)
+def _open_all(paths: Sequence[Path], *, read: ReadOptions) -> list[Table | ArrayFile]:
+    """Files, each with its own reader; those of a format that are opened as one, at the first."""
+    groups: dict[Any, tuple[Format, list[Path]]] = {}
+    for path in paths:
+        found = format_of(path)
+        assert found is not None  # the list of files has those that are read only
+        groups.setdefault(found.name if found.together else path, (found, []))[1].append(path)
+    return [each.open(own if each.together else own[0], read=read) for each, own in groups.values()]

@@ -15,11 +15,19 @@ from eigenveil.cli import options
 from eigenveil.cli.options import WantedColumns, WrongOption
 from eigenveil.cli.presenters.base import names_of
 from eigenveil.cli.presenters.registry import load_model, presenter_of
-from eigenveil.cli.presenters.results import MODEL, SCHEMA, as_json, check_place, print_model
+from eigenveil.cli.presenters.results import (
+    MODEL,
+    SCHEMA,
+    as_json,
+    check_place,
+    new_folder,
+    print_model,
+)
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import DataError
 from eigenveil.io import FileRows, ReadOptions, open_rows, write_columns
 from eigenveil.io.annotate import annotate_file
+from eigenveil.io.maps import write_maps
 from eigenveil.models.inputs import first_difference
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.task import TASKS
@@ -27,9 +35,28 @@ from eigenveil.moments.rows import Block
 from eigenveil.tables.schema import Schema, read_schema
 
 
-def show(result: options.ResultFolder, json: options.Json = False) -> None:
+def show(
+    result: options.ResultFolder,
+    maps: Annotated[
+        Path | None,
+        typer.Option(
+            help="Of images: a folder to write, with the components as NIfTI images; give --mask."
+        ),
+    ] = None,
+    mask: Annotated[
+        Path | None, typer.Option(help="With --maps: the mask of the fit, a NIfTI image.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
     """Show the components, the releases and the guarantee of a result."""
+    if (maps is None) != (mask is None):
+        raise WrongOption("--maps and --mask belong together.", hint="Give both, or neither.")
+    if maps is not None:
+        check_place(maps, overwrite=False)
     model = load_model(result / MODEL)
+    if maps is not None and mask is not None:
+        with new_folder(maps) as folder:
+            write_maps(model, mask, folder)
     if json:
         options.print_json(as_json(model))
         return

@@ -47,6 +47,23 @@ def open_cells(path: Path, *, layer: str | None = None) -> NamedArrayFile:
     return DenseCells(path, layer) if dense else SparseCells(path, layer)
 
 
+def size_and_genes(path: Path) -> tuple[int, list[str]]:
+    """The number of cells of a store, and the names of the genes of its ``var``."""
+    with reading(path), opened(path) as root:
+        _, index = _labels(path, root)
+        rows = whole(path, *_column(path, root, "obs", index)).shape[0]
+        return rows, _genes(path, root, "var")
+
+
+def _genes(path: Path, root: Any, where: str) -> list[str]:
+    names, index = _fields(path, root, where)
+    others = {
+        name: lambda name=name: _entries(path, root, where, name) for name in names if name != index
+    }
+    own = _entries(path, root, where, index)
+    return gene_names(f"{path}: the index of var", own, others)
+
+
 def _place(path: Path, root: Any, layer: str | None) -> str:
     """Where a store has the wanted matrix."""
     layers = sorted(root["layers"]) if "layers" in root else []
@@ -85,7 +102,8 @@ class _Cells(NamedArrayFile):
             self._place = _place(self.path, root, self._layer)
             self.label_names, self._index = _labels(self.path, root)
             rows = whole(self.path, *_column(self.path, root, "obs", self._index)).shape[0]
-            self._genes = self._stored_genes(root)
+            where = f"{self._place[:-1]}var" if self._place.startswith(RAW) else "var"
+            self._genes = _genes(self.path, root, where)
             shape, kind = self._stored_shape(root)
         if shape != (rows, len(self._genes)):
             raise DataError(
@@ -98,19 +116,6 @@ class _Cells(NamedArrayFile):
 
     def _stored_shape(self, root: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
         raise NotImplementedError
-
-    def _stored_genes(self, root: Any) -> list[str]:
-        where = "var"
-        if self._place.startswith("raw"):
-            where = self._place[:-1] + "var"
-        names, index = _fields(self.path, root, where)
-        others = {
-            name: lambda name=name: _entries(self.path, root, where, name)
-            for name in names
-            if name != index
-        }
-        own = _entries(self.path, root, where, index)
-        return gene_names(f"{self.path}: the index of var", own, others)
 
     def _names(self) -> Sequence[str]:
         return self._genes
@@ -139,9 +144,9 @@ class DenseCells(_Cells):
             stored = child(self.path, root, self._place, array=True)
             tall = 1 if not stored.chunks else int(stored.chunks[0])
             most = _MOST_READ // max(1, self.features * stored.dtype.itemsize)
-            take = max(1, max(step, min(most, 4 * step)) // tall * tall)
-            if take > max(most, step):  # chunks of so many rows are unpacked more than once
-                take = step
+            take = max(step, min(most, 4 * step))
+            # larger chunks are unpacked more than once
+            take = max(tall, take // tall * tall) if tall <= most else max(step, most)
             for start in range(0, self.rows, take):
                 rows = stored[start : start + take]
                 for first in range(0, rows.shape[0], step):

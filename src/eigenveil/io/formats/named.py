@@ -18,6 +18,8 @@ class Named:
     ----------
     path : Path
         Named in messages as it was given.
+    files : sequence of Path
+        What is read: the same, or several that are one.
     columns : sequence of str
         The columns that can be features, in order.
     types : mapping of str
@@ -27,6 +29,7 @@ class Named:
     """
 
     path: Path
+    files: Sequence[Path]
     columns: Sequence[str]
     types: Mapping[str, Any]
     label_names: Sequence[str] = ()

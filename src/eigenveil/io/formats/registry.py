@@ -30,10 +30,13 @@ class ReadOptions:
         How delimited text is written.
     layer : str or None
         Of single cells: a layer in place of ``X``.
+    mask : Path or None
+        Of images: a public image whose entries that are not 0 say which voxels are columns.
     """
 
     dialect: Dialect = PLAIN
     layer: str | None = None
+    mask: Path | None = None
 
 
 USUAL = ReadOptions()
@@ -57,6 +60,10 @@ class Format:
         A regular expression of whole names, for a format that has no ending of its own.
     takes : tuple of str
         Fields of :class:`ReadOptions` that the reader takes, by keyword.
+    beside : str
+        ``module:name`` of what lists the files that belong to one, such as the names of its rows.
+    together : bool
+        Whether all files of the format are opened as one: the reader is called with their list.
     folder : bool
         Whether a folder of such a name is one file.
     writer : str
@@ -70,6 +77,8 @@ class Format:
     reader: str
     pattern: str = ""
     takes: tuple[str, ...] = ()
+    beside: str = ""
+    together: bool = False
     folder: bool = False
     writer: str = ""
     written: tuple[str, ...] = ()
@@ -81,12 +90,16 @@ class Format:
             return True
         return any(name.endswith(ending) and name != ending for ending in self.endings)
 
-    def open(self, path: Path, *, read: ReadOptions) -> Table | ArrayFile:
-        """The rows of a file."""
+    def open(self, path: Path | list[Path], *, read: ReadOptions) -> Table | ArrayFile:
+        """The rows of a file, or of several that are opened as one."""
         opened: Table | ArrayFile = _named(self.reader)(
             path, **{name: getattr(read, name) for name in self.takes}
         )
         return opened
+
+    def belonging(self, path: Path) -> tuple[Path, ...]:
+        """Files that are parts of one, and are not read by themselves."""
+        return tuple(_named(self.beside)(path)) if self.beside else ()
 
     def write(self, file: Any, columns: Any) -> None:
         """Columns into an open file."""
@@ -130,7 +143,21 @@ _OWN = (
         written=(".npy",),
     ),
     Format("npz", (".npz",), f"{_HERE}.arrays:open_archive"),
-    Format("matrix-market", (".mtx", ".mtx.gz"), f"{_HERE}.counts:MatrixMarketFile"),
+    Format(
+        "matrix-market",
+        (".mtx", ".mtx.gz"),
+        f"{_HERE}.tenx:open_market",
+        beside=f"{_HERE}.tenx:beside",
+    ),
+    Format(
+        "nifti",
+        (".nii", ".nii.gz"),
+        f"{_HERE}.images:NiftiImages",
+        takes=("mask",),
+        together=True,
+    ),
+    Format("dicom", (".dcm",), f"{_HERE}.images:DicomImages", takes=("mask",), together=True),
+    Format("10x", (".h5",), f"{_HERE}.tenx:TenXFile"),
     Format("h5ad", (".h5ad",), f"{_HERE}.cells:open_cells", takes=("layer",)),
     Format("zarr", (".zarr",), f"{_HERE}.cells:open_cells", takes=("layer",), folder=True),
     # the bags of words of UCI are known by how their names begin

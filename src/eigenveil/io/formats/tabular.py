@@ -40,6 +40,7 @@ class Table(Named, ABC):
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.files = (path,)
         with reading(path):
             fields = self._fields()
         check_width(str(path), len(fields))
