@@ -37,7 +37,8 @@ from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import make_study
 from eigenveil.io import Dialect, ReadOptions, open_rows, read_vocabulary, write_table
 from eigenveil.io.follow import FollowedRows
-from eigenveil.models.inputs import first_difference, is_counted, reads_as_value
+from eigenveil.models.inputs import first_difference
+from eigenveil.models.names import is_counted, reads_as_value
 from eigenveil.moments.source import ArrayRows
 
 SECRET = ["61.25", "1987-04-23", "7e3", "-2,5", "NaN"]  # the first person

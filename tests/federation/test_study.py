@@ -23,7 +23,7 @@ from eigenveil.federation.study.study import (
     make_study,
     parse_study,
 )
-from eigenveil.models.inputs import reads_as_value
+from eigenveil.models.names import reads_as_value
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.gaussian import mu_of_epsilon
 from eigenveil.privacy.sampling import lattice_error

@@ -517,7 +517,25 @@ _OF_TEXT: Mapping[str, tuple[Any, Any]] = {
     ),
 }
 """How text files are written: the fields of a dialect, and their options."""
-_OF_FORMATS: Mapping[str, tuple[Any, Any]] = {}
+_OF_FORMATS: Mapping[str, tuple[Any, Any]] = {
+    "layer": (
+        Annotated[
+            str | None,
+            typer.Option(help="Of single cells: a layer in place of X; raw is adata.raw."),
+        ],
+        None,
+    ),
+    "mask": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                help="Of images: a public NIfTI image or .npy array, not 0 where a voxel is a "
+                "column."
+            ),
+        ],
+        None,
+    ),
+}
 """How files of other formats are read: the other fields of ReadOptions, and their options."""
 OF_READING = (*_OF_TEXT, *_OF_FORMATS)
 

@@ -25,8 +25,10 @@ from eigenveil.federation.protocol.requests import Call, Replies, Transport
 from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import Terms, settle
 from eigenveil.federation.study.study import Study
+from eigenveil.models.cells import is_cells
 from eigenveil.models.inputs import (
     array_rows,
+    cell_rows,
     check_names,
     fits_floats,
     in_order,
@@ -294,7 +296,7 @@ def site_rows(
     """
     if isinstance(X, Mapping):
         named = {str(name): array for name, array in X.items()}
-    elif scipy.sparse.issparse(X) or (isinstance(X, np.ndarray) and X.ndim != 3):
+    elif scipy.sparse.issparse(X) or is_cells(X) or (isinstance(X, np.ndarray) and X.ndim != 3):
         raise DataError(
             "X is one array, not one for each site.",
             hint="Give a list of arrays, or a mapping of site names to arrays; for one data set "
@@ -309,6 +311,12 @@ def site_rows(
     for name, table in named.items():
         with _of_site(name):
             array, ids = without_units(table, unit, groups=own.get(name))
+            if is_cells(array):
+                cells = cell_rows(
+                    array, groups=ids, columns=wanted, origin=f"site {name}: the cells", fewest=0
+                )
+                found[name], wanted = cells, list(cells.names)
+                continue
         columns = _get_feature_names(array)
         if columns is not None and wanted is not None and set(columns) == set(wanted):
             array = in_order(array, wanted)

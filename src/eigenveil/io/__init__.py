@@ -1,9 +1,11 @@
 """Rows from files, stores and databases in blocks, and tables written whole or not at all."""
 
+from eigenveil.io.annotate import annotate, read_cells
 from eigenveil.io.formats.counts import read_vocabulary
 from eigenveil.io.formats.dialect import Dialect
 from eigenveil.io.formats.registry import ReadOptions
 from eigenveil.io.frames import read_frame
+from eigenveil.io.maps import write_maps
 from eigenveil.io.open import FileRows, open_rows
 from eigenveil.io.query import Query
 from eigenveil.io.write import write_blocks, write_columns, write_table
@@ -14,11 +16,14 @@ __all__ = [
     "FileRows",
     "Query",
     "ReadOptions",
+    "annotate",
     "open_rows",
+    "read_cells",
     "read_frame",
     "read_schema",
     "read_vocabulary",
     "write_blocks",
     "write_columns",
+    "write_maps",
     "write_table",
 ]

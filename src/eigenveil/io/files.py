@@ -152,7 +152,7 @@ def expand(paths: Sequence[str | Path | Place]) -> list[RowFile]:
         Naming a path that matches nothing or is not of a known format, or a file meant twice: its
         rows would count twice, and the guarantee speaks of rows that count once.
     """
-    files = [file for path in paths for file in _matches(path)]
+    files = _less_parts([file for path in paths for file in _matches(path)])
     if not files:
         raise DataError("No file was given.", hint="Give at least one file.", code="no-such-file")
     seen: dict[Any, Place] = {}
@@ -202,7 +202,7 @@ def _matches(path: str | Path | Place) -> list[RowFile]:
         return [RowFile(path)]
     path = Path(path)
     with reading(path):
-        if path.is_dir():
+        if path.is_dir() and not _is_one(path):
             return _inside(path)
         if path.exists():
             return [RowFile(path)]
@@ -234,7 +234,11 @@ def _entries(folder: Path | StoreFolder, *, deep: bool) -> list[Entry]:
         return folder.entries(deep=deep)
     found = sorted(folder.rglob("*") if deep else folder.iterdir())
     return [
-        Entry(each.relative_to(folder).parts, each if each.is_file() else None) for each in found
+        Entry(
+            each.relative_to(folder).parts,
+            each if each.is_file() or (not deep and _is_one(each)) else None,
+        )
+        for each in found
     ]
 
 
@@ -303,3 +307,19 @@ def _partitions(folder: Path | StoreFolder) -> list[RowFile]:
         RowFile(place, {name: value(name, text) for name, text in keys.items()})
         for place, keys in found
     ]
+
+
+def _less_parts(files: list[RowFile]) -> list[RowFile]:
+    """Files less those that belong to another one, such as the barcodes of a matrix of cells."""
+    parts: set[Path] = set()
+    for place in (each.place for each in files):
+        found = format_of(place)
+        if found is not None and isinstance(place, Path):
+            parts.update(part.resolve() for part in found.belonging(place))
+    return [each for each in files if not parts or each.place.resolve() not in parts]
+
+
+def _is_one(path: Path) -> bool:
+    """Whether a folder is one file of a format that is stored so."""
+    found = format_of(path)
+    return found is not None and found.folder and path.is_dir()

@@ -27,7 +27,8 @@ from eigenveil.io.formats.text import (
 from eigenveil.io.growing import GrowingText
 from eigenveil.io.open import select
 from eigenveil.io.stopping import Stop
-from eigenveil.models.inputs import check_width, numbered_names
+from eigenveil.models.inputs import check_width
+from eigenveil.models.names import numbered_names
 from eigenveil.moments.rows import Block
 
 _ASCII = bytes(byte if byte < 128 else ord("?") for byte in range(256))

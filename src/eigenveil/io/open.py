@@ -20,7 +20,7 @@ from eigenveil.io.files import RowFile, expand, reading, rechunk, state_of
 from eigenveil.io.formats.arrays import ArrayFile, NamedArrayFile, SparseArrayFile
 from eigenveil.io.formats.named import Named
 from eigenveil.io.formats.parts import PartTable
-from eigenveil.io.formats.registry import USUAL, ReadOptions, format_of
+from eigenveil.io.formats.registry import USUAL, Format, ReadOptions, format_of
 from eigenveil.io.formats.tabular import Table
 from eigenveil.moments.rows import Block
 from eigenveil.moments.source import block_rows
@@ -162,7 +162,7 @@ def open_rows(
     """
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
-    files = [_open(path, read=read) for path in expand(paths)]
+    files = _open_all(expand(paths), read=read)
     named = [file for file in files if isinstance(file, Named)]
     bare = next((file for file in files if not isinstance(file, Named)), None)
     if bare is not None and (schema is not None or unit is not None):
@@ -222,7 +222,7 @@ def open_tables(paths: Sequence[str | Path | Place], *, read: ReadOptions = USUA
     DataError
         Naming a file that has no names, or is a matrix.
     """
-    return _tables([_open(path, read=read) for path in expand(paths)], "a schema")
+    return _tables(_open_all(expand(paths), read=read), "a schema")
 
 
 def _tables(files: Sequence[Table | ArrayFile], needs: str) -> list[Table]:
@@ -309,7 +309,7 @@ class FileRows:
         unit: str | None = None,
     ) -> None:
         self._files, self._encoder = files, encoder
-        self.paths = tuple(file.path for file in files)
+        self.paths = tuple(path for file in files for path in file.files)
         self._states = tuple(map(_state, files))
         self.names = names if encoder is None or names is not None else encoder.names
         self.schema = None if encoder is None else encoder.schema
@@ -448,7 +448,7 @@ class FileRows:
 
 def _state(file: Table | ArrayFile) -> tuple[Any, ...]:
     with reading(file.path):
-        return state_of(file.path)
+        return tuple(map(state_of, file.files))
 
 
 def _check_same(file: Table | ArrayFile, state: tuple[Any, ...]) -> None:
@@ -464,12 +464,23 @@ def _check_same(file: Table | ArrayFile, state: tuple[Any, ...]) -> None:
         )
 
 
-def _open(file: RowFile, *, read: ReadOptions) -> Table | ArrayFile:
-    found = format_of(file.place)
-    assert found is not None  # the list of files has those that are read only
-    opened = found.open(file.place, read=read)
-    if not file.keys:
+def _open_all(files: Sequence[RowFile], *, read: ReadOptions) -> list[Table | ArrayFile]:
+    """Files, each with its own reader; those of a format that are opened as one, at the first."""
+    groups: dict[Any, tuple[Format, list[RowFile]]] = {}
+    for number, file in enumerate(files):
+        found = format_of(file.place)
+        assert found is not None  # the list of files has those that are read only
+        groups.setdefault(found.name if found.together else number, (found, []))[1].append(file)
+    return [_opened(found, own, read=read) for found, own in groups.values()]
+
+
+def _opened(found: Format, files: Sequence[RowFile], *, read: ReadOptions) -> Table | ArrayFile:
+    first = files[0]
+    opened = found.open(
+        [each.place for each in files] if found.together else first.place, read=read
+    )
+    if not first.keys:
         return opened
     if not isinstance(opened, Table):
         raise _no_names(opened, "a table in folders named key=value")
-    return PartTable(opened, file.keys)
+    return PartTable(opened, first.keys)

@@ -7,7 +7,6 @@ names enter.
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
 from eigenveil.errors import DataError, InvalidRowsWarning
+from eigenveil.models.cells import CellRows, genes_of, is_cells, units_of
+from eigenveil.models.names import are_damaged_genes, is_counted, reads_as_value
 from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
 from eigenveil.tables.identifiers import check_identifiers
@@ -31,67 +32,6 @@ MOST_COLUMNS = 1 << 16
 """Most columns of a table whose entries are all stored."""
 MOST_SPARSE_COLUMNS = 1 << 24
 """Most columns where only entries that are not 0 are stored."""
-
-# pandas names the columns of an array by counting; fewer could be a row
-_FEWEST_COUNTED = 8
-# what readers of tables take for a value that is missing, or a truth value
-_WORDS = frozenset(["#N/A", "#N/A N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaT", "n/a", "null"])
-_TRUTHS = frozenset(["true", "false"])
-_DIGITS = re.compile(r"\d")
-# thousands apart by a point, comma, apostrophe or space; a decimal point or comma; an exponent
-_NUMBER = re.compile(
-    r"(?=[+-]?[.,]?\d)[+-]?"
-    "(?:\\d{1,3}(?:[.,'\u2019 \u00a0\u202f]\\d{3})+|\\d*)"
-    r"(?:[.,]\d*)?(?:[eEdD][+-]?\d+)?\s?%?"
-    r"|[+-]?0[xX][0-9a-fA-F]+"
-    r"|[+-]?1\.#(?:IND|QNAN|INF)"
-)
-_MONTH = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
-    r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
-)
-_GAP = r"[-/., ]{1,2}"
-_DAY = (
-    r"(?:\d{1,4}[-/.]\d{1,2}(?:[-/.]\d{1,4})?"
-    r"|\d{4}-?W\d{2}(?:-?\d)?"
-    rf"|(?:\d{{1,4}}{_GAP})?{_MONTH}{_GAP}\d{{1,4}}(?:{_GAP}\d{{2,4}})?"
-    rf"|\d{{1,4}}{_GAP}{_MONTH})"
-)
-_CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?\s?(?:[ap]\.?m\.?)?\s?(?:z|utc|[+-]\d{2}:?\d{2})?"
-_TIME = re.compile(rf"{_DAY}(?:[T ,]\s?{_CLOCK})?|{_CLOCK}", re.IGNORECASE)
-
-
-def reads_as_value(name: str) -> bool:
-    """Whether a name is what a cell of a table would be: a number, a date, a time, true, missing.
-
-    Numbers are such with signs, exponents, decimal commas and thousands apart as well, and NaN and
-    infinity; dates and times in ISO's form and the usual ones of numbers and English months.
-    """
-    text = name.strip().replace("\u2212", "-")
-    if not text:
-        return False
-    if text in _WORDS or text.lower() in _TRUTHS:
-        return True
-    try:
-        float(text)
-    except ValueError:
-        pass
-    else:
-        return True
-    if _DIGITS.search(text) is None:
-        return False
-    return bool(_NUMBER.fullmatch(text) or _TIME.fullmatch(text))
-
-
-def is_counted(names: Sequence[str]) -> bool:
-    """Whether names are 0, 1, ... or 1, 2, ... in order, at least 8: an unnamed array's."""
-    count = len(names)
-    if count < _FEWEST_COUNTED:
-        return False
-    return any(
-        all(name == str(number) for number, name in enumerate(names, start=start))
-        for start in (0, 1)
-    )
 
 
 def check_names(
@@ -123,6 +63,8 @@ def check_names(
         return
     wrong = [place for place, name in enumerate(names) if reads_as_value(name)]
     if not wrong or (of_words and len(wrong) < len(names)):
+        return
+    if are_damaged_genes(names, [names[place] for place in wrong]):
         return
     place = wrong[0] + 1 if places is None else places[wrong[0]]
     more = f" (and of {len(wrong) - 1} more)" if len(wrong) > 1 else ""
@@ -174,11 +116,6 @@ def check_width(whose: str, columns: int, *, sparse: bool = False) -> None:
             f"which {MOST_SPARSE_COLUMNS:,} are read.",
             code="too-many-columns",
         )
-
-
-def numbered_names(columns: int) -> list[str]:
-    """c1, c2, ...: names where a file has none."""
-    return [f"c{number}" for number in range(1, columns + 1)]
 
 
 # -- Rows from what the caller of an estimator gives.
@@ -268,13 +205,19 @@ def in_order(X: Any, names: Sequence[str]) -> Any:
 def validated(estimator: Any, X: ArrayLike, /, **checks: Any) -> Any:
     """scikit-learn's ``validate_data``; a number that no float holds is a DataError.
 
-    Of a fitted model a table's column of units is left out.
+    Of a fitted model a table's column of units is left out, and of an ``AnnData`` its genes are
+    taken.
     """
     X = in_memory(X)
     fitted = getattr(estimator, "_result", None)
     if fitted is not None:
         X = less_units(X, fitted.plan.unit)
-    with fits_floats():
+    with fits_floats(), warnings.catch_warnings():
+        if is_cells(X):
+            cells = CellRows(X, columns=None if fitted is None else fitted.names)
+            X = cells.matrix(sparse=bool(checks.get("accept_sparse", False)))
+            # they were matched by name
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
         return validate_data(estimator, X, **checks)
 
 
@@ -289,6 +232,7 @@ def new_columns(
         Where a name reads as a value: the frame's first row may have been taken for names.
     """
     columns = _Columns(estimator)
+    genes = genes_of(X) if is_cells(X) else None
     array = validated(
         columns,
         X,
@@ -299,20 +243,21 @@ def new_columns(
         **checks,
     )
     names = getattr(columns, "feature_names_in_", None)
-    if names is None:
+    if names is None and genes is None:
         return array, None
-    texts = [str(name) for name in names]
+    texts = genes if names is None else [str(name) for name in names]
     check_names("The frame", texts)
     return array, texts
 
 
 def rows_of(estimator: Any, X: ArrayLike, *, unit: str | None, groups: Any = None) -> RowSource:
-    """Rows of an array, frame or sparse matrix, with their units where these are named.
+    """Rows of an array, frame, sparse matrix or ``AnnData``, with their units where named.
 
     Parameters
     ----------
     unit : str or None
-        A column of the frame with each row's unit, where ``groups`` does not give it.
+        A column of the frame (of an ``AnnData``, of its ``obs``) with each row's unit, where
+        ``groups`` does not give it.
     groups : array of shape (n,), optional
 
     Raises
@@ -321,7 +266,36 @@ def rows_of(estimator: Any, X: ArrayLike, *, unit: str | None, groups: Any = Non
         When the units are not to be found.
     """
     X, ids = without_units(X, unit, groups=groups)
+    if is_cells(X):
+        return cell_rows(X, groups=ids)
     return array_rows(*new_columns(estimator, X), ids)
+
+
+def cell_rows(
+    X: Any,
+    *,
+    groups: Any = None,
+    columns: Sequence[str] | None = None,
+    origin: str = "The cells",
+    fewest: int = 1,
+) -> CellRows:
+    """Rows of an ``AnnData``, read a block at a time.
+
+    Raises
+    ------
+    DataError
+        When a gene is not there, a name reads as a value, or there are fewer cells than ``fewest``.
+    """
+    rows = CellRows(X, groups=groups, columns=columns, origin=origin)
+    check_width(origin, rows.features, sparse=True)
+    check_names(origin, rows.names)
+    if rows.rows < fewest:
+        raise DataError(
+            f"{origin} are {rows.rows}, and at least {fewest} is needed.",
+            hint="Give an AnnData with cells.",
+            code="rows-matrix",
+        )
+    return rows
 
 
 def array_rows(
@@ -352,15 +326,15 @@ def without_units(X: Any, unit: str | None, *, groups: Any = None) -> tuple[Any,
     DataError
         When there is no such column, and no ``groups``.
     """
+    if is_cells(X):
+        if groups is not None and unit is not None and unit in X.obs.columns:
+            raise _units_twice(unit)
+        return X, groups if groups is not None or unit is None else units_of(X, unit)
     X = in_memory(X)
     frame = frame_of(X)
     there = unit is not None and frame is not None and unit in frame.columns
     if groups is not None and there:
-        raise DataError(
-            f"Units are given twice: as groups, and as column {unit!r}.",
-            hint="Leave groups out, or the column.",
-            code="bad-groups",
-        )
+        raise _units_twice(unit)
     if groups is not None or unit is None:
         return X, groups
     if not there:
@@ -374,6 +348,14 @@ def without_units(X: Any, unit: str | None, *, groups: Any = None) -> tuple[Any,
     # beside missing ones whole numbers would become floats, and long ones lose digits
     exact = np.array(ids.to_list(), dtype=object) if ids.null_count() else ids.to_native()
     return less_units(X, unit), exact
+
+
+def _units_twice(unit: str | None) -> DataError:
+    return DataError(
+        f"Units are given twice: as groups, and as column {unit!r}.",
+        hint="Leave groups out, or the column.",
+        code="bad-groups",
+    )
 
 
 def less_units(X: Any, unit: str | None) -> Any:

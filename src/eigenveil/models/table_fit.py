@@ -39,11 +39,13 @@ class TableFit(Configured):
 
         Parameters
         ----------
-        X : array, sparse matrix or frame
+        X : array, sparse matrix, frame or anndata.AnnData
+            Of an ``AnnData`` its ``X``, whose genes are the columns; a backed one is read a block
+            at a time. :func:`eigenveil.io.read_cells` reads another layer.
         y : ignored
         groups : array of shape (n_samples,), optional
             Each row's unit, such as a patient: all rows of one are protected together. By default
-            the column ``unit`` of a frame, or none.
+            the column ``unit`` of a frame or of ``obs``, or none.
 
         Raises
         ------
@@ -63,7 +65,8 @@ class TableFit(Configured):
             options = options.changed(unit=UNNAMED_UNIT)
         rows = rows_of(self, X, unit=options.get("unit"), groups=groups)
         check_features("The frame", rows, of_words=task_named(self._TASK).takes_documents)
-        return self._fit_rows(options, rows, progress=None)
+        files = getattr(rows, "paths", None)  # of cells that stay in their file
+        return self._fit_rows(options, rows, files=files, progress=None)
 
     def fit_rows(self, rows: RowSource, *, progress: RoundProgress | None = None) -> Self:
         """Fit to rows read a block at a time, as often as the plan has rounds.

@@ -165,7 +165,8 @@ def _charged(
     try:
         for name in sorted(files):
             place = ledgers / f"{name}.ledger"
-            begun.append(begin_fit(place, None, expand(files[name]), terms))
+            rows = [each.place for each in expand(files[name])]
+            begun.append(begin_fit(place, None, rows, terms))
         yield begun
         outcome = "finished"
     finally:

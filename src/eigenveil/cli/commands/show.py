@@ -15,11 +15,20 @@ from eigenveil.cli import options
 from eigenveil.cli.options import WantedColumns, WrongOption
 from eigenveil.cli.presenters.base import Presenter, names_of
 from eigenveil.cli.presenters.registry import load_model, presenter_of
-from eigenveil.cli.presenters.results import MODEL, SCHEMA, as_json, check_place, print_model
+from eigenveil.cli.presenters.results import (
+    MODEL,
+    SCHEMA,
+    as_json,
+    check_place,
+    new_folder,
+    print_model,
+)
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import DataError
 from eigenveil.files import Place
 from eigenveil.io import FileRows, ReadOptions, open_rows, write_blocks
+from eigenveil.io.annotate import annotate_file
+from eigenveil.io.maps import write_maps
 from eigenveil.models.inputs import first_difference
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.task import TASKS
@@ -27,9 +36,28 @@ from eigenveil.moments.rows import Block
 from eigenveil.tables.schema import Schema, read_schema
 
 
-def show(result: options.ResultFolder, json: options.Json = False) -> None:
+def show(
+    result: options.ResultFolder,
+    maps: Annotated[
+        Path | None,
+        typer.Option(
+            help="Of images: a folder to write, with the components as NIfTI images; give --mask."
+        ),
+    ] = None,
+    mask: Annotated[
+        Path | None, typer.Option(help="With --maps: the mask of the fit, a NIfTI image.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
     """Show the components, the releases and the guarantee of a result."""
+    if (maps is None) != (mask is None):
+        raise WrongOption("--maps and --mask belong together.", hint="Give both, or neither.")
+    if maps is not None:
+        check_place(maps, overwrite=False)
     model = load_model(result / MODEL)
+    if maps is not None and mask is not None:
+        with new_folder(maps) as folder:
+            write_maps(model, mask, folder)
     if json:
         options.print_json(as_json(model))
         return
@@ -44,7 +72,13 @@ def show(result: options.ResultFolder, json: options.Json = False) -> None:
 def transform(
     result: options.ResultFolder,
     files: Annotated[list[str], typer.Argument(help="Files with the same columns.")],
-    out: Annotated[Path, typer.Option(help="File to write: .parquet, .csv, .feather or .npy.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="File to write: .parquet, .csv, .feather or .npy; or .h5ad, a copy of the .h5ad "
+            "file with obsm['X_pca'], varm['PCs'] and the certificate in uns."
+        ),
+    ],
     overwrite: Annotated[bool, typer.Option(help="Replace the file if it exists.")] = False,
     schema: Annotated[
         Path | None,
@@ -68,6 +102,7 @@ def transform(
     They are as private as the rows.
     """
     check_place(out, overwrite=overwrite)
+    _check_cells(files, out, ids)
     model = load_model(result / MODEL)
     presenter = presenter_of(model)
     documents = TASKS[presenter.task].takes_documents
@@ -80,10 +115,15 @@ def transform(
         )
     unit = model.certificate_.target.unit
     usual = found.identifiers if found is not None else () if unit is None else (unit,)
-    labels = _labels(rows, options.read_names(ids), usual, out)
+    labels = () if _is_cells(out) else _labels(rows, options.read_names(ids), usual, out)
     holes = presenter.takes_holes and model.plan_.holes
     written = _Written(model, presenter, labels, holes=holes)
-    write_blocks(out, written.columns(rows, counts=documents))
+    blocks = written.columns(rows, counts=documents)
+    if _is_cells(out):
+        scores = np.concatenate([np.column_stack([v for _, v in block]) for block in blocks])
+        annotate_file(rows.paths[0], out, model, scores)
+    else:
+        write_blocks(out, blocks)
     kept = f" after {', '.join(labels)}" if labels else ""
     if json:
         options.print_json({"out": str(out), "rows": written.rows, "columns": written.width})
@@ -92,6 +132,23 @@ def transform(
         Screen(quiet=quiet).print(
             f"{written.rows:,} rows x {len(written.names)} {what} written to {out}{kept}. "
             f"{what.capitalize()} are as private as the rows."
+        )
+
+
+def _is_cells(place: Any) -> bool:
+    return isinstance(place, (str, Path)) and Path(place).suffix.lower() == ".h5ad"
+
+
+def _check_cells(files: Sequence[str | Place], out: Path, ids: str | None) -> None:
+    """Refuse what cannot become a copy of one file of cells, before it is read."""
+    if not _is_cells(out):
+        return
+    if ids is not None:
+        raise WrongOption(f"--id {ids}: a copy of cells keeps all of obs.", hint="Leave --id out.")
+    if len(files) != 1 or not _is_cells(files[0]):
+        raise WrongOption(
+            f"{out} is to be a copy of one .h5ad file with scores in it.",
+            hint="Give one .h5ad file; or write a .parquet, .csv or .npy file.",
         )
 
 

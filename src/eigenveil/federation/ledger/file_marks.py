@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from eigenveil.errors import DataError
 from eigenveil.federation.ledger.entries import FileMark
@@ -29,6 +30,8 @@ def place_mark(file: Place, key: bytes) -> str:
 def content_mark(file: Place, key: bytes) -> str:
     """The digest of a file's size and content; of more than 64 MiB, of 64 pieces of 1 MiB.
 
+    Of a folder that is one file to its format: of the names, sizes and first MiB of all in it.
+
     Raises
     ------
     DataError
@@ -36,6 +39,13 @@ def content_mark(file: Place, key: bytes) -> str:
     """
     digest = hashlib.blake2b(digest_size=32, key=key, person=b"content")
     try:
+        if isinstance(file, Path) and file.is_dir():
+            for part in sorted(each for each in file.rglob("*") if each.is_file()):
+                name = os.fsencode(part.relative_to(file))
+                with part.open("rb") as stream:
+                    size = os.fstat(stream.fileno()).st_size
+                    digest.update(b"%d %d " % (len(name), size) + name + stream.read(_PIECE))
+            return digest.hexdigest()
         with file.open("rb") as stream:
             size = stream.seek(0, os.SEEK_END)
             digest.update(size.to_bytes(8, "big"))

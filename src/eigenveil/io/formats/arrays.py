@@ -50,6 +50,7 @@ class ArrayFile(ABC):
 
     def __init__(self, path: Place) -> None:
         self.path = path
+        self.files: Sequence[Place] = (path,)
         with reading(path):
             self._stored = self._header()
         if not self._stored.is_matrix or self._stored.shape[1] == 0:

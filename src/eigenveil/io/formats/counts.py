@@ -16,6 +16,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
+from eigenveil.files import Place
 from eigenveil.io.files import reading
 from eigenveil.io.formats.arrays import Header, SparseArrayFile
 from eigenveil.models.inputs import check_names, check_width
@@ -72,6 +73,30 @@ _FIELDS = {
 }
 
 
+# An entry of text has at least two bytes, and gzip makes at most 1032 of one.
+_ENTRY_BYTES, _MOST_UNPACKED = 2, 1032
+
+
+def market_header(path: Place) -> Header:
+    """Shape and type of a Matrix Market file.
+
+    Raises
+    ------
+    DataError
+        ``too-large-unpacked`` where it states more entries than a file of its size can have.
+    """
+    rows, columns, entries, _, field, _ = scipy.io.mminfo(path)
+    growth = _MOST_UNPACKED if path.suffix.lower() == ".gz" else 1
+    size = Path(path).stat().st_size
+    if entries * _ENTRY_BYTES > size * growth:
+        raise DataError(
+            f"{path} states {entries:,} entries, more than its {size:,} bytes can have.",
+            hint="Check that the file is complete, and where it comes from.",
+            code="too-large-unpacked",
+        )
+    return Header((rows, columns), fortran=False, dtype=np.dtype(_FIELDS[field]))
+
+
 class MatrixMarketFile(SparseArrayFile):
     """A ``.mtx`` file, gzipped or not: loaded whole, for its entries are in no certain order."""
 
@@ -85,8 +110,7 @@ class MatrixMarketFile(SparseArrayFile):
             yield matrix[start : start + step]
 
     def _header(self) -> Header:
-        rows, columns, _, _, field, _ = scipy.io.mminfo(self.path)
-        return Header((rows, columns), fortran=False, dtype=np.dtype(_FIELDS[field]))
+        return market_header(self.path)
 
 
 _HEADER_LINES = 3

@@ -18,6 +18,8 @@ class Named:
     ----------
     path : Place
         Named in messages as it was given.
+    files : sequence of Place
+        What is read: the same, or several that are one.
     columns : sequence of str
         The columns that can be features, in order.
     types : mapping of str
@@ -27,6 +29,7 @@ class Named:
     """
 
     path: Place
+    files: Sequence[Place]
     columns: Sequence[str]
     types: Mapping[str, Any]
     label_names: Sequence[str] = ()

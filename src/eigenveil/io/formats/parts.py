@@ -22,7 +22,7 @@ class PartTable(Table):
     """
 
     def __init__(self, file: Table, keys: Mapping[str, Any]) -> None:
-        self._file, self.path = file, file.path
+        self._file, self.path, self.files = file, file.path, file.files
         twice = next((name for name in keys if name in file.types), None)
         if twice is not None:
             raise DataError(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eigenveil.files import Place
@@ -29,9 +30,15 @@ class ReadOptions:
     ----------
     dialect : Dialect
         How delimited text is written.
+    layer : str or None
+        Of single cells: a layer in place of ``X``.
+    mask : Path or None
+        Of images: a public image whose entries that are not 0 say which voxels are columns.
     """
 
     dialect: Dialect = PLAIN
+    layer: str | None = None
+    mask: Path | None = None
 
 
 USUAL = ReadOptions()
@@ -55,6 +62,12 @@ class Format:
         A regular expression of whole names, for a format that has no ending of its own.
     takes : tuple of str
         Fields of :class:`ReadOptions` that the reader takes, by keyword.
+    beside : str
+        ``module:name`` of what lists the files that belong to one, such as the names of its rows.
+    together : bool
+        Whether all files of the format are opened as one: the reader is called with their list.
+    folder : bool
+        Whether a folder of such a name is one file.
     writer : str
         ``module:name`` of what writes blocks of columns (see
         :func:`~eigenveil.io.write.write_blocks`) to an open file, as they come; empty where it is
@@ -68,6 +81,9 @@ class Format:
     reader: str
     pattern: str = ""
     takes: tuple[str, ...] = ()
+    beside: str = ""
+    together: bool = False
+    folder: bool = False
     writer: str = ""
     written: tuple[str, ...] = ()
 
@@ -78,12 +94,16 @@ class Format:
             return True
         return any(name.endswith(ending) and name != ending for ending in self.endings)
 
-    def open(self, path: Place, *, read: ReadOptions) -> Table | ArrayFile:
-        """The rows of a file."""
+    def open(self, path: Place | list[Place], *, read: ReadOptions) -> Table | ArrayFile:
+        """The rows of a file, or of several that are opened as one."""
         opened: Table | ArrayFile = _named(self.reader)(
             path, **{name: getattr(read, name) for name in self.takes}
         )
         return opened
+
+    def belonging(self, path: Path) -> tuple[Path, ...]:
+        """Files that are parts of one, and are not read by themselves."""
+        return tuple(_named(self.beside)(path)) if self.beside else ()
 
     def write(self, file: Any, blocks: Any) -> None:
         """Blocks of columns into an open file."""
@@ -127,8 +147,24 @@ _OWN = (
         written=(".npy",),
     ),
     Format("npz", (".npz",), f"{_HERE}.arrays:open_archive"),
-    Format("matrix-market", (".mtx", ".mtx.gz"), f"{_HERE}.counts:MatrixMarketFile"),
     Format("database", (), f"{_HERE}.databases:QueryTable", pattern=NAME),
+    Format(
+        "matrix-market",
+        (".mtx", ".mtx.gz"),
+        f"{_HERE}.tenx:open_market",
+        beside=f"{_HERE}.tenx:beside",
+    ),
+    Format(
+        "nifti",
+        (".nii", ".nii.gz"),
+        f"{_HERE}.images:NiftiImages",
+        takes=("mask",),
+        together=True,
+    ),
+    Format("dicom", (".dcm",), f"{_HERE}.images:DicomImages", takes=("mask",), together=True),
+    Format("10x", (".h5",), f"{_HERE}.tenx:TenXFile"),
+    Format("h5ad", (".h5ad",), f"{_HERE}.cells:open_cells", takes=("layer",)),
+    Format("zarr", (".zarr",), f"{_HERE}.cells:open_cells", takes=("layer",), folder=True),
     # the bags of words of UCI are known by how their names begin
     Format(
         "bag-of-words",

@@ -43,6 +43,7 @@ class Table(Named, ABC):
 
     def __init__(self, path: Place) -> None:
         self.path = path
+        self.files = (path,)
         with reading(path):
             fields = self._fields()
         check_width(str(path), len(fields))

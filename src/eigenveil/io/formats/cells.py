@@ -1,0 +1,301 @@
+"""Single cells as AnnData stores them: ``.h5ad`` files and ``.zarr`` folders.
+
+A row is a cell, a column a gene, and what ``obs`` has of a cell is a label of its row. Read a block
+at a time, dense or sparse; nothing of the package ``anndata`` is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.errors import DataError
+from eigenveil.files import Place
+from eigenveil.io.files import reading
+from eigenveil.io.formats.arrays import Header, NamedArrayFile, SparseArrayFile
+from eigenveil.io.formats.compressed import Compressed, SortedEntries
+from eigenveil.io.formats.hierarchy import as_texts, child, is_array, opened, whole
+from eigenveil.models.cells import gene_names
+from eigenveil.moments.source import block_rows
+
+RAW = "raw"
+"""The layer that stands for ``adata.raw``, where no other has this name."""
+_MOST_READ = 1 << 27  # bytes of dense rows that are read together
+_BY_ROWS = {"csr": True, "csc": False}
+
+
+def open_cells(path: Place, *, layer: str | None = None) -> NamedArrayFile:
+    """Open a store of cells.
+
+    Parameters
+    ----------
+    path : Place
+        An ``.h5ad`` file or a ``.zarr`` folder.
+    layer : str, optional
+        A layer in place of ``X``; ``"raw"`` is ``adata.raw``.
+
+    Raises
+    ------
+    DataError
+        ``missing-layer``, with those that there are; ``unreadable``.
+    """
+    with reading(path), opened(path) as root:
+        dense = is_array(child(path, root, _place(path, root, layer)))
+    return DenseCells(path, layer) if dense else SparseCells(path, layer)
+
+
+def size_and_genes(path: Place) -> tuple[int, list[str]]:
+    """The number of cells of a store, and the names of the genes of its ``var``."""
+    with reading(path), opened(path) as root:
+        _, index = _labels(path, root)
+        rows = whole(path, *_column(path, root, "obs", index)).shape[0]
+        return rows, _genes(path, root, "var")
+
+
+def _genes(path: Place, root: Any, where: str) -> list[str]:
+    names, index = _fields(path, root, where)
+    others = {
+        name: lambda name=name: _entries(path, root, where, name) for name in names if name != index
+    }
+    own = _entries(path, root, where, index)
+    return gene_names(f"{path}: the index of var", own, others)
+
+
+def _place(path: Place, root: Any, layer: str | None) -> str:
+    """Where a store has the wanted matrix."""
+    layers = sorted(root["layers"]) if "layers" in root else []
+    raw = next((name for name in ("raw/X", "raw.X") if name in root), None)
+    if layer is None and "X" in root:
+        return "X"
+    if layer in layers:
+        return f"layers/{layer}"
+    if layer == RAW and raw is not None:
+        return raw
+    known = [*(["X (the usual)"] if "X" in root else []), *layers, *([RAW] if raw else [])]
+    raise DataError(
+        f"{path} has no matrix X." if layer is None else f"{path} has no layer {layer!r}.",
+        hint=f"It has {', '.join(known) or 'no matrix'}: --layer NAME.",
+        code="missing-layer",
+    )
+
+
+class _Cells(NamedArrayFile):
+    """What dense and sparse cells have in common.
+
+    Parameters
+    ----------
+    path : Place
+        Named in messages as it was given.
+    layer : str or None
+        In place of ``X``.
+    """
+
+    def __init__(self, path: Place, layer: str | None) -> None:
+        self._layer = layer
+        super().__init__(path)
+
+    def _header(self) -> Header:
+        with opened(self.path) as root:
+            self._place = _place(self.path, root, self._layer)
+            self.label_names, self._index = _labels(self.path, root)
+            rows = whole(self.path, *_column(self.path, root, "obs", self._index)).shape[0]
+            where = f"{self._place[:-1]}var" if self._place.startswith(RAW) else "var"
+            self._genes = _genes(self.path, root, where)
+            shape, kind = self._stored_shape(root)
+        if shape != (rows, len(self._genes)):
+            raise DataError(
+                f"{self.path} cannot be read: its matrix is {shape[0]} x {shape[1]}, with "
+                f"{rows} cells and {len(self._genes)} genes.",
+                hint="Check that the file is complete, and whole.",
+                code="unreadable",
+            )
+        return Header(shape, fortran=False, dtype=kind)
+
+    def _stored_shape(self, root: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        raise NotImplementedError
+
+    def _names(self) -> Sequence[str]:
+        return self._genes
+
+    def row_labels(self, name: str) -> NDArray[np.object_]:
+        """A column of ``obs``, or its index; None where it is missing."""
+        field = self._index if name == self.label_names[0] else name
+        with opened(self.path) as root:
+            found = _entries(self.path, root, "obs", field)
+        if found.shape[0] != self.rows:
+            raise DataError(
+                f"{self.path} cannot be read: obs has {found.shape[0]} entries {name!r}, and there "
+                f"are {self.rows} cells.",
+                hint="Check that the file is complete, and whole.",
+                code="unreadable",
+            )
+        return found
+
+
+class DenseCells(_Cells):
+    """Cells whose matrix is stored whole."""
+
+    def parts(self, step: int) -> Iterator[NDArray[Any]]:
+        """Read consecutive rows: whole chunks, where they are not large."""
+        with opened(self.path) as root:
+            stored = child(self.path, root, self._place, array=True)
+            tall = 1 if not stored.chunks else int(stored.chunks[0])
+            most = _MOST_READ // max(1, self.features * stored.dtype.itemsize)
+            take = max(step, min(most, 4 * step))
+            # larger chunks are unpacked more than once
+            take = max(tall, take // tall * tall) if tall <= most else max(step, most)
+            for start in range(0, self.rows, take):
+                rows = stored[start : start + take]
+                for first in range(0, rows.shape[0], step):
+                    yield rows[first : first + step]
+
+    def _stored_shape(self, root: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        stored = child(self.path, root, self._place, array=True)
+        return tuple(stored.shape), stored.dtype
+
+
+class SparseCells(_Cells, SparseArrayFile):
+    """Cells whose matrix is stored as compressed rows, or columns.
+
+    Columns are sorted into rows when they are first read, in a temporary file without a name where
+    they are many.
+    """
+
+    _sorted: SortedEntries | None = None
+
+    def parts(self, step: int) -> Iterator[NDArray[Any]]:
+        """Make consecutive rows dense."""
+        for part in self.sparse_parts(max(step, block_rows(1))):
+            for start in range(0, part.shape[0], step):
+                yield part[start : start + step].toarray()
+
+    def sparse_parts(self, step: int) -> Iterator[Any]:
+        """Read consecutive rows."""
+        with opened(self.path) as root:
+            stored = self._compressed(root)
+            if not stored.by_rows:
+                if self._sorted is None:
+                    self._sorted = stored.sorted_by_row()
+                yield from self._sorted.parts(step)
+                return
+            yield from stored.parts(step)
+
+    def _stored_shape(self, root: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        group = child(self.path, root, self._place)
+        shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
+        if shape is None or len(shape) != 2:
+            raise DataError(
+                f"{self.path} cannot be read: its matrix {self._place!r} has no shape.",
+                hint="Check that the file is complete, and of the format its name ends in.",
+                code="unreadable",
+            )
+        kind = child(self.path, group, "data", array=True).dtype
+        return tuple(int(each) for each in shape), kind
+
+    def _compressed(self, root: Any) -> Compressed:
+        group = child(self.path, root, self._place)
+        kind = group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", ""))
+        by_rows = _BY_ROWS.get(str(kind).removesuffix("_matrix"))
+        if by_rows is None:
+            raise DataError(
+                f"{self.path} cannot be read: its matrix is stored as {str(kind)[:50]!r}.",
+                hint="Matrices are dense, csr_matrix or csc_matrix.",
+                code="unreadable",
+            )
+        data, indices, pointers = (child(self.path, group, name, array=True) for name in _ARRAYS)
+        found = Compressed(
+            self.path,
+            data,
+            indices,
+            pointers,
+            shape=(self.rows, self.features),
+            by_rows=by_rows,
+            entry_type=self._entry_type,
+        )
+        found.check()
+        return found
+
+
+_ARRAYS = ("data", "indices", "indptr")
+
+
+# -- What obs and var have, in the ways that versions of AnnData store it.
+
+
+def _fields(path: Place, root: Any, where: str) -> tuple[list[str], str]:
+    """Names of the columns of ``obs`` or ``var``, the index among them, and that of the index."""
+    frame = child(path, root, where)
+    if is_array(frame):  # before version 0.7: records
+        names = list(frame.dtype.names or ())
+        if not names:
+            raise _no_index(path, where)
+        return names, "index" if "index" in names else names[0]
+    index = as_texts(np.array([frame.attrs.get("_index", "")], dtype=object))[0]
+    if not index or index not in frame:
+        raise _no_index(path, where)
+    order = as_texts(np.asarray(frame.attrs.get("column-order", ()), dtype=object))
+    return [str(index), *(str(name) for name in order if name in frame)], str(index)
+
+
+def _no_index(path: Place, where: str) -> DataError:
+    return DataError(
+        f"{path} cannot be read: {where} has no index.",
+        hint="Check that the file is complete, and that AnnData wrote it.",
+        code="unreadable",
+    )
+
+
+def _labels(path: Place, root: Any) -> tuple[tuple[str, ...], str]:
+    """What ``obs`` has of a cell, the index first, and under which name the index is stored."""
+    names, index = _fields(path, root, "obs")
+    shown = "index" if index == "_index" else index
+    return (shown, *(name for name in names if name not in (index, shown))), index
+
+
+def _column(path: Place, root: Any, where: str, name: str) -> tuple[Any, str]:
+    """Where a whole array of as many entries as there are rows is: a group and a name in it."""
+    frame = child(path, root, where)
+    return (root, where) if is_array(frame) else (frame, name)
+
+
+def _entries(path: Place, root: Any, where: str, name: str) -> NDArray[np.object_]:
+    """A column of ``obs`` or ``var``; None where an entry is missing."""
+    frame = child(path, root, where)
+    if is_array(frame):
+        entries = as_texts(whole(path, root, where)[name])
+        levels = f"{name}_categories"
+        if "uns" in root and levels in root["uns"]:
+            return _of_levels(path, entries, whole(path, root["uns"], levels))
+        return _missing_as_none(entries)
+    stored = child(path, frame, name)
+    if is_array(stored):
+        entries = whole(path, frame, name)
+        if "__categories" in frame and name in frame["__categories"]:  # version 0.7
+            return _of_levels(path, entries, whole(path, frame["__categories"], name))
+        return _missing_as_none(entries)
+    if "codes" in stored:
+        return _of_levels(path, whole(path, stored, "codes"), whole(path, stored, "categories"))
+    entries = whole(path, stored, "values").astype(object)
+    entries[whole(path, stored, "mask").astype(bool)] = None
+    return entries
+
+
+def _of_levels(path: Place, codes: NDArray[Any], levels: NDArray[Any]) -> NDArray[np.object_]:
+    if codes.dtype.kind not in "iu" or codes.max(initial=-1) >= levels.shape[0]:
+        raise DataError(
+            f"{path} cannot be read: a column has levels that are not listed.",
+            hint="Check that the file is complete, and whole.",
+            code="unreadable",
+        )
+    known = np.array([*_missing_as_none(levels), None], dtype=object)  # a code below 0: missing
+    return np.asarray(known[np.maximum(codes.astype(np.int64), -1)])
+
+
+def _missing_as_none(entries: NDArray[Any]) -> NDArray[np.object_]:
+    found = entries.astype(object)
+    if entries.dtype.kind == "f":
+        found[np.isnan(entries)] = None
+    return found

@@ -1,0 +1,237 @@
+"""Single cells as 10x Genomics' CellRanger writes them: ``.h5`` files, and ``.mtx`` with two lists.
+
+Both have a row for each gene and a column for each cell, and are read as cells x genes. Where
+features are of several types, those of gene expression are read.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.io
+import scipy.sparse
+from numpy.typing import NDArray
+
+from eigenveil.errors import DataError
+from eigenveil.files import Place
+from eigenveil.io.files import reading
+from eigenveil.io.formats.arrays import ArrayFile, Header, NamedArrayFile, SparseArrayFile
+from eigenveil.io.formats.compressed import Compressed
+from eigenveil.io.formats.counts import MatrixMarketFile, market_header
+from eigenveil.io.formats.hierarchy import child, is_array, opened, whole
+from eigenveil.models.cells import gene_names
+from eigenveil.moments.source import block_rows
+
+_MATRIX = re.compile(r"(.*)matrix\.mtx(\.gz)?", re.IGNORECASE)
+_FEATURES, _BARCODES = ("features.tsv", "genes.tsv"), ("barcodes.tsv",)
+_EXPRESSION = "Gene Expression"
+_MOST_TEXT = 1 << 30  # bytes of a list of names, unpacked
+
+
+class _TenX(NamedArrayFile, SparseArrayFile):
+    """What both formats have in common: names, barcodes, and which features are kept."""
+
+    label_names = ("barcode",)
+    _kept: NDArray[np.int64] | None = None
+
+    def parts(self, step: int) -> Iterator[NDArray[Any]]:
+        """Make consecutive cells dense."""
+        for part in self.sparse_parts(max(step, block_rows(1))):
+            for start in range(0, part.shape[0], step):
+                yield part[start : start + step].toarray()
+
+    def _of_features(
+        self, names: Sequence[str], ids: Sequence[str] | None, types: Sequence[str] | None
+    ) -> list[str]:
+        """Names of the features that are kept."""
+        if types is not None and len({*types}) > 1 and _EXPRESSION in types:
+            self._kept = np.flatnonzero(np.asarray(types, dtype=object) == _EXPRESSION)
+            names = [names[place] for place in self._kept.tolist()]
+            ids = None if ids is None else [ids[place] for place in self._kept.tolist()]
+        others = {} if ids is None else {"gene_ids": lambda: ids}
+        return gene_names(f"{self.path}: its list of features", names, others)
+
+    def _cells(self, part: Any) -> Any:
+        return part if self._kept is None else part[:, self._kept]
+
+    def _names(self) -> Sequence[str]:
+        return self._genes
+
+    def _checked(self, shape: tuple[int, int], kind: np.dtype[Any], features: int) -> Header:
+        """The header of cells x genes; ``features`` are those that the lists have."""
+        if shape != (len(self._barcodes), features):
+            raise DataError(
+                f"{self.path} cannot be read: it has {shape[1]} features of {shape[0]} cells, and "
+                f"there are names of {features} features and {len(self._barcodes)} barcodes.",
+                hint="Check that the matrix and its lists belong together, and are complete.",
+                code="unreadable",
+            )
+        return Header((shape[0], len(self._genes)), fortran=False, dtype=kind)
+
+    def row_labels(self, name: str) -> NDArray[np.object_]:
+        """The cells' barcodes."""
+        del name
+        return np.array([*self._barcodes, None], dtype=object)[:-1]
+
+    _genes: list[str]
+    _barcodes: Sequence[str]
+
+
+class TenXFile(_TenX):
+    """A ``.h5`` file of CellRanger, of version 3 or before: read a block at a time."""
+
+    def sparse_parts(self, step: int) -> Iterator[Any]:
+        """Read consecutive cells."""
+        with opened(self.path) as root:
+            group = self._group(root)
+            data, indices, pointers = (
+                child(self.path, group, name, array=True) for name in ("data", "indices", "indptr")
+            )
+            # its columns are cells, so that they are rows here
+            stored = Compressed(
+                self.path,
+                data,
+                indices,
+                pointers,
+                shape=self._whole,
+                by_rows=True,
+                entry_type=self._entry_type,
+            )
+            stored.check()
+            for part in stored.parts(step):
+                yield self._cells(part)
+
+    def _header(self) -> Header:
+        with opened(self.path) as root:
+            group = self._group(root)
+            shape = whole(self.path, group, "shape").tolist()
+            self._barcodes = whole(self.path, group, "barcodes").tolist()
+            if "features" in group:
+                features = child(self.path, group, "features")
+                names = whole(self.path, features, "name").tolist()
+                ids = whole(self.path, features, "id").tolist()
+                types = whole(self.path, features, "feature_type").tolist()
+            else:
+                names = whole(self.path, group, "gene_names").tolist()
+                ids, types = whole(self.path, group, "genes").tolist(), None
+            kind = child(self.path, group, "data", array=True).dtype
+        self._genes = self._of_features(names, ids, types)
+        self._whole = (int(shape[-1]), int(shape[0]))
+        return self._checked(self._whole, kind, len(names))
+
+    def _group(self, root: Any) -> Any:
+        """Where the matrix is: in ``matrix``, or the only group of a genome."""
+        if "matrix" in root and not is_array(root["matrix"]):
+            return root["matrix"]
+        found = [name for name in root if not is_array(root[name]) and "barcodes" in root[name]]
+        if len(found) == 1:
+            return root[found[0]]
+        held = ", ".join(repr(str(name)[:40]) for name in list(root)[:10]) or "nothing"
+        raise DataError(
+            f"{self.path} has no matrix of CellRanger's"
+            f"{f', but {len(found)} genomes' if found else ''}: it holds {held}.",
+            hint="Give filtered_feature_bc_matrix.h5 of one genome, or an .h5ad file.",
+            code="unreadable",
+        )
+
+
+# -- Matrix Market with the names of genes and cells in two files beside it.
+
+
+def open_market(path: Place) -> ArrayFile:
+    """A ``.mtx`` file: cells where CellRanger's lists are beside it, else as it is.
+
+    Raises
+    ------
+    DataError
+        When only one of the lists is there, or they are not of this matrix.
+    """
+    features, barcodes = _lists(path)
+    if features is None and barcodes is None:
+        return MatrixMarketFile(path)
+    if features is None or barcodes is None:
+        there = features or barcodes
+        raise DataError(
+            f"{path} has {there} beside it, and no "
+            f"{'barcodes.tsv' if barcodes is None else 'features.tsv or genes.tsv'}.",
+            hint="Put both beside it; or neither, where its rows are what is to be fitted.",
+            code="no-such-file",
+        )
+    return TenXMarket(path, features, barcodes)
+
+
+def beside(path: Place) -> tuple[Path, ...]:
+    """The lists that belong to a matrix, where both are there."""
+    features, barcodes = _lists(path)
+    return () if features is None or barcodes is None else (features, barcodes)
+
+
+def _lists(path: Place) -> tuple[Path | None, Path | None]:
+    found = _MATRIX.fullmatch(path.name)
+    if found is None or not isinstance(path, Path):  # a store has its file alone
+        return None, None
+    before = found[1]
+
+    def first(names: Sequence[str]) -> Path | None:
+        places = (path.with_name(before + name + end) for name in names for end in ("", ".gz"))
+        return next((place for place in places if place.is_file()), None)
+
+    return first(_FEATURES), first(_BARCODES)
+
+
+class TenXMarket(_TenX):
+    """A matrix of genes x cells with its lists: loaded whole, and sparse, for it is a text.
+
+    Parameters
+    ----------
+    path, features, barcodes : Path
+    """
+
+    def __init__(self, path: Place, features: Path, barcodes: Path) -> None:
+        self._lists = features, barcodes
+        self._loaded: Any = None
+        super().__init__(path)
+
+    def sparse_parts(self, step: int) -> Iterator[Any]:
+        """Consecutive cells."""
+        if self._loaded is None:
+            stored = scipy.sparse.csc_array(scipy.io.mmread(self.path, spmatrix=False))
+            cells = stored.T if self._turned else stored
+            self._loaded = self._cells(cells.tocsr()).astype(self._entry_type)
+        for start in range(0, self._loaded.shape[0], step):
+            yield self._loaded[start : start + step]
+
+    def _header(self) -> Header:
+        features, barcodes = self._lists
+        lines = [line.split("\t") for line in _lines(features)]
+        ids = [line[0] for line in lines]
+        names = [line[1] if len(line) > 1 else line[0] for line in lines]
+        types = [line[2] for line in lines] if all(len(line) > 2 for line in lines) else None
+        self._barcodes = [line.split("\t")[0] for line in _lines(barcodes)]
+        self._genes = self._of_features(names, ids, types)
+        stored = market_header(self.path)
+        rows, columns = stored.shape
+        # genes x cells, as CellRanger writes it, unless the lists say that it was turned
+        wanted = (len(names), len(self._barcodes))
+        self._turned = (rows, columns) == wanted or (columns, rows) != wanted
+        shape = (columns, rows) if self._turned else (rows, columns)
+        return self._checked(shape, stored.dtype, len(names))
+
+
+def _lines(path: Place) -> list[str]:
+    """Lines of a text, unpacked where its name ends in ``.gz``."""
+    with reading(path):
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+            content = file.read(_MOST_TEXT + 1)
+        if len(content) > _MOST_TEXT:
+            raise DataError(
+                f"{path} is not read: it has more than {_MOST_TEXT:,} bytes.",
+                hint="Check that it is a list of features or barcodes.",
+                code="too-large-unpacked",
+            )
+        return content.decode("utf-8-sig").splitlines()
