@@ -28,9 +28,13 @@ class ReadOptions:
     ----------
     dialect : Dialect
         How delimited text is written.
+    variants : Path, optional
+        Of genotypes: a public manifest of the variants that are the columns
+        (:mod:`~eigenveil.io.formats.variants`).
     """
 
     dialect: Dialect = PLAIN
+    variants: Path | None = None
 
 
 USUAL = ReadOptions()
@@ -125,6 +129,8 @@ _OWN = (
     ),
     Format("npz", (".npz",), f"{_HERE}.arrays:open_archive"),
     Format("matrix-market", (".mtx", ".mtx.gz"), f"{_HERE}.counts:MatrixMarketFile"),
+    Format("plink1", (".bed",), f"{_HERE}.genotypes:BedFile", takes=("variants",)),
+    Format("plink2", (".pgen",), f"{_HERE}.genotypes:PgenFile", takes=("variants",)),
     # the bags of words of UCI are known by how their names begin
     Format(
         "bag-of-words",
