@@ -15,6 +15,9 @@ ALLELES = (("A", "G"), ("C", "A"), ("G", "T"), ("T", "C"))
 """Counted, then other; no pair is the same on both strands."""
 
 
+_VCF_COLUMNS = ("#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT")
+
+
 def counts_of(samples: int, variants: int, *, seed: int = 3, missing: float = 0.1) -> Any:
     """Counts, NaN where missing."""
     rng = np.random.default_rng(seed)
@@ -81,3 +84,21 @@ def write_manifest(path: Path, variants: Any, frequencies: Any = None) -> Path:
 def read(rows: Any) -> Any:
     """All rows of a source."""
     return np.concatenate([block.values for block in rows.blocks()])
+
+
+def write_vcf(path: Path, counts: Any, variants: Any = None) -> Path:
+    """A VCF of counts of each variant's first allele, which is the alternate one."""
+    variants = variants_of(counts.shape[1]) if variants is None else variants
+    calls = {0.0: "0/0", 1.0: "0/1", 2.0: "1|1"}
+    names = [name for _, name in samples_of(counts.shape[0])]
+    lines = [
+        "##fileformat=VCFv4.2",
+        '##FORMAT=<ID=GT,Number=1,Type=String,Description="calls">',
+        *dict.fromkeys(f"##contig=<ID={chrom}>" for chrom, *_ in variants),
+        "\t".join([*_VCF_COLUMNS, *names]),
+    ]
+    for (chrom, position, name, counted, other), column in zip(variants, counts.T, strict=True):
+        cells = [chrom, str(position), name, other, counted, ".", ".", ".", "GT"]
+        lines.append("\t".join(cells + [calls.get(float(each), "./.") for each in column]))
+    path.write_text("\n".join(lines) + "\n")
+    return path

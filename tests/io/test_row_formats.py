@@ -301,7 +301,7 @@ def test_files_without_rows_beside_one_with_rows(matrix, tmp_path, text):
 
 def test_every_format_of_the_registry_is_written_and_read_by_these_tests():
     saved = [Path(name) for name in (*ALL, "docword.kos.txt")]  # test_word_counts writes that
-    saved += [Path("some.bed"), Path("some.pgen")]  # test_genotypes writes these
+    saved += [Path("some.bed"), Path("some.pgen"), Path("some.vcf")]  # test_variants writes them
     for each in formats().values():
         assert any(each.fits(path) for path in saved), each.name
         for ending in each.endings:

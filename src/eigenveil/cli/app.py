@@ -99,6 +99,10 @@ COMMANDS = {
         "eigenveil.cli.commands.schema:schema_app",
         "A table's schema: its columns, with their kinds, roles, levels and public ranges.",
     ),
+    "variants": Command(
+        "eigenveil.cli.commands.variants:variants_app",
+        "A public manifest of genetic variants, which makes genotypes of many sites the same.",
+    ),
     "study": Command(
         "eigenveil.cli.commands.study_run:study_app",
         "A study: one file that several sites agree on, checked before any row is read.",

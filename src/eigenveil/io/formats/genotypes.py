@@ -29,12 +29,15 @@ from eigenveil.io.formats.variants import (
     variant_of,
 )
 from eigenveil.models.inputs import MOST_VARIANTS
+from eigenveil.moments.source import block_rows
 
 _BAND_BYTES = 1 << 27
 # Entries that are made from counts at a time: they stay in the processor's cache.
 _CACHED = 1 << 16
-_NO_FAMILY = "0"
-_EXTRA = "genotypes"
+NO_FAMILY = "0"
+"""Instead of a family's name."""
+EXTRA = "genotypes"
+"""The extra that brings the libraries."""
 
 
 class GenotypeFile(NamedArrayFile):
@@ -54,7 +57,7 @@ class GenotypeFile(NamedArrayFile):
     Each entry follows from its own row and public numbers, so that no sensitivity changes.
     """
 
-    label_names = ("FID", "IID")
+    label_names: Sequence[str] = ("FID", "IID")
     most_columns = MOST_VARIANTS
 
     def __init__(self, path: Path, *, variants: Path | None = None) -> None:
@@ -73,15 +76,28 @@ class GenotypeFile(NamedArrayFile):
         return all_variants(path, found) if manifest is None else match(path, found, manifest)
 
     @property
-    def frequencies(self) -> NDArray[np.float64] | None:
-        """Public frequencies by which the entries are standardised, if they are."""
-        return self._chosen.frequencies
+    def listed(self) -> Sequence[Variant]:
+        """The file's variants, where no manifest chose among them."""
+        return self._chosen.listed
+
+    def count_frequencies(self) -> NDArray[np.float64]:
+        """Frequencies of the counted alleles among all samples, exact: of public samples only.
+
+        Shape (D,); NaN where nothing was called.
+        """
+        total, called = np.zeros((2, self.features))
+        for part in self.parts(block_rows(self.features)):
+            total += np.nansum(part, axis=0, dtype=np.float64)
+            called += np.count_nonzero(~np.isnan(part), axis=0)
+        found = np.full(self.features, np.nan)
+        np.divide(total, 2 * called, out=found, where=called > 0)
+        return found
 
     def row_labels(self, name: str) -> Sequence[Any]:
         """A sample's ``IID``, or ``FID``: None for a sample of no family."""
         if name == "IID":
             return [individual for _, individual in self._samples]
-        return [None if family == _NO_FAMILY else family for family, _ in self._samples]
+        return [None if family == NO_FAMILY else family for family, _ in self._samples]
 
     def parts(self, step: int) -> Iterator[NDArray[Any]]:
         """Read consecutive samples."""
@@ -172,9 +188,9 @@ class BedFile(GenotypeFile):
         with self.path.open("rb") as file:
             start = file.read(3)
         if start[:2] != self._MAGIC or len(start) < 3 or start[2] > 1:
-            raise _unreadable(self.path, "does not begin as a .bed of PLINK does")
+            raise unreadable(self.path, "does not begin as a .bed of PLINK does")
         if start[2] == 0:
-            raise _unreadable(
+            raise unreadable(
                 self.path,
                 "is stored sample by sample, as old versions of PLINK did",
                 "plink --make-bed stores it variant by variant.",
@@ -182,7 +198,7 @@ class BedFile(GenotypeFile):
         wanted = 3 + self._count * -(-self.rows // 4)
         size = self.path.stat().st_size
         if size != wanted:
-            raise _unreadable(
+            raise unreadable(
                 self.path,
                 f"has {size:,} bytes, and {self._count:,} variants (.bim) of {self.rows:,} samples "
                 f"(.fam) take {wanted:,}",
@@ -198,7 +214,7 @@ class BedFile(GenotypeFile):
             yield variant
 
     def _band(self, first: int, last: int, places: NDArray[np.int64]) -> NDArray[Any]:
-        reader = library("bed_reader", extra=_EXTRA, what="A .bed file")
+        reader = library("bed_reader", extra=EXTRA, what="A .bed file")
         # the counts of samples and variants are known: its own readings of .fam and .bim are not
         # needed
         with reader.open_bed(self.path, iid_count=self.rows, sid_count=self._count) as bed:
@@ -237,7 +253,7 @@ class PgenFile(GenotypeFile):
 
     def _open(self, first: int, last: int) -> Any:
         """A reader of samples ``first`` to ``last``."""
-        library_ = library("pgenlib", extra=_EXTRA, what="A .pgen file")
+        library_ = library("pgenlib", extra=EXTRA, what="A .pgen file")
         offsets = None
         if self._many:
             alleles = np.full(self._count + 1, 2, dtype=np.uintp)
@@ -254,7 +270,7 @@ class PgenFile(GenotypeFile):
         )
         if opened.get_variant_ct() != self._count:
             opened.close()
-            raise _unreadable(
+            raise unreadable(
                 self.path,
                 f"has {opened.get_variant_ct():,} variants, and its .pvar {self._count:,}",
                 "Give the three files that were written together, complete.",
@@ -272,6 +288,17 @@ class PgenFile(GenotypeFile):
 
 
 # -- The lists of samples and of variants beside a file.
+
+
+def is_variant_list(path: Path) -> bool:
+    """Whether a file is a list of variants by its name: ``.bim``, ``.pvar`` or ``.pvar.zst``."""
+    return path.name.lower().endswith((".bim", ".pvar", ".pvar.zst"))
+
+
+def listed_variants(path: Path) -> Iterator[Variant]:
+    """The variants of a ``.bim`` or ``.pvar``."""
+    with reading(path):
+        yield from _bim(path) if path.suffix.lower() == ".bim" else _pvar(path)
 
 
 def _beside(path: Path, *endings: str) -> Path:
@@ -319,7 +346,7 @@ def _fam(path: Path) -> Iterator[tuple[str, str]]:
     for number, line in _lines(path):
         cells = line.split()
         if len(cells) < 2:
-            raise _unreadable(path, f"has no individual in line {number}", _OF_SAMPLES)
+            raise unreadable(path, f"has no individual in line {number}", _OF_SAMPLES)
         yield cells[0], cells[1]
 
 
@@ -327,28 +354,28 @@ def _psam(path: Path) -> Iterator[tuple[str, str]]:
     lines = (each for each in _lines(path) if not each[1].startswith("##"))
     first = next(lines, None)
     if first is None:
-        raise _unreadable(path, "is empty", _OF_SAMPLES)
+        raise unreadable(path, "is empty", _OF_SAMPLES)
     number, line = first
     if not line.startswith(("#FID", "#IID")):  # as a .fam
         yield from _fam(path)
         return
     header = line[1:].split()
     if "IID" not in header:
-        raise _unreadable(path, f"names no column IID in line {number}", _OF_SAMPLES)
+        raise unreadable(path, f"names no column IID in line {number}", _OF_SAMPLES)
     family = header.index("FID") if "FID" in header else None
     individual = header.index("IID")
     for number, line in lines:
         cells = line.split()
         if len(cells) < len(header):
-            raise _unreadable(path, f"has too few columns in line {number}", _OF_SAMPLES)
-        yield _NO_FAMILY if family is None else cells[family], cells[individual]
+            raise unreadable(path, f"has too few columns in line {number}", _OF_SAMPLES)
+        yield NO_FAMILY if family is None else cells[family], cells[individual]
 
 
 def _bim(path: Path) -> Iterator[Variant]:
     for number, line in _lines(path):
         cells = line.split()
         if len(cells) < 5:
-            raise _unreadable(path, f"has too few columns in line {number}", _OF_VARIANTS)
+            raise unreadable(path, f"has too few columns in line {number}", _OF_VARIANTS)
         chrom, name, *_, position, counted, other = cells[:6]
         yield variant_of(path, number, name, chrom, position, counted, other)
 
@@ -365,12 +392,12 @@ def _pvar(path: Path) -> Iterator[Variant]:
     header = line[1:].split()
     wanted = ("CHROM", "POS", "ID", "REF", "ALT")
     if missing := [name for name in wanted if name not in header]:
-        raise _unreadable(path, f"names no column {missing[0]} in line {number}", _OF_VARIANTS)
+        raise unreadable(path, f"names no column {missing[0]} in line {number}", _OF_VARIANTS)
     at = [header.index(name) for name in wanted]
     for number, line in lines:
         cells = line.split("\t") if "\t" in line else line.split()
         if len(cells) < len(header):
-            raise _unreadable(path, f"has too few columns in line {number}", _OF_VARIANTS)
+            raise unreadable(path, f"has too few columns in line {number}", _OF_VARIANTS)
         chrom, position, name, other, counted = (cells[place] for place in at)
         yield variant_of(path, number, name, chrom, position, counted, other)
 
@@ -380,7 +407,7 @@ _OF_VARIANTS = "A list of variants has a line for each: chromosome, id, position
 
 
 def _several_alleles(path: Path, variant: Variant) -> DataError:
-    return _unreadable(
+    return unreadable(
         path,
         f"has a variant with more than two alleles, {short_name(variant.id)!r} at "
         f"{variant.chrom}:{variant.position}",
@@ -389,7 +416,8 @@ def _several_alleles(path: Path, variant: Variant) -> DataError:
     )
 
 
-def _unreadable(path: Path, problem: str, hint: str = "") -> DataError:
+def unreadable(path: Path, problem: str, hint: str = "") -> DataError:
+    """The error of a damaged file; ``problem`` goes on after its path."""
     return DataError(
         f"{path} {problem}.",
         hint=hint or "Check that the file is complete, and of the format its name ends in.",

@@ -131,6 +131,7 @@ _OWN = (
     Format("matrix-market", (".mtx", ".mtx.gz"), f"{_HERE}.counts:MatrixMarketFile"),
     Format("plink1", (".bed",), f"{_HERE}.genotypes:BedFile", takes=("variants",)),
     Format("plink2", (".pgen",), f"{_HERE}.genotypes:PgenFile", takes=("variants",)),
+    Format("vcf", (".vcf", ".vcf.gz", ".bcf"), f"{_HERE}.vcf:open_vcf", takes=("variants",)),
     # the bags of words of UCI are known by how their names begin
     Format(
         "bag-of-words",

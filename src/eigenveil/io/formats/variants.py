@@ -112,12 +112,15 @@ class Columns:
         Whether the file counts the other allele.
     frequencies : array of shape (D,) or None
         Public ones of the counted alleles, by which genotypes are standardised.
+    listed : tuple of Variant
+        The file's variants, where no manifest chose among them.
     """
 
     names: tuple[str, ...]
     places: NDArray[np.int64]
     swapped: NDArray[np.bool_]
     frequencies: NDArray[np.float64] | None = None
+    listed: tuple[Variant, ...] = ()
 
 
 def chromosome(text: str) -> str:
@@ -143,7 +146,8 @@ def all_variants(path: Path, variants: Iterable[Variant]) -> Columns:
     check_width(str(path), len(found) + sum(1 for _ in rest), most=MOST_VARIANTS)
     times = Counter(each.id for each in found)
     names = [_name_of(each, own=times[each.id] == 1) for each in found]
-    return Columns(tuple(names), np.arange(len(found)), np.zeros(len(found), dtype=np.bool_))
+    places = np.arange(len(found))
+    return Columns(tuple(names), places, np.zeros(len(found), dtype=np.bool_), listed=tuple(found))
 
 
 def _name_of(variant: Variant, *, own: bool) -> str:
@@ -364,10 +368,78 @@ def _wrong(path: Path, line: int, problem: str) -> DataError:
     )
 
 
-def manifest_lines(
+# -- Drafting one.
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A manifest to be, and what was left out of it.
+
+    Attributes
+    ----------
+    lines : tuple of str
+        Of its file.
+    variants : int
+    standardised : bool
+        Whether there are frequencies.
+    left_out : dict of str to int
+        How many variants, by why.
+    """
+
+    lines: tuple[str, ...]
+    variants: int
+    standardised: bool
+    left_out: dict[str, int]
+
+
+def draft(
+    variants: Sequence[Variant],
+    names: Sequence[str],
+    frequencies: NDArray[np.float64] | None,
+    *,
+    least: float,
+) -> Draft:
+    """A manifest of public variants, less those that would be of no use.
+
+    Parameters
+    ----------
+    variants : sequence of Variant
+    names : sequence of str
+        Of their columns (:func:`all_variants`), from which ids are taken.
+    frequencies : array of shape (D,), optional
+        NaN where nothing was called.
+    least : float
+        Least frequency of the rarer allele.
+    """
+    times = Counter(names)
+    taken, left_out = [], Counter[str]()
+    for number, variant in enumerate(variants):
+        frequency = 0.5 if frequencies is None else float(frequencies[number])
+        if {variant.counted, variant.other} & _UNKNOWN or "," in variant.counted:
+            left_out["without two known alleles"] += 1
+        elif times[names[number]] > 1:
+            left_out["listed more than once"] += 1
+        elif variant.ambiguous:
+            left_out["A/T or C/G, of which no strand can be told"] += 1
+        elif not min(frequency, 1.0 - frequency) >= max(least, _RAREST):
+            left_out[f"with an allele rarer than {least:g}"] += 1
+        else:
+            taken.append(number)
+    chosen = [
+        variants[place]._replace(id=names[place].removesuffix(f"_{variants[place].counted}"))
+        for place in taken
+    ]
+    known = None if frequencies is None else frequencies[taken]
+    return Draft(tuple(_manifest_lines(chosen, known)), len(taken), known is not None, {**left_out})
+
+
+# six digits of a frequency are written
+_RAREST = 1e-5
+
+
+def _manifest_lines(
     variants: Sequence[Variant], frequencies: NDArray[np.float64] | None
 ) -> Iterator[str]:
-    """The lines of a manifest's file."""
     header = MANIFEST_COLUMNS if frequencies is None else (*MANIFEST_COLUMNS, FREQUENCY)
     yield "\t".join(header) + "\n"
     for number, each in enumerate(variants):
