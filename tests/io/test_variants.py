@@ -309,6 +309,7 @@ WANTED = [("1", 100, "rs1", "A", "G")]
         ("A\tG", "0/0\t0/1\t1/1\t./.", [2, 1, 0, np.nan]),
         ("G\t.", "0/0\t0/0\t./.\t0/0", [0, 0, np.nan, 0]),
         ("G\tA", "0/7\t0/1\t0/0\t0/0", [np.nan, 1, 0, 0]),
+        ("G\tA", "0/0/1\t0/1\t1/1/1\t0", [np.nan, 1, np.nan, 0]),
     ],
 )
 def test_calls_of_every_kind(tmp_path, text, alleles, calls, expected):
@@ -325,7 +326,6 @@ LINE = "1\t{}\trs1\tG\tA\t.\t.\t.\t{}\n"
     ("body", "said"),
     [
         (LINE.format(100, "DS\t0.1\t1\t2\t0"), "no genotypes .GT. at 1:100"),
-        (LINE.format(100, "GT\t0/0/1\t0/1\t0/1\t0/1"), "more than two alleles at 1:100"),
         (LINE.format("x", "GT\t0/0\t0/1\t0/1\t0/1"), "cannot be read"),
         (LINE.format(100, "GT\t0/0\t0/1"), "cannot be read"),
     ],

@@ -19,6 +19,8 @@ from eigenveil.cli.presenters.results import MODEL, SCHEMA, as_json, check_place
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import DataError
 from eigenveil.io import FileRows, ReadOptions, open_rows, write_columns
+from eigenveil.io.formats.eigenvec import eigenval_beside, eigenval_of, writes_eigenval
+from eigenveil.io.formats.registry import writers
 from eigenveil.models.inputs import first_difference
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.task import TASKS
@@ -42,7 +44,12 @@ def show(result: options.ResultFolder, json: options.Json = False) -> None:
 def transform(
     result: options.ResultFolder,
     files: Annotated[list[str], typer.Argument(help="Files with the same columns.")],
-    out: Annotated[Path, typer.Option(help="File to write: .parquet, .csv, .feather or .npy.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="File to write: .parquet, .csv, .feather or .npy; of genotypes .eigenvec."
+        ),
+    ],
     overwrite: Annotated[bool, typer.Option(help="Replace the file if it exists.")] = False,
     schema: Annotated[
         Path | None,
@@ -66,6 +73,8 @@ def transform(
     They are as private as the rows.
     """
     check_place(out, overwrite=overwrite)
+    if writes_eigenval(out):
+        check_place(eigenval_of(out), overwrite=overwrite)
     model = load_model(result / MODEL)
     presenter = presenter_of(model)
     documents = TASKS[presenter.task].takes_documents
@@ -76,9 +85,7 @@ def transform(
             f"The files have {rows.features} columns, the model {model.n_features_in_}.",
             hint="Give files with the columns that the model was fitted to.",
         )
-    unit = model.certificate_.target.unit
-    usual = found.identifiers if found is not None else () if unit is None else (unit,)
-    labels = _labels(rows, options.read_names(ids), usual, out)
+    labels = _labels(rows, options.read_names(ids), _usual_labels(model, found, out), out)
     holes = presenter.takes_holes and model.plan_.holes
     parts = []
     for block in rows.sparse_blocks() if documents else rows.blocks():
@@ -89,7 +96,8 @@ def transform(
     columns += zip(presenter.new_names(model), values.T, strict=True)
     if presenter.label is not None:
         columns.append((presenter.label, 1 + np.argmax(values, axis=1)))
-    write_columns(out, columns)
+    with eigenval_beside(out, model):
+        write_columns(out, columns)
     count, width = values.shape[0], len(columns)
     kept = f" after {', '.join(labels)}" if labels else ""
     if json:
@@ -123,6 +131,17 @@ def _open(
             code="other-columns",
         )
     return open_rows(files, schema=schema.features_only(), read=read)
+
+
+def _usual_labels(model: StoredModel, schema: Schema | None, out: Path) -> Sequence[str]:
+    """What a written format begins with, or the schema's identifiers, or the model's unit."""
+    written = writers().get(out.suffix.lower())
+    if written is not None and written.labels:
+        return written.labels
+    if schema is not None:
+        return schema.identifiers
+    unit = model.certificate_.target.unit
+    return () if unit is None else (unit,)
 
 
 def _labels(

@@ -62,6 +62,8 @@ class Format:
         ``module:name`` of what writes columns to an open file; empty where it is not written.
     written : tuple of str
         The endings that it is written with.
+    labels : tuple of str
+        Labels of rows that a written file begins with, where the rows have them.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Format:
     takes: tuple[str, ...] = ()
     writer: str = ""
     written: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
 
     def fits(self, path: Path) -> bool:
         """Whether a file's name is one of this format."""
@@ -130,7 +133,15 @@ _OWN = (
     Format("npz", (".npz",), f"{_HERE}.arrays:open_archive"),
     Format("matrix-market", (".mtx", ".mtx.gz"), f"{_HERE}.counts:MatrixMarketFile"),
     Format("plink1", (".bed",), f"{_HERE}.genotypes:BedFile", takes=("variants",)),
-    Format("plink2", (".pgen",), f"{_HERE}.genotypes:PgenFile", takes=("variants",)),
+    Format(
+        "plink2",
+        (".pgen",),
+        f"{_HERE}.genotypes:PgenFile",
+        takes=("variants",),
+        writer=f"{_HERE}.eigenvec:write_eigenvec",
+        written=(".eigenvec",),
+        labels=("FID", "IID"),
+    ),
     Format("vcf", (".vcf", ".vcf.gz", ".bcf"), f"{_HERE}.vcf:open_vcf", takes=("variants",)),
     # the bags of words of UCI are known by how their names begin
     Format(

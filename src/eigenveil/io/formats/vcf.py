@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,14 +41,15 @@ class VcfFile(GenotypeFile):
     Notes
     -----
     Phase is not looked at. A haploid call counts twice, as in PLINK's files. A call of which one
-    allele is missing is missing. A variant with several alternate alleles is one variant for each
-    of them, in which calls with a third allele are missing.
+    allele is missing, or with more than two, is missing. A variant with several alternate alleles
+    is one variant for each of them, in which calls with a third allele are missing.
     """
 
     label_names = ("IID",)
 
     def __init__(self, path: Path, *, variants: Path | None = None) -> None:
         self._counts = tempfile.TemporaryFile()  # noqa: SIM115 - as long as this object is there
+        weakref.finalize(self, self._counts.close)
         self._lines: dict[int, int] = {}
         self._wanted: frozenset[tuple[str, int]] | None = None
         super().__init__(path, variants=variants)
@@ -150,31 +152,27 @@ def _records(path: Path, opened: Any) -> Iterator[Any]:
 
 
 def _alleles(path: Path, record: Any) -> NDArray[np.int16]:
-    """The two alleles of every sample, shape (n, 2).
+    """The two alleles of every sample, shape (n, 2); not called where there are more.
 
     Raises
     ------
     DataError
-        When there are none, or more.
+        When the variant has no calls.
     """
-    genotype = record.genotype if "GT" in (record.FORMAT or ()) else None
-    where = f"{record.CHROM}:{record.POS}"
-    if genotype is None:
+    if "GT" not in (record.FORMAT or ()):
         raise unreadable(
             path,
-            f"has no genotypes (GT) at {where}",
-            "Calls are read, not likelihoods or dosages: bcftools +setGT, or plink2 --make-pgen of "
-            "dosages.",
+            f"has no genotypes (GT) at {record.CHROM}:{record.POS}",
+            "Calls are read from a VCF: plink2 --make-pgen keeps dosages.",
         )
-    alleles: NDArray[np.int16] = np.asarray(genotype.array())[:, :-1]  # the last tells of phase
+    with _of_library(path):
+        alleles: NDArray[np.int16] = record.genotype.array()[:, :-1]  # the last tells of phase
     if alleles.shape[1] == 1:
         alleles = np.repeat(alleles, 2, axis=1)
-    if alleles.shape[1] > 2:
-        if (alleles[:, 2:] != _NO_ALLELE).any():
-            raise unreadable(path, f"has calls of more than two alleles at {where}")
-        alleles = alleles[:, :2]
     second = np.where(alleles[:, 1] == _NO_ALLELE, alleles[:, 0], alleles[:, 1])
-    return np.stack([alleles[:, 0], second], axis=1)
+    found: NDArray[np.int16] = np.stack([alleles[:, 0], second], axis=1)
+    found[(alleles[:, 2:] != _NO_ALLELE).any(axis=1)] = _NOT_CALLED
+    return found
 
 
 def _counts(alleles: NDArray[np.int16], alternative: int) -> NDArray[np.int8]:
