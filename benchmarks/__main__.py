@@ -9,6 +9,7 @@ from benchmarks import (
     adaptive,
     federated,
     flare,
+    genotypes,
     missing,
     private_streams,
     rival_mixtures,
@@ -38,6 +39,7 @@ PARTS = {
     "streams": streaming.run,
     "private streams": private_streams.run,
     "flare": flare.run,
+    "genotypes": genotypes.run,
 }
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         OutputError,
         PrivacyError,
         ProtocolError,
+        VariantsWarning,
     )
     from eigenveil.federation.ledger.entries import Budget
     from eigenveil.federation.ledger.ledger import Ledger
@@ -86,4 +87,5 @@ __all__ = [
     "PrivateTopicModel",
     "ProtocolError",
     "StreamingPCA",
+    "VariantsWarning",
 ]

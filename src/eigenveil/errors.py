@@ -153,6 +153,10 @@ class FileDialectWarning(UserWarning):
     """How a text file was read, where its first lines said it and nobody else."""
 
 
+class VariantsWarning(UserWarning):
+    """Variants of a manifest that a file of genotypes has not, or has otherwise."""
+
+
 class LedgerWarning(UserWarning):
     """What a ledger's owner should know of a fit: an account that was opened, rows that changed.
 

@@ -26,6 +26,7 @@ from eigenveil.errors import (
     LedgerWarning,
     NoisyResultWarning,
     OutputError,
+    VariantsWarning,
 )
 
 
@@ -101,6 +102,10 @@ COMMANDS = {
     "schema": Command(
         "eigenveil.cli.commands.schema:schema_app",
         "A table's schema: its columns, with their kinds, roles, levels and public ranges.",
+    ),
+    "variants": Command(
+        "eigenveil.cli.commands.variants:variants_app",
+        "A public manifest of genetic variants, which makes genotypes of many sites the same.",
     ),
     "study": Command(
         "eigenveil.cli.commands.study_run:study_app",
@@ -210,6 +215,7 @@ def main(arguments: list[str] | None = None) -> None:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             warnings.simplefilter("always", FileDialectWarning)
+            warnings.simplefilter("always", VariantsWarning)
             warnings.simplefilter("always", InvalidRowsWarning)
             warnings.simplefilter("always", NoisyResultWarning)
             warnings.simplefilter("always", LedgerWarning)
@@ -261,7 +267,7 @@ def _show_warning(
     message: Warning | str, category: type[Warning], *place: Any, **more: Any
 ) -> None:
     """One line for the owner of the rows of the package's own warnings; others as always."""
-    if issubclass(category, FileDialectWarning):
+    if issubclass(category, FileDialectWarning | VariantsWarning):
         notify(f"note: {message}")
     elif issubclass(category, InvalidRowsWarning | NoisyResultWarning):
         notify(f"warning: {message}")

@@ -535,6 +535,16 @@ _OF_FORMATS: Mapping[str, tuple[Any, Any]] = {
         ],
         None,
     ),
+    "variants": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                help="Of genotypes: a public manifest of the variants that are the columns, as "
+                "'eigenveil variants new' writes it; by its frequencies they are standardised."
+            ),
+        ],
+        None,
+    ),
 }
 """How files of other formats are read: the other fields of ReadOptions, and their options."""
 OF_READING = (*_OF_TEXT, *_OF_FORMATS)

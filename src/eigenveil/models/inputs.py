@@ -32,6 +32,8 @@ MOST_COLUMNS = 1 << 16
 """Most columns of a table whose entries are all stored."""
 MOST_SPARSE_COLUMNS = 1 << 24
 """Most columns where only entries that are not 0 are stored."""
+MOST_VARIANTS = 1 << 18
+"""Most columns of genotypes, which take 2 bits each where they are stored."""
 
 
 def check_names(
@@ -98,22 +100,26 @@ def first_difference(found: Sequence[str], wanted: Sequence[str]) -> str:
     return "their numbers differ"
 
 
-def check_width(whose: str, columns: int, *, sparse: bool = False) -> None:
-    """Refuse more columns than are read: ``MOST_COLUMNS``, or ``MOST_SPARSE_COLUMNS``.
+_FEWER = {
+    MOST_COLUMNS: "Store fewer columns in a file, or store them sparse (.npz of scipy, .mtx), of "
+    f"which {MOST_SPARSE_COLUMNS:,} are read.",
+    MOST_VARIANTS: "Choose variants that are nearly independent of each other in public data, "
+    "which say as much of ancestry: --variants MANIFEST, or plink2 --extract.",
+}
+
+
+def check_width(whose: str, columns: int, *, most: int = MOST_COLUMNS) -> None:
+    """Refuse more columns than are read, ``MOST_COLUMNS`` or another limit.
 
     Raises
     ------
     DataError
         With code ``too-many-columns``.
     """
-    most = MOST_SPARSE_COLUMNS if sparse else MOST_COLUMNS
     if columns > most:
         raise DataError(
             f"{whose} has {columns:,} columns, and at most {most:,} are read.",
-            hint="Store fewer columns in a file."
-            if sparse
-            else "Store fewer columns in a file, or store them sparse (.npz of scipy, .mtx), of "
-            f"which {MOST_SPARSE_COLUMNS:,} are read.",
+            hint=_FEWER.get(most, "Store fewer columns in a file."),
             code="too-many-columns",
         )
 
@@ -287,7 +293,7 @@ def cell_rows(
         When a gene is not there, a name reads as a value, or there are fewer cells than ``fewest``.
     """
     rows = CellRows(X, groups=groups, columns=columns, origin=origin)
-    check_width(origin, rows.features, sparse=True)
+    check_width(origin, rows.features, most=MOST_SPARSE_COLUMNS)
     check_names(origin, rows.names)
     if rows.rows < fewest:
         raise DataError(

@@ -228,6 +228,11 @@ def try_pca(
 ) -> Trials:
     """Simulated fits of PCA; their quality is the captured energy. Parameters as of `predict`."""
     features = min(plan.features, _MOST_FEATURES)
+    # directions that are not drawn have a part of each row's energy, and rows that are drawn have
+    # norm 1 without them: the moment's noise is so much larger beside the others
+    leading = np.sort(data.spectrum)[::-1][:features]
+    undrawn = float(data.spectrum.sum() / leading.sum())
+    louder = {**(louder or {}), "moment": undrawn * (louder or {}).get("moment", 1.0)}
     if plan.way is DIRECTIONS and plan.features > _MOST_FEATURES_OF_DIRECTIONS:
         return Trials(note=f"not simulated beyond {_MOST_FEATURES_OF_DIRECTIONS} features")
     if plan.n_components > features // 2 and features < plan.features:
@@ -239,7 +244,7 @@ def try_pca(
         more_rows=data.rows / drawn,
         features=features,
         columns=plan.way.columns(plan),
-        louder=louder or {},
+        louder=louder,
     )
 
     def simulate(number: int) -> tuple[float, Factors]:

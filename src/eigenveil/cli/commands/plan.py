@@ -26,7 +26,7 @@ from eigenveil.cli.presenters.registry import estimator_options
 from eigenveil.cli.presenters.results import print_releases, release_as_json
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.errors import DataError, EigenveilError, PrivacyError
-from eigenveil.models.inputs import check_width
+from eigenveil.models.inputs import MOST_SPARSE_COLUMNS, check_width
 from eigenveil.models.options import options_of
 from eigenveil.models.pca.plan import Plan
 from eigenveil.models.pca.ways import way_of
@@ -262,7 +262,7 @@ def plan(
     targets = estimator_options(chosen, _centered(option_values, features), context, sites=False)
     components = targets.get("n_components", chosen.usual_components)
     check_whole("features", features)
-    check_width("The plan", features, sparse=True)
+    check_width("The plan", features, most=MOST_SPARSE_COLUMNS)
     check_whole("topic-words", topic_words)
     if fits is not None:
         check_whole("fits", fits)

@@ -28,6 +28,8 @@ from eigenveil.errors import DataError
 from eigenveil.files import Place
 from eigenveil.io import FileRows, ReadOptions, open_rows, write_blocks
 from eigenveil.io.annotate import annotate_file
+from eigenveil.io.formats.eigenvec import eigenval_beside, eigenval_of, writes_eigenval
+from eigenveil.io.formats.registry import writers
 from eigenveil.io.maps import write_maps
 from eigenveil.models.inputs import first_difference
 from eigenveil.models.stored import StoredModel
@@ -75,8 +77,9 @@ def transform(
     out: Annotated[
         Path,
         typer.Option(
-            help="File to write: .parquet, .csv, .feather or .npy; or .h5ad, a copy of the .h5ad "
-            "file with obsm['X_pca'], varm['PCs'] and the certificate in uns."
+            help="File to write: .parquet, .csv, .feather or .npy; of genotypes .eigenvec; or "
+            ".h5ad, a copy of the .h5ad file with obsm['X_pca'], varm['PCs'] and the certificate "
+            "in uns."
         ),
     ],
     overwrite: Annotated[bool, typer.Option(help="Replace the file if it exists.")] = False,
@@ -103,6 +106,8 @@ def transform(
     """
     check_place(out, overwrite=overwrite)
     _check_cells(files, out, ids)
+    if writes_eigenval(out):
+        check_place(eigenval_of(out), overwrite=overwrite)
     model = load_model(result / MODEL)
     presenter = presenter_of(model)
     documents = TASKS[presenter.task].takes_documents
@@ -113,8 +118,7 @@ def transform(
             f"The files have {rows.features} columns, the model {model.n_features_in_}.",
             hint="Give files with the columns that the model was fitted to.",
         )
-    unit = model.certificate_.target.unit
-    usual = found.identifiers if found is not None else () if unit is None else (unit,)
+    usual = _usual_labels(model, found, out)
     labels = () if _is_cells(out) else _labels(rows, options.read_names(ids), usual, out)
     holes = presenter.takes_holes and model.plan_.holes
     written = _Written(model, presenter, labels, holes=holes)
@@ -123,7 +127,8 @@ def transform(
         scores = np.concatenate([np.column_stack([v for _, v in block]) for block in blocks])
         annotate_file(rows.paths[0], out, model, scores)
     else:
-        write_blocks(out, blocks)
+        with eigenval_beside(out, model):
+            write_blocks(out, blocks)
     kept = f" after {', '.join(labels)}" if labels else ""
     if json:
         options.print_json({"out": str(out), "rows": written.rows, "columns": written.width})
@@ -215,6 +220,17 @@ def _open(
             code="other-columns",
         )
     return open_rows(files, schema=schema.features_only(), read=read)
+
+
+def _usual_labels(model: StoredModel, schema: Schema | None, out: Path) -> Sequence[str]:
+    """What a written format begins with, or the schema's identifiers, or the model's unit."""
+    written = writers().get(out.suffix.lower())
+    if written is not None and written.labels:
+        return written.labels
+    if schema is not None:
+        return schema.identifiers
+    unit = model.certificate_.target.unit
+    return () if unit is None else (unit,)
 
 
 def _labels(

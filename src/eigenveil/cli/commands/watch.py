@@ -42,7 +42,8 @@ class WatchOut:
         if self._folder:
             check_free(path, overwrite=overwrite)
             return
-        known = (*writers(), _MODEL) if private else tuple(writers())
+        tables = [ending for ending, each in writers().items() if not each.labels]
+        known = (*tables, _MODEL) if private else tuple(tables)
         if kind not in known:
             raise OutputError(
                 f"{path} is not of a format that can be written.",

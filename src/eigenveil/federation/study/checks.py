@@ -12,7 +12,12 @@ from pydantic import BaseModel
 
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.federation.secagg.masks import even
-from eigenveil.models.inputs import check_names, check_width, first_difference
+from eigenveil.models.inputs import (
+    MOST_SPARSE_COLUMNS,
+    check_names,
+    check_width,
+    first_difference,
+)
 from eigenveil.models.options import study_options, tasks_with
 from eigenveil.models.task import TASKS
 from eigenveil.privacy.mechanisms import MECHANISMS
@@ -125,7 +130,7 @@ def _check_shape(study: Study) -> None:
         _check_schema(study, study.table_schema)
     elif not of_words:
         check_identifiers("The study's columns", study.columns)
-    check_width("The study", study.width, sparse=True)
+    check_width("The study", study.width, most=MOST_SPARSE_COLUMNS)
     least = study.components if isinstance(study.components, int) else 1
     if least > study.width:
         raise DataError(

@@ -19,7 +19,7 @@ from eigenveil.errors import DataError
 from eigenveil.files import Place
 from eigenveil.io.files import check_unpacked, reading
 from eigenveil.io.formats.named import Named
-from eigenveil.models.inputs import check_width
+from eigenveil.models.inputs import MOST_COLUMNS, MOST_SPARSE_COLUMNS, check_width
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,14 @@ class ArrayFile(ABC):
     ----------
     path : Place
         Named in messages as it was given.
+
+    Attributes
+    ----------
+    most_columns : int
+        A file with more is refused.
     """
+
+    most_columns = MOST_COLUMNS
 
     def __init__(self, path: Place) -> None:
         self.path = path
@@ -60,7 +67,7 @@ class ArrayFile(ABC):
                 code="not-numeric",
             )
         self.rows, self.features = self._stored.shape
-        check_width(str(path), self.features, sparse=isinstance(self, SparseArrayFile))
+        check_width(str(path), self.features, most=self.most_columns)
         self.single = np.can_cast(self._stored.dtype, np.float32, "safe")
         """Whether single precision holds every entry exactly."""
 
@@ -75,6 +82,8 @@ class ArrayFile(ABC):
 
 class SparseArrayFile(ArrayFile):
     """An array of which only the entries that are not 0 are stored: dense a block at a time."""
+
+    most_columns = MOST_SPARSE_COLUMNS
 
     def parts(self, step: int) -> Iterator[NDArray[Any]]:
         """Make consecutive rows dense."""

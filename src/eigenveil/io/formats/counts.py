@@ -19,7 +19,7 @@ from eigenveil.errors import DataError
 from eigenveil.files import Place
 from eigenveil.io.files import reading
 from eigenveil.io.formats.arrays import Header, SparseArrayFile
-from eigenveil.models.inputs import check_names, check_width
+from eigenveil.models.inputs import MOST_SPARSE_COLUMNS, check_names, check_width
 
 
 def read_vocabulary(path: str | Path) -> list[str]:
@@ -38,7 +38,7 @@ def read_vocabulary(path: str | Path) -> list[str]:
         words.pop()
     if not words:
         raise DataError(f"{place} has no word.", hint="Give a file with one word a line.")
-    check_width(str(place), len(words), sparse=True)
+    check_width(str(place), len(words), most=MOST_SPARSE_COLUMNS)
     check_names(str(place), words, of_words=True)
     if len(words) > 1 and all(any(mark in word for mark in ",;\t") for word in words):
         raise DataError(

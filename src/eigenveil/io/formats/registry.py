@@ -34,11 +34,15 @@ class ReadOptions:
         Of single cells: a layer in place of ``X``.
     mask : Path or None
         Of images: a public image whose entries that are not 0 say which voxels are columns.
+    variants : Path, optional
+        Of genotypes: a public manifest of the variants that are the columns
+        (:mod:`~eigenveil.io.formats.variants`).
     """
 
     dialect: Dialect = PLAIN
     layer: str | None = None
     mask: Path | None = None
+    variants: Path | None = None
 
 
 USUAL = ReadOptions()
@@ -74,6 +78,8 @@ class Format:
         not written.
     written : tuple of str
         The endings that it is written with.
+    labels : tuple of str
+        Labels of rows that a written file begins with, where the rows have them.
     """
 
     name: str
@@ -86,6 +92,7 @@ class Format:
     folder: bool = False
     writer: str = ""
     written: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
 
     def fits(self, path: Place) -> bool:
         """Whether a file's name is one of this format."""
@@ -165,6 +172,17 @@ _OWN = (
     Format("10x", (".h5",), f"{_HERE}.tenx:TenXFile"),
     Format("h5ad", (".h5ad",), f"{_HERE}.cells:open_cells", takes=("layer",)),
     Format("zarr", (".zarr",), f"{_HERE}.cells:open_cells", takes=("layer",), folder=True),
+    Format("plink1", (".bed",), f"{_HERE}.genotypes:BedFile", takes=("variants",)),
+    Format(
+        "plink2",
+        (".pgen",),
+        f"{_HERE}.genotypes:PgenFile",
+        takes=("variants",),
+        writer=f"{_HERE}.eigenvec:write_eigenvec",
+        written=(".eigenvec",),
+        labels=("FID", "IID"),
+    ),
+    Format("vcf", (".vcf", ".vcf.gz", ".bcf"), f"{_HERE}.vcf:open_vcf", takes=("variants",)),
     # the bags of words of UCI are known by how their names begin
     Format(
         "bag-of-words",

@@ -1,0 +1,451 @@
+"""Variants of genotype files: the columns they become, and the public manifest that settles them.
+
+A column counts copies of one allele of one variant, and its name says so: ``rs123_A``, as PLINK's
+``--export A`` names it.  Two files that count different alleles of a variant have different columns
+and are refused together, never added up.
+
+A manifest is a public list of variants, with the allele that is counted, and perhaps its frequency.
+Whatever a file has, its columns are then the manifest's (:func:`match`).  Each decision follows
+from the file's list of variants and the manifest alone, never from genotypes: what rows decide
+would be a release without noise (tables.md, section 5).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenveil.errors import DataError, VariantsWarning, callers_level, short_name
+from eigenveil.files import Place
+from eigenveil.models.inputs import MOST_VARIANTS, check_width
+from eigenveil.models.names import reads_as_value
+from eigenveil.tables.identifiers import looks_like_identifier
+
+MANIFEST_COLUMNS = ("id", "chrom", "pos", "counted", "other")
+"""The columns of a manifest, in any order; ``frequency`` may be there too."""
+FREQUENCY = "frequency"
+
+_COMPLEMENTS = {"A": "T", "C": "G", "G": "C", "T": "A"}
+# what PLINK and VCF write for an allele that is not known
+_UNKNOWN = frozenset(["0", "."])
+_CHROMOSOMES = {"23": "X", "24": "Y", "25": "XY", "26": "MT", "M": "MT"}
+
+
+class Variant(NamedTuple):
+    """One line of a list of variants.
+
+    Attributes
+    ----------
+    chrom : str
+        As :func:`chromosome` writes it.
+    position : int
+        From 1.
+    id : str
+        ``.`` where it has none.
+    counted, other : str
+        Alleles: the one whose copies a genotype counts, and the other.
+    """
+
+    chrom: str
+    position: int
+    id: str
+    counted: str
+    other: str
+
+    @property
+    def place(self) -> str:
+        """``CHROM:POS:OTHER:COUNTED``, for a variant whose id does not name it."""
+        return f"{self.chrom}:{self.position}:{self.other}:{self.counted}"
+
+    @property
+    def ambiguous(self) -> bool:
+        """Whether both strands have the same two alleles, A and T or C and G."""
+        return _COMPLEMENTS.get(self.counted) == self.other
+
+
+@dataclass(frozen=True, eq=False)
+class Manifest:
+    """A public list of variants.
+
+    Attributes
+    ----------
+    path : Path
+    variants : tuple of Variant
+    frequencies : array of shape (D,) or None
+        Of the counted alleles, above 0 and below 1.
+    names : tuple of str
+        The columns: with frequencies each name has its own, ``rs123_A(0.25)``, since the number in
+        the column depends on it.
+    """
+
+    path: Place
+    variants: tuple[Variant, ...]
+    frequencies: NDArray[np.float64] | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        plain = [f"{each.id}_{each.counted}" for each in self.variants]
+        if self.frequencies is None:
+            return tuple(plain)
+        pairs = zip(plain, self.frequencies, strict=True)
+        return tuple(f"{name}({frequency:g})" for name, frequency in pairs)
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Which variants of a file its columns are.
+
+    Attributes
+    ----------
+    names : tuple of str
+    places : array of int64, shape (D,)
+        The variant's number in the file, from 0; -1 where the file has none.
+    swapped : array of bool, shape (D,)
+        Whether the file counts the other allele.
+    frequencies : array of shape (D,) or None
+        Public ones of the counted alleles, by which genotypes are standardised.
+    listed : tuple of Variant
+        The file's variants, where no manifest chose among them.
+    """
+
+    names: tuple[str, ...]
+    places: NDArray[np.int64]
+    swapped: NDArray[np.bool_]
+    frequencies: NDArray[np.float64] | None = None
+    listed: tuple[Variant, ...] = ()
+
+
+def chromosome(text: str) -> str:
+    """A chromosome's name without ``chr``, and X, Y, XY and MT for PLINK's numbers 23 to 26."""
+    plain = text[3:] if text[:3].lower() == "chr" else text
+    plain = plain.upper()
+    return _CHROMOSOMES.get(plain, plain)
+
+
+def all_variants(path: Place, variants: Iterable[Variant]) -> Columns:
+    """Every variant of a file as a column.
+
+    An id that is missing, that another variant has too, or that would not do as the name of a
+    column (a number, a date, an identifier of persons) gives way to the variant's place.
+
+    Raises
+    ------
+    DataError
+        When there are more than :data:`~eigenveil.models.inputs.MOST_VARIANTS`.
+    """
+    rest = iter(variants)
+    found = list(islice(rest, MOST_VARIANTS))
+    check_width(str(path), len(found) + sum(1 for _ in rest), most=MOST_VARIANTS)
+    times = Counter(each.id for each in found)
+    names = [_name_of(each, own=times[each.id] == 1) for each in found]
+    places = np.arange(len(found))
+    return Columns(tuple(names), places, np.zeros(len(found), dtype=np.bool_), listed=tuple(found))
+
+
+def _name_of(variant: Variant, *, own: bool) -> str:
+    name = f"{variant.id}_{variant.counted}"
+    if own and variant.id not in _UNKNOWN and usable_name(name):
+        return name
+    return f"{variant.place}_{variant.counted}"
+
+
+def usable_name(name: str) -> bool:
+    """Whether a column may have this name."""
+    return not (reads_as_value(name) or looks_like_identifier(name))
+
+
+# -- A file's variants beside a manifest's.
+
+
+def match(path: Place, variants: Iterable[Variant], manifest: Manifest) -> Columns:
+    """The columns of a manifest, from a file's variants.
+
+    A variant is the manifest's if chromosome, position and both alleles are, in either order, or
+    with both alleles on the other strand (single letters). Not taken, and so missing in every row,
+    are variants with other alleles; those whose two alleles are A and T or C and G, which look the
+    same on both strands; and all but the first of several that match. A VariantsWarning tells the
+    owner how many columns are missing, and why.
+
+    Parameters
+    ----------
+    path : Path
+        Of the file, for messages.
+    variants : iterable of Variant
+        Of the file, in order.
+    manifest : Manifest
+
+    Raises
+    ------
+    DataError
+        With code ``no-variants``, when the file has none of the manifest's.
+    """
+    wanted: dict[tuple[str, int], list[int]] = {}
+    for number, each in enumerate(manifest.variants):
+        wanted.setdefault((each.chrom, each.position), []).append(number)
+    size = len(manifest.variants)
+    places = np.full(size, -1, dtype=np.int64)
+    swapped = np.zeros(size, dtype=np.bool_)
+    others = np.zeros(size, dtype=np.bool_)
+    count = repeated = 0
+    for place, found in enumerate(variants):
+        count += 1
+        for number in wanted.get((found.chrom, found.position), ()):
+            swap = swaps(found, manifest.variants[number])
+            if swap is None:
+                others[number] = True
+            elif places[number] >= 0:
+                repeated += 1
+            else:
+                places[number], swapped[number] = place, swap
+    if count and not (places >= 0).any() and not _only_ambiguous(manifest):
+        raise DataError(
+            f"{path} has none of the {size:,} variants of {manifest.path}.",
+            hint="Chromosome, position and alleles must be the same: the positions may be of "
+            "another build of the genome.",
+            code="no-variants",
+        )
+    _tell(path, manifest, places, others, repeated)
+    return Columns(manifest.names, places, swapped, manifest.frequencies)
+
+
+def _only_ambiguous(manifest: Manifest) -> bool:
+    return all(each.ambiguous for each in manifest.variants)
+
+
+def swaps(found: Variant, wanted: Variant) -> bool | None:
+    """Whether a variant counts the other allele; ``None`` if it is not the one that is wanted."""
+    if wanted.ambiguous:
+        return None
+    for strand in (_same, _complement):
+        counted, other = strand(found.counted), strand(found.other)
+        if _agree(counted, wanted.counted) and _agree(other, wanted.other):
+            return False
+        if _agree(counted, wanted.other) and _agree(other, wanted.counted):
+            return True
+    return None
+
+
+def _same(allele: str) -> str:
+    return allele
+
+
+def _complement(allele: str) -> str:
+    """The allele on the other strand; what no allele is where it has several letters."""
+    return allele if allele in _UNKNOWN else _COMPLEMENTS.get(allele, "")
+
+
+def _agree(found: str, wanted: str) -> bool:
+    """An allele that nobody has is not known to PLINK, and may be any."""
+    return found == wanted or found in _UNKNOWN
+
+
+def _tell(
+    path: Place,
+    manifest: Manifest,
+    places: NDArray[np.int64],
+    others: NDArray[np.bool_],
+    repeated: int,
+) -> None:
+    ambiguous = np.array([each.ambiguous for each in manifest.variants], dtype=np.bool_)
+    absent = (places < 0) & ~ambiguous
+    parts = [
+        (int(np.count_nonzero(absent & ~others)), "not in the file"),
+        (int(np.count_nonzero(absent & others)), "with other alleles in the file"),
+        (int(np.count_nonzero(ambiguous)), "A/T or C/G, of which no strand can be told"),
+    ]
+    said = [f"{count:,} {why}" for count, why in parts if count]
+    if repeated:
+        said.append(f"{repeated:,} more than once, of which the first was taken")
+    if said:
+        warnings.warn(
+            f"{path}: of {places.size:,} variants of {manifest.path}: {'; '.join(said)}. What is "
+            "not there is missing in all of its rows.",
+            VariantsWarning,
+            stacklevel=callers_level(),
+        )
+
+
+# -- The manifest's file.
+
+
+def read_manifest(path: Place) -> Manifest:
+    """Read a manifest: text with tabs, whose first line names the columns.
+
+    ``id``, ``chrom``, ``pos`` (from 1), ``counted`` and ``other`` (alleles), and ``frequency`` (of
+    the counted allele, above 0 and below 1) for all variants or none; other columns are not read.
+
+    Raises
+    ------
+    DataError
+        With code ``bad-manifest``, naming the line.
+    """
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            return _parse(path, (line.rstrip("\r\n") for line in file))
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read: {error.strerror or error}.",
+            hint="Check the path of the manifest of variants.",
+            code="no-such-file",
+        ) from None
+    except UnicodeDecodeError:
+        raise _wrong(path, 1, "is not text in UTF-8") from None
+
+
+def _parse(path: Place, lines: Iterator[str]) -> Manifest:
+    header = next(lines, "").removeprefix("#").lower().split("\t")
+    if missing := [name for name in MANIFEST_COLUMNS if name not in header]:
+        raise _wrong(path, 1, f"names no column {missing[0]!r}")
+    at = [header.index(name) for name in MANIFEST_COLUMNS]
+    frequency_at = header.index(FREQUENCY) if FREQUENCY in header else None
+    variants: list[Variant] = []
+    frequencies: list[float] = []
+    ids: set[str] = set()
+    for number, line in enumerate(lines, start=2):
+        if not line:
+            continue
+        cells = line.split("\t")
+        if len(cells) != len(header):
+            raise _wrong(path, number, f"has {len(cells)} cells, and the first {len(header)}")
+        name, chrom, position, counted, other = (cells[place] for place in at)
+        made = variant_of(path, number, name, chrom, position, counted, other)
+        if made.counted in _UNKNOWN or made.other in _UNKNOWN or made.counted == made.other:
+            raise _wrong(path, number, "does not have two alleles")
+        if name in ids or not usable_name(f"{name}_{counted}") or name in _UNKNOWN:
+            said = "is there twice" if name in ids else "cannot be the name of a column"
+            raise _wrong(path, number, f"has the id {short_name(name)!r}, which {said}")
+        ids.add(name)
+        variants.append(made)
+        if frequency_at is not None:
+            frequencies.append(_frequency(path, number, cells[frequency_at]))
+    if not variants:
+        raise _wrong(path, 1, "is followed by no variant")
+    check_width(str(path), len(variants), most=MOST_VARIANTS)
+    known = None if frequency_at is None else np.array(frequencies)
+    return Manifest(path, tuple(variants), known)
+
+
+def _frequency(path: Place, line: int, text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0.0 < found < 1.0:
+        raise _wrong(path, line, f"has the frequency {short_name(text)!r}, not above 0 and below 1")
+    return found
+
+
+def variant_of(
+    path: Place, line: int, name: str, chrom: str, position: str, counted: str, other: str
+) -> Variant:
+    """A variant from the texts of a line.
+
+    Raises
+    ------
+    DataError
+        When the position is no whole number.
+    """
+    if not (position.isascii() and position.isdigit()):
+        raise _wrong(path, line, f"has the position {short_name(position)!r}")
+    return Variant(chromosome(chrom), int(position), name, counted.upper(), other.upper())
+
+
+def _wrong(path: Place, line: int, problem: str) -> DataError:
+    return DataError(
+        f"{path}: line {line} {problem}.",
+        hint="A list of variants has a line for each; a manifest has the columns "
+        f"{', '.join(MANIFEST_COLUMNS)}, and may have {FREQUENCY}, with tabs between "
+        "('eigenveil variants new' writes one).",
+        code="bad-manifest",
+    )
+
+
+# -- Drafting one.
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A manifest to be, and what was left out of it.
+
+    Attributes
+    ----------
+    lines : tuple of str
+        Of its file.
+    variants : int
+    standardised : bool
+        Whether there are frequencies.
+    left_out : dict of str to int
+        How many variants, by why.
+    """
+
+    lines: tuple[str, ...]
+    variants: int
+    standardised: bool
+    left_out: dict[str, int]
+
+
+def draft(
+    variants: Sequence[Variant],
+    names: Sequence[str],
+    frequencies: NDArray[np.float64] | None,
+    *,
+    least: float,
+) -> Draft:
+    """A manifest of public variants, less those that would be of no use.
+
+    Parameters
+    ----------
+    variants : sequence of Variant
+    names : sequence of str
+        Of their columns (:func:`all_variants`), from which ids are taken.
+    frequencies : array of shape (D,), optional
+        NaN where nothing was called.
+    least : float
+        Least frequency of the rarer allele.
+    """
+    times = Counter(names)
+    taken, left_out = [], Counter[str]()
+    for number, variant in enumerate(variants):
+        frequency = 0.5 if frequencies is None else float(frequencies[number])
+        if {variant.counted, variant.other} & _UNKNOWN or "," in variant.counted:
+            left_out["without two known alleles"] += 1
+        elif times[names[number]] > 1:
+            left_out["listed more than once"] += 1
+        elif variant.ambiguous:
+            left_out["A/T or C/G, of which no strand can be told"] += 1
+        elif not min(frequency, 1.0 - frequency) >= max(least, _RAREST):
+            left_out[f"with an allele rarer than {least:g}"] += 1
+        else:
+            taken.append(number)
+    chosen = [
+        variants[place]._replace(id=names[place].removesuffix(f"_{variants[place].counted}"))
+        for place in taken
+    ]
+    known = None if frequencies is None else frequencies[taken]
+    return Draft(tuple(_manifest_lines(chosen, known)), len(taken), known is not None, {**left_out})
+
+
+# six digits of a frequency are written
+_RAREST = 1e-5
+
+
+def _manifest_lines(
+    variants: Sequence[Variant], frequencies: NDArray[np.float64] | None
+) -> Iterator[str]:
+    header = MANIFEST_COLUMNS if frequencies is None else (*MANIFEST_COLUMNS, FREQUENCY)
+    yield "\t".join(header) + "\n"
+    for number, each in enumerate(variants):
+        cells = [each.id, each.chrom, str(each.position), each.counted, each.other]
+        if frequencies is not None:
+            cells.append(f"{frequencies[number]:.6g}")
+        yield "\t".join(cells) + "\n"
