@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
 from eigenveil.errors import DataError, InvalidRowsWarning
-from eigenveil.moments.engine import InvalidRows
-from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
+from eigenveil.moments.engine import CountRows, InvalidRows
+from eigenveil.moments.source import ArrayRows, RowSource, SparseRows, read_rows
 from eigenveil.tables.identifiers import check_identifiers
 from eigenveil.tables.units import LabelledRows, UnitRows, unit_ids
 
@@ -360,7 +360,7 @@ def public_count(rows: RowSource, *, public: bool) -> int | None:
         return None
     if isinstance(rows, UnitRows):
         return rows.count().units
-    return sum(int(block.values.shape[0]) for block in rows.blocks())
+    return read_rows(rows, CountRows()).rows
 
 
 def warn_owner(invalid: InvalidRows | None, *, where: str = "") -> None:
