@@ -25,6 +25,7 @@ from eigenveil.federation.protocol.requests import Call, Replies, Transport
 from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import Terms, settle
 from eigenveil.federation.study.study import Study
+from eigenveil.models.dask_tables import collection_rows, is_collection
 from eigenveil.models.inputs import array_rows, check_names, fits_floats, without_units
 from eigenveil.moments.engine import InvalidRows, check_rows
 from eigenveil.moments.source import RowSource
@@ -299,14 +300,19 @@ def site_rows(
     _check_twice(named)
     own = _groups_of(named, groups)
     found: dict[str, RowSource] = {}
-    wanted: list[str] | None = None
+    wanted: Sequence[str] | None = None
     for name, table in named.items():
+        if is_collection(table):
+            with _of_site(name):
+                rows = collection_rows(table, unit=unit, groups=own.get(name), names=wanted)
+            found[name], wanted = rows, wanted or rows.names
+            continue
         with _of_site(name):
             array, ids = without_units(table, unit, groups=own.get(name))
         columns = _get_feature_names(array)
         if columns is not None and wanted is not None and set(columns) == set(wanted):
-            array = array[wanted]
-            columns = wanted
+            array = array[list(wanted)]
+            columns = list(wanted)
         names = None if columns is None else [str(column) for column in columns]
         found[name] = _source(name, array, names, ids)
         wanted = wanted or (None if columns is None else list(columns))

@@ -260,6 +260,10 @@ def rows_of(estimator: Any, X: ArrayLike, *, unit: str | None, groups: Any = Non
     DataError
         When the units are not to be found.
     """
+    if hasattr(X, "__dask_graph__"):
+        from eigenveil.models.dask_tables import collection_rows  # which needs what is here
+
+        return collection_rows(X, unit=unit, groups=groups, at_least=1)
     X, ids = without_units(X, unit, groups=groups)
     return array_rows(*new_columns(estimator, X), ids)
 
@@ -292,6 +296,13 @@ def without_units(X: Any, unit: str | None, *, groups: Any = None) -> tuple[Any,
     DataError
         When there is no such column, and no ``groups``.
     """
+    if not has_units(X, unit, groups=groups):
+        return X, groups
+    return less_units(X, unit), X[unit]
+
+
+def has_units(X: Any, unit: str | None, *, groups: Any) -> bool:
+    """Whether a column of a table has its units; the same checks."""
     there = unit is not None and unit in list(getattr(X, "columns", ()))
     if groups is not None and there:
         raise DataError(
@@ -299,15 +310,13 @@ def without_units(X: Any, unit: str | None, *, groups: Any = None) -> tuple[Any,
             hint="Leave groups out, or the column.",
             code="bad-groups",
         )
-    if groups is not None or unit is None:
-        return X, groups
-    if not there:
+    if groups is None and unit is not None and not there:
         raise DataError(
             f"There is no column {unit!r} with each row's unit.",
             hint="Give a frame with this column, or fit(X, groups=ids) with an identifier a row.",
             code="no-units",
         )
-    return less_units(X, unit), X[unit]
+    return there
 
 
 def less_units(X: Any, unit: str | None) -> Any:
