@@ -5,6 +5,7 @@ from eigenveil.io.formats.dialect import Dialect
 from eigenveil.io.formats.registry import ReadOptions
 from eigenveil.io.frames import read_frame
 from eigenveil.io.open import FileRows, open_rows
+from eigenveil.io.workers import WorkerFiles, on_workers
 from eigenveil.io.write import write_columns, write_table
 from eigenveil.tables.schema import read_schema
 
@@ -12,6 +13,8 @@ __all__ = [
     "Dialect",
     "FileRows",
     "ReadOptions",
+    "WorkerFiles",
+    "on_workers",
     "open_rows",
     "read_frame",
     "read_schema",

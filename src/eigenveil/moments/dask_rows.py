@@ -275,6 +275,7 @@ class SchedulerAt:
         """
         distributed = import_module("distributed")
         try:
+            distributed.comm.get_address_host(self.address)  # a client that began cannot be closed
             client = distributed.Client(self.address, set_as_default=False, timeout="10s")
         except (OSError, ValueError, TimeoutError, RuntimeError) as error:
             raise DataError(
@@ -292,7 +293,8 @@ def _result(client: Any, task: Any) -> Any:
     future, idle = client.compute(task), 0.0
     while not future.done():
         try:
-            wait(future, timeout=_LOOK)
+            with client.as_current():
+                wait(future, timeout=_LOOK)
         except TimeoutError:
             idle = 0.0 if client.nthreads() else idle + _LOOK
         if idle >= _PATIENCE:
