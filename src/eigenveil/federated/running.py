@@ -28,7 +28,7 @@ from eigenveil.federation.study.study import Study
 from eigenveil.models.dask_tables import collection_rows, is_collection
 from eigenveil.models.inputs import array_rows, check_names, fits_floats, without_units
 from eigenveil.moments.engine import InvalidRows, check_rows
-from eigenveil.moments.source import RowSource
+from eigenveil.moments.source import PartitionedRows, RowSource
 from eigenveil.noise.source import RandomSource
 from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.certificate import Certificate
@@ -200,7 +200,9 @@ def run_study(
             invalid = {
                 name: site.invalid for name, site in sites.items() if site.invalid is not None
             }
-            certificate = run.certificate.model_copy(update={"counted": ledgers is not None})
+            cluster = any(isinstance(each, PartitionedRows) for each in rows.values())
+            known = {"counted": ledgers is not None, "cluster": cluster}
+            certificate = run.certificate.model_copy(update=known)
             run = replace(run, invalid=invalid, certificate=certificate)
             if keep is not None:
                 keep(run)

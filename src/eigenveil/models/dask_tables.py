@@ -58,9 +58,11 @@ def collection_rows(
     DataError
         When it is of another kind, not of numbers, or its width is unknown.
     """
-    if hasattr(X, "columns") and hasattr(X, "map_partitions"):
+    kind = type(X)  # whose delayed objects have any attribute
+    table = (hasattr(kind, "rechunk") or hasattr(kind, "map_partitions")) and X.ndim == 2
+    if table and hasattr(kind, "map_partitions"):
         return _frame_rows(X, unit=unit, groups=groups, order=names)
-    if not (hasattr(X, "chunks") and hasattr(X, "dtype") and getattr(X, "ndim", 0) == 2):
+    if not table:
         raise _unusable(
             f"A Dask {type(X).__name__} is not a table of rows and columns",
             "Give a two-dimensional dask.array.Array, or a dask.dataframe.DataFrame.",

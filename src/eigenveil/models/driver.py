@@ -15,7 +15,7 @@ from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.task import task_of_plan
 from eigenveil.moments.engine import InvalidRows, accumulate, check_rows
 from eigenveil.moments.independence import dependence
-from eigenveil.moments.source import RowSource, read_as
+from eigenveil.moments.source import PartitionedRows, RowSource, read_as
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.certificate import reasons_of
 from eigenveil.privacy.releases import ReleaseRecord
@@ -106,6 +106,7 @@ def certified_fit(
                 names=names,
                 secure=secure,
                 counted=charges.counted,
+                cluster=isinstance(rows, PartitionedRows),
             )
         )
         warn_owner(run.invalid)
@@ -121,6 +122,7 @@ def certified(
     names: tuple[str, ...] | None,
     secure: bool,
     counted: bool,
+    cluster: bool = False,
 ) -> Result:
     """What was made of one data set's releases under a plan, with the certificate of both."""
     certificate = certificate_of(
@@ -132,6 +134,7 @@ def certified(
         secure=secure,
         dependent=dependence(),
         counted=counted,
+        cluster=cluster,
     )
     return Result(spec, plan, factors, features, names, certificate)
 
