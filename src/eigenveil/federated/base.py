@@ -58,7 +58,8 @@ class FederatedFit(Configured):
         Parameters
         ----------
         X : sequence of arrays, or mapping of site name to array
-            Each of shape (n_s, n_features), dense, sparse or a frame; any row counts, 0 too.
+            Each of shape (n_s, n_features), dense, sparse or a frame, in memory or of Dask; any row
+            counts, 0 too.
         groups : sequence or mapping of arrays of shape (n_s,), optional
             Each row's unit, such as a patient; by default the column ``unit`` of frames, or none.
 

@@ -39,7 +39,8 @@ class TableFit(Configured):
 
         Parameters
         ----------
-        X : array, sparse matrix or frame
+        X : array, sparse matrix or frame, in memory or of Dask
+            Dask's workers read their partitions where they are: docs/dask.md.
         y : ignored
         groups : array of shape (n_samples,), optional
             Each row's unit, such as a patient: all rows of one are protected together. By default

@@ -276,7 +276,7 @@ class SchedulerAt:
         distributed = import_module("distributed")
         try:
             distributed.comm.get_address_host(self.address)  # a client that began cannot be closed
-            client = distributed.Client(self.address, set_as_default=False, timeout="10s")
+            client = distributed.Client(self.address, set_as_default=False)
         except (OSError, ValueError, TimeoutError, RuntimeError) as error:
             raise DataError(
                 f"No Dask scheduler answers at {self.address}: {_first_line(error)}.",
