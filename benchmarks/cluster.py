@@ -6,11 +6,11 @@ Processor time, not time on a clock: it does not depend on what else the machine
 from __future__ import annotations
 
 import time
+from importlib import import_module
 from typing import Any
 
 import dask.array as da
 import numpy as np
-from distributed import Client, LocalCluster
 
 from benchmarks.data import power_law
 from benchmarks.report import Report
@@ -19,6 +19,8 @@ from eigenveil.moments.accumulators import SecondMoment
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.rows import RowRule
 from eigenveil.moments.source import ArrayRows, RowSource
+
+distributed: Any = import_module("distributed")
 
 OVERHEAD = "Dask: processor time of a partition beside its rows, 4 workers of one thread"
 SPEED = "Dask: one thread's second moment of rows in memory, single precision"
@@ -30,10 +32,10 @@ def run(report: Report) -> None:
     """The speed that a plan on paper needs, and the overhead of a partition."""
     _speed(report)
     with (
-        LocalCluster(
+        distributed.LocalCluster(
             n_workers=WORKERS, threads_per_worker=1, dashboard_address=None, memory_limit=None
         ) as cluster,
-        Client(cluster) as client,
+        distributed.Client(cluster) as client,
     ):
         for features in (20, 500):
             _overhead(report, client, features)
