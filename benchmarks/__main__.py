@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks import (
     adaptive,
+    cluster,
     federated,
     flare,
     genotypes,
@@ -38,6 +39,7 @@ PARTS = {
     "tensors": tensors.run,
     "streams": streaming.run,
     "private streams": private_streams.run,
+    "cluster": cluster.run,
     "flare": flare.run,
     "genotypes": genotypes.run,
 }

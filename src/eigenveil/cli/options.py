@@ -19,7 +19,16 @@ from eigenveil.cli.ledger_place import VARIABLE, usual_ledger
 from eigenveil.cli.presenters.screen import notify
 from eigenveil.errors import DataError, EigenveilError, LedgerWarning, listed
 from eigenveil.files import Place
-from eigenveil.io import Dialect, FileRows, Query, ReadOptions, open_rows, read_vocabulary
+from eigenveil.io import (
+    Dialect,
+    FileRows,
+    Query,
+    ReadOptions,
+    WorkerFiles,
+    on_workers,
+    open_rows,
+    read_vocabulary,
+)
 from eigenveil.io.formats.registry import USUAL
 from eigenveil.models.options import (
     OPTIONS,
@@ -97,6 +106,14 @@ Columns = Annotated[
 ]
 Exclude = Annotated[
     str | None, typer.Option(help="Names of columns to leave out, with commas between.")
+]
+DaskScheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--dask",
+        help="Scheduler of a Dask cluster whose workers read the files, each where it is, such as "
+        "tcp://host:8786.",
+    ),
 ]
 SchemaFile = Annotated[
     Path | None,
@@ -740,7 +757,8 @@ class WantedColumns:
     """The values of ``--columns``, ``--exclude``, ``--vocabulary``, ``--schema``, and of text.
 
     ``names`` are all columns' names, also of files without any; ``read`` is how files are read;
-    ``unit`` is the column with each row's unit.
+    ``unit`` is the column with each row's unit; ``dask`` is the scheduler of the cluster that reads
+    the files.
     """
 
     columns: Sequence[str] | None = None
@@ -749,6 +767,7 @@ class WantedColumns:
     read: ReadOptions = USUAL
     schema: Schema | None = None
     unit: str | None = None
+    dask: str | None = None
 
     @classmethod
     def of_study(cls, study: Study, own: WantedColumns) -> WantedColumns:
@@ -770,8 +789,8 @@ class WantedColumns:
         if study.columns is None:
             return replace(own, schema=None, unit=study.unit)
         if study.table_schema is not None:
-            return cls(schema=study.table_schema, read=own.read)
-        return cls(list(study.columns), read=own.read, unit=study.unit)
+            return cls(schema=study.table_schema, read=own.read, dask=own.dask)
+        return cls(list(study.columns), read=own.read, unit=study.unit, dask=own.dask)
 
     def with_unit(self, unit: str | None) -> WantedColumns:
         """The same, with the unit that an option names.
@@ -814,6 +833,10 @@ class WantedColumns:
             return open_rows(files, read=self.read)
         return self.open(files)
 
+    def rows(self, opened: FileRows) -> FileRows | WorkerFiles:
+        """The rows of opened files, where they are to be read."""
+        return opened if self.dask is None else on_workers(opened, self.dask, read=self.read)
+
 
 def read_columns(
     columns: str | None,
@@ -822,6 +845,7 @@ def read_columns(
     schema: Path | None = None,
     *,
     read: ReadOptions,
+    dask: str | None = None,
 ) -> WantedColumns:
     """The values as they are typed.
 
@@ -836,12 +860,12 @@ def read_columns(
                 "--schema and --columns, --exclude or --vocabulary all say which columns.",
                 hint="Give roles in the schema: feature, ignore.",
             )
-        return WantedColumns(schema=read_schema(schema), read=read)
+        return WantedColumns(schema=read_schema(schema), read=read, dask=dask)
     if vocabulary is None:
-        return WantedColumns(read_names(columns), read_names(exclude) or (), read=read)
+        return WantedColumns(read_names(columns), read_names(exclude) or (), read=read, dask=dask)
     if columns is not None or exclude is not None:
         raise WrongOption(
             "--vocabulary and --columns or --exclude both say which columns.",
             hint="Give the wanted words as the vocabulary.",
         )
-    return WantedColumns(names=read_vocabulary(vocabulary), read=read)
+    return WantedColumns(names=read_vocabulary(vocabulary), read=read, dask=dask)

@@ -58,8 +58,8 @@ class FederatedFit(Configured):
         Parameters
         ----------
         X : sequence of arrays, or mapping of site name to array
-            Each of shape (n_s, n_features), dense, sparse, a frame or an ``anndata.AnnData``, whose
-            genes are matched by name; any row counts, 0 too.
+            Each of shape (n_s, n_features), dense, sparse, a frame, of Dask, or an
+            ``anndata.AnnData``, whose genes are matched by name; any row counts, 0 too.
         groups : sequence or mapping of arrays of shape (n_s,), optional
             Each row's unit, such as a patient; by default the column ``unit`` of frames or of
             ``obs``, or none.

@@ -26,6 +26,7 @@ from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import Terms, settle
 from eigenveil.federation.study.study import Study
 from eigenveil.models.cells import is_cells
+from eigenveil.models.dask_tables import collection_rows, is_collection
 from eigenveil.models.inputs import (
     array_rows,
     cell_rows,
@@ -35,7 +36,7 @@ from eigenveil.models.inputs import (
     without_units,
 )
 from eigenveil.moments.engine import InvalidRows, check_rows
-from eigenveil.moments.source import RowSource
+from eigenveil.moments.source import PartitionedRows, RowSource
 from eigenveil.noise.source import RandomSource
 from eigenveil.planning.protocol import choose_protocol
 from eigenveil.privacy.certificate import Certificate
@@ -207,7 +208,9 @@ def run_study(
             invalid = {
                 name: site.invalid for name, site in sites.items() if site.invalid is not None
             }
-            certificate = run.certificate.model_copy(update={"counted": ledgers is not None})
+            cluster = any(isinstance(each, PartitionedRows) for each in rows.values())
+            known = {"counted": ledgers is not None, "cluster": cluster}
+            certificate = run.certificate.model_copy(update=known)
             run = replace(run, invalid=invalid, certificate=certificate)
             if keep is not None:
                 keep(run)
@@ -307,8 +310,13 @@ def site_rows(
     _check_twice(named)
     own = _groups_of(named, groups)
     found: dict[str, RowSource] = {}
-    wanted: list[str] | None = None
+    wanted: Sequence[str] | None = None
     for name, table in named.items():
+        if is_collection(table):
+            with _of_site(name):
+                rows = collection_rows(table, unit=unit, groups=own.get(name), names=wanted)
+            found[name], wanted = rows, wanted or rows.names
+            continue
         with _of_site(name):
             array, ids = without_units(table, unit, groups=own.get(name))
             if is_cells(array):
@@ -320,7 +328,7 @@ def site_rows(
         columns = _get_feature_names(array)
         if columns is not None and wanted is not None and set(columns) == set(wanted):
             array = in_order(array, wanted)
-            columns = wanted
+            columns = list(wanted)
         names = None if columns is None else [str(column) for column in columns]
         found[name] = _source(name, array, names, ids)
         wanted = wanted or (None if columns is None else list(columns))

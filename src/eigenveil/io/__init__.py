@@ -8,6 +8,7 @@ from eigenveil.io.frames import read_frame
 from eigenveil.io.maps import write_maps
 from eigenveil.io.open import FileRows, open_rows
 from eigenveil.io.query import Query
+from eigenveil.io.workers import WorkerFiles, on_workers
 from eigenveil.io.write import write_blocks, write_columns, write_table
 from eigenveil.tables.schema import read_schema
 
@@ -16,7 +17,9 @@ __all__ = [
     "FileRows",
     "Query",
     "ReadOptions",
+    "WorkerFiles",
     "annotate",
+    "on_workers",
     "open_rows",
     "read_cells",
     "read_frame",

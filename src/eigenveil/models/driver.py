@@ -15,12 +15,12 @@ from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.task import task_of_plan
 from eigenveil.moments.engine import InvalidRows, accumulate, check_rows
 from eigenveil.moments.independence import dependence
-from eigenveil.moments.source import RowSource
+from eigenveil.moments.source import PartitionedRows, RowSource, read_as
 from eigenveil.noise.source import RandomSource
 from eigenveil.privacy.certificate import reasons_of
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.spending import Spending
-from eigenveil.tables.units import LabelledRows, UnitRows
+from eigenveil.tables.units import unit_rows
 
 
 def rounds_of(plan: BasePlan, **context: Any) -> Generator[Round, Answers, Any]:
@@ -31,9 +31,8 @@ def rounds_of(plan: BasePlan, **context: Any) -> Generator[Round, Answers, Any]:
 
 def rows_for(plan: BasePlan, rows: RowSource) -> RowSource:
     """Rows as a plan takes them: as its task does, with the weights of its units."""
-    reader = task_of_plan(plan).rows_for
-    taken = rows.read_by(reader) if isinstance(rows, LabelledRows) else reader(rows)
-    return taken if plan.unit is None else UnitRows(taken, plan.max_rows_per_unit)
+    taken = read_as(rows, task_of_plan(plan).rows_for)
+    return taken if plan.unit is None else unit_rows(taken, plan.max_rows_per_unit)
 
 
 # -- Drives a generator of rounds over one data set: the study with one site.
@@ -107,6 +106,7 @@ def certified_fit(
                 names=names,
                 secure=secure,
                 counted=charges.counted,
+                cluster=isinstance(rows, PartitionedRows),
             )
         )
         warn_owner(run.invalid)
@@ -122,6 +122,7 @@ def certified(
     names: tuple[str, ...] | None,
     secure: bool,
     counted: bool,
+    cluster: bool = False,
 ) -> Result:
     """What was made of one data set's releases under a plan, with the certificate of both."""
     certificate = certificate_of(
@@ -133,6 +134,7 @@ def certified(
         secure=secure,
         dependent=dependence(),
         counted=counted,
+        cluster=cluster,
     )
     return Result(spec, plan, factors, features, names, certificate)
 

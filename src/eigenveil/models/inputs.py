@@ -23,8 +23,8 @@ from sklearn.utils.validation import validate_data
 from eigenveil.errors import DataError, InvalidRowsWarning
 from eigenveil.models.cells import CellRows, genes_of, is_cells, units_of
 from eigenveil.models.names import are_damaged_genes, is_counted, reads_as_value
-from eigenveil.moments.engine import InvalidRows
-from eigenveil.moments.source import ArrayRows, RowSource, SparseRows
+from eigenveil.moments.engine import CountRows, InvalidRows
+from eigenveil.moments.source import ArrayRows, RowSource, SparseRows, read_rows
 from eigenveil.tables.identifiers import check_identifiers
 from eigenveil.tables.units import LabelledRows, UnitRows, unit_ids
 
@@ -271,6 +271,10 @@ def rows_of(estimator: Any, X: ArrayLike, *, unit: str | None, groups: Any = Non
     DataError
         When the units are not to be found.
     """
+    if hasattr(X, "__dask_graph__"):
+        from eigenveil.models.dask_tables import collection_rows  # which needs what is here
+
+        return collection_rows(X, unit=unit, groups=groups, at_least=1)
     X, ids = without_units(X, unit, groups=groups)
     if is_cells(X):
         return cell_rows(X, groups=ids)
@@ -337,23 +341,31 @@ def without_units(X: Any, unit: str | None, *, groups: Any = None) -> tuple[Any,
             raise _units_twice(unit)
         return X, groups if groups is not None or unit is None else units_of(X, unit)
     X = in_memory(X)
+    if not has_units(X, unit, groups=groups):
+        return X, groups
     frame = frame_of(X)
-    there = unit is not None and frame is not None and unit in frame.columns
+    assert frame is not None
+    assert unit is not None
+    ids = frame[unit]
+    # beside missing ones whole numbers would become floats, and long ones lose digits
+    exact = np.array(ids.to_list(), dtype=object) if ids.null_count() else ids.to_native()
+    return less_units(X, unit), exact
+
+
+def has_units(X: Any, unit: str | None, *, groups: Any) -> bool:
+    """Whether a column of a table has its units; the same checks."""
+    frame = frame_of(X)
+    columns = getattr(X, "columns", ()) if frame is None else frame.columns
+    there = unit is not None and unit in list(columns)
     if groups is not None and there:
         raise _units_twice(unit)
-    if groups is not None or unit is None:
-        return X, groups
-    if not there:
+    if groups is None and unit is not None and not there:
         raise DataError(
             f"There is no column {unit!r} with each row's unit.",
             hint="Give a frame with this column, or fit(X, groups=ids) with an identifier a row.",
             code="no-units",
         )
-    assert frame is not None
-    ids = frame[unit]
-    # beside missing ones whole numbers would become floats, and long ones lose digits
-    exact = np.array(ids.to_list(), dtype=object) if ids.null_count() else ids.to_native()
-    return less_units(X, unit), exact
+    return there
 
 
 def _units_twice(unit: str | None) -> DataError:
@@ -412,7 +424,7 @@ def public_count(rows: RowSource, *, public: bool) -> int | None:
         return None
     if isinstance(rows, UnitRows):
         return rows.count().units
-    return sum(int(block.values.shape[0]) for block in rows.blocks())
+    return read_rows(rows, CountRows()).rows
 
 
 def warn_owner(invalid: InvalidRows | None, *, where: str = "") -> None:

@@ -238,6 +238,7 @@ def certificate_of(
     secure: bool,
     dependent: bool,
     counted: bool = False,
+    cluster: bool = False,
     view: str = "outsider",
     **of_many: Any,
 ) -> Certificate:
@@ -252,6 +253,8 @@ def certificate_of(
         row's rounding depended on its neighbours.
     counted : bool
         Whether every release was charged to the ledger of its rows' owner.
+    cluster : bool
+        Whether workers of a cluster read the rows.
     view : str
         The adversary that the plan's epsilon and delta are promised against.
     **of_many
@@ -267,6 +270,7 @@ def certificate_of(
         stopped=getattr(factors, "stopped", None) or None,
         dependent=dependent,
         counted=counted,
+        cluster=cluster,
         **of_many,
     )
 

@@ -39,9 +39,10 @@ class TableFit(Configured):
 
         Parameters
         ----------
-        X : array, sparse matrix, frame or anndata.AnnData
-            Of an ``AnnData`` its ``X``, whose genes are the columns; a backed one is read a block
-            at a time. :func:`eigenveil.io.read_cells` reads another layer.
+        X : array, sparse matrix, frame (in memory or of Dask) or anndata.AnnData
+            Dask's workers read their partitions where they are: docs/dask.md. Of an ``AnnData`` its
+            ``X``, whose genes are the columns; a backed one is read a block at a time.
+            :func:`eigenveil.io.read_cells` reads another layer.
         y : ignored
         groups : array of shape (n_samples,), optional
             Each row's unit, such as a patient: all rows of one are protected together. By default

@@ -9,11 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
 
+import numpy as np
+from numpy.typing import NDArray
+
 from eigenveil.errors import DataError
 from eigenveil.linalg.threads import single_threaded_blas
 from eigenveil.moments.accumulators import Accumulator
-from eigenveil.moments.rows import Block
-from eigenveil.moments.source import RowSource
+from eigenveil.moments.rows import Block, Precision
+from eigenveil.moments.source import PartitionedRows, Reading, RowSource, read_rows
 
 # Above this many sums a worker's own copy costs more than its share of the preparation saves; the
 # matrix product then runs on all processors by itself.
@@ -24,15 +27,21 @@ Progress = Callable[[int], None]
 
 
 def accumulate(
-    rows: RowSource, accumulators: Sequence[Accumulator], *, progress: Progress | None = None
+    rows: RowSource,
+    accumulators: Sequence[Accumulator],
+    *,
+    progress: Progress | None = None,
+    most_workers: int = _MOST_WORKERS,
 ) -> Pass:
     """Add all rows to all accumulators; an invalid row is added as a zero row.
 
     Each worker has accumulators of its own, merged at the end: sums are exact, so the result does
-    not depend on which worker took which block.
+    not depend on which worker took which block. Of rows in parts the same holds for parts.
     """
+    if isinstance(rows, PartitionedRows):
+        return _added_elsewhere(rows, accumulators, progress)
     values = sum(a.size for a in accumulators)
-    workers = min(_MOST_WORKERS, _processors())
+    workers = min(most_workers, _processors())
     if values > _MOST_VALUES_FOR_WORKERS:
         workers = 1
     blocks = iter(rows.blocks())
@@ -81,6 +90,48 @@ def accumulate(
         for mine, theirs in zip(accumulators, copies, strict=True):
             mine.merge(theirs)
     return Pass(read, found.all)
+
+
+@dataclass(frozen=True)
+class _PartSums:
+    """The sums of a part of the rows."""
+
+    rows: int
+    sums: Sequence[Accumulator]
+    invalid: InvalidRows | None
+
+
+class _Sums(Reading[_PartSums]):
+    """Adding up rows where they are, a part on one processor: a cluster has a part for each."""
+
+    def __init__(self, empty: Sequence[Accumulator]) -> None:
+        self._empty = empty
+
+    def read(self, rows: RowSource) -> _PartSums:
+        """The sums of a part."""
+        sums = [each.empty() for each in self._empty]
+        found = accumulate(rows, sums, most_workers=1)
+        return self.merge([_PartSums(found.rows, sums, found.invalid)])  # without room for rows
+
+    def merge(self, parts: Sequence[_PartSums]) -> _PartSums:
+        """The sums of all parts: exact, so that it does not matter how the rows are parted."""
+        total = [each.empty() for each in self._empty]
+        for part in parts:
+            for mine, theirs in zip(total, part.sums, strict=True):
+                mine.merge(theirs)
+        invalid = [part.invalid for part in parts if part.invalid is not None]
+        return _PartSums(sum(part.rows for part in parts), total, _all_invalid(invalid))
+
+
+def _added_elsewhere(
+    rows: PartitionedRows, accumulators: Sequence[Accumulator], progress: Progress | None
+) -> Pass:
+    found = rows.fold(_Sums([each.empty() for each in accumulators]))
+    for mine, theirs in zip(accumulators, found.sums, strict=True):
+        mine.merge(theirs)
+    if progress is not None:
+        progress(found.rows)
+    return Pass(found.rows, found.invalid)
 
 
 def _processors() -> int:
@@ -137,6 +188,58 @@ class Pass:
     invalid: InvalidRows | None
 
 
+def _all_invalid(parts: Sequence[InvalidRows]) -> InvalidRows | None:
+    """Those of several parts, in order."""
+    if not parts:
+        return None
+    return InvalidRows(
+        sum(part.count for part in parts),
+        next((part.first for part in parts if part.first), ""),
+        sum(part.unidentified for part in parts),
+    )
+
+
+@dataclass(frozen=True)
+class RowCount:
+    """How many rows there are, and what is wrong with the first that is not valid.
+
+    ``invalid`` is for the owner of the rows only.
+    """
+
+    rows: int
+    invalid: str = ""
+
+
+class CountRows(Reading[RowCount]):
+    """How many rows there are."""
+
+    def read(self, rows: RowSource) -> RowCount:
+        """Of a part."""
+        return RowCount(sum(int(block.values.shape[0]) for block in rows.blocks()))
+
+    def merge(self, parts: Sequence[RowCount]) -> RowCount:
+        """Of all parts."""
+        first = next((part.invalid for part in parts if part.invalid), "")
+        return RowCount(sum(part.rows for part in parts), first)
+
+
+class _CheckRows(CountRows):
+    """The first row that is not valid."""
+
+    def __init__(self, *, holes: bool) -> None:
+        self._holes = holes
+
+    def read(self, rows: RowSource) -> RowCount:
+        """Of a part."""
+        count, first = 0, ""
+        for block in rows.blocks():
+            count += int(block.values.shape[0])
+            if not first:
+                block.check(holes=self._holes)
+                first = "" if block.first_invalid is None else _place(block, rows.names)
+        return RowCount(count, first)
+
+
 def check_rows(rows: RowSource, *, holes: bool = False) -> None:
     """Read all rows, and raise where one is not valid. Nothing is computed from them.
 
@@ -147,19 +250,52 @@ def check_rows(rows: RowSource, *, holes: bool = False) -> None:
     DataError
         Naming file, row and column of the first that is not.
     """
-    for block in rows.blocks():
-        check_block(block, rows.names, holes=holes)
+    if first := read_rows(rows, _CheckRows(holes=holes)).invalid:
+        raise _not_valid(first)
 
 
 def check_block(block: Block, names: Sequence[str] | None, *, holes: bool = False) -> None:
     """The same for the rows of one block."""
     block.check(holes=holes)
     if block.first_invalid is not None:
-        raise DataError(
-            f"{_place(block, names)}.",
-            hint="Correct or remove such rows, or choose invalid='zero', which takes them for "
-            "zero rows.",
-            code="invalid-row",
+        raise _not_valid(_place(block, names))
+
+
+def _not_valid(first: str) -> DataError:
+    return DataError(
+        f"{first}.",
+        hint="Correct or remove such rows, or choose invalid='zero', which takes them for zero "
+        "rows.",
+        code="invalid-row",
+    )
+
+
+@dataclass(frozen=True)
+class _LargestNorm:
+    rows: int
+    norm: float
+
+
+class LargestNorm(Reading[_LargestNorm]):
+    """The norm of the longest row less a centre. Not private."""
+
+    def __init__(self, center: NDArray[np.float64] | None, *, single: bool) -> None:
+        self._center = center
+        self._precision: Precision = "single" if single else "double"
+
+    def read(self, rows: RowSource) -> _LargestNorm:
+        """Of a part."""
+        count, largest = 0, 0.0
+        for block in rows.blocks():
+            norms = block.residuals(self._center, self._precision)[1]
+            largest = max(largest, float(np.max(norms, initial=0.0)))
+            count += int(block.values.shape[0])
+        return _LargestNorm(count, largest)
+
+    def merge(self, parts: Sequence[_LargestNorm]) -> _LargestNorm:
+        """Of all parts."""
+        return _LargestNorm(
+            sum(part.rows for part in parts), max((part.norm for part in parts), default=0.0)
         )
 
 

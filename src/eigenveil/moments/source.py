@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from eigenveil.errors import DataError
 from eigenveil.moments.rows import Block, FloatArray
 
 # Entries of a block: large enough for the matrix product to run at speed, small enough for the
@@ -93,3 +95,84 @@ class SparseRows:
         for start in range(0, self._matrix.shape[0], step):
             dense = self._matrix[start : start + step].toarray().astype(dtype, copy=False)
             yield Block(dense, origin=self._origin, first_row=start)
+
+
+# -- Rows that are read where they are: what is made of a part of them comes back, never a row.
+
+
+class Found(Protocol):
+    """What was made of some rows."""
+
+    @property
+    def rows(self) -> int:
+        """How many they were."""
+        ...
+
+
+FoundT = TypeVar("FoundT", bound=Found)
+
+
+class Reading(ABC, Generic[FoundT]):
+    """One pass over rows: what is made of a part of them, and how parts become the whole.
+
+    It travels to where the rows are, as what it finds travels back: both can be pickled.
+    """
+
+    @abstractmethod
+    def read(self, rows: RowSource) -> FoundT:
+        """What is made of these rows."""
+
+    @abstractmethod
+    def merge(self, parts: Sequence[FoundT]) -> FoundT:
+        """What was made of all parts, which come in order and are left unchanged."""
+
+
+class PartitionedRows(ABC):
+    """Rows in parts that are read elsewhere, such as by the workers of a cluster."""
+
+    features: int
+    names: Sequence[str] | None
+    single: bool
+
+    @abstractmethod
+    def fold(self, reading: Reading[FoundT]) -> FoundT:
+        """What a pass makes of all rows, each part of which counts once.
+
+        Raises
+        ------
+        DataError
+            When it cannot be read, or somebody counted a part twice or not at all.
+        """
+
+    @abstractmethod
+    def read_by(
+        self, reader: Callable[..., RowSource], own: Sequence[Any] | None = None
+    ) -> PartitionedRows:
+        """The same rows, each part read as ``reader(rows)``, or ``reader(rows, own[part])``."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Refuse: rows stay where they are.
+
+        Raises
+        ------
+        DataError
+            With code ``rows-elsewhere``.
+        """
+        raise DataError(
+            "The rows are read by the workers of a cluster, and this needs them here, in order.",
+            hint="Give it a part that fits into memory: compute it first, or read the files here.",
+            code="rows-elsewhere",
+        )
+
+
+def read_rows(rows: RowSource, reading: Reading[FoundT]) -> FoundT:
+    """What a pass makes of rows, wherever they are."""
+    return rows.fold(reading) if isinstance(rows, PartitionedRows) else reading.read(rows)
+
+
+def read_as(rows: RowSource, reader: Callable[[RowSource], RowSource]) -> RowSource:
+    """Rows read as something else, one for one: where they are, and with what goes beside them."""
+    if hasattr(rows, "read_by"):
+        found: RowSource = rows.read_by(reader)
+        return found
+    return reader(rows)

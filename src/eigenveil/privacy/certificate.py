@@ -59,6 +59,10 @@ PUBLIC_COLUMNS = (
 UNIT_COUNT = "the number of units is public"
 AT_ONE_SITE = "a {}'s rows are at one site: what several sites have of one is protected less"
 AT_SITES = "a {}'s rows are at no more than {} sites"
+ON_CLUSTER = (
+    "the cluster that read the rows is their owner's: its scheduler, workers and network see exact "
+    "sums, and identifiers of units"
+)
 PURE_SAMPLING = "a pure guarantee leaves out events of total chance below 2**-80"
 
 
@@ -104,6 +108,7 @@ class Certificate(BaseModel):
     ``dependent``: on some party's processor a row's rounding depended on its neighbours.
     ``counted``: every release was charged, before it was drawn, to a ledger that counts all fits of
     the same rows; that this was so is the word of whoever ran the software.
+    ``cluster``: workers of a cluster read the rows; of a study's sites, in one process alone.
     ``signatures`` are there between organisations.
     """
 
@@ -117,6 +122,7 @@ class Certificate(BaseModel):
     noise_source: NoiseSource
     dependent: bool = False
     counted: bool = False
+    cluster: bool = False
     target: Claim
     releases: tuple[ReleaseRecord, ...]
     stopped: str | None = None
@@ -186,6 +192,8 @@ class Certificate(BaseModel):
         schema = (self.study or {}).get("table_schema")
         if self.plan.get("ranged") or self.plan.get("scaled") == "public" or schema is not None:
             found.append(PUBLIC_COLUMNS)
+        if self.cluster:
+            found.append(ON_CLUSTER)
         if self.federation is not None and self.federation.sites > 1:
             most = self.federation.sites_per_unit
             what = "row" if unit is None else "unit"
@@ -223,6 +231,7 @@ def make_certificate(
     stopped: str | None = None,
     dependent: bool = False,
     counted: bool = False,
+    cluster: bool = False,
     federation: Federation | None = None,
     study: dict[str, Any] | None = None,
     study_hash: str | None = None,
@@ -243,6 +252,7 @@ def make_certificate(
         noise_source=source,
         dependent=dependent,
         counted=counted,
+        cluster=cluster,
         target=target,
         releases=tuple(r.model_copy(update={"noise_source": source}) for r in releases),
         stopped=stopped,

@@ -8,7 +8,7 @@ sensitivity of one row (docs/proofs/units.md). Identifiers stay in the process t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, repeat
 from numbers import Integral, Real
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.moments.rows import MOST_ROWS_A_UNIT, Block, RowWeights
-from eigenveil.moments.source import RowSource
+from eigenveil.moments.source import FoundT, PartitionedRows, Reading, RowSource, read_rows
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,49 @@ class UnitCount:
     rows: int
     most: int
     without: int
+
+
+@dataclass(frozen=True)
+class UnitTable:
+    """The units of some rows, as a first pass counted them.
+
+    Attributes
+    ----------
+    codes : dict
+        A number for each identifier, from 0.
+    before : array of int64
+        Rows that each unit has in parts that come before.
+    until : array of int64
+        These, and those of the unit here; rows beyond do not count.
+    divisors : array of int64
+        One row of a unit counts 1 over this: that of the unit's rows in all parts, or c.
+    """
+
+    codes: dict[Any, int]
+    before: NDArray[np.int64]
+    until: NDArray[np.int64]
+    divisors: NDArray[np.int64]
+
+
+class WeighedRows:
+    """Rows with the weights of a table of their units.
+
+    A unit never weighs more than 1, whatever is read: a row that goes beyond what the table has
+    counted does not count.
+    """
+
+    def __init__(self, rows: RowSource, table: UnitTable) -> None:
+        self._rows, self._table = rows, table
+        self.features, self.names, self.single = rows.features, rows.names, rows.single
+
+    def blocks(self) -> Iterator[Block]:
+        """The rows' blocks, with weights."""
+        table, seen = self._table, self._table.before.copy()
+        for block in self._rows.blocks():
+            units = _coded(block, table.codes)
+            block.unidentified = int(np.count_nonzero(units < 0))
+            block.weights = _weights(units, table.until, table.divisors, seen)
+            yield block
 
 
 class UnitRows:
@@ -66,43 +109,123 @@ class UnitRows:
     def __init__(self, rows: RowSource, most: int = 1) -> None:
         self._rows, self._most = rows, most
         self.features, self.names, self.single = rows.features, rows.names, rows.single
-        self._codes: dict[Any, int] | None = None
-        self._counts = np.zeros(0, dtype=np.int64)
-        self._without = 0
+        self._counted: tuple[UnitCount, list[UnitTable]] | None = None
 
     def count(self) -> UnitCount:
         """The units, and their rows: one pass, when it is first asked for."""
-        self._counted()
-        largest = int(self._counts.max(initial=0))
-        return UnitCount(self._counts.size, int(self._counts.sum()), largest, self._without)
+        return self._tables()[0]
 
     def blocks(self) -> Iterator[Block]:
         """The rows' blocks, with weights."""
-        codes = self._counted()
-        divisors = np.maximum(self._counts, self._most)
-        seen = np.zeros_like(self._counts)
-        for block in self._rows.blocks():
-            units = _coded(block, codes)
-            block.unidentified = int(np.count_nonzero(units < 0))
-            block.weights = _weights(units, self._counts, divisors, seen)
-            yield block
+        (table,) = self._tables()[1]
+        yield from WeighedRows(self._rows, table).blocks()
 
-    def _counted(self) -> dict[Any, int]:
-        """A number for each unit; their rows are counted."""
-        if self._codes is not None:
-            return self._codes
+    def _tables(self) -> tuple[UnitCount, list[UnitTable]]:
+        """What was counted: a table of units for each part of the rows."""
+        if self._counted is None:
+            self._counted = _tables_of(read_rows(self._rows, _CountUnits()), self._most)
+        return self._counted
+
+
+class PartitionedUnits(UnitRows, PartitionedRows):
+    """The same of rows in parts, whose units may have rows in several.
+
+    What is counted of each part comes together here, identifiers too, and goes back as the part's
+    table: fixed for all passes, so that a part that is read again cannot change what others count.
+    Identifiers travel between machines of the rows' owner, and nowhere else.
+    """
+
+    _rows: PartitionedRows
+
+    def fold(self, reading: Reading[FoundT]) -> FoundT:
+        """What a pass makes of all rows, with weights."""
+        return self._rows.read_by(WeighedRows, self._tables()[1]).fold(reading)
+
+    def read_by(
+        self, reader: Callable[..., RowSource], own: Sequence[Any] | None = None
+    ) -> PartitionedRows:
+        """The rows, weighed first."""
+        return self._rows.read_by(WeighedRows, self._tables()[1]).read_by(reader, own)
+
+    def blocks(self) -> Iterator[Block]:
+        """Refuse: see :meth:`PartitionedRows.blocks`."""
+        return self._rows.blocks()
+
+
+def unit_rows(rows: RowSource, most: int = 1) -> UnitRows:
+    """Rows with the weights of their units, wherever they are read."""
+    made = PartitionedUnits if isinstance(rows, PartitionedRows) else UnitRows
+    return made(rows, most)
+
+
+@dataclass(frozen=True)
+class _PartUnits:
+    """Of each part of the rows: its units, the rows of each, and rows that have none."""
+
+    rows: int
+    parts: tuple[tuple[dict[Any, int], NDArray[np.int64], int], ...]
+
+
+class _CountUnits(Reading[_PartUnits]):
+    """How many rows of each unit there are."""
+
+    def read(self, rows: RowSource) -> _PartUnits:
+        """Of a part."""
         codes: dict[Any, int] = {}
-        counts, self._without = np.zeros(1024, dtype=np.int64), 0
-        for block in self._rows.blocks():
+        counts, without, read = np.zeros(1024, dtype=np.int64), 0, 0
+        for block in rows.blocks():
             found = _coded(block, codes, add=True)
-            self._without += int(np.count_nonzero(found < 0))
+            read += found.size
+            without += int(np.count_nonzero(found < 0))
             if len(codes) > counts.size:
                 counts = np.append(counts, np.zeros(len(codes), dtype=np.int64))
             found = found[found >= 0]
             counts[: len(codes)] += np.bincount(found, minlength=len(codes))
-        self._counts = np.minimum(counts[: len(codes)], MOST_ROWS_A_UNIT)
-        self._codes = codes
-        return codes
+        return _PartUnits(read, ((codes, counts[: len(codes)], without),))
+
+    def merge(self, parts: Sequence[_PartUnits]) -> _PartUnits:
+        """Of all parts, still one by one."""
+        every = tuple(each for part in parts for each in part.parts)
+        return _PartUnits(sum(part.rows for part in parts), every)
+
+
+def _tables_of(found: _PartUnits, most: int) -> tuple[UnitCount, list[UnitTable]]:
+    """What was counted, and each part's table."""
+    if len(found.parts) == 1:
+        codes, own, _ = found.parts[0]
+        places = [np.arange(own.size)]
+    else:
+        codes = {}
+        for each, _, _ in found.parts:
+            for unit in each:
+                codes.setdefault(unit, len(codes))
+        places = [
+            np.fromiter(map(codes.__getitem__, each), np.int64, len(each))
+            for each, _, _ in found.parts
+        ]
+        _check_one_kind((next(iter(each)) for each, _, _ in found.parts if each), "The rows")
+    total, seen = np.zeros(len(codes), dtype=np.int64), []
+    for at, (_, own, _) in zip(places, found.parts, strict=True):
+        seen.append(total[at])
+        total[at] = np.minimum(seen[-1] + own, MOST_ROWS_A_UNIT)
+    divisors = np.maximum(total, most)
+    tables = [
+        UnitTable(each, before, np.minimum(before + own, MOST_ROWS_A_UNIT), divisors[at])
+        for at, before, (each, own, _) in zip(places, seen, found.parts, strict=True)
+    ]
+    without = sum(each for _, _, each in found.parts)
+    count = UnitCount(total.size, int(total.sum()), int(total.max(initial=0)), without)
+    return count, tables
+
+
+def _check_one_kind(units: Iterable[Any], where: str) -> None:
+    """Refuse texts beside numbers: one unit could count twice."""
+    if len({isinstance(unit, str) for unit in units}) > 1:
+        raise DataError(
+            f"{where}: units are texts in one place and numbers in another.",
+            hint="Write a unit's identifier in the same way everywhere: else it counts twice.",
+            code="mixed-units",
+        )
 
 
 class StreamUnits:
@@ -171,13 +294,9 @@ def _coded(block: Block, codes: dict[Any, int], *, add: bool = False) -> NDArray
         for unit in dict.fromkeys(given):
             if unit is not None and unit != "" and unit == unit:  # not NaN
                 codes.setdefault(unit, len(codes))
-    ends = (*islice(codes, 1), *islice(reversed(codes), 1))
-    if add and len({isinstance(unit, str) for unit in ends}) > 1:
-        raise DataError(
-            f"{block.origin or 'The rows'}: units are texts in one place and numbers in another.",
-            hint="Write a unit's identifier in the same way everywhere: else it counts twice.",
-            code="mixed-units",
-        )
+    if add:
+        ends = (*islice(codes, 1), *islice(reversed(codes), 1))
+        _check_one_kind(ends, block.origin or "The rows")
     # a missing one was never added
     return np.fromiter(map(codes.get, given, repeat(-1)), np.int64, len(given))
 

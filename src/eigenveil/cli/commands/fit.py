@@ -72,7 +72,7 @@ def open_sites(files: dict[str, list[str]], wanted: WantedColumns) -> dict[str, 
     seen: dict[Any, str] = {}
     for name, paths in files.items():
         try:
-            rows = wanted.open_like(paths)
+            rows = wanted.rows(wanted.open_like(paths))
         except (DataError, OutputError) as error:
             raise type(error)(
                 f"site {name}: {error.message}", hint=error.hint, code=error.code
@@ -237,6 +237,7 @@ def fit(
     columns: options.Columns = None,
     exclude: options.Exclude = None,
     schema: options.SchemaFile = None,
+    dask: options.DaskScheduler = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier result.")] = False,
     plots: Annotated[bool, typer.Option(help="Write figures.")] = True,
     projection: Annotated[
@@ -266,10 +267,15 @@ def fit(
         raise WrongOption(
             "--projection is for one data set.", hint="Sites keep their rows; leave it out."
         )
+    if picture is not None and dask is not None:
+        raise WrongOption(
+            "--projection draws rows, and with --dask no row leaves its worker.",
+            hint="Leave it out, or read the files here.",
+        )
     agreed = None if study is None else _read_agreed(study, task, context)
     fitted = options.read_task(task) if agreed is None else TASKS[agreed.task]
     targets = estimator_options(fitted, option_values, context, sites=bool(site))
-    wanted = read_columns(columns, exclude, vocabulary, schema, read=read)
+    wanted = read_columns(columns, exclude, vocabulary, schema, read=read, dask=dask)
     if agreed is None:
         wanted = wanted.with_unit(targets.get("unit"))
         own = None if wanted.schema is None else wanted.schema.unit
@@ -320,7 +326,7 @@ def _fit_one(
     picture: Path | None,
     account: options.LedgerChoice,
 ) -> None:
-    rows = wanted.open(files)
+    rows = wanted.rows(wanted.open(files))
     silent = show.quiet or show.json
     # the folder is made before anything is spent
     with new_folder(show.out) as folder, account.open(quiet=silent) as charged:

@@ -176,6 +176,7 @@ def start(
     exclude: options.Exclude = None,
     vocabulary: options.Vocabulary = None,
     schema: options.SchemaFile = None,
+    dask: options.DaskScheduler = None,
     quiet: options.Quiet = False,
     *,
     read: ReadOptions,
@@ -196,7 +197,7 @@ def start(
     opened = open_kit(kit, role="site")
     # FLARE goes into the kit's folder, and takes this process along
     files = [absolute(file) for file in _needed("data", data)]
-    rows = _Rows(files, read_columns(columns, exclude, vocabulary, schema, read=read))
+    rows = _Rows(files, read_columns(columns, exclude, vocabulary, schema, read=read, dask=dask))
     rows.check()
     place = _absolute(str(_needed("ledger", ledger)))
     budget = BudgetTarget(
@@ -278,14 +279,15 @@ class _Rows:
         Which columns are features is the study's to say.
         """
         try:
-            self.wanted.open_like(self.files)
+            self.wanted.rows(self.wanted.open_like(self.files))
         except DataError as error:
             if error.code not in ("identifier-column", "not-numeric"):
                 raise
 
     def __call__(self, study: Study) -> RowSource:
         """Rows with the study's columns, by name where files have names."""
-        return WantedColumns.of_study(study, self.wanted).open_like(self.files)
+        wanted = WantedColumns.of_study(study, self.wanted)
+        return wanted.rows(wanted.open_like(self.files))
 
 
 def _needed(name: str, value: Any) -> Any:

@@ -24,7 +24,8 @@ from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.stored import StoredModel
 from eigenveil.models.streaming.plan import StreamPlan
 from eigenveil.models.table_fit import TableFit
-from eigenveil.moments.source import RowSource
+from eigenveil.moments.engine import LargestNorm
+from eigenveil.moments.source import RowSource, read_rows
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -434,8 +435,4 @@ class PrivatePCA(TableFit, FittedPCA):
 
 
 def _largest_norm(rows: RowSource, center: NDArray[np.float64] | None) -> float:
-    largest = 0.0
-    for block in rows.blocks():
-        norms = block.residuals(center, "single" if rows.single else "double")[1]
-        largest = max(largest, float(np.max(norms, initial=0.0)))
-    return largest or 1.0
+    return read_rows(rows, LargestNorm(center, single=rows.single)).norm or 1.0

@@ -1,0 +1,125 @@
+"""Files that the workers of a Dask cluster open and read, each where it is."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from eigenveil.errors import DataError, FileDialectWarning
+from eigenveil.io.formats.extras import library
+from eigenveil.io.formats.registry import USUAL, ReadOptions
+from eigenveil.io.open import FileRows, open_rows
+from eigenveil.moments.dask_rows import DaskRows, SchedulerAt
+from eigenveil.moments.source import RowSource
+from eigenveil.tables.schema import Schema
+
+
+def on_workers(rows: FileRows, address: str, *, read: ReadOptions = USUAL) -> WorkerFiles:
+    """The same files' rows, read by the workers of a cluster: a file is a part.
+
+    The workers open the files by the same paths, such as those of a shared file system. No row
+    leaves a worker.
+
+    Parameters
+    ----------
+    rows : FileRows
+        As opened here, which checks what can be checked.
+    address : str
+        Of the cluster's scheduler, such as ``tcp://scheduler:8786``.
+    read : ReadOptions
+        As the files were opened.
+
+    Raises
+    ------
+    DataError
+        When Dask is not installed, or no scheduler answers.
+    """
+    library("distributed", extra="dask", what="A Dask cluster")
+    for path in rows.paths:
+        if not isinstance(path, Path):
+            raise _not_shared(f"{path} is read from where it is, by this process alone")
+    if rows.in_parts:
+        raise _not_shared(f"{rows.paths[0]} lies in folders named key=value, which are columns")
+    cluster = SchedulerAt(address)
+    with cluster.connected():
+        pass
+    return WorkerFiles(rows, cluster, read)
+
+
+class WorkerFiles(DaskRows):
+    """Rows of files that workers read; made by :func:`on_workers`.
+
+    Attributes
+    ----------
+    paths, schema, variables, unit
+        As of :class:`~eigenveil.io.open.FileRows`.
+    """
+
+    def __init__(self, rows: FileRows, cluster: SchedulerAt, read: ReadOptions) -> None:
+        self.paths, self.schema = rows.paths, rows.schema
+        self.variables, self.unit = rows.variables, rows.unit
+        super().__init__(
+            [_Part(str(path.absolute()), path.stat().st_size) for path in map(Path, rows.paths)],
+            _Opener(rows.features, rows.names, rows.schema, rows.unit, read),
+            features=rows.features,
+            names=rows.names,
+            single=rows.single,
+            cluster=cluster,
+        )
+
+
+@dataclass(frozen=True)
+class _Part:
+    path: str
+    size: int
+
+
+@dataclass(frozen=True)
+class _Opener:
+    """Opens a file on a worker, as it was opened by the client."""
+
+    features: int
+    names: Sequence[str] | None
+    schema: Schema | None
+    unit: str | None
+    read: ReadOptions
+
+    def __call__(self, part: _Part, number: int) -> RowSource:
+        """The rows of a file."""
+        del number  # messages name the file
+        self._check_there(part)
+        with warnings.catch_warnings():  # how a text is written was said where the fit began
+            warnings.simplefilter("ignore", FileDialectWarning)
+            if self.schema is not None:
+                rows = open_rows([part.path], read=self.read, schema=self.schema)
+            else:
+                rows = open_rows([part.path], names=self.names, read=self.read, unit=self.unit)
+        if rows.features != self.features:
+            raise _other_file(part, f"it has {rows.features} columns, not {self.features}")
+        return rows
+
+    def _check_there(self, part: _Part) -> None:
+        try:
+            size = Path(part.path).stat().st_size
+        except OSError as error:
+            raise _other_file(part, error.strerror or str(error)) from None
+        if size != part.size:
+            raise _other_file(part, f"it has {size:,} bytes, and {part.size:,} here")
+
+
+def _not_shared(what: str) -> DataError:
+    return DataError(
+        f"--dask: {what}.",
+        hint="Give plain files on a file system that all workers share; or leave --dask out.",
+        code="other-file",
+    )
+
+
+def _other_file(part: _Part, what: str) -> DataError:
+    return DataError(
+        f"{part.path} is not on every worker as it is here: {what}.",
+        hint="Workers open files by the same paths: put them on a file system that all share.",
+        code="other-file",
+    )
