@@ -20,14 +20,14 @@ from eigenveil.io.formats.variants import Draft, all_variants, draft
 from eigenveil.io.formats.vcf import VcfFile
 
 variants_app = typer.Typer(
-    help="A manifest: the public list of variants that are the columns of genotypes.",
+    help="A public manifest of genetic variants, which makes genotypes of many sites the same.",
     no_args_is_help=True,
     add_completion=False,
 )
 _COMMON = 0.01
 
 
-@variants_app.callback()
+@variants_app.callback(help=variants_app.info.help)
 def _group() -> None:
     """Keep ``new`` a command of its own, though it is the only one."""
 
