@@ -43,7 +43,7 @@ def simulate(folder: Path, samples: int, variants: int, *, seed: int = 0) -> tup
     population = np.arange(samples) % POPULATIONS
     ancestral = rng.uniform(0.1, 0.9, variants)
     odds = (1.0 - FST) / FST
-    first, second = ((share * odds)[:, None] for share in (ancestral, 1.0 - ancestral))
+    first, second = (odds * p[:, None] for p in (ancestral, 1.0 - ancestral))
     drifted = rng.beta(first, second, size=(variants, POPULATIONS))
     # two copies by one draw of 16 bits
     ends = np.stack([(1.0 - drifted) ** 2, 1.0 - drifted**2]) * 65536.0
@@ -88,7 +88,6 @@ def measure(samples: int, variants: int) -> dict[str, float]:
         bed, manifest = simulate(Path(name), samples, variants)
         found["simulating, s"] = time.perf_counter() - started
         _said(found)
-        # the numbers of a process of its own: simulating and reading leave memory behind
         rows = open_rows([bed], read=ReadOptions(variants=manifest))
         started, used = time.perf_counter(), time.process_time()
         count = sum(block.values.shape[0] for block in rows.blocks())

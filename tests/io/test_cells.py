@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from cell_tools import GENES, KINDS, made_cells, saved
-from row_formats import values
+from row_formats import labels_of, values
 
 from eigenveil import (
     BudgetExceeded,
@@ -72,7 +72,8 @@ def test_labels_of_all_kinds_are_read_as_texts(tmp_path):
     adata, _ = made_cells()
     for ending in (".h5ad", ".zarr"):
         rows = open_rows([saved(adata, tmp_path / f"cells{ending}")])
-        found = rows.labels(["index", "donor_id", "lane", "quality", "doublet"])
+        names = ("index", "donor_id", "lane", "quality", "doublet")
+        found = {name: labels_of(rows, name) for name in names}
         assert [*found["index"][:2]] == ["cell0", "cell1"]
         assert [*found["donor_id"][:3]] == ["d0", "d1", None]
         assert [*found["lane"][:2]] == ["0", "1"]

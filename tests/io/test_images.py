@@ -10,7 +10,7 @@ import pydicom
 import pytest
 from pydicom.dataset import FileDataset, FileMetaDataset
 from pydicom.uid import ExplicitVRLittleEndian
-from row_formats import values
+from row_formats import labels_of, values
 
 from eigenveil import DataError, PrivatePCA
 from eigenveil.io import ReadOptions, open_rows, write_maps
@@ -52,7 +52,7 @@ def test_a_row_is_a_subject_and_a_column_a_voxel_of_the_mask(brains, mask, small
     assert [*units] == [f"{number // 2:02}" for number in range(12)]
     assert len(rows.paths) == 12  # a ledger knows each
     assert len(list(rows.blocks())) == 1  # one block, not one a file
-    assert rows.labels(["file"])["file"][0] == "sub-00_ses-0_T1w.nii.gz"
+    assert labels_of(rows, "file")[0] == "sub-00_ses-0_T1w.nii.gz"
 
 
 def test_every_voxel_is_a_column_without_a_mask(brains, monkeypatch):
@@ -73,7 +73,7 @@ def test_a_row_is_a_volume_of_four_dimensions_with_its_scale(end, mask, tmp_path
     wanted = nibabel.load(tmp_path / f"run{end}").get_fdata()[INSIDE].T
     np.testing.assert_array_equal(values(rows), wanted)
     assert np.abs(wanted - BRAINS[:, INSIDE]).max() < 1e-3
-    assert [*rows.labels(["image"])["image"][:2]] == ["0", "1"]
+    assert [*labels_of(rows, "image")[:2]] == ["0", "1"]
 
 
 def test_components_become_images_on_the_grid_of_the_mask(brains, mask, tmp_path):

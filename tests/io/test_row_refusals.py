@@ -304,7 +304,8 @@ def test_a_file_cut_short(name, matrix, tmp_path):
         path.write_bytes(whole[: int(share * len(whole))])
         error = refusal([path])
         assert str(path) in error.message
-        assert error.code == "unreadable"
+        # of a text whose header states more entries than are left of it, that is said
+        assert error.code in ("unreadable", "too-large-unpacked")
 
 
 @pytest.mark.parametrize("name", NAMED | NAMELESS)

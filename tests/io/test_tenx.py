@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
-from row_formats import values
+from row_formats import labels_of, values
 
 from eigenveil import DataError
 from eigenveil.io import open_rows
@@ -50,7 +50,7 @@ def test_a_folder_is_one_matrix_of_cells(how, matrix, tmp_path):
     np.testing.assert_array_equal(values(rows), COUNTS)
     sparse = [block.values.toarray() for block in rows.sparse_blocks()]
     np.testing.assert_array_equal(np.concatenate(sparse), COUNTS)
-    assert [*rows.labels(["barcode"])["barcode"]] == BARCODES
+    assert [*labels_of(rows, "barcode")] == BARCODES
     assert len(rows.paths) == 1
     (file,) = (tmp_path / "run").glob("*matrix.mtx*")
     np.testing.assert_array_equal(values(open_rows([file])), COUNTS)
@@ -138,7 +138,7 @@ def test_files_of_both_versions_are_read_as_cells(old, tmp_path):
     rows = open_rows([tenx_file(tmp_path / "cells.h5", old=old)])
     assert list(rows.names) == UNIQUE
     np.testing.assert_array_equal(values(rows), COUNTS)
-    assert [*rows.labels(["barcode"])["barcode"]] == BARCODES
+    assert [*labels_of(rows, "barcode")] == BARCODES
 
 
 def test_an_hdf5_file_of_another_kind_says_what_it_holds(tmp_path):

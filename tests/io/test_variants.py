@@ -17,6 +17,7 @@ from genotype_tools import (
     write_pgen,
     write_vcf,
 )
+from row_formats import labels_of
 
 from eigenveil import DataError, FederatedPCA, PrivatePCA, VariantsWarning
 from eigenveil.cli.app import main
@@ -316,7 +317,7 @@ def test_calls_of_every_kind(tmp_path, text, alleles, calls, expected):
     path = text("a.vcf", f"{HEAD}1\t100\trs1\t{alleles}\t.\t.\t.\tGT\t{calls}\n")
     rows = opened(path, write_manifest(tmp_path / "m.tsv", WANTED))
     np.testing.assert_array_equal(read(rows)[:, 0], expected)
-    assert list(rows.labels(["IID"])["IID"]) == ["s1", "s2", "s3", "s4"]
+    assert list(labels_of(rows, "IID")) == ["s1", "s2", "s3", "s4"]
 
 
 LINE = "1\t{}\trs1\tG\tA\t.\t.\t.\t{}\n"

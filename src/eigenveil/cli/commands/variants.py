@@ -19,15 +19,16 @@ from eigenveil.io.formats.registry import USUAL, format_of
 from eigenveil.io.formats.variants import Draft, all_variants, draft
 from eigenveil.io.formats.vcf import VcfFile
 
+_HELP = "A public manifest of genetic variants, which makes genotypes of many sites the same."
 variants_app = typer.Typer(
-    help="A manifest: the public list of variants that are the columns of genotypes.",
+    help=_HELP,
     no_args_is_help=True,
     add_completion=False,
 )
 _COMMON = 0.01
 
 
-@variants_app.callback()
+@variants_app.callback(help=_HELP)
 def _group() -> None:
     """Keep ``new`` a command of its own, though it is the only one."""
 
