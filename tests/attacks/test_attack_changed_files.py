@@ -70,7 +70,7 @@ def test_a_change_between_passes_ends_the_fit_with_what_was_spent(name, change, 
     assert caught.value.code in ("file-changed", "unreadable")
     assert name in caught.value.message
     released = {record.name for record in caught.value.released}
-    assert released == set(passes[0].split(", "))
+    assert set(passes[0].split(", ")) <= released  # a pass may serve the next release as well
     ledger = Ledger(place)
     (standing,) = ledger.standings()
     whole = PrivatePCA(2, epsilon=2.0, ledger=str(tmp_path / "w.ledger"), data_set="rows")

@@ -189,7 +189,7 @@ def test_a_function_that_writes_is_refused_by_the_transaction(server):
     [
         ("SELECT nothing FROM visits", "nothing"),
         ("SELECT * FROM nowhere", "nowhere"),
-        ("SELEC", "syntax error"),
+        ("SELECT FROM FROM", "syntax error"),
     ],
 )
 def test_what_is_wrong_with_a_query_is_a_sentence(sql, said, database):

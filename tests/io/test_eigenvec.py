@@ -95,7 +95,10 @@ def test_scores_stand_after_family_and_individual(tmp_path, capsys):
 
 def test_families_are_left_out_where_samples_have_none():
     file = io.BytesIO()
-    write_eigenvec(file, [("IID", np.array(["a", "b"])), ("PC1", np.array([0.5, -1234.5678]))])
+    samples, scores = np.array(["a", "b"]), np.array([0.5, -1234.5678])
+    write_eigenvec(
+        file, [[("IID", samples[k : k + 1]), ("PC1", scores[k : k + 1])] for k in (0, 1)]
+    )
     assert file.getvalue() == b"#IID\tPC1\na\t0.5\nb\t-1234.57\n"
 
 

@@ -14,9 +14,8 @@ import pyarrow.parquet
 import pytest
 from row_formats import NAMED, NAMELESS, NAMES, values
 
-from eigenveil.io import open_rows
+from eigenveil.io import Query, open_rows
 from eigenveil.io.formats.registry import format_of, formats
-from eigenveil.io.query import NAME
 from eigenveil.moments.accumulators import RowSum
 from eigenveil.moments.engine import accumulate
 from eigenveil.moments.rows import RowRule
@@ -303,8 +302,9 @@ def test_files_without_rows_beside_one_with_rows(matrix, tmp_path, text):
 def test_every_format_of_the_registry_is_written_and_read_by_these_tests():
     # test_word_counts, test_cells, test_tenx and test_images write these
     elsewhere = ["docword.kos.txt", "cells.h5ad", "cells.zarr", "cells.h5", "a.nii.gz", "a.nii"]
-    elsewhere += ["a.dcm", NAME]  # test_databases has the last
+    elsewhere.append("a.dcm")
     saved = [Path(name) for name in (*ALL, *elsewhere)]
+    saved.append(Query("SELECT 1", "sqlite:///a.db"))  # test_database_rows has that
     saved += [Path("some.bed"), Path("some.pgen"), Path("some.vcf")]  # test_variants writes them
     for each in formats().values():
         assert any(each.fits(path) for path in saved), each.name
