@@ -151,7 +151,7 @@ class QueryTable(Table):
             if state.startswith(_QUOTING):
                 raise self._failed(f"a value could not be computed (SQLSTATE {state})") from None
             text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-            # of a row in the middle what is quoted may be a cell; before the first it is the query's
+            # in the middle of rows what is quoted may be a cell, before them it is the query
             if not state and "Failed to prepare query" not in text:
                 text = re.sub(r"""["'].*""", "...", text)
             raise self._failed(self._without_secrets(text) or type(error).__name__) from None
