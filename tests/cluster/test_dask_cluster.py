@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import dask.array as da
@@ -105,33 +106,40 @@ def test_workers_that_die_of_a_partition_end_the_fit_uncharged(cluster, client, 
     assert Ledger(ledger).standings()[0].spent == Loss()
 
 
+class Waits:
+    """A block that takes a while to read, and says when it begins."""
+
+    def __init__(self, flag):
+        self.flag = str(flag)
+
+    def __call__(self, block):
+        if block.size:
+            Path(self.flag).touch()
+            time.sleep(4)
+        return block
+
+
 def test_a_scheduler_that_is_lost_ends_the_fit(tmp_path):
     reached = tmp_path / "reached"
     with (
         LocalCluster(n_workers=1, processes=False, dashboard_address=None) as own,
         Client(own) as client,
     ):
-        waits = threading.Event()
-
-        def block_of(block):
-            if block.size:
-                reached.touch()
-                waits.wait(20)
-            return block
 
         def lose():
-            while not reached.exists():
-                waits.wait(0.01)
+            for _ in range(3000):
+                if reached.exists():
+                    break
+                time.sleep(0.01)
             with contextlib.suppress(Exception):  # the answer is lost as well
                 client.sync(own.scheduler.close)
-            waits.set()
 
-        rows = da.from_array(X, chunks=(600, 5)).map_blocks(block_of, meta=X[:0])
-        thread = threading.Thread(target=lose)
+        rows = da.from_array(X, chunks=(600, 5)).map_blocks(Waits(reached), meta=X[:0])
+        thread = threading.Thread(target=lose, daemon=True)
         thread.start()
         with pytest.raises(DataError) as caught:
             pca().fit(rows)
-        thread.join()
+        thread.join(60)
     assert caught.value.code == "cluster-lost"
     assert caught.value.spent is None
 

@@ -33,7 +33,9 @@ _FAN_IN = 4
 # Seconds without any worker after which a pass ends, and between two looks at it.
 _PATIENCE, _LOOK = 60.0, 5.0
 _LONGEST = 300  # characters of another library's message
-_LOST = frozenset(["CancelledError", "FutureCancelledError", "CommClosedError"])
+_LOST = frozenset(
+    ["CancelledError", "FutureCancelledError", "FuturesCancelledError", "CommClosedError"]
+)
 
 
 class Cluster(Protocol):
