@@ -16,11 +16,11 @@ collect_ignore_glob = ["*/conftest.py"]
 
 # "same": two runs of make test on one commit try the same examples, so that a failure is the
 # commit's. "new": make test-all looks for others.
-for profile, same in (("same", True), ("new", False)):
+for profile, same, examples in (("same", True, 12), ("new", False, 20)):
     settings.register_profile(
         profile,
         derandomize=same,
-        max_examples=20,  # make test must stay below eight minutes on two processors
+        max_examples=examples,  # make test must stay short on two processors
         deadline=None,
         database=None,
         suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no error

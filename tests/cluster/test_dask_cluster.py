@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+import dask
 import dask.array as da
 import numpy as np
 import pyarrow as pa
@@ -122,6 +123,7 @@ class Waits:
 def test_a_scheduler_that_is_lost_ends_the_fit(tmp_path):
     reached = tmp_path / "reached"
     with (
+        dask.config.set({"distributed.comm.timeouts.connect": "3s"}),  # it is not coming back
         LocalCluster(n_workers=1, processes=False, dashboard_address=None) as own,
         Client(own) as client,
     ):
