@@ -12,7 +12,7 @@ import soak_tools
 from eigenveil.errors import EigenveilError, error_codes
 
 # modules of fixtures have no doctests, and all have one name
-collect_ignore_glob = ["*/conftest.py"]
+collect_ignore_glob = ["conftest.py", "*/conftest.py"]
 
 # "same": two runs of make test on one commit try the same examples, so that a failure is the
 # commit's. "new": make test-all looks for others.

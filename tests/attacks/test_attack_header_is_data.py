@@ -369,7 +369,9 @@ def test_a_million_columns_are_refused_by_the_header_alone(tmp_path):
 
 def test_widths_of_other_formats(tmp_path, monkeypatch):
     monkeypatch.setattr("eigenveil.models.inputs.MOST_COLUMNS", 3)
-    monkeypatch.setattr("eigenveil.models.inputs.MOST_SPARSE_COLUMNS", 4)
+    monkeypatch.setattr("eigenveil.io.formats.arrays.ArrayFile.most_columns", 3)
+    monkeypatch.setattr("eigenveil.io.formats.arrays.SparseArrayFile.most_columns", 4)
+    monkeypatch.setattr("eigenveil.federation.study.checks.MOST_SPARSE_COLUMNS", 4)
     names = ["a", "b", "c", "d", "e"]
     frame = pd.DataFrame(np.ones((2, 5)), columns=names)
     frame.to_parquet(tmp_path / "a.parquet")

@@ -108,7 +108,7 @@ _FEWER = {
 }
 
 
-def check_width(whose: str, columns: int, *, most: int = MOST_COLUMNS) -> None:
+def check_width(whose: str, columns: int, *, most: int | None = None) -> None:
     """Refuse more columns than are read, ``MOST_COLUMNS`` or another limit.
 
     Raises
@@ -116,6 +116,7 @@ def check_width(whose: str, columns: int, *, most: int = MOST_COLUMNS) -> None:
     DataError
         With code ``too-many-columns``.
     """
+    most = MOST_COLUMNS if most is None else most
     if columns > most:
         raise DataError(
             f"{whose} has {columns:,} columns, and at most {most:,} are read.",
