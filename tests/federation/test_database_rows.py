@@ -305,3 +305,16 @@ def test_a_query_is_given_whole_and_alone(words, tmp_path, run):
     for command in (("schema", "check", "--schema", "s.toml"), ("transform", "result", *to)):
         status, _, err = run(*command, *words)
         assert status == 2, err
+
+
+def test_a_file_is_one_database_from_whatever_folder_it_is_named(tmp_path, monkeypatch):
+    (tmp_path / "inner").mkdir()
+    monkeypatch.chdir(tmp_path)
+    whole = Query("SELECT 1", f"sqlite:///{tmp_path}/ward.db")
+    here = Query("SELECT 1", "sqlite:///ward.db")
+    monkeypatch.chdir(tmp_path / "inner")
+    beside = Query("SELECT 1", "sqlite:///../ward.db")
+    assert beside.database == whole.database
+    assert beside.open("rb").read() == whole.open("rb").read()
+    monkeypatch.chdir(tmp_path)
+    assert here.open("rb").read() == whole.open("rb").read()

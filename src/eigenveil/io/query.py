@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Literal, NoReturn
-from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from eigenveil.errors import DataError
 
@@ -65,14 +66,24 @@ class Query:
         return urlsplit(self.uri)
 
     @property
+    def file(self) -> Path:
+        """The file of an SQLite database.
+
+        As SQLAlchemy has it: three slashes before a relative path, four before an absolute one.
+        """
+        return Path(unquote(self.parts.path).removeprefix("/"))
+
+    @property
     def text(self) -> str:
         """The query without blanks and semicolons around it."""
         return self.sql.strip().rstrip(";").rstrip()
 
     @property
     def database(self) -> str:
-        """The database's URL without anything secret."""
+        """The database's URL without anything secret; a file by its whole path."""
         parts = self.parts
+        if parts.scheme == "sqlite":  # one file is one database, from whatever folder it is named
+            return f"sqlite:///{self.file.resolve()}"
         host = parts.netloc.rpartition("@")[2]
         named = sorted(pair for pair in parse_qsl(parts.query) if pair[0] in _PUBLIC)
         return f"{parts.scheme}://{host}{parts.path}{'?' if named else ''}{urlencode(named)}"

@@ -11,7 +11,6 @@ import re
 import weakref
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -121,9 +120,7 @@ class QueryTable(Table):
         SQLite's locks keep a state of the database for its readers. In WAL mode they are in a file
         beside it, which a reader must be able to write.
         """
-        path = unquote(self._query.parts.path)
-        # as SQLAlchemy has it: three slashes before a relative path, four before an absolute one
-        file = Path(path.removeprefix("/")).absolute()
+        file = self._query.file.absolute()
         if not file.is_file():
             raise DataError(f"{file} does not exist.", hint="Check the path.", code="no-such-file")
         made = _begun(driver.connect(f"file:{quote(str(file))}?mode=ro"), _SQLITE)
