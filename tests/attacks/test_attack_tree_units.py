@@ -119,3 +119,14 @@ def test_a_tree_of_sites_gives_what_one_stream_of_all_rows_gives():
         whole = PrivateStreamingPCA(1).fit(np.concatenate(parts))
     np.testing.assert_array_equal(found.components_, whole.components_)
     np.testing.assert_array_equal(found.explained_variance_, whole.explained_variance_)
+
+
+def test_a_public_centre_is_among_the_parameters_of_the_model(tmp_path):
+    """They said that nothing was taken off the rows."""
+    center = np.array([1.0, 2.0, 3.0])
+    rng = np.random.default_rng(7)
+    sites = {name: array_rows(center + rng.standard_normal((40, FEATURES)), None) for name in "abc"}
+    model = fit_tree(study_of(center=center), sites)
+    model.save(tmp_path / "model.npz")
+    np.testing.assert_array_equal(PrivateStreamingPCA.load(tmp_path / "model.npz").center, center)
+    np.testing.assert_allclose(model.mean_, center)

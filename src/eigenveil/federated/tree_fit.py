@@ -98,6 +98,7 @@ def fit_tree(
     model = PrivateStreamingPCA(
         study.plan.n_components,
         random_state=random_state,
+        center=False if study.center is None else study.center,
         sketch_size=study.plan.sketch_columns or None,
         **{name: getattr(study.plan, name) for name in _OF_PLAN},
     )
