@@ -26,13 +26,14 @@ from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import Terms, settle
 from eigenveil.federation.study.study import Study
 from eigenveil.models.cells import is_cells
-from eigenveil.models.dask_tables import collection_rows, is_collection
+from eigenveil.models.dask_tables import collection_rows
 from eigenveil.models.inputs import (
     array_rows,
     cell_rows,
     check_names,
     fits_floats,
     in_order,
+    is_collection,
     without_units,
 )
 from eigenveil.moments.engine import InvalidRows, check_rows

@@ -20,16 +20,12 @@ from eigenveil.models.inputs import (
     check_width,
     fits_floats,
     has_units,
+    is_collection,
     less_units,
 )
 from eigenveil.moments.dask_rows import CurrentCluster, DaskRows
 from eigenveil.moments.source import RowSource
 from eigenveil.tables.units import unit_ids
-
-
-def is_collection(X: Any) -> bool:
-    """Whether this is one of Dask's collections."""
-    return hasattr(X, "__dask_graph__") and not isinstance(X, np.ndarray)
 
 
 def collection_rows(

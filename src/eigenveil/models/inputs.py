@@ -172,7 +172,9 @@ def named_frame(X: Any) -> nw.DataFrame[Any]:
 
 
 def _native(X: Any) -> Any:
-    """As narwhals has it, if it knows it."""
+    """As narwhals has it, if it knows it; what Dask has is read where its partitions are."""
+    if is_collection(X):
+        return X
     try:
         return nw.from_native(X, pass_through=True)
     except DuplicateError:
@@ -192,7 +194,7 @@ def in_memory(X: Any) -> Any:
     becomes a frame, and a relation of DuckDB an Arrow table.
     """
     found = _native(X)
-    if isinstance(found, nw.LazyFrame) and not found.implementation.is_dask():
+    if isinstance(found, nw.LazyFrame):
         return found.collect().to_native()
     return X
 
@@ -257,6 +259,11 @@ def new_columns(
     return array, texts
 
 
+def is_collection(X: Any) -> bool:
+    """Whether this is one of Dask's collections."""
+    return hasattr(X, "__dask_graph__") and not isinstance(X, np.ndarray)
+
+
 def rows_of(estimator: Any, X: ArrayLike, *, unit: str | None, groups: Any = None) -> RowSource:
     """Rows of an array, frame, sparse matrix or ``AnnData``, with their units where named.
 
@@ -272,7 +279,7 @@ def rows_of(estimator: Any, X: ArrayLike, *, unit: str | None, groups: Any = Non
     DataError
         When the units are not to be found.
     """
-    if hasattr(X, "__dask_graph__"):
+    if is_collection(X):
         from eigenveil.models.dask_tables import collection_rows  # which needs what is here
 
         return collection_rows(X, unit=unit, groups=groups, at_least=1)
