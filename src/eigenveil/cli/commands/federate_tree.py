@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from eigenveil.cli import options
-from eigenveil.cli.commands.fit import open_sites, print_written, read_sites
+from eigenveil.cli.commands.fit import ledger_files, open_sites, print_written, read_sites
 from eigenveil.cli.options import WrongOption, read_columns
 from eigenveil.cli.presenters.results import (
     as_json,
@@ -21,7 +21,6 @@ from eigenveil.cli.presenters.results import (
     write_result,
 )
 from eigenveil.cli.presenters.screen import Screen, counted
-from eigenveil.errors import OutputError
 from eigenveil.io import ReadOptions
 from eigenveil.models.charging import Charges, FitTerms
 from eigenveil.models.options import OF_SKETCH
@@ -153,18 +152,12 @@ def _charged(
     from eigenveil.federation.ledger.fits import begin_fit
     from eigenveil.io.files import expand
 
-    try:
-        ledgers.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(
-            f"{ledgers}: {error.strerror or error}.", hint="Choose another --ledgers."
-        ) from None
+    places = ledger_files(ledgers, sorted(files))
     terms = FitTerms.of(plan.drawn_from(secure=secure), by="federate-tree")
     begun: list[Charges] = []
     outcome = "stopped"
     try:
-        for name in sorted(files):
-            place = ledgers / f"{name}.ledger"
+        for name, place in places.items():
             rows = [each.place for each in expand(files[name])]
             begun.append(begin_fit(place, None, rows, terms))
         yield begun

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -98,8 +98,8 @@ def open_sites(files: dict[str, list[str]], wanted: WantedColumns) -> dict[str, 
     return found
 
 
-def open_ledgers(folder: Path, study: Study, say: Callable[[str], None]) -> dict[str, Ledger]:
-    """Each site's ledger ``NAME.ledger`` in a folder; one that is new gets the study's target.
+def ledger_files(folder: Path, names: Iterable[str]) -> dict[str, Path]:
+    """Where each site's ledger is, ``NAME.ledger`` in a folder that is made if absent.
 
     Raises
     ------
@@ -112,10 +112,21 @@ def open_ledgers(folder: Path, study: Study, say: Callable[[str], None]) -> dict
         raise OutputError(
             f"{folder}: {error.strerror or error}.", hint="Choose another --ledgers."
         ) from None
-    found, terms = {}, settle(study)
-    budget = requested_budget(terms)
-    for name in terms.names:
-        place = folder / f"{name}{_LEDGER}"
+    return {name: folder / f"{name}{_LEDGER}" for name in names}
+
+
+def open_ledgers(folder: Path, study: Study, say: Callable[[str], None]) -> dict[str, Ledger]:
+    """Each site's ledger ``NAME.ledger`` in a folder; one that is new gets the study's target.
+
+    Raises
+    ------
+    OutputError
+        When the folder cannot be made.
+    """
+    terms = settle(study)
+    places = ledger_files(folder, terms.names)
+    found, budget = {}, requested_budget(terms)
+    for name, place in places.items():
         ledger = found[name] = Ledger(place)
         if not place.exists() or ledger.budget(budget.data_set) is None:
             ledger.set_budget(budget)
