@@ -25,6 +25,18 @@ LONGEST_TEXT = 2000
 LONGEST_NAME = 80
 
 
+def first_line(text: object, *, most: int = 200, empty: str) -> str:
+    """The first line of another library's words, to stand in a sentence; ``empty`` if it has none.
+
+    Parameters
+    ----------
+    most : int
+        Characters after which it is cut.
+    """
+    lines = str(text).strip().splitlines() or [empty]
+    return lines[0][:most].rstrip(". ")
+
+
 def printable(text: object, *, most: int | None = LONGEST_TEXT) -> str:
     """A text as it can be shown: one line, nothing that moves or hides what stands beside it.
 

@@ -94,7 +94,7 @@ def test_bags_of_words(name, counts, tmp_path):
 
 @pytest.mark.parametrize("step", [1, 4, 40, 41])
 def test_bags_of_words_are_cut_between_documents(step, counts, tmp_path, monkeypatch):
-    monkeypatch.setattr("eigenveil.io.open._SPARSE_ROWS", step)
+    monkeypatch.setattr("eigenveil.io.open.SPARSE_ROWS", step)
     counts[:9] = 0
     counts[20:30] = 0
     # read in many small pieces, which end within documents
@@ -135,7 +135,7 @@ def test_a_bag_of_words_that_is_damaged(text, said, tmp_path):
 
 
 def test_entries_of_a_bag_of_words_that_are_there_twice_add_up(tmp_path, monkeypatch):
-    monkeypatch.setattr("eigenveil.io.open._SPARSE_ROWS", 1)
+    monkeypatch.setattr("eigenveil.io.open.SPARSE_ROWS", 1)
     path = tmp_path / "docword.twice.txt"
     path.write_text("3\n2\n5\n1 2 1\n1 2 4\n2 1 3\n3 1 1\n3 2 2\n")
     assert sparse_values(open_rows([path])).tolist() == [[0, 5], [3, 0], [1, 2]]

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from eigenveil.errors import DataError
+from eigenveil.errors import DataError, first_line
 from eigenveil.files import Place
 from eigenveil.io.formats.registry import format_of, readable
 from eigenveil.io.stores import Entry, StoreFolder, found_at, is_url
@@ -38,7 +38,6 @@ _COMPLAINTS = (
     zlib.error,
     pa.ArrowException,
 )
-_LONGEST = 200  # characters of a complaint that quotes what it found
 
 
 @contextmanager
@@ -49,18 +48,27 @@ def reading(path: Place | str) -> Iterator[None]:
     except DataError:
         raise
     except _COMPLAINTS as error:
-        raise DataError(
-            f"{path} cannot be read: {_first_line(error)}.",
-            hint="Check that the file is complete, readable, and of the format its name ends in.",
-            code="unreadable",
-        ) from None
+        raise unreadable(path, _said(error)) from None
 
 
-def _first_line(error: BaseException) -> str:
+def _said(error: BaseException) -> str:
     known = isinstance(error, OSError) and not isinstance(error, pa.ArrowException)
     text = getattr(error, "strerror", None) if known else None
-    lines = (text or str(error)).strip().splitlines() or [type(error).__name__]
-    return lines[0][:_LONGEST].rstrip(". ")
+    return first_line(text or error, empty=type(error).__name__)
+
+
+def unreadable(
+    path: Place | str,
+    why: str,
+    *,
+    hint: str = "Check that the file is complete, readable, and of the format its name ends in.",
+) -> DataError:
+    """The error of a damaged file; ``why`` ends the sentence that begins with its path."""
+    return DataError(f"{path} cannot be read: {why}.", hint=hint, code="unreadable")
+
+
+NOT_WHOLE = "Check that the file is complete, and whole."
+"""The hint where parts of a file contradict one another."""
 
 
 # -- Packed files, a few bytes of which may stand for more than a machine holds.
@@ -69,6 +77,8 @@ def _first_line(error: BaseException) -> str:
 MOST_UNPACKED = 1 << 32
 """Most bytes that a part of a packed file may take where it is unpacked as a whole: an array, the
 entries of a block of sparse rows, a row group that is a thousand times its file's size."""
+GZIP_GROWTH = 1032
+"""Most bytes that gzip makes of one."""
 
 
 def check_unpacked(path: Place, size: int, what: str) -> None:
@@ -77,7 +87,7 @@ def check_unpacked(path: Place, size: int, what: str) -> None:
     Raises
     ------
     DataError
-        With code ``too-large``.
+        With code ``file-too-large``.
     """
     if size > MOST_UNPACKED:
         raise DataError(

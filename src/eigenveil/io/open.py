@@ -23,7 +23,7 @@ from eigenveil.io.formats.parts import PartTable
 from eigenveil.io.formats.registry import USUAL, Format, ReadOptions, format_of
 from eigenveil.io.formats.tabular import Table
 from eigenveil.moments.rows import Block
-from eigenveil.moments.source import block_rows
+from eigenveil.moments.source import SPARSE_ROWS, block_rows
 from eigenveil.tables.schema import Schema
 
 
@@ -104,9 +104,6 @@ def _check(
 # -- Any number of files as one source of rows.
 
 
-# Rows of a sparse block: their entries are few, and a product with them costs as much as the
-# matrix is wide.
-_SPARSE_ROWS = 1 << 13
 # What an entry of a line was that is no row.
 _MALFORMED_NAN = "nan (its line has another number of cells)"
 
@@ -439,7 +436,7 @@ class FileRows:
                 places = np.array([at[name] for name in self.names])
         first = 0
         if sparse and isinstance(file, SparseArrayFile):
-            parts = file.sparse_parts(_SPARSE_ROWS)
+            parts = file.sparse_parts(SPARSE_ROWS)
         else:
             parts = file.parts(step)
         for part in parts:

@@ -24,7 +24,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 import pyarrow.fs
 
-from eigenveil.errors import DataError, EigenveilError
+from eigenveil.errors import DataError, EigenveilError, first_line
 from eigenveil.io.formats.extras import library
 
 PATIENCE = 60.0
@@ -373,8 +373,9 @@ def _store_of(url: str) -> tuple[Store, str]:
         if scheme in _ARROWS:
             return within(lambda: _arrow(parts))
     except (pyarrow.ArrowException, OSError, ValueError) as error:
+        why = first_line(error, empty=type(error).__name__)
         raise DataError(
-            f"{scheme}://{parts.netloc} cannot be reached: {str(error).splitlines()[0][:200]}.",
+            f"{scheme}://{parts.netloc} cannot be reached: {why}.",
             hint="Check the URL, and the credentials in the environment.",
             code="unreadable",
         ) from None
@@ -432,8 +433,9 @@ def _fsspec(parts: SplitResult, scheme: str) -> tuple[Store, str]:
         made = fsspec.get_filesystem_class(scheme)
         files = made(**({"client_kwargs": {"timeout": _web_timeout()}} if web else {}))
     except (ImportError, ValueError) as error:
+        why = first_line(error, empty=type(error).__name__)
         raise DataError(
-            f"{scheme}:// URLs cannot be read: {str(error).splitlines()[0][:200]}.",
+            f"{scheme}:// URLs cannot be read: {why}.",
             hint=f"s3, gs, hdfs, abfs and https can, and others with their fsspec library "
             f"({fsspec.__version__} is installed).",
             code="extra-missing",

@@ -16,13 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 from eigenveil.errors import DataError, short_name
 from eigenveil.models.names import numbered_names, reads_as_value
 from eigenveil.moments.rows import Block
-from eigenveil.moments.source import block_rows
+from eigenveil.moments.source import SPARSE_ROWS, block_rows
 from eigenveil.tables.units import unit_ids
 
 # Columns of var that name genes, where its index does not: those of CellRanger, cellxgene, scanpy.
 _NAMING = ("gene_symbols", "gene_symbol", "feature_name", "gene_name", "gene_names", "symbol")
 _IDENTIFYING = ("gene_ids", "gene_id", "ensembl_id", "feature_id")
-_SPARSE_ROWS = 1 << 13
 
 
 def is_cells(X: object) -> bool:
@@ -209,7 +208,7 @@ class CellRows:
     def sparse_blocks(self) -> Iterator[Block]:
         """The same as CSR arrays of floating-point entries."""
         kind = np.float32 if self.single else np.float64
-        for block in self._blocks(_SPARSE_ROWS):
+        for block in self._blocks(SPARSE_ROWS):
             block.values = scipy.sparse.csr_array(block.values).astype(kind)
             yield block
 

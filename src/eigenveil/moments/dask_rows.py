@@ -24,7 +24,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Generic, Protocol
 
-from eigenveil.errors import DataError, EigenveilError
+from eigenveil.errors import DataError, EigenveilError, first_line
 from eigenveil.moments.independence import dependence
 from eigenveil.moments.source import FoundT, PartitionedRows, Reading, RowSource, read_as
 
@@ -32,7 +32,6 @@ from eigenveil.moments.source import FoundT, PartitionedRows, Reading, RowSource
 _FAN_IN = 4
 # Seconds without any worker after which a pass ends, and between two looks at it.
 _PATIENCE, _LOOK = 60.0, 5.0
-_LONGEST = 300  # characters of another library's message
 _LOST = frozenset(
     ["CancelledError", "FutureCancelledError", "FuturesCancelledError", "CommClosedError"]
 )
@@ -281,7 +280,7 @@ class SchedulerAt:
             client = distributed.Client(self.address, set_as_default=False)
         except (OSError, ValueError, TimeoutError, RuntimeError) as error:
             raise DataError(
-                f"No Dask scheduler answers at {self.address}: {_first_line(error)}.",
+                f"No Dask scheduler answers at {self.address}: {_said(error)}.",
                 hint="Give the address that 'dask scheduler' prints, such as tcp://host:8786.",
                 code="cluster-lost",
             ) from None
@@ -323,7 +322,7 @@ def _explained() -> Iterator[None]:
                 hint="Nothing was released of this pass. Start the cluster, then fit again.",
                 code="cluster-lost",
             ) from error
-        what = f"{name}: {_first_line(error)}"
+        what = f"{name}: {_said(error)}"
         hint = "Check the collection with its own compute(), and that all workers can read it."
         if name == "KilledWorker":
             what = "workers died, again and again, while they read the same part"
@@ -333,6 +332,5 @@ def _explained() -> Iterator[None]:
         ) from error
 
 
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or ["no message"]
-    return lines[0][:_LONGEST].rstrip(". ")
+def _said(error: BaseException) -> str:
+    return first_line(error, most=300, empty="no message")

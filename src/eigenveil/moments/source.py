@@ -15,6 +15,9 @@ from eigenveil.moments.rows import Block, FloatArray
 # processor's cache to hold what preparation makes of it (measured: 1024 rows at 784 features).
 _BLOCK_ENTRIES = 1 << 20
 _FEWEST_ROWS, _MOST_ROWS = 512, 1 << 16
+SPARSE_ROWS = 1 << 13
+"""Rows of a sparse block: their entries are few, and a product with them costs as much as the
+matrix is wide."""
 
 
 class RowSource(Protocol):

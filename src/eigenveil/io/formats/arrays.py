@@ -20,6 +20,7 @@ from eigenveil.files import Place
 from eigenveil.io.files import check_unpacked, reading
 from eigenveil.io.formats.named import Named
 from eigenveil.models.inputs import MOST_COLUMNS, MOST_SPARSE_COLUMNS, check_width
+from eigenveil.moments.source import block_rows
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,16 @@ class NamedArrayFile(Named, ArrayFile):
     @abstractmethod
     def row_labels(self, name: str) -> Sequence[Any] | NDArray[Any]:
         """A label of every row, in order: one of ``label_names``; None where it is missing."""
+
+
+class NamedSparseFile(NamedArrayFile, SparseArrayFile):
+    """Sparse rows with names and labels, of which many are read at once where blocks are small."""
+
+    def parts(self, step: int) -> Iterator[NDArray[Any]]:
+        """Make consecutive rows dense."""
+        for part in self.sparse_parts(max(step, block_rows(1))):
+            for start in range(0, part.shape[0], step):
+                yield part[start : start + step].toarray()
 
 
 class NpyFile(ArrayFile):

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.files import Place
-from eigenveil.io.files import reading
-from eigenveil.io.formats.arrays import Header, NamedArrayFile, SparseArrayFile
+from eigenveil.io.files import NOT_WHOLE, reading, unreadable
+from eigenveil.io.formats.arrays import Header, NamedArrayFile, NamedSparseFile
 from eigenveil.io.formats.compressed import Compressed, SortedEntries
-from eigenveil.io.formats.hierarchy import as_texts, child, is_array, opened, whole
+from eigenveil.io.formats.hierarchy import OTHER_FORMAT, as_texts, child, is_array, opened, whole
 from eigenveil.models.cells import gene_names
-from eigenveil.moments.source import block_rows
 
 RAW = "raw"
 """The layer that stands for ``adata.raw``, where no other has this name."""
@@ -106,11 +105,11 @@ class _Cells(NamedArrayFile):
             self._genes = _genes(self.path, root, where)
             shape, kind = self._stored_shape(root)
         if shape != (rows, len(self._genes)):
-            raise DataError(
-                f"{self.path} cannot be read: its matrix is {shape[0]} x {shape[1]}, with "
-                f"{rows} cells and {len(self._genes)} genes.",
-                hint="Check that the file is complete, and whole.",
-                code="unreadable",
+            raise unreadable(
+                self.path,
+                f"its matrix is {shape[0]} x {shape[1]}, with {rows} cells and {len(self._genes)} "
+                "genes",
+                hint=NOT_WHOLE,
             )
         return Header(shape, fortran=False, dtype=kind)
 
@@ -126,11 +125,10 @@ class _Cells(NamedArrayFile):
         with opened(self.path) as root:
             found = _entries(self.path, root, "obs", field)
         if found.shape[0] != self.rows:
-            raise DataError(
-                f"{self.path} cannot be read: obs has {found.shape[0]} entries {name!r}, and there "
-                f"are {self.rows} cells.",
-                hint="Check that the file is complete, and whole.",
-                code="unreadable",
+            raise unreadable(
+                self.path,
+                f"obs has {found.shape[0]} entries {name!r}, and there are {self.rows} cells",
+                hint=NOT_WHOLE,
             )
         return found
 
@@ -157,7 +155,7 @@ class DenseCells(_Cells):
         return tuple(stored.shape), stored.dtype
 
 
-class SparseCells(_Cells, SparseArrayFile):
+class SparseCells(_Cells, NamedSparseFile):
     """Cells whose matrix is stored as compressed rows, or columns.
 
     Columns are sorted into rows when they are first read, in a temporary file without a name where
@@ -165,12 +163,6 @@ class SparseCells(_Cells, SparseArrayFile):
     """
 
     _sorted: SortedEntries | None = None
-
-    def parts(self, step: int) -> Iterator[NDArray[Any]]:
-        """Make consecutive rows dense."""
-        for part in self.sparse_parts(max(step, block_rows(1))):
-            for start in range(0, part.shape[0], step):
-                yield part[start : start + step].toarray()
 
     def sparse_parts(self, step: int) -> Iterator[Any]:
         """Read consecutive rows."""
@@ -187,11 +179,8 @@ class SparseCells(_Cells, SparseArrayFile):
         group = child(self.path, root, self._place)
         shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
         if shape is None or len(shape) != 2:
-            raise DataError(
-                f"{self.path} cannot be read: its matrix {self._place!r} has no shape.",
-                hint="Check that the file is complete, and of the format its name ends in.",
-                code="unreadable",
-            )
+            why = f"its matrix {self._place!r} has no shape"
+            raise unreadable(self.path, why, hint=OTHER_FORMAT)
         kind = child(self.path, group, "data", array=True).dtype
         return tuple(int(each) for each in shape), kind
 
@@ -200,26 +189,18 @@ class SparseCells(_Cells, SparseArrayFile):
         kind = group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", ""))
         by_rows = _BY_ROWS.get(str(kind).removesuffix("_matrix"))
         if by_rows is None:
-            raise DataError(
-                f"{self.path} cannot be read: its matrix is stored as {str(kind)[:50]!r}.",
+            raise unreadable(
+                self.path,
+                f"its matrix is stored as {str(kind)[:50]!r}",
                 hint="Matrices are dense, csr_matrix or csc_matrix.",
-                code="unreadable",
             )
-        data, indices, pointers = (child(self.path, group, name, array=True) for name in _ARRAYS)
-        found = Compressed(
+        return Compressed.of_group(
             self.path,
-            data,
-            indices,
-            pointers,
+            group,
             shape=(self.rows, self.features),
             by_rows=by_rows,
             entry_type=self._entry_type,
         )
-        found.check()
-        return found
-
-
-_ARRAYS = ("data", "indices", "indptr")
 
 
 # -- What obs and var have, in the ways that versions of AnnData store it.
@@ -241,10 +222,10 @@ def _fields(path: Place, root: Any, where: str) -> tuple[list[str], str]:
 
 
 def _no_index(path: Place, where: str) -> DataError:
-    return DataError(
-        f"{path} cannot be read: {where} has no index.",
+    return unreadable(
+        path,
+        f"{where} has no index",
         hint="Check that the file is complete, and that AnnData wrote it.",
-        code="unreadable",
     )
 
 
@@ -285,11 +266,7 @@ def _entries(path: Place, root: Any, where: str, name: str) -> NDArray[np.object
 
 def _of_levels(path: Place, codes: NDArray[Any], levels: NDArray[Any]) -> NDArray[np.object_]:
     if codes.dtype.kind not in "iu" or codes.max(initial=-1) >= levels.shape[0]:
-        raise DataError(
-            f"{path} cannot be read: a column has levels that are not listed.",
-            hint="Check that the file is complete, and whole.",
-            code="unreadable",
-        )
+        raise unreadable(path, "a column has levels that are not listed", hint=NOT_WHOLE)
     known = np.array([*_missing_as_none(levels), None], dtype=object)  # a code below 0: missing
     return np.asarray(known[np.maximum(codes.astype(np.int64), -1)])
 

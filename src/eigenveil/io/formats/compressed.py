@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.files import Place
+from eigenveil.io.files import NOT_WHOLE, unreadable
+from eigenveil.io.formats.hierarchy import child
 
 _POINTERS = 1 << 16  # that are read together
 _ENTRIES = 1 << 22  # of a part, more only where one row has more
@@ -44,6 +46,23 @@ class Compressed:
     shape: tuple[int, int]
     by_rows: bool
     entry_type: np.dtype[Any]
+
+    @classmethod
+    def of_group(
+        cls,
+        path: Place,
+        group: Any,
+        *,
+        shape: tuple[int, int],
+        by_rows: bool,
+        entry_type: np.dtype[Any],
+    ) -> Compressed:
+        """The matrix whose arrays a group of a store has, checked."""
+        names = ("data", "indices", "indptr")
+        data, indices, pointers = (child(path, group, name, array=True) for name in names)
+        found = cls(path, data, indices, pointers, shape, by_rows, entry_type)
+        found.check()
+        return found
 
     def check(self) -> None:
         """Raise a DataError where the arrays' lengths are not those of such a matrix."""
@@ -78,11 +97,7 @@ class Compressed:
             raise self._damaged("a row has more entries than there are columns")
 
     def _damaged(self, why: str) -> DataError:
-        return DataError(
-            f"{self.path} cannot be read: {why}.",
-            hint="Check that the file is complete, and whole.",
-            code="unreadable",
-        )
+        return unreadable(self.path, why, hint=NOT_WHOLE)
 
     # -- columns
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.files import Place
-from eigenveil.io.files import reading
+from eigenveil.io.files import GZIP_GROWTH, reading
 from eigenveil.io.formats.arrays import Header, SparseArrayFile
 from eigenveil.models.inputs import MOST_SPARSE_COLUMNS, check_names, check_width
 
@@ -74,7 +74,7 @@ _FIELDS = {
 
 
 # An entry of text has at least two bytes, and gzip makes at most 1032 of one.
-_ENTRY_BYTES, _MOST_UNPACKED = 2, 1032
+_ENTRY_BYTES = 2
 
 
 def market_header(path: Place) -> Header:
@@ -86,7 +86,7 @@ def market_header(path: Place) -> Header:
         ``too-large-unpacked`` where it states more entries than a file of its size can have.
     """
     rows, columns, entries, _, field, _ = scipy.io.mminfo(path)
-    growth = _MOST_UNPACKED if path.suffix.lower() == ".gz" else 1
+    growth = GZIP_GROWTH if path.suffix.lower() == ".gz" else 1
     size = Path(path).stat().st_size
     if entries * _ENTRY_BYTES > size * growth:
         raise DataError(

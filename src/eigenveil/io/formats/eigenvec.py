@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from eigenveil.errors import DataError
 from eigenveil.files import replacing
 from eigenveil.io.formats.genotypes import NO_FAMILY
+from eigenveil.io.write import Columns
 
 LABELS = ("FID", "IID")
 """What stands before the scores; the family only where samples have one."""
 _ENDING = ".eigenvec"
-Columns = Sequence[tuple[str, NDArray[Any]]]
 
 
 def write_eigenvec(file: IO[bytes], blocks: Iterable[Columns]) -> None:

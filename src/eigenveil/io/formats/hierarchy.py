@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.files import Place
+from eigenveil.io.files import unreadable
 from eigenveil.io.formats.extras import library
 
+OTHER_FORMAT = "Check that the file is complete, and of the format its name ends in."
+"""The hint where a store does not have what its format has."""
 # An array that is read whole may become so many times what is stored of it, beyond so many bytes.
 _MOST_GROWTH, _ALWAYS_READ = 1 << 12, 1 << 26
 _MOST_CHUNK = 1 << 30  # bytes that are unpacked at once
@@ -54,11 +57,8 @@ def child(path: Place, group: Any, name: str, *, array: bool = False) -> Any:
     """
     found = group[name] if not is_array(group) and name in group else None
     if found is None or (array and not is_array(found)):
-        raise DataError(
-            f"{path} cannot be read: it has no {'array' if array else 'element'} {name!r}.",
-            hint="Check that the file is complete, and of the format its name ends in.",
-            code="unreadable",
-        )
+        what = "array" if array else "element"
+        raise unreadable(path, f"it has no {what} {name!r}", hint=OTHER_FORMAT)
     if is_array(found):
         _check_chunk(path, name, found)
     return found
@@ -76,11 +76,7 @@ def whole(path: Place, group: Any, name: str) -> NDArray[Any]:
     _check_growth(path, name, found)
     entries = np.asarray(found[...])
     if entries.ndim != 1:
-        raise DataError(
-            f"{path} cannot be read: {name!r} has shape {entries.shape}.",
-            hint="Check that the file is complete, and of the format its name ends in.",
-            code="unreadable",
-        )
+        raise unreadable(path, f"{name!r} has shape {entries.shape}", hint=OTHER_FORMAT)
     return as_texts(entries)
 
 
@@ -91,7 +87,7 @@ def as_texts(entries: NDArray[Any]) -> NDArray[Any]:
             each.decode("utf-8", "replace") if isinstance(each, bytes) else each
             for each in entries.tolist()
         ]
-        return np.array([*texts, None], dtype=object)[:-1]
+        return np.fromiter(texts, np.object_)
     return entries
 
 

@@ -21,13 +21,12 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError, printable
 from eigenveil.files import Place
-from eigenveil.io.files import reading
+from eigenveil.io.files import GZIP_GROWTH, reading, unreadable
 from eigenveil.io.formats.arrays import Header, NamedArrayFile
 from eigenveil.io.formats.extras import library
 from eigenveil.models import inputs
 
 _MOST_VOXELS = 1 << 28
-_MOST_UNPACKED = 1032  # bytes that gzip makes of one
 _SAME = 1e-3  # millimetres, in which affines may differ
 _BIDS = re.compile(r"sub-([A-Za-z0-9]+)")
 _AXES = ("xyz", "yx")
@@ -115,7 +114,7 @@ class _Images(NamedArrayFile):
                         yield np.stack(waiting)
                         waiting = []
             if images != stored.count:
-                raise _unreadable(path, f"it has {images} images, and had {stored.count}")
+                raise unreadable(path, f"it has {images} images, and had {stored.count}")
         if waiting:
             yield np.stack(waiting)
 
@@ -123,9 +122,9 @@ class _Images(NamedArrayFile):
         """What is known of each image."""
         if name == "image":
             counted = [str(n) for stored in self._headers for n in range(stored.count)]
-            return np.array([*counted, None], dtype=object)[:-1]
+            return np.fromiter(counted, np.object_)
         found = [each for h in self._headers for each in [h.labels.get(name)] * h.count]
-        return np.array([*found, None], dtype=object)[:-1]
+        return np.fromiter(found, np.object_)
 
     def _header(self) -> Header:
         headers = []
@@ -213,7 +212,7 @@ class DicomImages(_Images):
         found = _dicom(path, pixels=False)
         size = (int(found.get("Rows") or 0), int(found.get("Columns") or 0))
         if 0 in size or int(found.get("SamplesPerPixel") or 1) != 1:
-            raise _unreadable(path, "it has no image of one channel")
+            raise unreadable(path, "it has no image of one channel")
         count = int(found.get("NumberOfFrames") or 1)
         _check_size(path, size, count, 1, packed=True)
         labels = {name: str(found.get(name) or "") or None for name in self._TAGS}
@@ -252,10 +251,10 @@ def read_mask(path: Place) -> Mask:
             entries, affine = np.asarray(image.dataobj), np.asarray(image.affine, np.float64)
             entries = entries[..., 0] if entries.ndim == 4 and entries.shape[3] == 1 else entries
     if entries.ndim not in (2, 3) or entries.dtype.kind not in "biuf":
-        raise _unreadable(path, f"it is {entries.dtype} of shape {_by(entries.shape)}, no mask")
+        raise unreadable(path, f"it is {entries.dtype} of shape {_by(entries.shape)}, no mask")
     inside = np.asarray((entries != 0) & (entries == entries))  # NaN is outside
     if not inside.any():
-        raise _unreadable(path, "no voxel of the mask is inside")
+        raise unreadable(path, "no voxel of the mask is inside")
     return Mask(path, Grid(inside.shape, affine), inside)
 
 
@@ -268,10 +267,10 @@ def _nifti(path: Place) -> Any:
     path.open("rb").close()  # the system's own words for what is wrong
     image = nibabel.load(path, keep_file_open=True)
     if len(image.shape) not in (3, 4):
-        raise _unreadable(path, f"it has shape {_by(image.shape)}, not 3 or 4 dimensions")
+        raise unreadable(path, f"it has shape {_by(image.shape)}, not 3 or 4 dimensions")
     kind = image.get_data_dtype()
     if kind.kind not in "biuf":
-        raise _unreadable(path, f"its voxels are {kind}, not numbers")
+        raise unreadable(path, f"its voxels are {kind}, not numbers")
     count = image.shape[3] if len(image.shape) == 4 else 1
     packed = path.suffix.lower() == ".gz"
     _check_size(path, image.shape[:3], count, kind.itemsize, packed=packed)
@@ -300,7 +299,7 @@ def _check_size(
     voxels, size = math.prod(shape), Path(path).stat().st_size
     if voxels > _MOST_VOXELS:
         why = f"an image has {voxels:,} voxels, and at most {_MOST_VOXELS:,} are read"
-    elif voxels * count * itemsize > size * (_MOST_UNPACKED if packed else 1):
+    elif voxels * count * itemsize > size * (GZIP_GROWTH if packed else 1):
         why = f"{voxels * count:,} voxels cannot be in its {size:,} bytes"
     else:
         return
@@ -320,15 +319,7 @@ def _damaged(path: Place) -> Iterator[None]:
     except (DataError, GeneratorExit):
         raise
     except Exception as error:  # errors of their own, which are no subclasses of the usual ones
-        raise _unreadable(path, printable(error, most=200).rstrip(".")) from None
-
-
-def _unreadable(path: Place, why: str) -> DataError:
-    return DataError(
-        f"{path} cannot be read: {why}.",
-        hint="Check that the file is complete, readable, and of the format its name ends in.",
-        code="unreadable",
-    )
+        raise unreadable(path, printable(error, most=200).rstrip(".")) from None
 
 
 def _by(shape: Sequence[int]) -> str:

@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.files import Place
-from eigenveil.io.files import reading
-from eigenveil.io.formats.arrays import ArrayFile, Header, NamedArrayFile, SparseArrayFile
+from eigenveil.io.files import reading, unreadable
+from eigenveil.io.formats.arrays import ArrayFile, Header, NamedSparseFile
 from eigenveil.io.formats.compressed import Compressed
 from eigenveil.io.formats.counts import MatrixMarketFile, market_header
 from eigenveil.io.formats.hierarchy import child, is_array, opened, whole
 from eigenveil.models.cells import gene_names
-from eigenveil.moments.source import block_rows
 
 _MATRIX = re.compile(r"(.*)matrix\.mtx(\.gz)?", re.IGNORECASE)
 _FEATURES, _BARCODES = ("features.tsv", "genes.tsv"), ("barcodes.tsv",)
@@ -33,17 +32,11 @@ _EXPRESSION = "Gene Expression"
 _MOST_TEXT = 1 << 30  # bytes of a list of names, unpacked
 
 
-class _TenX(NamedArrayFile, SparseArrayFile):
+class _TenX(NamedSparseFile):
     """What both formats have in common: names, barcodes, and which features are kept."""
 
     label_names = ("barcode",)
     _kept: NDArray[np.int64] | None = None
-
-    def parts(self, step: int) -> Iterator[NDArray[Any]]:
-        """Make consecutive cells dense."""
-        for part in self.sparse_parts(max(step, block_rows(1))):
-            for start in range(0, part.shape[0], step):
-                yield part[start : start + step].toarray()
 
     def _of_features(
         self, names: Sequence[str], ids: Sequence[str] | None, types: Sequence[str] | None
@@ -65,18 +58,18 @@ class _TenX(NamedArrayFile, SparseArrayFile):
     def _checked(self, shape: tuple[int, int], kind: np.dtype[Any], features: int) -> Header:
         """The header of cells x genes; ``features`` are those that the lists have."""
         if shape != (len(self._barcodes), features):
-            raise DataError(
-                f"{self.path} cannot be read: it has {shape[1]} features of {shape[0]} cells, and "
-                f"there are names of {features} features and {len(self._barcodes)} barcodes.",
+            raise unreadable(
+                self.path,
+                f"it has {shape[1]} features of {shape[0]} cells, and there are names of "
+                f"{features} features and {len(self._barcodes)} barcodes",
                 hint="Check that the matrix and its lists belong together, and are complete.",
-                code="unreadable",
             )
         return Header((shape[0], len(self._genes)), fortran=False, dtype=kind)
 
     def row_labels(self, name: str) -> NDArray[np.object_]:
         """The cells' barcodes."""
         del name
-        return np.array([*self._barcodes, None], dtype=object)[:-1]
+        return np.fromiter(self._barcodes, np.object_)
 
     _genes: list[str]
     _barcodes: Sequence[str]
@@ -89,20 +82,10 @@ class TenXFile(_TenX):
         """Read consecutive cells."""
         with opened(self.path) as root:
             group = self._group(root)
-            data, indices, pointers = (
-                child(self.path, group, name, array=True) for name in ("data", "indices", "indptr")
-            )
             # its columns are cells, so that they are rows here
-            stored = Compressed(
-                self.path,
-                data,
-                indices,
-                pointers,
-                shape=self._whole,
-                by_rows=True,
-                entry_type=self._entry_type,
+            stored = Compressed.of_group(
+                self.path, group, shape=self._whole, by_rows=True, entry_type=self._entry_type
             )
-            stored.check()
             for part in stored.parts(step):
                 yield self._cells(part)
 
