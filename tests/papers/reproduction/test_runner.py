@@ -352,3 +352,16 @@ def test_tables_say_means_errors_and_every_run(tmp_path):
     assert repr(results.read_runs(tmp_path / "runs.csv").measured) == repr(numbers.measured)
     results.write_runs(Numbers(), tmp_path / "none.csv")
     assert results.read_runs(tmp_path / "none.csv").measured == ()
+
+
+def threads_of_linear_algebra():
+    """The most threads that a library for linear algebra would take in this process."""
+    import scipy.linalg  # noqa: F401  loads its own
+    from threadpoolctl import threadpool_info
+
+    return max(each["num_threads"] for each in threadpool_info())
+
+
+def test_processes_have_one_thread_each_without_a_task_that_says_so():
+    with runner.processes(1) as pool:
+        assert pool.submit(threads_of_linear_algebra).result() == 1

@@ -225,9 +225,10 @@ def processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
 
 def _start() -> None:
     """In each process, before its first task."""
-    # libraries that are loaded later look at these; do_task limits those that are there already
+    # libraries that are loaded later look at these
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
+    threadpool_limits(limits=1)  # those that came with this module
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the first process's business
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
