@@ -32,14 +32,7 @@ $(FLARE): $(BIN)/python pyproject.toml
 	touch $@ $(CORE)
 
 demo: $(CORE)  ## private PCA of patients' visits that three sites keep to themselves
-	rm -rf demo
-	$(BIN)/python examples/persons.py demo/rows
-	$(BIN)/eigenveil fit --site north=demo/rows/north.parquet \
-		--site south=demo/rows/south.parquet --site west=demo/rows/west.parquet \
-		--unit patient_id --scale private --components 3 --epsilon 3 --delta 1e-6 \
-		--ledgers demo/ledgers --out demo/result
-	$(BIN)/eigenveil certify demo/result
-	$(BIN)/eigenveil ledger show demo/ledgers/north.ledger
+	$(BIN)/eigenveil demo demo
 
 demo-flare: $(FLARE)  ## the same between three sites, an aggregator and a lead: processes over TLS
 	$(BIN)/python examples/flare_demo.py
