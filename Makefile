@@ -1,4 +1,4 @@
-# make demo | demo-flare | test | test-flare | soak | bench | figures | lint: each makes what it needs on a fresh machine.
+# make demo | demo-flare | test | test-flare | soak | bench | figures | docs | lint: each makes what it needs on a fresh machine.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,8 +6,9 @@ CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 FLARE := $(VENV)/.flare
 PAPERS := $(VENV)/.papers
+DOCS := $(VENV)/.docs
 
-.PHONY: demo demo-flare test test-all test-flare soak bench figures lint format clean
+.PHONY: demo demo-flare test test-all test-flare soak bench figures docs lint format clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/python:
@@ -29,6 +30,10 @@ $(PAPERS): $(BIN)/python pyproject.toml papers/pyproject.toml
 
 $(FLARE): $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[flare]'
+	touch $@ $(CORE)
+
+$(DOCS): $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	touch $@ $(CORE)
 
 demo: $(CORE)  ## private PCA of patients' visits that three sites keep to themselves
@@ -70,6 +75,9 @@ figures: $(PAPERS)  ## everything in docs/ that is measured and drawn; make figu
 	$(BIN)/python examples/figures.py docs $(if $(FAST),--fast)
 	$(BIN)/eigenveil reproduce all $(if $(FAST),--fast) --out docs/images/reproduction \
 		--page docs/reproduction.md
+
+docs: $(DOCS)  ## the documentation site in docs/_build/html; its tutorials run, its links are checked
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 clean:
 	rm -rf $(VENV) demo

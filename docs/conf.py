@@ -41,7 +41,7 @@ myst_links_external_new_tab = False
 nb_execution_mode = os.environ.get("EIGENVEIL_DOCS_RUN", "cache")
 nb_execution_cache_path = str(HERE / "_build" / "run")
 nb_execution_in_temp = True
-nb_execution_timeout = 240
+nb_execution_timeout = 600
 # cells that did not run have no language; only "off", for a quick look, leaves them so
 suppress_warnings = ["myst-nb.lexer"] if nb_execution_mode == "off" else []
 nb_execution_raise_on_error = True

@@ -114,7 +114,7 @@ def _gallery(docs: Path) -> str:
 
 
 class ExternalLinks:
-    """The links of all pages to other hosts, in a list beside the site: nothing here follows them."""
+    """The links of all pages to other hosts, listed beside the site; nothing here follows them."""
 
     def __init__(self) -> None:
         self._found: dict[str, set[str]] = {}
