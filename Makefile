@@ -1,4 +1,4 @@
-# make demo | demo-flare | test | test-flare | soak | bench | figures | lint: each makes what it needs on a fresh machine.
+# make demo | demo-flare | test | test-flare | soak | bench | figures | docs | lint: each makes what it needs on a fresh machine.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,8 +6,9 @@ CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 FLARE := $(VENV)/.flare
 PAPERS := $(VENV)/.papers
+DOCS := $(VENV)/.docs
 
-.PHONY: demo demo-flare test test-all test-flare soak bench figures lint format clean
+.PHONY: demo demo-flare test test-all test-flare soak bench figures docs lint format clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/python:
@@ -31,15 +32,12 @@ $(FLARE): $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[flare]'
 	touch $@ $(CORE)
 
+$(DOCS): $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	touch $@ $(CORE)
+
 demo: $(CORE)  ## private PCA of patients' visits that three sites keep to themselves
-	rm -rf demo
-	$(BIN)/python examples/persons.py demo/rows
-	$(BIN)/eigenveil fit --site north=demo/rows/north.parquet \
-		--site south=demo/rows/south.parquet --site west=demo/rows/west.parquet \
-		--unit patient_id --scale private --components 3 --epsilon 3 --delta 1e-6 \
-		--ledgers demo/ledgers --out demo/result
-	$(BIN)/eigenveil certify demo/result
-	$(BIN)/eigenveil ledger show demo/ledgers/north.ledger
+	$(BIN)/eigenveil demo demo
 
 demo-flare: $(FLARE)  ## the same between three sites, an aggregator and a lead: processes over TLS
 	$(BIN)/python examples/flare_demo.py
@@ -77,6 +75,9 @@ figures: $(PAPERS)  ## everything in docs/ that is measured and drawn; make figu
 	$(BIN)/python examples/figures.py docs $(if $(FAST),--fast)
 	$(BIN)/eigenveil reproduce all $(if $(FAST),--fast) --out docs/images/reproduction \
 		--page docs/reproduction.md
+
+docs: $(DOCS)  ## the documentation site in docs/_build/html; its tutorials run, its links are checked
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 clean:
 	rm -rf $(VENV) demo

@@ -59,6 +59,10 @@ class Command:
 
 
 COMMANDS = {
+    "demo": Command(
+        "eigenveil.cli.commands.demo:demo",
+        "Fit private PCA to made-up visits of patients at three hospitals, and check it.",
+    ),
     "fit": Command(
         "eigenveil.cli.commands.fit:fit",
         "Fit private PCA, or another --task, to the rows of FILES, or of several sites.",

@@ -144,7 +144,7 @@ class PrivateGaussianMixture(TableFit, FittedMixture):
         it is found from what is released. For spherical components only.
     mechanism : {"auto", "gaussian", "vector"}, default="auto"
         Noise of the third moment. "gaussian": isometric Gaussian noise (AGN of paper 001).
-        "vector": density exp(-epsilon |E|_F) (AVN), pure epsilon; with ``delta=0`` all other
+        "vector": density ``exp(-epsilon |E|_F)`` (AVN), pure epsilon; with ``delta=0`` all other
         releases are pure too. "auto": "vector" if ``delta=0``, else "gaussian".
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
         Which data sets are neighbours: one row more or less, or one row changed (the number of rows

@@ -239,10 +239,11 @@ class PrivatePCA(TableFit, FittedPCA):
         isometric Gaussian noise on the second moment. "adaptive": two such releases that cost as
         much as one, the second of rows in which the directions that matter are more even; where
         that is predicted to lose, of the same rows, which is one release. "wishart": the difference
-        of two Wishart matrices, pure epsilon. "vector": noise of density exp(-epsilon |E|_F), pure
-        epsilon. "bingham": the exponential mechanism, sampled exactly, pure epsilon. "power": the
-        noisy power method. "sketch": D x ``sketch_size`` numbers in place of D x D, and
-        then the moment inside the range that they show (not of pure epsilon).
+        of two Wishart matrices, pure epsilon. "vector": noise of density
+        ``exp(-epsilon |E|_F)``, pure epsilon. "bingham": the exponential mechanism, sampled
+        exactly, pure epsilon. "power": the noisy power method. "sketch": D x ``sketch_size``
+        numbers in place of D x D, and then the moment inside the range that they show (not of
+        pure epsilon).
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
         Which data sets are neighbours: one row more or less, or one row changed (the number of rows
         then being public).
