@@ -31,6 +31,7 @@ from eigenveil.errors import (
     short_name,
 )
 from eigenveil.files import replacing
+from eigenveil.models.display import fitted_html
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec, Result, View
 from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
@@ -83,6 +84,16 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         if self._result is None:
             raise AttributeError(f"{wanted}: {type(self).__name__} is not fitted yet")
         return self._result.features, self._result.names
+
+    def _repr_html_inner(self) -> str:
+        """In a notebook: scikit-learn's box of parameters, and what was released."""
+        return str(super()._repr_html_inner()) + fitted_html(self)
+
+    def _repr_mimebundle_(self, **how: Any) -> dict[str, Any]:
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**how)
+        if "text/html" in bundle:
+            bundle["text/html"] += fitted_html(self)
+        return bundle
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file (numpy's format with JSON inside, no pickle).

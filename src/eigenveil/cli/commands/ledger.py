@@ -252,18 +252,14 @@ def _open(place: str | None, heads: Heads | None = None, *, makes: bool = False)
 
 
 def _print_standings(standings: list[Standing], screen: Screen) -> None:
+    from eigenveil.federation.ledger.display import ACCOUNTS, account_cells
     from eigenveil.federation.ledger.placing import budget_left_text
 
     table = Table(title="accounts, in epsilon at the budget's delta")
-    for name in ("data set", "neighbours"):
-        table.add_column(name)
-    for name in ("budget", "delta", "spent"):
-        table.add_column(name, justify="right")
+    for number, name in enumerate(ACCOUNTS):
+        table.add_column(name, justify="left" if number < 2 else "right")
     for standing in standings:
-        of = standing.budget
-        numbers = (of.epsilon, of.delta, standing.spent_epsilon)
-        near = f"{of.adjacency}, one {of.unit}"
-        table.add_row(of.data_set, near, *(f"{number:.4g}" for number in numbers))
+        table.add_row(*account_cells(standing))
     screen.print(table)
     for standing in standings:
         caps, held = standing.caps, standing.caps.minus(standing.left)

@@ -20,6 +20,7 @@ from eigenveil import plots
 from eigenveil.cli.presenters.registry import presenter_of
 from eigenveil.cli.presenters.screen import Screen, bold
 from eigenveil.errors import OutputError, short_name
+from eigenveil.models.display import RELEASES, release_cells
 from eigenveil.models.stored import StoredModel
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.releases import ReleaseRecord
@@ -64,16 +65,11 @@ def print_releases(
 ) -> None:
     """What left the rows, with which noise, at which cost."""
     table = Table(title=title)
-    for name in ("release", "values", "sensitivity", "noise", "loss"):
+    for name in RELEASES:
         table.add_column(name, justify="left" if name in ("release", "noise") else "right")
     for record in records:
-        table.add_row(
-            short_name(record.name),
-            str(record.noise.size),
-            f"{record.sensitivity():.4g}",
-            f"{record.noise.kind}, scale {record.noise.scale:.4g}",
-            f"epsilon = {record.epsilon():.4g}" if record.pure else f"mu = {record.mu():.4g}",
-        )
+        name, *others = release_cells(record)
+        table.add_row(short_name(name), *others)
     out.print(table)
 
 
