@@ -71,6 +71,10 @@ COMMANDS = {
         "eigenveil.cli.commands.show:show",
         "Show the components, the releases and the guarantee of a result.",
     ),
+    "report": Command(
+        "eigenveil.cli.commands.report:report",
+        "Write a result as one page of HTML: pictures, tables, guarantees, methods, model card.",
+    ),
     "certify": Command(
         "eigenveil.cli.commands.certify:certify",
         "Recompute the guarantee of a result and report whether it holds (status 8 if not).",
