@@ -157,7 +157,7 @@ def test_a_file_that_is_replaced_ends_the_watch(file, tmp_path, run, monkeypatch
         (("--adaptive-rank", 5, 1), 3, "alpha"),
         (("--columns", "x1,zz"), 3, "'zz'"),
         (("--out", "c.npz"), 7, "c.npz is not of a format that can be written."),
-        (("--out", "nowhere/c.csv"), 7, "nowhere is not a folder."),
+        (("--out", "/dev/null/c.csv"), 7, "/dev/null cannot be made a folder"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(words, status, said, file, run):

@@ -116,6 +116,8 @@ _SCRATCH, _OWNER = ".eigenveil-", "being-written.json"
 def check_place(path: Path, *, overwrite: bool) -> bool:
     """Refuse a place where nothing can be written, before anything is read or spent.
 
+    Its folder is made where it is missing, so that what is wrong with it is seen now.
+
     Returns
     -------
     bool
@@ -124,11 +126,11 @@ def check_place(path: Path, *, overwrite: bool) -> bool:
     Raises
     ------
     OutputError
-        When it exists and may not be replaced, its folder is missing, or its name cannot be one.
+        When it exists and may not be replaced, its folder cannot be made, or its name cannot be
+        one.
     """
     try:
         there, folder = path.exists(), path.absolute().parent
-        housed = folder.is_dir()
     except (OSError, ValueError) as error:
         raise OutputError(
             f"{path} cannot be written: {getattr(error, 'strerror', None) or error}.",
@@ -141,12 +143,14 @@ def check_place(path: Path, *, overwrite: bool) -> bool:
             hint="Choose another --out, or use --overwrite.",
             code="output-exists",
         )
-    if not housed:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
         raise OutputError(
-            f"{folder} is not a folder.",
-            hint="Make it first, or choose another.",
+            f"{folder} cannot be made a folder: {error.strerror or error}.",
+            hint="Choose another place.",
             code="no-such-folder",
-        )
+        ) from None
     return there
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -69,10 +69,13 @@ def _sentences(model: Any, task: str, verdict: Verdict) -> Iterator[str]:
 
 
 def _releases(records: tuple[ReleaseRecord, ...]) -> Iterator[str]:
-    """Releases of one name and kind of noise once, with their number."""
-    for (name, kind), found in groupby(records, key=lambda each: (each.name, each.noise.kind)):
-        count = len(list(found))
-        yield f"{name}: {kind} noise" + ("" if count == 1 else f", {count} times")
+    """Names of the releases, by their kind of noise; one that comes again with its number."""
+    kinds: dict[str, Counter[str]] = {}
+    for each in records:
+        kinds.setdefault(each.noise.kind, Counter())[each.name] += 1
+    for kind, names in kinds.items():
+        counted = (name if n == 1 else f"{name} ({n} times)" for name, n in names.items())
+        yield f"{kind} noise: {', '.join(counted)}"
 
 
 def model_card(model: Any, task: str, verdict: Verdict) -> list[tuple[str, str]]:

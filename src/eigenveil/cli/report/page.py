@@ -87,7 +87,7 @@ def _facts(model: Any, verdict: Verdict) -> Iterator[Node]:
     assert guarantee is not None
     yield node(
         "p",
-        node("strong", f"{verdict.word}. "),
+        node("strong", "Certified. " if guarantee.certified else "NOT CERTIFIED. "),
         f"{verdict.explanation} Everything on this page was computed from noisy releases, and may "
         "be published."
         if guarantee.certified
