@@ -75,6 +75,10 @@ COMMANDS = {
         "eigenveil.cli.commands.report:report",
         "Write a result as one page of HTML: pictures, tables, guarantees, methods, model card.",
     ),
+    "export": Command(
+        "eigenveil.cli.commands.export:export",
+        "Write a result's model for other programs: scikit-learn, safetensors, ONNX.",
+    ),
     "certify": Command(
         "eigenveil.cli.commands.certify:certify",
         "Recompute the guarantee of a result and report whether it holds (status 8 if not).",

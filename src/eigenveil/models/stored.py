@@ -31,6 +31,7 @@ from eigenveil.errors import (
     short_name,
 )
 from eigenveil.files import replacing
+from eigenveil.models.as_sklearn import not_exportable
 from eigenveil.models.display import fitted_html
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec, Result, View
@@ -126,6 +127,33 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         with replacing(Path(path)) as scratch, scratch.open("wb") as file:
             np.savez_compressed(file, header=np.array(json.dumps(header)), **arrays)
 
+    def to_sklearn(self) -> Any:
+        """The released model as an object of scikit-learn alone, fitted.
+
+        It can be pickled and used where this package is not installed, and knows nothing of the
+        guarantee: keep the certificate beside it.
+
+        Returns
+        -------
+        estimator
+            Of PCA a ``PCA`` (with scales a ``Pipeline`` of ``StandardScaler`` and ``PCA``), of
+            mixtures a ``GaussianMixture``, of covariances an ``EmpiricalCovariance``.
+
+        Raises
+        ------
+        NotFittedError
+        DataError
+            ``not-exportable`` where scikit-learn has no such model.
+        """
+        self._check_fitted()
+        return self._as_sklearn()
+
+    def _as_sklearn(self) -> Any:
+        raise not_exportable(
+            f"scikit-learn has no model like this {type(self).__name__}.",
+            "Export it as safetensors, or use its own file, model.npz.",
+        )
+
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read an estimator that :meth:`save` wrote.
@@ -170,7 +198,8 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         usable = getattr(result.factors, "usable", None)
         advice = getattr(result.factors, "advice", "") + _left_out(result)
         if advice or (usable is not None and not np.any(usable)):
-            warnings.warn(advice or _ALL_NOISE, NoisyResultWarning, stacklevel=callers_level())
+            text = advice.strip() or _ALL_NOISE
+            warnings.warn(text, NoisyResultWarning, stacklevel=callers_level())
 
     def _check_fitted(self) -> Result:
         """The result; raises where nothing was fitted or loaded yet.
