@@ -207,10 +207,13 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         scikit-learn's own check needs a ``fit`` method, which a loaded result need not have.
         """
         if self._result is None:
-            raise NotFittedError(
-                f"This {type(self).__name__} is not fitted yet: call fit, or load a saved model."
-            )
+            raise NotFittedError(f"This {type(self).__name__} {self._unfitted}.")
         return self._result
+
+    @property
+    def _unfitted(self) -> str:
+        """Why there is no result, and the way to one."""
+        return "is not fitted yet: call fit, or load a saved model"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
