@@ -74,11 +74,42 @@ def test_biplot_of_one_component_and_of_less_than_the_moment():
     assert not axes.patches  # no circle: these are no correlations
 
 
+def test_energy_adds_up_what_the_components_explain():
+    model = PrivatePCA(4, epsilon=2.0).fit(ROWS)
+    axes = plots.plot_energy(with_factors(model, usable=np.array([True, True, False, False])))
+    drawn = {line.get_label(): line.get_data() for line in axes.lines}
+    assert np.allclose(drawn["component"][1], 100 * np.cumsum(model.explained_variance_ratio_)[:2])
+    assert list(drawn["not usable"][0]) == [3, 4]
+    given = Figure().subplots()
+    assert plots.plot_energy(model, ax=given) is given
+
+
+def test_loadings_show_the_features_with_the_largest_ones_and_mark_what_is_noise():
+    names = [f"a$b_{index}$" for index in range(64)]
+    model = PrivatePCA(3, epsilon=2.0).fit(pd.DataFrame(ROWS, columns=names))
+    noise = with_factors(model, usable=np.array([True, True, False]))
+    axes = plots.plot_loadings(noise, n_features=7)
+    largest = np.argsort(-np.linalg.norm(model.loadings_, axis=1), kind="stable")[:7]
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == [names[index] for index in np.sort(largest)]
+    assert [label.get_text() for label in axes.get_xticklabels()][2] == "PC3\nnot usable"
+    axes.figure.draw_without_rendering()
+    sketched = PrivatePCA(2, mechanism="sketch", epsilon=2.0).fit(ROWS)
+    assert plots.plot_loadings(sketched).get_yticklabels()[-1].get_text().isdigit()
+
+
+def test_features_without_names_are_numbered_from_1():
+    model = PrivatePCA(1, epsilon=3.0).fit(ROWS[:, [10, 20]])
+    shown = {text.get_text() for text in plots.plot_biplot(model).texts if text.get_text()}
+    assert shown == {"1", "2"}
+
+
 def test_projection_says_that_it_shows_rows():
     model = PrivatePCA(1, epsilon=2.0).fit(ROWS)
     axes = Figure().subplots()
     assert plots.plot_scores(model, model.transform(ROWS), ax=axes) is axes
     assert "not to be shared" in axes.get_title()
+    assert "NOT PRIVATE" in [text.get_text() for text in axes.texts]
     assert axes.get_xlabel().startswith("PC1 (")
 
 
