@@ -52,7 +52,7 @@ def node(tag: str, *parts: Part, most: int | None = LONGEST_TEXT, **attributes: 
 
 def block(tag: str, text: str, **attributes: object) -> Node:
     """An element whose text keeps its lines, such as ``pre``; each line is made printable."""
-    made = node(tag, **attributes)
+    made = node(tag, most=None, **attributes)
     made.text = "\n".join(printable(line, most=None) for line in text.split("\n"))
     return made
 

@@ -8,10 +8,10 @@ import pytest
 
 from authority_tools import TestAuthority, needed
 from eigenveil.errors import BudgetExceeded
+from eigenveil.federation.ledger.books import Standing
 from eigenveil.federation.ledger.heads import HeadsFile
 from eigenveil.federation.ledger.heads_stamped import Authority, StampedHeads
 from eigenveil.federation.ledger.heads_table import HeadsTable
-from eigenveil.federation.ledger.books import Standing
 from eigenveil.federation.ledger.ledger import Budget, Draft, Ledger, SessionKey
 from eigenveil.federation.ledger.placing import budget_left_text
 from eigenveil.privacy.accountant import Loss
@@ -98,7 +98,7 @@ def test_budget_refuses_what_is_none(path, run):
     assert "epsilon = -1" in err
     assert "hint:" in err
     assert not path.exists()
-    assert run("budget", path, "--data-set", "a", "--epsilon", 1)[0] == 2
+    assert run("budget", path, "--data-set", "a", "--delta", 1e-6)[0] == 2
 
 
 def test_show(used, run):
@@ -278,7 +278,7 @@ def test_export(used, tmp_path, run):
     assert (status, rows.read_text(), "exists" in err) == (7, "a,b\n1,2\n", True)
     assert run("export", used, "--out", rows, "--overwrite") == (0, "", "")
     assert rows.read_text() == out
-    status, _, err = run("export", used, "--out", tmp_path / "no" / "entries.jsonl")
+    status, _, err = run("export", used, "--out", "/dev/null/entries.jsonl")
     assert status == 7
     assert "hint:" in err
 

@@ -274,6 +274,7 @@ def main(arguments: list[str] | None = None) -> None:
             warnings.simplefilter("always", NoisyResultWarning)
             warnings.simplefilter("always", LedgerWarning)
             command = typer.main.get_command(app)
+            option: Any
             for option in command.params:  # of no command: never meant by a variable
                 option.allow_from_autoenv = option.show_envvar = False
             complete: Any = command

@@ -207,8 +207,8 @@ def budget(
     pure_epsilon: Annotated[
         float | None,
         typer.Option(
-            help="Part of epsilon for pure studies; the rest is for Gaussian ones. By default what "
-            "the account has, or 0."
+            help="Part of epsilon for pure studies; the rest is for Gaussian ones. By default 0, or "
+            "what the account has where --epsilon is not given."
         ),
     ] = None,
     adjacency: Annotated[
@@ -234,9 +234,10 @@ def budget(
     ledger = _open(place, makes=True)
     before = ledger.budget_if_any(data_set)
     if before is not None:
-        epsilon = before.epsilon if epsilon is None else epsilon
+        if epsilon is None:
+            epsilon = before.epsilon
+            pure_epsilon = before.pure_epsilon if pure_epsilon is None else pure_epsilon
         delta = before.delta if delta is None else delta
-        pure_epsilon = before.pure_epsilon if pure_epsilon is None else pure_epsilon
     if epsilon is None:
         raise options.WrongOption(
             f"The ledger has no account of {data_set!r} yet, and --epsilon is not given.",
