@@ -13,8 +13,8 @@ def dp_event(certificate: Certificate) -> Any:
     """What a fit of one data set released, as a ``ComposedDpEvent``.
 
     A Gaussian release of Gaussian-DP parameter mu is a ``GaussianDpEvent(1 / mu)``. The adjacency
-    is the certificate's. The error of the samplers of noise is not in it: the guarantee of the certificate
-    counts it, and is the one to state of this fit alone.
+    is the certificate's. The error of the samplers of noise is not in it: the guarantee of the
+    certificate counts it, and is the one to state of this fit alone.
 
     Raises
     ------

@@ -207,8 +207,8 @@ def budget(
     pure_epsilon: Annotated[
         float | None,
         typer.Option(
-            help="Part of epsilon for pure studies; the rest is for Gaussian ones. By default 0, or "
-            "what the account has where --epsilon is not given."
+            help="Part of epsilon for pure studies; the rest is for Gaussian ones. By default 0, "
+            "or what the account has where --epsilon is not given."
         ),
     ] = None,
     adjacency: Annotated[
