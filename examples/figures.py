@@ -67,7 +67,7 @@ def main(folder: Path) -> None:
     axes.legend(frameon=False)
     plots.save_figure(axes, folder / "utility.png")
     model = PrivatePCA(COMPONENTS, epsilon=1.0, delta=1e-6).fit(rows)
-    plots.save_figure(plots.scree(model), folder / "scree.png")
+    plots.save_figure(plots.plot_scree(model), folder / "scree.png")
     print(f"wrote {folder}/utility.png and {folder}/scree.png")
 
 

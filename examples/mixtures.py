@@ -78,7 +78,7 @@ def main() -> None:
     sent = {name: f"{traffic.sent / 1024:.1f} KiB" for name, traffic in model.traffic_.items()}
     print(f"sent: {', '.join(f'{name} {size}' for name, size in sent.items())}")
     if options.figure is not None:
-        plots.save_figure(plots.mixture(model), options.figure)
+        plots.save_figure(plots.plot_mixture(model), options.figure)
         print(f"written: {options.figure}")
 
 

@@ -111,7 +111,7 @@ def main() -> None:
         "vague. More documents, fewer words in the vocabulary or a larger epsilon show more topics."
     )
     if options.figure is not None:
-        plots.save_figure(plots.topics(model, names), options.figure)
+        plots.save_figure(plots.plot_topics(model, names), options.figure)
         print(f"written: {options.figure}")
 
 

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 
 from eigenveil import PrivateGaussianMixture, PrivatePCA, PrivateTopicModel, plots
+from eigenveil.plots.components import _apart
 from results_tools import with_factors
 
 ROWS = load_digits().data
@@ -19,12 +20,12 @@ ROWS = load_digits().data
 
 def test_scree_marks_components_under_the_noise(tmp_path):
     model = PrivatePCA(12, epsilon=0.8).fit(ROWS)
-    axes = plots.scree(model)
+    axes = plots.plot_scree(model)
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert ("not usable" in labels) == (not model.usable_.all())
     assert "what noise alone would show" in labels
     for name in ("a.png", "b.png", "a.svg", "b.svg"):
-        plots.save_figure(plots.scree(model), tmp_path / name)
+        plots.save_figure(plots.plot_scree(model), tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
@@ -35,7 +36,7 @@ def test_the_band_of_the_scree_plot_and_usable_agree(epsilon):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = PrivatePCA(12, epsilon=epsilon).fit(ROWS)
-    axes = plots.scree(model)
+    axes = plots.plot_scree(model)
     band = axes.patches[0].get_extents().transformed(axes.transData.inverted()).y1
     drawn = {line.get_label(): line.get_data() for line in axes.lines}
     number, filled = drawn.get("component", ([], np.array([])))
@@ -50,40 +51,71 @@ def test_biplot_shows_the_features_of_largest_loadings_and_marks_what_is_noise(t
     names = [f"a$b_{index}$" for index in range(64)]
     frame = pd.DataFrame(ROWS, columns=names)
     model = PrivatePCA(2, epsilon=2.0).fit(frame)
-    axes = plots.biplot(model)
+    axes = plots.plot_biplot(model)
     shown = [text.get_text() for text in axes.texts if text.get_text()]
     longest = np.argsort(-np.hypot(*model.loadings_.T), kind="stable")[:20]
     assert sorted(shown) == sorted(names[index] for index in longest)
     assert len(axes.collections) == 0  # no points: rows are private
     assert not any("not usable" in label for label in (axes.get_xlabel(), axes.get_ylabel()))
     plots.save_figure(axes, tmp_path / "a.png")
-    plots.save_figure(plots.biplot(model), tmp_path / "b.png")
+    plots.save_figure(plots.plot_biplot(model), tmp_path / "b.png")
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     noise = with_factors(model, usable=np.array([True, False]))
-    assert plots.biplot(noise).get_ylabel().endswith("not usable")
-    assert not plots.biplot(noise).get_xlabel().endswith("not usable")
+    assert plots.plot_biplot(noise).get_ylabel().endswith("not usable")
+    assert not plots.plot_biplot(noise).get_xlabel().endswith("not usable")
 
 
 def test_biplot_of_one_component_and_of_less_than_the_moment():
     one = PrivatePCA(1, epsilon=2.0).fit(ROWS)
-    assert not plots.biplot(one).get_ylabel()
+    assert not plots.plot_biplot(one).get_ylabel()
     axes = Figure().subplots()
     sketched = PrivatePCA(2, mechanism="sketch", epsilon=2.0).fit(ROWS)
-    assert plots.biplot(sketched, ax=axes) is axes
+    assert plots.plot_biplot(sketched, ax=axes) is axes
     assert not axes.patches  # no circle: these are no correlations
+
+
+def test_energy_adds_up_what_the_components_explain():
+    model = PrivatePCA(4, epsilon=2.0).fit(ROWS)
+    axes = plots.plot_energy(with_factors(model, usable=np.array([True, True, False, False])))
+    drawn = {line.get_label(): line.get_data() for line in axes.lines}
+    assert np.allclose(drawn["component"][1], 100 * np.cumsum(model.explained_variance_ratio_)[:2])
+    assert list(drawn["not usable"][0]) == [3, 4]
+    given = Figure().subplots()
+    assert plots.plot_energy(model, ax=given) is given
+
+
+def test_loadings_show_the_features_with_the_largest_ones_and_mark_what_is_noise():
+    names = [f"a$b_{index}$" for index in range(64)]
+    model = PrivatePCA(3, epsilon=2.0).fit(pd.DataFrame(ROWS, columns=names))
+    noise = with_factors(model, usable=np.array([True, True, False]))
+    axes = plots.plot_loadings(noise, n_features=7)
+    largest = np.argsort(-np.linalg.norm(model.loadings_, axis=1), kind="stable")[:7]
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == [names[index] for index in np.sort(largest)]
+    assert [label.get_text() for label in axes.get_xticklabels()][2] == "PC3\nnot usable"
+    axes.figure.draw_without_rendering()
+    sketched = PrivatePCA(2, mechanism="sketch", epsilon=2.0).fit(ROWS)
+    assert plots.plot_loadings(sketched).get_yticklabels()[-1].get_text().isdigit()
+
+
+def test_features_without_names_are_numbered_from_1():
+    model = PrivatePCA(1, epsilon=3.0).fit(ROWS[:, [10, 20]])
+    shown = {text.get_text() for text in plots.plot_biplot(model).texts if text.get_text()}
+    assert shown == {"1", "2"}
 
 
 def test_projection_says_that_it_shows_rows():
     model = PrivatePCA(1, epsilon=2.0).fit(ROWS)
     axes = Figure().subplots()
-    assert plots.projection(model, model.transform(ROWS), ax=axes) is axes
+    assert plots.plot_scores(model, model.transform(ROWS), ax=axes) is axes
     assert "not to be shared" in axes.get_title()
+    assert "NOT PRIVATE" in [text.get_text() for text in axes.texts]
     assert axes.get_xlabel().startswith("PC1 (")
 
 
 def test_a_seeded_result_is_marked():
     model = PrivatePCA(2, random_state=np.random.default_rng(1)).fit(ROWS)
-    assert "not certified" in plots.scree(model).get_title()
+    assert "not certified" in plots.plot_scree(model).get_title()
 
 
 # -- mixtures and topics
@@ -133,7 +165,10 @@ def boxes(axes):
 
 
 def test_strengths_under_the_noise_are_hollow(mixture, topics):
-    for model, draw in ((mixture, plots.mixture_strengths), (topics, plots.topic_strengths)):
+    for model, draw in (
+        (mixture, plots.plot_mixture_strengths),
+        (topics, plots.plot_topic_strengths),
+    ):
         axes = draw(model)
         labels = [text.get_text() for text in axes.get_legend().get_texts()]
         assert "what noise alone would show" in labels
@@ -147,13 +182,13 @@ def test_strengths_under_the_noise_are_hollow(mixture, topics):
 
 
 def test_strengths_far_above_the_noise_still_show_it(mixture):
-    axes = plots.mixture_strengths(stretched(mixture, 5, noise_floor_=1e-4))
+    axes = plots.plot_mixture_strengths(stretched(mixture, 5, noise_floor_=1e-4))
     assert axes.get_yscale() == "symlog"
-    assert plots.mixture_strengths(stretched(mixture, 5)).get_yscale() == "linear"
+    assert plots.plot_mixture_strengths(stretched(mixture, 5)).get_yscale() == "linear"
 
 
 def test_a_mixture_shows_means_and_no_row(mixture):
-    axes = plots.mixture(mixture)
+    axes = plots.plot_mixture(mixture)
     assert [text.get_text() for text in axes.texts] == ["1", "2", "3"]
     assert len(axes.collections[0].get_offsets()) == 3
     radii = {patch.get_radius() for patch in axes.patches}
@@ -162,12 +197,12 @@ def test_a_mixture_shows_means_and_no_row(mixture):
     assert "how the means differ" in axes.get_xlabel()
     assert "only" not in axes.get_title()
     kept = stretched(mixture, 3, strengths_=np.array([2.0, 1.0, 0.1]))
-    assert "only 2 of 3 stand above the noise" in plots.mixture(kept).get_title()
+    assert "only 2 of 3 stand above the noise" in plots.plot_mixture(kept).get_title()
 
 
 def test_numbers_of_many_components_do_not_lie_on_each_other(mixture):
     rng = np.random.default_rng(3)
-    found = boxes(plots.mixture(stretched(mixture, 32, means_=rng.standard_normal((32, 40)))))
+    found = boxes(plots.plot_mixture(stretched(mixture, 32, means_=rng.standard_normal((32, 40)))))
     assert len(found) == 32
     for index, one in enumerate(found):
         for other in found[:index]:
@@ -179,30 +214,31 @@ def test_numbers_of_many_components_do_not_lie_on_each_other(mixture):
 def test_one_component_or_feature_can_be_drawn(mixture):
     for count, features in ((1, 6), (3, 1)):
         means = np.arange(float(count * features)).reshape(count, features)
-        axes = plots.mixture(stretched(mixture, count, means_=means))
+        axes = plots.plot_mixture(stretched(mixture, count, means_=means))
         assert len(axes.texts) == count
     assert (
-        plots.mixture(stretched(mixture, 1, means_=np.ones((1, 6)))).get_xlabel() == "direction 1"
+        plots.plot_mixture(stretched(mixture, 1, means_=np.ones((1, 6)))).get_xlabel()
+        == "direction 1"
     )
 
 
 def test_topics_have_a_panel_each(topics):
     words = [f"word{i}" for i in range(12)]
-    panels = plots.topics(topics, words, n_words=4)
+    panels = plots.plot_topics(topics, words, n_words=4)
     assert len(panels) == 3
     for index, axes in enumerate(panels):
         shown = [label.get_text() for label in axes.get_yticklabels()]
         assert shown == topics.top_words(words, 4)[index]
         assert axes.get_title(loc="left").startswith(f"topic {index + 1} (")
     own = Figure()
-    assert plots.topics(topics, fig=own)[0].figure is own
+    assert plots.plot_topics(topics, fig=own)[0].figure is own
 
 
 def test_long_words_and_many_topics_fit(topics):
     rng = np.random.default_rng(4)
     words = [f"$internationalisation_{i}" for i in range(50)]
     many = stretched(topics, 32, topics_=rng.dirichlet(np.full(50, 0.1), size=32))
-    panels = plots.topics(many, words)
+    panels = plots.plot_topics(many, words)
     assert len(panels) == 32
     figure = panels[0].figure
     figure.draw_without_rendering()
@@ -218,10 +254,10 @@ def test_long_words_and_many_topics_fit(topics):
 
 def test_the_same_model_gives_the_same_bytes(mixture, topics, tmp_path):
     for draw, model in (
-        (plots.mixture, mixture),
-        (plots.mixture_strengths, mixture),
-        (plots.topics, topics),
-        (plots.topic_strengths, topics),
+        (plots.plot_mixture, mixture),
+        (plots.plot_mixture_strengths, mixture),
+        (plots.plot_topics, topics),
+        (plots.plot_topic_strengths, topics),
     ):
         for ending in ("png", "svg"):
             for name in ("a", "b"):
@@ -232,6 +268,6 @@ def test_the_same_model_gives_the_same_bytes(mixture, topics, tmp_path):
 
 @given(st.lists(st.floats(-1, 1), max_size=20), st.floats(0.01, 0.2))
 def test_names_beside_arrows_do_not_cover_each_other(heights, gap):
-    found = plots._apart(np.sort(np.array(heights, dtype=float)), gap)
+    found = _apart(np.sort(np.array(heights, dtype=float)), gap)
     assert found.shape == (len(heights),)
     assert np.all(np.diff(found) >= gap * (1 - 1e-9))

@@ -81,7 +81,7 @@ def test_a_broken_claim_of_ones_own_has_a_status_of_its_own(run, monkeypatch):
         (("cape", "--jobs", 0), "jobs = 0", 4),
         (("cape", "--seed", -1), "--seed -1", 2),
         (("cape", "--out", "."), "exists", 7),
-        (("cape", "--out", "no/such/folder"), "is not a folder", 7),
+        (("cape", "--out", "/dev/null/such/folder"), "cannot be made a folder", 7),
     ],
 )
 def test_what_cannot_be_is_refused(words, said, status, run):

@@ -8,10 +8,12 @@ import pytest
 
 from authority_tools import TestAuthority, needed
 from eigenveil.errors import BudgetExceeded
+from eigenveil.federation.ledger.books import Standing
 from eigenveil.federation.ledger.heads import HeadsFile
 from eigenveil.federation.ledger.heads_stamped import Authority, StampedHeads
 from eigenveil.federation.ledger.heads_table import HeadsTable
 from eigenveil.federation.ledger.ledger import Budget, Draft, Ledger, SessionKey
+from eigenveil.federation.ledger.placing import budget_left_text
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.releases import Noise, ReleaseRecord
 
@@ -96,7 +98,7 @@ def test_budget_refuses_what_is_none(path, run):
     assert "epsilon = -1" in err
     assert "hint:" in err
     assert not path.exists()
-    assert run("budget", path, "--data-set", "a", "--epsilon", 1)[0] == 2
+    assert run("budget", path, "--data-set", "a", "--delta", 1e-6)[0] == 2
 
 
 def test_show(used, run):
@@ -276,7 +278,7 @@ def test_export(used, tmp_path, run):
     assert (status, rows.read_text(), "exists" in err) == (7, "a,b\n1,2\n", True)
     assert run("export", used, "--out", rows, "--overwrite") == (0, "", "")
     assert rows.read_text() == out
-    status, _, err = run("export", used, "--out", tmp_path / "no" / "entries.jsonl")
+    status, _, err = run("export", used, "--out", "/dev/null/entries.jsonl")
     assert status == 7
     assert "hint:" in err
 
@@ -307,3 +309,20 @@ def test_looking_does_not_make_a_ledger(path, tmp_path, run, words):
     status, _, err = run(words[0], path, *words[1:])
     assert status == 3
     assert "not a ledger" in err
+
+
+def test_a_budget_keeps_what_is_not_given_and_has_a_usual_delta(path, run):
+    status, _, err = run("budget", path, "--data-set", "visits")
+    assert status == 2
+    assert "--epsilon" in err
+    assert run("budget", path, "--data-set", "visits", "--epsilon", 2, "--quiet")[0] == 0
+    assert Ledger(path).budget("visits") == Budget("visits", "add-remove", 2.0, 1e-6)
+    assert run("budget", path, "--data-set", "visits", "--delta", 1e-5, "--quiet")[0] == 0
+    assert Ledger(path).budget("visits") == Budget("visits", "add-remove", 2.0, 1e-5)
+
+
+def test_what_only_rounding_left_reads_0(path, run):
+    left = Loss(mu_squared=1e-18)
+    standing = Standing(Budget("a", "add-remove", 1.0, 1e-6), left, Loss(), Loss())
+    assert budget_left_text(standing).startswith("left: epsilon 0 for Gaussian studies")
+    assert "epsilon 0 for pure ones" in budget_left_text(standing)

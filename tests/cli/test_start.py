@@ -1,10 +1,12 @@
 """The list of commands comes without any of the libraries, and says what the commands say."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 
+from eigenveil.cli import app
 from eigenveil.cli.app import COMMANDS
 
 HEAVY = ("numpy", "scipy", "sklearn", "matplotlib", "sqlalchemy", "pyarrow", "nvflare")
@@ -53,3 +55,57 @@ def test_every_public_name_is_there():
     assert set(eigenveil.__all__) <= set(dir(eigenveil))
     with pytest.raises(AttributeError, match="no attribute"):
         eigenveil.PrivateICA  # noqa: B018
+
+
+# -- the version, completion of words, and the environment
+
+
+def test_the_version_says_which_extras_are_here_and_which_are_missing(run, monkeypatch):
+    there = {"h5py": "3.0", "eigenveil": "0.1"}
+
+    def version(name):
+        if name not in there:
+            raise app.importlib.metadata.PackageNotFoundError(name)
+        return there[name]
+
+    declared = ['h5py>=3.10; extra == "cells"', "anndata>=0.12 ; extra == 'cells'", "numpy>=2.0",
+                "onnx>=1.16; extra == 'onnx'", "pytest; extra == 'dev'"]  # fmt: skip
+    monkeypatch.setattr(app.importlib.metadata, "version", version)
+    monkeypatch.setattr(app.importlib.metadata, "requires", lambda _: declared)
+    assert app.version_text().splitlines() == [
+        "eigenveil 0.1",
+        "  cells        h5py 3.0; missing: anndata (pip install 'eigenveil[cells]')",
+        "  onnx         missing: onnx (pip install 'eigenveil[onnx]')",
+    ]
+    status, out, _ = run("--version")
+    assert (status, out.splitlines()[0]) == (0, "eigenveil 0.1")
+
+
+@pytest.mark.parametrize(
+    ("words", "number", "expected"),
+    [("eigenveil re", 1, "report"), ("eigenveil fit --eps", 2, "--epsilon")],
+)
+def test_a_shell_can_complete_commands_and_options(words, number, expected):
+    asked = {"_EIGENVEIL_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(number)}
+    code = "from eigenveil.cli.app import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True
+    )
+    assert expected in done.stdout.split(), done.stderr
+
+
+def test_the_environment_stands_for_options_that_are_not_given(run, monkeypatch, tmp_path):
+    plan = ("plan", "--rows", 2000, "--features", 3, "--spectrum", "power:1.0", "--fits", 2)
+    monkeypatch.setenv("EIGENVEIL_PLAN_EPSILON", "none")
+    status, _, err = run(*plan)
+    assert status == 2
+    assert "--epsilon" in err
+    monkeypatch.setenv("EIGENVEIL_PLAN_EPSILON", "-3")
+    status, _, err = run(*plan)
+    assert status == 4
+    assert "-3" in err
+    monkeypatch.setenv("EIGENVEIL_VERSION", "1")  # of no command
+    monkeypatch.setenv("EIGENVEIL_PROOFS_JSON", "1")
+    status, out, _ = run("proofs")
+    assert (status, out[0]) == (0, "{")
+    assert "EIGENVEIL_" not in run("fit", "--help")[1].replace("EIGENVEIL_LEDGER", "")

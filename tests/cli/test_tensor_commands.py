@@ -342,7 +342,7 @@ def test_a_failure_while_writing_leaves_nothing(rows, tmp_path, run, monkeypatch
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("eigenveil.plots.mixture", full)
+    monkeypatch.setattr("eigenveil.plots.plot_mixture", full)
     (tmp_path / "out").mkdir()
     assert run("fit", rows, *MIXTURE, "--out", tmp_path / "out" / "r")[0] != 0
     assert list((tmp_path / "out").iterdir()) == []

@@ -157,7 +157,7 @@ def test_a_file_that_is_replaced_ends_the_watch(file, tmp_path, run, monkeypatch
         (("--adaptive-rank", 5, 1), 3, "alpha"),
         (("--columns", "x1,zz"), 3, "'zz'"),
         (("--out", "c.npz"), 7, "c.npz is not of a format that can be written."),
-        (("--out", "nowhere/c.csv"), 7, "nowhere is not a folder."),
+        (("--out", "/dev/null/c.csv"), 7, "/dev/null cannot be made a folder"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(words, status, said, file, run):
@@ -370,3 +370,13 @@ def test_a_private_stream_without_rows_is_released_as_any_other(tmp_path, run):
     file = tmp_path / "rows.csv"
     file.write_text("a,b\n")
     assert run("watch", file, "--epsilon", 5, "-k", 1, "--publish", "end")[0] == 0
+
+
+def test_a_private_stream_of_noise_has_captured_nothing(tmp_path, run):
+    path = tmp_path / "few.csv"
+    rows = np.random.default_rng(0).normal(size=(30, 4))
+    np.savetxt(path, rows, delimiter=",", header="a,b,c,d", comments="")
+    status, out, _ = run("watch", path, "--epsilon", 0.05, "--no-ledger")
+    assert status == 0
+    assert "100.00 %" not in out
+    assert "not usable" in out

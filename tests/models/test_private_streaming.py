@@ -60,6 +60,17 @@ def test_neither_order_nor_blocks_nor_merges_change_the_release(rows, seed, bloc
     assert root.n_samples_ == expected.n_samples_
 
 
+def test_a_stream_that_was_not_released_says_how(tmp_path):
+    stream = PrivateStreamingPCA(2)
+    with pytest.raises(NotFittedError, match="partial_fit and then release"):
+        stream.transform(np.eye(4))
+    stream.partial_fit(np.eye(4))
+    with pytest.raises(NotFittedError, match=r"nothing is released yet: call release\(\)"):
+        stream.transform(np.eye(4))
+    with pytest.raises(AttributeError, match=r"call release\(\)"):
+        stream.components_  # noqa: B018
+
+
 def test_the_end_is_the_same_as_private_pca_of_the_same_sums(rows):
     """One path: with the same noise, the same components as the batch fit of one moment."""
     stream = fitted(rows)

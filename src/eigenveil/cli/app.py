@@ -6,6 +6,7 @@ A command's module is imported when it is run: the list of commands needs none o
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import sys
 import traceback
 import warnings
@@ -53,9 +54,19 @@ class Command:
             alone = typer.Typer(add_completion=False)
             alone.command()(found)
             found = alone
+        found.rich_markup_mode = None  # its table leaves 20 of 80 columns for what options mean
         made = typer.main.get_command(found)
         made.name = name
+        _without_variables(made)
         return made
+
+
+def _without_variables(command: Any) -> None:
+    """Leave the environment variables of single options out of the help: one rule names all."""
+    for parameter in command.params:
+        parameter.show_envvar = False
+    for other in getattr(command, "commands", {}).values():
+        _without_variables(other)
 
 
 COMMANDS = {
@@ -74,6 +85,14 @@ COMMANDS = {
     "show": Command(
         "eigenveil.cli.commands.show:show",
         "Show the components, the releases and the guarantee of a result.",
+    ),
+    "report": Command(
+        "eigenveil.cli.commands.report:report",
+        "Write a result as one page of HTML: pictures, tables, guarantees, methods, model card.",
+    ),
+    "export": Command(
+        "eigenveil.cli.commands.export:export",
+        "Write a result's model for other programs: scikit-learn, safetensors, ONNX.",
     ),
     "certify": Command(
         "eigenveil.cli.commands.certify:certify",
@@ -188,24 +207,59 @@ app = typer.Typer(
     name="eigenveil",
     cls=Commands,
     help="Differentially private PCA, mixtures and topics of data that cannot be pooled. --debug "
-    "anywhere on the line shows the traceback of an error.",
+    "anywhere on the line shows the traceback of an error. An environment variable stands for an "
+    "option that is not given: EIGENVEIL_FIT_EPSILON for --epsilon of 'fit'.",
     no_args_is_help=True,
     invoke_without_command=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
 
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version, and which optional libraries are here."),
+    ] = False,
 ) -> None:
     if version:
-        typer.echo(f"eigenveil {importlib.metadata.version('eigenveil')}")
+        typer.echo(version_text())
         raise typer.Exit
 
 
+def version_text() -> str:
+    """The version, and of every extra its libraries: those that are here, and what is missing."""
+    lines = [f"eigenveil {importlib.metadata.version('eigenveil')}"]
+    for extra, names in optional_libraries().items():
+        found = {name: _installed(name) for name in names}
+        missing = [name for name, number in found.items() if number is None]
+        parts = [", ".join(f"{name} {number}" for name, number in found.items() if number)]
+        if missing:
+            parts.append(f"missing: {', '.join(missing)} (pip install 'eigenveil[{extra}]')")
+        lines.append(f"  {extra:<12} {'; '.join(filter(None, parts))}")
+    return "\n".join(lines)
+
+
+def optional_libraries() -> dict[str, list[str]]:
+    """Distributions of each extra, as the installed package declares them; not those of "dev"."""
+    found: dict[str, list[str]] = {}
+    for text in importlib.metadata.requires("eigenveil") or []:
+        match = re.match(r"([A-Za-z0-9._-]+).*extra *== *['\"]([A-Za-z0-9_-]+)['\"]", text)
+        if match is not None and match[2] != "dev":
+            found.setdefault(match[2], []).append(match[1])
+    return found
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 _INTERNAL = 70
+# Of the environment variables of all options, and what a shell sets that completes a word.
+_PREFIX, _COMPLETE = "EIGENVEIL", "_EIGENVEIL_COMPLETE"
 # The base of what typer raises for a wrong option: click's, or its own copy of it, by version.
 _WrongUsage: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
@@ -224,8 +278,13 @@ def main(arguments: list[str] | None = None) -> None:
             warnings.simplefilter("always", NoisyResultWarning)
             warnings.simplefilter("always", LedgerWarning)
             command = typer.main.get_command(app)
+            option: Any
+            for option in command.params:  # of no command: never meant by a variable
+                option.allow_from_autoenv = option.show_envvar = False
+            complete: Any = command
+            complete._main_shell_completion({}, "eigenveil", _COMPLETE)
             # not its main, which swallows an interrupt and what was spent
-            with command.make_context("eigenveil", words) as made:
+            with command.make_context("eigenveil", words, auto_envvar_prefix=_PREFIX) as made:
                 status = command.invoke(made)
     except typer.Exit as done:
         sys.exit(done.exit_code)

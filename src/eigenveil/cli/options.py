@@ -232,12 +232,12 @@ def read_ledger(ledger: str | None, data_set: str | None, *, no_ledger: bool) ->
 
 
 def given(context: typer.Context) -> frozenset[str]:
-    """Names of the parameters that were given on the command line."""
+    """Names of the parameters that were given on the command line, or by the environment."""
     return frozenset(
         name
         for name in context.params
         if (source := context.get_parameter_source(name)) is not None
-        and source.name == "COMMANDLINE"
+        and source.name in ("COMMANDLINE", "ENVIRONMENT")
     )
 
 

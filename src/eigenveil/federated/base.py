@@ -16,6 +16,7 @@ from eigenveil.federation.study.study import Study, make_study
 from eigenveil.models.constraints import Configured
 from eigenveil.models.inputs import unit_of, warn_owner
 from eigenveil.models.options import Path, study_options
+from eigenveil.models.progress import current_progress
 from eigenveil.models.result import EstimatorSpec, Result, View
 from eigenveil.models.stored import noise_source, public_center
 from eigenveil.models.table_fit import known_ranges
@@ -177,7 +178,7 @@ class FederatedFit(Configured):
             rows,
             source=noise_source(self._options().random_state),
             ledgers=ledgers,
-            progress=progress,
+            progress=progress or current_progress(),
             keep=keep,
         )
         return self

@@ -399,17 +399,17 @@ def _check_twice(given: Mapping[str, object]) -> None:
 def _check_rows(study: Study, rows: Mapping[str, RowSource]) -> None:
     _check_twice(rows)
     names = {site.name for site in study.sites}
-    if missing := names - set(rows):
-        raise DataError(
-            f"There are no rows for site {sorted(missing)[0]!r} of the study.",
-            hint="Give rows for every site of the study.",
-            code="no-rows-for-site",
-        )
     if strange := set(rows) - names:
         raise DataError(
             f"site {sorted(strange)[0]!r} is not in the study.",
             hint=f"The study's sites are {', '.join(sorted(names))}.",
             code="unknown-site",
+        )
+    if missing := names - set(rows):
+        raise DataError(
+            f"There are no rows for site {sorted(missing)[0]!r} of the study.",
+            hint="Give rows for every site of the study.",
+            code="no-rows-for-site",
         )
 
 

@@ -227,7 +227,43 @@ def validated(estimator: Any, X: ArrayLike, /, **checks: Any) -> Any:
             X = cells.matrix(sparse=bool(checks.get("accept_sparse", False)))
             # they were matched by name
             warnings.filterwarnings("ignore", "X does not have valid feature names")
-        return validate_data(estimator, X, **checks)
+        try:
+            return validate_data(estimator, X, **checks)
+        except (TypeError, ValueError) as error:
+            column = None if isinstance(error, DataError) else _no_numbers(X)
+            if column is None:
+                raise
+            raise DataError(
+                f"Column {column} has entries that are no numbers.",
+                hint="Leave it out, or make numbers of it; a schema reads categories and dates "
+                "(docs/tables.md).",
+                code="not-numeric",
+            ) from None
+
+
+def _no_numbers(X: Any) -> str | None:
+    """The first column of a frame, or of an array of texts, that no floats can be made of.
+
+    By its name, or by its number from 1; no entry is quoted.
+    """
+    frame = frame_of(X)
+    if frame is not None:
+        entries = ((repr(name), frame[name].to_numpy()) for name in frame.columns)
+    elif isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "US":
+        entries = ((str(number), X[:, number - 1]) for number in range(1, X.shape[1] + 1))
+    else:
+        return None
+    return next((name for name, values in entries if not _are_numbers(values)), None)
+
+
+def _are_numbers(values: NDArray[Any]) -> bool:
+    if values.dtype.kind in "mM":
+        return False
+    try:
+        values.astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def new_columns(

@@ -177,6 +177,12 @@ class BasePlan(BaseModel):
     ranged: bool = False
     variables: int = Field(default=1, ge=1)
 
+    def _repr_html_(self) -> str:
+        """The plan in a notebook."""
+        from eigenveil.models.display import plan_html
+
+        return plan_html(self)
+
     def drawn_from(self, *, secure: bool) -> Self:
         """The plan, saying where the noise comes from."""
         source: NoiseSource = "operating system" if secure else "seeded"

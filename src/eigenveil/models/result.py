@@ -168,7 +168,7 @@ class View(Generic[T]):
                 pass
         raise AttributeError(
             f"{type(model).__name__!r} object has no attribute {self._name!r}"
-            + ("" if result is not None else ": it is not fitted yet")
+            + ("" if result is not None else f": it {model._unfitted}")
         )
 
     def __set__(self, model: Any, value: object) -> NoReturn:

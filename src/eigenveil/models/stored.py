@@ -31,6 +31,8 @@ from eigenveil.errors import (
     short_name,
 )
 from eigenveil.files import replacing
+from eigenveil.models.as_sklearn import not_exportable
+from eigenveil.models.display import fitted_html
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import EstimatorSpec, Result, View
 from eigenveil.noise.source import RandomSource, SecureSource, SeededSource
@@ -84,6 +86,16 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
             raise AttributeError(f"{wanted}: {type(self).__name__} is not fitted yet")
         return self._result.features, self._result.names
 
+    def _repr_html_inner(self) -> str:
+        """In a notebook: scikit-learn's box of parameters, and what was released."""
+        return str(super()._repr_html_inner()) + fitted_html(self)
+
+    def _repr_mimebundle_(self, **how: Any) -> dict[str, Any]:
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**how)
+        if "text/html" in bundle:
+            bundle["text/html"] += fitted_html(self)
+        return bundle
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file (numpy's format with JSON inside, no pickle).
 
@@ -114,6 +126,33 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         }
         with replacing(Path(path)) as scratch, scratch.open("wb") as file:
             np.savez_compressed(file, header=np.array(json.dumps(header)), **arrays)
+
+    def to_sklearn(self) -> Any:
+        """The released model as an object of scikit-learn alone, fitted.
+
+        It can be pickled and used where this package is not installed, and knows nothing of the
+        guarantee: keep the certificate beside it.
+
+        Returns
+        -------
+        estimator
+            Of PCA a ``PCA`` (with scales a ``Pipeline`` of ``StandardScaler`` and ``PCA``), of
+            mixtures a ``GaussianMixture``, of covariances an ``EmpiricalCovariance``.
+
+        Raises
+        ------
+        NotFittedError
+        DataError
+            ``not-exportable`` where scikit-learn has no such model.
+        """
+        self._check_fitted()
+        return self._as_sklearn()
+
+    def _as_sklearn(self) -> Any:
+        raise not_exportable(
+            f"scikit-learn has no model like this {type(self).__name__}.",
+            "Export it as safetensors, or use its own file, model.npz.",
+        )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -159,7 +198,8 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         usable = getattr(result.factors, "usable", None)
         advice = getattr(result.factors, "advice", "") + _left_out(result)
         if advice or (usable is not None and not np.any(usable)):
-            warnings.warn(advice or _ALL_NOISE, NoisyResultWarning, stacklevel=callers_level())
+            text = advice.strip() or _ALL_NOISE
+            warnings.warn(text, NoisyResultWarning, stacklevel=callers_level())
 
     def _check_fitted(self) -> Result:
         """The result; raises where nothing was fitted or loaded yet.
@@ -167,10 +207,13 @@ class StoredModel(BaseEstimator):  # type: ignore[misc]
         scikit-learn's own check needs a ``fit`` method, which a loaded result need not have.
         """
         if self._result is None:
-            raise NotFittedError(
-                f"This {type(self).__name__} is not fitted yet: call fit, or load a saved model."
-            )
+            raise NotFittedError(f"This {type(self).__name__} {self._unfitted}.")
         return self._result
+
+    @property
+    def _unfitted(self) -> str:
+        """Why there is no result, and the way to one."""
+        return "is not fitted yet: call fit, or load a saved model"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -16,6 +16,7 @@ from eigenveil.models.inputs import check_features, public_count, rows_of, unit_
 from eigenveil.models.options import Options, Path
 from eigenveil.models.pca.covariates import numbered
 from eigenveil.models.plan import BasePlan
+from eigenveil.models.progress import current_progress
 from eigenveil.models.result import EstimatorSpec
 from eigenveil.models.rounds import Answers, Round
 from eigenveil.models.stored import StoredModel, noise_source, public_center
@@ -124,7 +125,7 @@ class TableFit(Configured):
                 spec=spec,
                 keep=model._take_over,
                 charges=charges,
-                progress=progress,
+                progress=progress or current_progress(),
             )
             outcome = "finished"
         finally:

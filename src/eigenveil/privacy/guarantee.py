@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from eigenveil.markup import Node, fragment, html_of, listing, node, table
+
 Adjacency = Literal["add-remove", "replace-one"]
 ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace-one")
 
@@ -82,6 +84,29 @@ class Guarantee:
         """The guarantee as plain JSON values."""
         lists = {"caveats": list(self.caveats), "assumptions": list(self.assumptions)}
         return asdict(self) | lists
+
+    def _repr_html_(self) -> str:
+        """The guarantee in a notebook."""
+        return html_of(self.as_node())
+
+    def as_node(self) -> Node:
+        """The guarantee as a piece of HTML, with what it assumes and its caveats."""
+        rows = [
+            ("epsilon", f"{self.epsilon:.6g}"),
+            ("delta", f"{self.delta:.3g}"),
+            ("mu (Gaussian differential privacy)", "-" if self.mu is None else f"{self.mu:.6g}"),
+            ("neighbours", self.neighbours),
+            ("against", _who_sees(self.view)),
+            ("computed by", self.calculation or "-"),
+        ]
+        notes = [f"assumes: {each}" for each in self.assumptions]
+        notes += [f"note: {each}" for each in self.caveats]
+        state = "certified" if self.certified else "NOT CERTIFIED"
+        return fragment(
+            f"Privacy guarantee: {state}",
+            table(("what", "value"), rows, style=True),
+            listing(notes) if notes else node("span"),
+        )
 
     @property
     def neighbours(self) -> str:

@@ -16,6 +16,7 @@ from eigenveil.cli.ledger_place import VARIABLE, usual_ledger
 from eigenveil.cli.presenters.results import check_place
 from eigenveil.cli.presenters.screen import Screen, bold
 from eigenveil.files import replacing
+from eigenveil.models.options import OPTIONS
 
 if TYPE_CHECKING:
     from eigenveil.federation.ledger.heads import Heads
@@ -97,6 +98,8 @@ Place = Annotated[
     ),
 ]
 
+# That of a fit where none is given.
+_USUAL_DELTA = next(one.default for one in OPTIONS if one.name == "delta")
 _DOES_NOT_HOLD = 8
 _MOST_SESSIONS = 20
 
@@ -188,16 +191,26 @@ def budget(
     place: Place = None,
     *,
     data_set: Annotated[str, typer.Option(help="The rows' name in this ledger.")],
-    epsilon: Annotated[float, typer.Option(help="Epsilon of the budget; 0 closes the data set.")],
-    delta: Annotated[
-        float,
+    epsilon: Annotated[
+        float | None,
         typer.Option(
-            help="Delta of the budget, in [0, 1), well below one over the number of rows."
+            help="Epsilon of the budget; 0 closes the data set. By default what the account has."
         ),
-    ],
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            help="Delta of the budget, in [0, 1), well below one over the number of rows; by "
+            f"default what the account has, or {_USUAL_DELTA:g}."
+        ),
+    ] = None,
     pure_epsilon: Annotated[
-        float, typer.Option(help="Part of epsilon for pure studies; the rest is for Gaussian ones.")
-    ] = 0.0,
+        float | None,
+        typer.Option(
+            help="Part of epsilon for pure studies; the rest is for Gaussian ones. By default 0, "
+            "or what the account has where --epsilon is not given."
+        ),
+    ] = None,
     adjacency: Annotated[
         str | None,
         typer.Option(
@@ -220,10 +233,21 @@ def budget(
 
     ledger = _open(place, makes=True)
     before = ledger.budget_if_any(data_set)
+    if before is not None:
+        if epsilon is None:
+            epsilon = before.epsilon
+            pure_epsilon = before.pure_epsilon if pure_epsilon is None else pure_epsilon
+        delta = before.delta if delta is None else delta
+    if epsilon is None:
+        raise options.WrongOption(
+            f"The ledger has no account of {data_set!r} yet, and --epsilon is not given.",
+            hint="Give --epsilon: what all fits of these rows may cost together, such as 1.",
+        )
+    delta = _USUAL_DELTA if delta is None else delta
     adjacency = adjacency or ("add-remove" if before is None else before.adjacency)
     unit = unit if unit is not None else (UNIT if before is None else before.unit)
     ledger.set_budget(
-        Budget(data_set, cast("Adjacency", adjacency), epsilon, delta, pure_epsilon, unit)
+        Budget(data_set, cast("Adjacency", adjacency), epsilon, delta, pure_epsilon or 0.0, unit)
     )
     screen = Screen(quiet=quiet)
     _print_standings([s for s in ledger.standings() if s.budget.data_set == data_set], screen)
@@ -252,18 +276,14 @@ def _open(place: str | None, heads: Heads | None = None, *, makes: bool = False)
 
 
 def _print_standings(standings: list[Standing], screen: Screen) -> None:
+    from eigenveil.federation.ledger.display import ACCOUNTS, account_cells
     from eigenveil.federation.ledger.placing import budget_left_text
 
     table = Table(title="accounts, in epsilon at the budget's delta")
-    for name in ("data set", "neighbours"):
-        table.add_column(name)
-    for name in ("budget", "delta", "spent"):
-        table.add_column(name, justify="right")
+    for number, name in enumerate(ACCOUNTS):
+        table.add_column(name, justify="left" if number < 2 else "right")
     for standing in standings:
-        of = standing.budget
-        numbers = (of.epsilon, of.delta, standing.spent_epsilon)
-        near = f"{of.adjacency}, one {of.unit}"
-        table.add_row(of.data_set, near, *(f"{number:.4g}" for number in numbers))
+        table.add_row(*account_cells(standing))
     screen.print(table)
     for standing in standings:
         caps, held = standing.caps, standing.caps.minus(standing.left)

@@ -20,7 +20,7 @@ from eigenveil.cli.presenters.screen import Screen, bold, counted
 from eigenveil.federated.tree_report import TreeReport
 from eigenveil.io import ReadOptions
 from eigenveil.models.options import OF_SKETCH
-from eigenveil.plots import _BLUE, _GREY, _INK, _RED
+from eigenveil.plots.style import BLUE, GREY, INK, RED
 
 _MIB = 2.0**20
 
@@ -46,7 +46,7 @@ def tree_figure(report: TreeReport) -> Any:
     seconds.set_xlim(-0.6, place[-1] + 0.6)
     for axes in (error, size, seconds):
         axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", color=_GREY, alpha=0.35, lw=0.6)
+        axes.grid(axis="y", color=GREY, alpha=0.35, lw=0.6)
         axes.set_axisbelow(True)
     figure.align_ylabels()
     outcome = report.outcome
@@ -66,11 +66,11 @@ def _errors(axes: Any, report: TreeReport, place: Any) -> None:
     for values, style in (
         (
             [level.error for level in report.levels],
-            {"marker": "o", "color": _BLUE, "label": "private sums, as sent"},
+            {"marker": "o", "color": BLUE, "label": "private sums, as sent"},
         ),
         (
             [level.merged_error for level in report.levels],
-            {"marker": "s", "color": _RED, "ls": "--", "label": "merged subspaces, no noise"},
+            {"marker": "s", "color": RED, "ls": "--", "label": "merged subspaces, no noise"},
         ),
     ):
         shown = np.array([np.nan if v is None else 100.0 * max(v, 1e-9) for v in values])
@@ -84,7 +84,7 @@ def _errors(axes: Any, report: TreeReport, place: Any) -> None:
 def _sizes(axes: Any, report: TreeReport, place: Any) -> None:
     """What a level sends in all."""
     sizes = np.array([level.bytes for level in report.levels]) / _MIB
-    axes.bar(place, sizes, width=0.55, color=_BLUE)
+    axes.bar(place, sizes, width=0.55, color=BLUE)
     for at, size, level in zip(place, sizes, report.levels, strict=True):
         if level.messages:
             text = f"{level.messages:,}\nmessages" if level.messages > 1 else "1\nmessage"
@@ -96,7 +96,7 @@ def _sizes(axes: Any, report: TreeReport, place: Any) -> None:
                 ha="center",
                 va="bottom",
                 fontsize=7.5,
-                color=_INK,
+                color=INK,
             )
     axes.set_ylabel("sent by the level\n(MiB, private sums)")
     axes.set_ylim(0, 1.28 * float(sizes.max(initial=0.0)) or 1.0)
@@ -111,7 +111,7 @@ def _seconds(axes: Any, report: TreeReport, place: Any) -> None:
         place,
         np.maximum(total, floor),
         marker="o",
-        color=_BLUE,
+        color=BLUE,
         lw=1.4,
         ms=5.5,
         label="all parties of the level",
@@ -120,7 +120,7 @@ def _seconds(axes: Any, report: TreeReport, place: Any) -> None:
         place,
         np.maximum(slowest, floor),
         marker="s",
-        color=_RED,
+        color=RED,
         ls="--",
         lw=1.4,
         ms=5.5,

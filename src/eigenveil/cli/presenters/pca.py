@@ -95,10 +95,12 @@ class PCAPresenter(Presenter):
     def drawings(self, model: Any) -> Iterator[Drawing]:
         """The scree plot, and the features along the first two components."""
         yield Drawing(
-            plots.scree(model), ("scree.png", "scree.svg"), "explained variance against the noise"
+            plots.plot_scree(model),
+            ("scree.png", "scree.svg"),
+            "explained variance against the noise",
         )
         yield Drawing(
-            plots.biplot(model), ("biplot.png", "biplot.svg"), "features along the components"
+            plots.plot_biplot(model), ("biplot.png", "biplot.svg"), "features along the components"
         )
 
     def new_names(self, model: Any) -> list[str]:
@@ -113,7 +115,7 @@ class PCAPresenter(Presenter):
 
 def draw_rows(model: FittedPCA, rows: RowSource, file: Path) -> None:
     """Draw rows along two components; the picture states that it shows rows. Not private."""
-    axes = plots.projection(model, _some_scores(model, rows))
+    axes = plots.plot_scores(model, _some_scores(model, rows))
     with replacing(file) as scratch:
         plots.save_figure(axes, scratch)
 

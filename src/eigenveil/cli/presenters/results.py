@@ -20,6 +20,7 @@ from eigenveil import plots
 from eigenveil.cli.presenters.registry import presenter_of
 from eigenveil.cli.presenters.screen import Screen, bold
 from eigenveil.errors import OutputError, short_name
+from eigenveil.models.display import RELEASES, release_cells
 from eigenveil.models.stored import StoredModel
 from eigenveil.privacy.guarantee import Guarantee
 from eigenveil.privacy.releases import ReleaseRecord
@@ -64,16 +65,11 @@ def print_releases(
 ) -> None:
     """What left the rows, with which noise, at which cost."""
     table = Table(title=title)
-    for name in ("release", "values", "sensitivity", "noise", "loss"):
+    for name in RELEASES:
         table.add_column(name, justify="left" if name in ("release", "noise") else "right")
     for record in records:
-        table.add_row(
-            short_name(record.name),
-            str(record.noise.size),
-            f"{record.sensitivity():.4g}",
-            f"{record.noise.kind}, scale {record.noise.scale:.4g}",
-            f"epsilon = {record.epsilon():.4g}" if record.pure else f"mu = {record.mu():.4g}",
-        )
+        name, *others = release_cells(record)
+        table.add_row(short_name(name), *others)
     out.print(table)
 
 
@@ -120,6 +116,8 @@ _SCRATCH, _OWNER = ".eigenveil-", "being-written.json"
 def check_place(path: Path, *, overwrite: bool) -> bool:
     """Refuse a place where nothing can be written, before anything is read or spent.
 
+    Its folder is made where it is missing, so that what is wrong with it is seen now.
+
     Returns
     -------
     bool
@@ -128,11 +126,11 @@ def check_place(path: Path, *, overwrite: bool) -> bool:
     Raises
     ------
     OutputError
-        When it exists and may not be replaced, its folder is missing, or its name cannot be one.
+        When it exists and may not be replaced, its folder cannot be made, or its name cannot be
+        one.
     """
     try:
         there, folder = path.exists(), path.absolute().parent
-        housed = folder.is_dir()
     except (OSError, ValueError) as error:
         raise OutputError(
             f"{path} cannot be written: {getattr(error, 'strerror', None) or error}.",
@@ -145,12 +143,14 @@ def check_place(path: Path, *, overwrite: bool) -> bool:
             hint="Choose another --out, or use --overwrite.",
             code="output-exists",
         )
-    if not housed:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
         raise OutputError(
-            f"{folder} is not a folder.",
-            hint="Make it first, or choose another.",
+            f"{folder} cannot be made a folder: {error.strerror or error}.",
+            hint="Choose another place.",
             code="no-such-folder",
-        )
+        ) from None
     return there
 
 

@@ -78,8 +78,11 @@ def description() -> TextColumn:
 
 
 def terminal_width(stream: int = 1) -> int | None:
-    """None on a terminal (its own width); wide elsewhere, so that tables are not cut in files."""
-    return None if os.isatty(stream) else 110
+    """None on a terminal (its own width), or where COLUMNS says it.
+
+    Wide elsewhere, so that tables are not cut in files.
+    """
+    return None if os.isatty(stream) or os.environ.get("COLUMNS", "").isdigit() else 110
 
 
 def say(text: object, *, most: int | None = LONGEST_TEXT) -> None:

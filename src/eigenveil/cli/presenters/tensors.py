@@ -153,12 +153,12 @@ class MixturePresenter(Presenter):
     def drawings(self, model: Any) -> Iterator[Drawing]:
         """Strengths against the noise, and the components; rows are never drawn."""
         yield Drawing(
-            plots.mixture_strengths(model),
+            plots.plot_mixture_strengths(model),
             ("strengths.png", "strengths.svg"),
             "strengths against the noise",
         )
         yield Drawing(
-            plots.mixture(model),
+            plots.plot_mixture(model),
             ("mixture.png", "mixture.svg"),
             "the components along two directions; shows no row",
         )
@@ -250,12 +250,14 @@ class TopicPresenter(Presenter):
     def drawings(self, model: Any) -> Iterator[Drawing]:
         """Strengths against the noise, and the likeliest words."""
         yield Drawing(
-            plots.topic_strengths(model),
+            plots.plot_topic_strengths(model),
             ("strengths.png", "strengths.svg"),
             "strengths against the noise",
         )
         yield Drawing(
-            plots.topics(model), ("topics.png", "topics.svg"), "the likeliest words of each topic"
+            plots.plot_topics(model),
+            ("topics.png", "topics.svg"),
+            "the likeliest words of each topic",
         )
 
     def new_names(self, model: Any) -> list[str]:

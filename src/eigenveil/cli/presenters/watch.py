@@ -37,7 +37,8 @@ class Moment:
     rank : int or None
         Directions; ``None`` while none are published.
     captured : float or None
-        Their share of the rows' energy, in [0, 1].
+        Their share of the rows' energy, in [0, 1]; of a private stream that of the components that
+        stand above the noise, and ``None`` while none does.
     drift, drift_from_start : float or None
         Sine of the largest angle to the subspace of the moment before, and of the first block.
     blocks_left : int or None
@@ -136,8 +137,12 @@ class Tracking:
         found = getattr(self.model, "components_", None)
         return None if found is None else np.array(found.T)
 
-    def _captured(self) -> float:
-        return float(np.sum(self.model.explained_variance_ratio_))
+    def _captured(self) -> float | None:
+        ratio = self.model.explained_variance_ratio_
+        if not self._private:
+            return float(np.sum(ratio))
+        usable = self.model.usable_  # of noise alone, all of the energy would seem captured
+        return float(np.sum(ratio[usable])) if np.any(usable) else None
 
 
 def _distance(
@@ -274,11 +279,13 @@ def _components(model: Any, names: Sequence[str] | None) -> Table:
     table.add_column("component")
     table.add_column("captured", justify="right")
     table.add_column("largest loading")
+    usable = getattr(model, "usable_", None)  # of a private stream
     for index, component in enumerate(model.components_):
         top = int(abs(component).argmax())
+        shown = usable is None or usable[index]
         table.add_row(
             f"PC{index + 1}",
-            _percent(float(model.explained_variance_ratio_[index])),
+            _percent(float(model.explained_variance_ratio_[index])) if shown else "not usable",
             f"{short_name(name_of(names, top))} ({component[top]:+.2f})",
         )
     return table

@@ -250,6 +250,12 @@ class Ledger:
     def __repr__(self) -> str:
         return f"Ledger({self.name!r})"
 
+    def _repr_html_(self) -> str:
+        """The ledger in a notebook: its accounts, or why they cannot be read."""
+        from eigenveil.federation.ledger.display import ledger_html
+
+        return ledger_html(self)
+
     # -- budgets
 
     def set_budget(self, budget: Budget) -> None:

@@ -23,6 +23,9 @@ from eigenveil.privacy.guarantee import ADJACENCIES, Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
 from eigenveil.privacy.sampling import SamplingError
 
+# Of a budget: no release fits into what is left below it.
+_ROUNDING = 1e-6
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -152,14 +155,22 @@ def _open_sessions(name: str, books: Books, data_set: str) -> str:
 
 def budget_left_text(standing: Standing) -> str:
     """What is left of an account, in words."""
-    delta, left, pure = standing.budget.delta, standing.left_epsilon, standing.left_pure
-    if delta == 0:
-        return f"left: epsilon {left:.4g} for pure studies, none for others"
-    return (
-        f"left: epsilon {left:.4g} for Gaussian studies at delta {delta:g}, or epsilon "
-        f"{pure:.4g} for pure ones"
-        + ("" if not standing.left.pure else f" ({standing.left.pure:.4g} of it set aside)")
+    budget = standing.budget
+    left, pure, aside_text = (
+        _shown(number, budget.epsilon)
+        for number in (standing.left_epsilon, standing.left_pure, standing.left.pure)
     )
+    if budget.delta == 0:
+        return f"left: epsilon {left} for pure studies, none for others"
+    return (
+        f"left: epsilon {left} for Gaussian studies at delta {budget.delta:g}, or epsilon "
+        f"{pure} for pure ones" + ("" if aside_text == "0" else f" ({aside_text} of it set aside)")
+    )
+
+
+def _shown(left: float, budget: float) -> str:
+    """What is left of a budget; what only rounding left of it is nothing."""
+    return "0" if left < _ROUNDING * budget else f"{left:.4g}"
 
 
 def _check_countable(name: str, budget: Budget, wanted: Wanted) -> None:

@@ -9,6 +9,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from sklearn.covariance import EmpiricalCovariance, empirical_covariance, log_likelihood
 
+from eigenveil.models.as_sklearn import covariance_of
 from eigenveil.models.charging import LedgerPlace
 from eigenveil.models.covariance.plan import CovariancePlan
 from eigenveil.models.covariance.rounds import CovarianceFactors
@@ -52,6 +53,9 @@ class FittedCovariance(StoredModel):
     def precision_(self) -> NDArray[np.float64]:
         """Inverse of the covariance, its pseudo-inverse where it has none; the same shape."""
         return np.asarray(scipy.linalg.pinvh(self.covariance_, check_finite=False))
+
+    def _as_sklearn(self) -> EmpiricalCovariance:
+        return covariance_of(self)
 
     def mahalanobis(self, X: ArrayLike) -> NDArray[np.float64]:
         """Squared Mahalanobis distances of the rows of ``X`` to ``location_``, (n_samples,)."""

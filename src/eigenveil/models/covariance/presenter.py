@@ -89,7 +89,7 @@ class CovariancePresenter(Presenter):
     def drawings(self, model: Any) -> Iterator[Drawing]:
         """The correlations."""
         files = ("correlation.png", "correlation.svg")
-        yield Drawing(plots.correlations(model), files, "correlations of the features")
+        yield Drawing(plots.plot_correlations(model), files, "correlations of the features")
 
     def new_names(self, model: Any) -> list[str]:
         """One column."""

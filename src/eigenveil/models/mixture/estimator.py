@@ -6,9 +6,11 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import DensityMixin
+from sklearn.mixture import GaussianMixture
 from sklearn.utils.validation import check_random_state
 
 from eigenveil.errors import DataError
+from eigenveil.models.as_sklearn import mixture_of
 from eigenveil.models.charging import LedgerPlace
 from eigenveil.models.inputs import validated
 from eigenveil.models.mixture.densities import average_variances, coloured, log_densities
@@ -46,6 +48,9 @@ class FittedMixture(DensityMixin, StoredModel):  # type: ignore[misc]
     def variances_(self) -> NDArray[np.float64]:
         """Mean variance of a feature within each component, shape (n_components,)."""
         return average_variances(self.covariances_, self._kind, self.means_)
+
+    def _as_sklearn(self) -> GaussianMixture:
+        return mixture_of(self)
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
         """The likeliest component of each row of ``X``, shape (n_samples,); -1 for one with NaN."""

@@ -12,6 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 
 from eigenveil.errors import DataError
+from eigenveil.models.as_sklearn import pca_of
 from eigenveil.models.charging import LedgerPlace
 from eigenveil.models.holes import scores_of_observed
 from eigenveil.models.inputs import validated
@@ -96,19 +97,44 @@ class FittedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredModel):
         )
         return self._scores(array)
 
-    def _scores(self, array: Any) -> NDArray[np.floating[Any]]:
-        """Of checked rows, dense or sparse."""
+    def _as_sklearn(self) -> Any:
+        return pca_of(self)
+
+    def linear_map(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What :meth:`transform` does with a row x that has every entry: ``W x - b``.
+
+        Returns
+        -------
+        W : array of shape (n_components, n_features)
+        b : array of shape (n_components,)
+        """
+        self._check_fitted()
+        along = self._along()
+        if self._whitens:
+            along = along * whitening(self.explained_variance_)[:, None]
+        return along, along @ self.mean_
+
+    @property
+    def _inverse_scale(self) -> NDArray[np.float64]:
         scale = self.scale_
-        inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
-        along = self.components_ * inverse
+        return np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+
+    def _along(self) -> NDArray[np.float64]:
+        """What rows less their mean are multiplied by, before they are whitened."""
+        along = self.components_ * self._inverse_scale
         if self.covariate_effects_ is not None:
             covariates = self._covariates
             along[:, covariates] = -(along @ self.covariate_effects_)
+        return np.asarray(along)
+
+    def _scores(self, array: Any) -> NDArray[np.floating[Any]]:
+        """Of checked rows, dense or sparse."""
+        along = self._along()
         offset = (self.mean_ @ along.T).astype(array.dtype, copy=False)
         scores = np.asarray(array @ along.T.astype(array.dtype, copy=False) - offset)
         if self._check_fitted().plan.holes and not scipy.sparse.issparse(array):
             holed = np.isnan(array).any(axis=1)
-            residuals = (array[holed].astype(np.float64) - self.mean_) * inverse
+            residuals = (array[holed].astype(np.float64) - self.mean_) * self._inverse_scale
             scores[holed] = scores_of_observed(residuals, self.components_)
         if self._whitens:
             scores *= whitening(self.explained_variance_).astype(scores.dtype, copy=False)

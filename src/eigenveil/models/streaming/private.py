@@ -34,7 +34,8 @@ class PrivateStreamingPCA(Configured, FittedPCA):
 
     Every row is read once, counts once and is forgotten: what is kept is a sum of rows of norm at
     most 1, so it does not depend on the order of the rows or on how they were cut into blocks, and
-    sums of several devices merge exactly. ``publish="end"`` releases the sum once. With
+    sums of several devices merge exactly. ``publish="end"`` releases the sum once, when
+    :meth:`release` is called: until then there are no components. With
     ``publish="continual"`` there is a basis after every block, and all of them together cost the
     target: noise is spread over the blocks by a matrix mechanism whose error grows with the
     logarithm of their number (docs/proofs/streams.md). With ``publish="blocks"`` there is no last
@@ -319,6 +320,12 @@ n_samples_, guarantee_, certificate_
                     stream.stop(error, noise_drawn=False)
             raise
         return self
+
+    @property
+    def _unfitted(self) -> str:
+        if self._stream is None:
+            return "is not fitted yet: call partial_fit and then release, or fit"
+        return "has rows, of which nothing is released yet: call release()"
 
     def release(self) -> Self:
         """Release the sums with their noise and forget them; a repeated call changes nothing.

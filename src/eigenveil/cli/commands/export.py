@@ -1,0 +1,42 @@
+"""``eigenveil export``: a result for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from eigenveil.cli import options
+from eigenveil.cli.presenters.registry import load_model
+from eigenveil.cli.presenters.results import MODEL, check_place
+from eigenveil.cli.presenters.screen import Screen
+
+
+def export(
+    result: options.ResultFolder,
+    to: Annotated[str, typer.Option(help="Format: sklearn, safetensors or onnx.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="File to write; 'model' with the format's ending beside the result's."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write a result's model for other programs: scikit-learn, safetensors, ONNX.
+
+    What is written was released. The certificate stays in the result's folder; safetensors and ONNX
+    files have a copy.
+    """
+    from eigenveil.export import FORMATS
+
+    if to not in FORMATS:
+        raise options.WrongOption(
+            f"--to {to!r} is not one of {', '.join(FORMATS)}.", hint="Choose one of these."
+        )
+    chosen = FORMATS[to]
+    place = result / f"model{chosen.ending}" if out is None else out
+    check_place(place, overwrite=overwrite)
+    model = load_model(result / MODEL)
+    chosen.write(model, place)
+    Screen(quiet=quiet).print(f"written to {place}: {chosen.what}.")

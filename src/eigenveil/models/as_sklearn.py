@@ -1,0 +1,137 @@
+"""Fitted models as objects of scikit-learn alone: what was released, under scikit-learn's names.
+
+They need no eigenveil to be used, and know nothing of the guarantee: keep the certificate beside
+them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from sklearn.covariance import EmpiricalCovariance
+from sklearn.decomposition import PCA
+from sklearn.mixture import GaussianMixture
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+
+from eigenveil.errors import DataError
+
+Array = NDArray[np.float64]
+
+
+def pca_of(model: Any) -> PCA | Pipeline:
+    """A fitted PCA as scikit-learn's, behind a ``StandardScaler`` where columns have scales.
+
+    Raises
+    ------
+    DataError
+        ``not-exportable`` where scikit-learn has no such model: with covariates.
+    """
+    if model.covariate_effects_ is not None:
+        raise not_exportable(
+            "The effects of covariates are taken off before the scores, which no PCA of "
+            "scikit-learn does.",
+            "ONNX has the whole transform: eigenveil export RESULT --to onnx.",
+        )
+    scale, whitens = model.scale_, model._whitens
+    components, variance = np.array(model.components_), np.array(model.explained_variance_)
+    components[:, scale == 0] = 0.0
+    if whitens:
+        components[variance == 0] = 0.0  # scores along these are 0
+    made = PCA(n_components=len(components), whiten=whitens)
+    rows = _rows(model)
+    scaled = bool(np.any(scale != 1.0))
+    made.components_, made.explained_variance_ = components, variance
+    made.explained_variance_ratio_ = np.array(model.explained_variance_ratio_)
+    made.singular_values_ = np.sqrt(variance * max(rows - 1, 0))
+    made.mean_ = np.zeros_like(scale) if scaled else np.array(model.mean_)
+    made.n_components_, made.n_samples_ = len(components), rows
+    # where less than the whole moment was released nothing is known of the other directions
+    made.noise_variance_ = float(getattr(model, "noise_variance_", np.nan))
+    if not scaled:
+        return _with_columns(made, model)
+    _with_columns(made, model, names=False)
+    scaler = _with_columns(StandardScaler(), model)
+    scaler.mean_, scaler.scale_ = np.array(model.mean_), np.where(scale > 0, scale, 1.0)
+    scaler.var_, scaler.n_samples_seen_ = scaler.scale_**2, rows
+    return Pipeline([("scale", scaler), ("pca", made)])
+
+
+def mixture_of(model: Any) -> GaussianMixture:
+    """A fitted mixture as scikit-learn's."""
+    kind, covariances = model._kind, np.array(model.covariances_)
+    made = GaussianMixture(len(model.weights_), covariance_type=kind)
+    made.weights_, made.means_ = np.array(model.weights_), np.array(model.means_)
+    made.covariances_ = covariances
+    made.precisions_cholesky_ = precision_factors(covariances, kind)
+    factors = made.precisions_cholesky_
+    made.precisions_ = factors @ np.swapaxes(factors, -1, -2) if _squares(kind) else factors**2
+    made.converged_, made.n_iter_ = bool(model.converged_), 0
+    made.lower_bound_ = made.lower_bounds_ = None  # of rows, which are not here
+    return _with_columns(made, model)
+
+
+def covariance_of(model: Any) -> EmpiricalCovariance:
+    """A fitted covariance as scikit-learn's."""
+    made = EmpiricalCovariance()
+    made.location_, made.covariance_ = np.array(model.location_), np.array(model.covariance_)
+    made.precision_ = np.array(model.precision_)
+    return _with_columns(made, model)
+
+
+def precision_factors(covariances: Array, kind: str) -> Array:
+    """Of each covariance the matrix P, or the number, with P P' its inverse.
+
+    Parameters
+    ----------
+    covariances : array of shape (K,), (K, D), (K, D, D) or (D, D)
+        Of the kinds "spherical", "diag", "full" and "tied".
+
+    Raises
+    ------
+    DataError
+        ``not-exportable`` where one of them is singular.
+    """
+    try:
+        if not _squares(kind):
+            if not np.all(covariances > 0):
+                raise np.linalg.LinAlgError
+            return np.asarray(1.0 / np.sqrt(covariances))
+        each = covariances if kind == "full" else covariances[None]
+        found = np.array([_inverse_factor(one) for one in each])
+    except np.linalg.LinAlgError:
+        raise not_exportable(
+            "A component has no variance in some direction, and scikit-learn's mixture has no "
+            "density then.",
+            "Fit with more rows or a larger epsilon, or use the model itself.",
+        ) from None
+    return found if kind == "full" else found[0]
+
+
+def _inverse_factor(covariance: Array) -> Array:
+    lower = np.linalg.cholesky(covariance)
+    return np.asarray(scipy.linalg.solve_triangular(lower, np.eye(len(lower)), lower=True).T)
+
+
+def _squares(kind: str) -> bool:
+    """Whether covariances of this kind are matrices."""
+    return kind in ("full", "tied")
+
+
+def not_exportable(what: str, hint: str) -> DataError:
+    """The error of a model that another library cannot hold."""
+    return DataError(what, hint=hint, code="not-exportable")
+
+
+def _rows(model: Any) -> int:
+    return max(1, round(float(model.n_samples_)))
+
+
+def _with_columns(made: Any, model: Any, *, names: bool = True) -> Any:
+    made.n_features_in_ = model.n_features_in_
+    if names and hasattr(model, "feature_names_in_"):
+        made.feature_names_in_ = np.array(model.feature_names_in_)
+    return made

@@ -1,0 +1,190 @@
+"""Figures of a fitted PCA: variances, features, and, for their owner only, rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.isotonic import IsotonicRegression
+
+from eigenveil.models.pca.estimator import FittedPCA
+from eigenveil.plots.style import (
+    BLUE,
+    GREY,
+    INK,
+    RED,
+    axes_of,
+    circle,
+    feature_names,
+    open_frame,
+    promise,
+    whole_numbers,
+)
+
+_MOST_ARROWS, _LONGEST_NAME = 20, 24
+
+
+def plot_scree(model: FittedPCA, ax: Any = None) -> Any:
+    """Explained variance of the components, with a band for what noise alone would show.
+
+    Components inside the band are drawn hollow: they are not usable.
+    """
+    axes = axes_of(ax, (6.4, 4.0))
+    ratio = 100 * model.explained_variance_ratio_
+    number = np.arange(1, ratio.size + 1)
+    floor = 100 * model.noise_floor_ / (model.total_variance_ or 1.0)  # nothing was found: 0
+    axes.axhspan(0, floor, color=GREY, alpha=0.35, lw=0, label="what noise alone would show")
+    axes.plot(number, ratio, color=BLUE, lw=1.2, zorder=2)
+    usable = model.usable_
+    axes.plot(number[usable], ratio[usable], "o", color=BLUE, label="component", zorder=3)
+    if not usable.all():
+        axes.plot(
+            number[~usable],
+            ratio[~usable],
+            "o",
+            markerfacecolor="white",
+            color=RED,
+            label="not usable",
+            zorder=3,
+        )
+    axes.set_xlabel("component")
+    axes.set_ylabel("explained variance (% of total)")
+    axes.set_ylim(0, max(float(ratio.max(initial=0.0)), min(floor, 100.0)) * 1.12 or 1.0)
+    axes.xaxis.set_major_locator(whole_numbers(integer=True))
+    axes.set_title(promise(model), fontsize=10)
+    open_frame(axes)
+    axes.legend(frameon=False)
+    return axes
+
+
+def plot_biplot(model: FittedPCA, ax: Any = None) -> Any:
+    """Arrows of the features along the first two components, at most the 20 longest.
+
+    Their loadings: correlations of features and scores, inside a circle of radius 1, where the fit
+    released the whole second moment, else the components themselves. A component that does not
+    stand above the noise is marked. No rows are shown: these are private.
+    """
+    axes = axes_of(ax, (8.2, 5.6))
+    correlated = hasattr(model, "loadings_")
+    arrows = (model.loadings_ if correlated else model.components_.T)[:, :2]
+    count = min(2, arrows.shape[1])
+    arrows = np.hstack([arrows, np.zeros((arrows.shape[0], 2 - count))])
+    names = feature_names(model, _LONGEST_NAME)
+    length = np.hypot(*arrows.T)
+    shown = np.argsort(-length, kind="stable")[:_MOST_ARROWS]
+    reach = 1.0 if correlated else float(np.max(length, initial=0.0)) or 1.0
+    for index in shown[length[shown] > 0]:
+        axes.annotate(
+            "",
+            arrows[index],
+            (0.0, 0.0),
+            arrowprops={"arrowstyle": "-|>", "color": BLUE, "lw": 1.0},
+        )
+    for right in (True, False):  # names beside the circle, so that none covers another
+        side = [i for i in shown[length[shown] > 0] if (arrows[i, 0] >= 0) == right]
+        side.sort(key=lambda index: arrows[index, 1])
+        edge = (1.08 if right else -1.08) * reach
+        for index, height in zip(side, _apart(arrows[side, 1], 0.085 * reach), strict=True):
+            x, y = arrows[index]
+            name = names[index]
+            axes.plot([x, edge], [y, height], color=GREY, lw=0.5, zorder=0)
+            axes.text(
+                edge + (0.02 if right else -0.02) * reach,
+                height,
+                name,
+                parse_math=False,
+                fontsize=8,
+                color=INK,
+                ha="left" if right else "right",
+                va="center",
+            )
+    axes.axhline(0, color=GREY, lw=0.8, zorder=0)
+    axes.axvline(0, color=GREY, lw=0.8, zorder=0)
+    if correlated:
+        axes.add_patch(circle((0, 0), 1.0, fill=False, color=GREY, lw=0.8))
+    axes.set_xlim(-1.9 * reach, 1.9 * reach)
+    axes.set_ylim(-1.25 * reach, 1.25 * reach)
+    axes.set_xticks([tick * reach for tick in (-1.0, -0.5, 0.0, 0.5, 1.0)])
+    axes.set_aspect("equal")
+    ratio, usable = 100 * model.explained_variance_ratio_, model.usable_
+    for number, label in enumerate((axes.set_xlabel, axes.set_ylabel)[:count]):
+        label(
+            f"PC{number + 1} ({ratio[number]:.0f} %)" + ("" if usable[number] else ": not usable"),
+            color=INK if usable[number] else RED,
+        )
+    axes.set_title(promise(model), fontsize=10)
+    open_frame(axes)
+    return axes
+
+
+def _apart(heights: NDArray[np.float64], gap: float) -> NDArray[np.float64]:
+    """The nearest heights that are a gap apart; both ascending."""
+    steps = gap * np.arange(heights.size)
+    if heights.size == 0:
+        return heights
+    fit = IsotonicRegression().fit_transform(np.arange(heights.size), heights - steps)
+    return np.asarray(fit + steps)
+
+
+def plot_energy(model: FittedPCA, ax: Any = None) -> Any:
+    """Share of the total variance that the first 1, 2, ... components explain together.
+
+    Components that do not stand above the noise are drawn hollow: what they add is noise.
+    """
+    axes = axes_of(ax, (6.4, 4.0))
+    share = 100 * np.cumsum(model.explained_variance_ratio_)
+    number = np.arange(1, share.size + 1)
+    usable = model.usable_
+    axes.plot(number, share, color=BLUE, lw=1.2, zorder=2)
+    axes.plot(number[usable], share[usable], "o", color=BLUE, label="component", zorder=3)
+    if not usable.all():
+        style = {"markerfacecolor": "white", "color": RED, "label": "not usable", "zorder": 3}
+        axes.plot(number[~usable], share[~usable], "o", **style)
+    axes.set_xlabel("components")
+    axes.set_ylabel("explained variance together (% of total)")
+    axes.set_ylim(0, max(100.0, 1.02 * float(share.max(initial=0.0))))
+    axes.xaxis.set_major_locator(whole_numbers(integer=True))
+    axes.set_title(promise(model), fontsize=10)
+    open_frame(axes)
+    axes.legend(frameon=False, loc="lower right")
+    return axes
+
+
+WATERMARK = "NOT PRIVATE"
+
+
+def plot_scores(model: FittedPCA, scores: ArrayLike, ax: Any = None) -> Any:
+    """Rows along the first two components. Shows rows: not private, not to be shared.
+
+    The picture says so, in its title and across it.
+
+    Parameters
+    ----------
+    scores : array of shape (n, n_components)
+        What ``model.transform`` returned.
+    """
+    axes = axes_of(ax, (5.6, 5.0))
+    points = np.asarray(scores)
+    second = points[:, 1] if points.shape[1] > 1 else np.zeros(points.shape[0])
+    axes.text(
+        0.5,
+        0.5,
+        WATERMARK,
+        transform=axes.transAxes,
+        rotation=35,
+        ha="center",
+        va="center",
+        fontsize=44,
+        fontweight="bold",
+        color=RED,
+        alpha=0.28,
+        zorder=5,
+    )
+    axes.scatter(points[:, 0], second, s=6, color=BLUE, alpha=0.45, linewidths=0)
+    ratio = 100 * model.explained_variance_ratio_
+    axes.set_xlabel(f"PC1 ({ratio[0]:.0f} %)")
+    axes.set_ylabel(f"PC2 ({ratio[1]:.0f} %)" if ratio.size > 1 else "")
+    axes.set_title("shows rows: for their owner only, not to be shared", fontsize=10, color=RED)
+    open_frame(axes)
+    return axes

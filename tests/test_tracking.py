@@ -1,0 +1,58 @@
+"""MLflow is told what was released, and nothing else."""
+
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from eigenveil import DataError, PrivatePCA
+from eigenveil.tracking import log_result
+
+ROWS = np.random.default_rng(0).normal(size=(500, 4)) * [9.0, 5.0, 1.0, 1.0]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return PrivatePCA(2, epsilon=4.0).fit(ROWS)
+
+
+def test_parameters_guarantee_and_files_are_logged(model, monkeypatch):
+    logged = {}
+    fake = types.ModuleType("mlflow")
+    fake.log_params = lambda found: logged.update(params=found)
+    fake.log_metrics = lambda found: logged.update(metrics=found)
+    fake.set_tags = lambda found: logged.update(tags=found)
+    fake.log_artifacts = lambda name: logged.update(
+        files={path.name: path.read_bytes() for path in Path(name).iterdir()}
+    )
+    monkeypatch.setitem(sys.modules, "mlflow", fake)
+    log_result(model)
+    assert logged["params"]["epsilon"] == "4.0"
+    assert not {"ledger", "data_set"} & set(logged["params"])
+    assert logged["metrics"]["epsilon"] == model.guarantee_.epsilon
+    assert logged["metrics"]["usable"] == model.usable_.sum()
+    assert logged["tags"]["eigenveil.certified"] == "true"
+    assert set(logged["files"]) == {"model.npz", "certificate.json", "report.html"}
+    del logged["files"]
+    log_result(model, files=False)
+    assert "files" not in logged
+
+
+def test_mlflow_itself_takes_it(model, tmp_path):
+    mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed (the extra 'mlflow')")
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/runs.db")
+    with mlflow.start_run() as run:
+        log_result(model, files=False)
+    assert mlflow.get_run(run.info.run_id).data.metrics["epsilon"] == model.guarantee_.epsilon
+
+
+def test_what_is_missing_is_named(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with pytest.raises(DataError, match="mlflow") as caught:
+        log_result(model)
+    assert caught.value.code == "extra-missing"
+    with pytest.raises(NotFittedError):
+        log_result(PrivatePCA())
