@@ -107,10 +107,13 @@ class Decisions:
         Of the site.
     ledger : Ledger
         The site's; made by the first decision where there is none.
+    identity : Identity, optional
+        The kit's, where it is known already: by default it is read when it is needed.
     """
 
     kit: Kit
     ledger: Ledger
+    identity: Identity | None = None
 
     # -- reading
 
@@ -139,7 +142,7 @@ class Decisions:
 
     def approvers(self) -> ApproverList:
         """Who decides; before the first change the kit's own owner alone."""
-        return self.record().listed or self._first_list(identity_of(self.kit), "0" * 64)
+        return self.record().listed or self._first_list(self.own(), "0" * 64)
 
     # -- deciding
 
@@ -252,6 +255,11 @@ class Decisions:
             "approve", EVERY_STUDY, signer, by=by, reason="site start --approve all", runs=None
         )
 
+    def end_every_study(self, signer: Signer | None = None, *, by: str = FIRST_OWNER) -> None:
+        """Revoke the standing approval of every study, where there is one."""
+        if self.standing(EVERY_STUDY).approved:
+            self.decide("revoke", EVERY_STUDY, signer, by=by, reason="site start --approve manual")
+
     def decide(
         self,
         action: Action,
@@ -276,7 +284,7 @@ class Decisions:
             runs=runs if action == "approve" else None,
             until=until,
         )
-        self.add(sign_decision(made, signer or KitSigner(identity_of(self.kit))))
+        self.add(sign_decision(made, signer or KitSigner(self.own())))
         return self.standing(study)
 
     def draft(self, action: Action, study: str, *, by: str, **fields: object) -> Decision:
@@ -401,7 +409,7 @@ class Decisions:
         needed: Literal[1, 2] | None = None,
     ) -> ApproverList:
         """Record the next list, signed by the kit's key."""
-        identity, mark = identity_of(self.kit), self.ledger.mark()
+        identity, mark = self.own(), self.ledger.mark()
 
         def make(books: Books) -> Sequence[Body]:
             record = Record.of(books, self._place(mark))
@@ -432,7 +440,7 @@ class Decisions:
     def _first(self, record: Record, mark: str) -> Iterator[ApproversBody]:
         """The list that a kit begins with, where none is recorded."""
         if record.listed is None:
-            identity = identity_of(self.kit)
+            identity = self.own()
             yield _signed_list(self._first_list(identity, mark), identity)
 
     def _first_list(self, identity: Identity, mark: str) -> ApproverList:
@@ -471,6 +479,10 @@ class Decisions:
                 code="unknown-study",
             )
         return found
+
+    def own(self) -> Identity:
+        """The kit's key and certificates."""
+        return self.identity or identity_of(self.kit)
 
     def _place(self, mark: str) -> Place:
         try:

@@ -12,17 +12,23 @@ from pathlib import Path
 from typing import Protocol
 
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
     PrivateFormat,
     load_pem_private_key,
+    load_pem_public_key,
 )
 
 from eigenveil.errors import DataError, DecisionRefused, OutputError
 from eigenveil.federation.identity import Identity
-from eigenveil.federation.ledger.decisions import public_pem
+from eigenveil.federation.ledger.decisions import SMALLEST_RSA, public_pem
 
 SHORTEST_PASSWORD = 12
 """Characters of a password at the least: who has the file may try as many as they like."""
@@ -146,6 +152,30 @@ def open_key(path: str | Path, password: str) -> KeySigner:
     if not isinstance(key, Ed25519PrivateKey):
         raise _no_key(place, "is another kind of key than Ed25519")
     return KeySigner(key)
+
+
+def read_public_key(path: str | Path) -> str:
+    """An approver's public key from its PEM file: Ed25519, ECDSA or RSA.
+
+    Raises
+    ------
+    DataError, OutputError
+    """
+    place = Path(path)
+    try:
+        found = load_pem_public_key(place.read_bytes())
+    except OSError as problem:
+        raise OutputError(
+            f"{place}: {problem.strerror or problem}.",
+            hint="Give the file with the approver's public key.",
+            code="cannot-read",
+        ) from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise _no_key(place, "is not a public key (PEM)") from None
+    small = isinstance(found, RSAPublicKey) and found.key_size < SMALLEST_RSA
+    if small or not isinstance(found, Ed25519PublicKey | EllipticCurvePublicKey | RSAPublicKey):
+        raise _no_key(place, "is not Ed25519, ECDSA, or RSA of 2048 bits or more")
+    return public_pem(found)
 
 
 def _no_key(place: Path, why: str) -> DataError:

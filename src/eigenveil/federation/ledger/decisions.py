@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Literal
@@ -36,11 +36,14 @@ from eigenveil.federation.ledger.entries import (
     ApproversBody,
     BrokenChain,
     DecisionBody,
+    SessionKey,
     canonical,
 )
 
 CLOCK = timedelta(minutes=10)
 """By how much the time in a decision may differ from the ledger's clock when it is recorded."""
+SMALLEST_RSA = 2048
+"""Bits of an approver's RSA key at the least."""
 State = Literal["waiting", "second", "approved", "used", "expired", "refused", "revoked"]
 _DECISION, _LIST = b"eigenveil decision 1\n", b"eigenveil approvers 1\n"
 _PADDING = padding.PSS(mgf=padding.MGF1(SHA256()), salt_length=padding.PSS.DIGEST_LENGTH)
@@ -74,7 +77,7 @@ def holds(public_key: str, text: bytes, signature: bytes) -> bool:
             key.verify(signature, text)
         elif isinstance(key, ec.EllipticCurvePublicKey):
             key.verify(signature, text, ec.ECDSA(SHA256()))
-        elif isinstance(key, rsa.RSAPublicKey) and key.key_size >= 2048:
+        elif isinstance(key, rsa.RSAPublicKey) and key.key_size >= SMALLEST_RSA:
             key.verify(signature, text, _PADDING, SHA256())
         else:
             return False
@@ -219,6 +222,8 @@ class Standing:
         Whether this is the standing decision about every study.
     since : int
         Number of the entry from which runs are counted; 0 while nothing is approved.
+    after : int
+        Number of the entry that last ended an approval; 0 where none did.
     """
 
     state: State = "waiting"
@@ -232,6 +237,7 @@ class Standing:
     tell_lead: bool = False
     every: bool = False
     since: int = 0
+    after: int = 0
 
     @property
     def approved(self) -> bool:
@@ -254,11 +260,11 @@ class Standing:
         """Whether a run goes on that began with this entry, or, with ``None``, may begin now.
 
         A run that began under an approval goes on when the runs are used up or the date has
-        passed: revoking it is another decision.
+        passed: revoking it is another decision, which a later approval does not undo for it.
         """
         if begun is None:
             return self.approved
-        return self.state in ("approved", "used", "expired") and begun > 0
+        return self.state in ("approved", "used", "expired") and begun > self.after
 
 
 @dataclass(frozen=True)
@@ -293,6 +299,8 @@ class Record:
         Entries that do not hold, and why.
     first : int
         Number of the first entry about this site; 0 where there is none.
+    begun : dict of SessionKey to int
+        The entry with which each session began.
     """
 
     place: Place
@@ -300,7 +308,7 @@ class Record:
     decisions: list[Recorded] = field(default_factory=list)
     problems: list[tuple[int, str]] = field(default_factory=list)
     first: int = 0
-    _begun: dict[str, list[int]] = field(default_factory=dict)
+    begun: dict[SessionKey, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, books: Books, place: Place) -> Record:
@@ -314,8 +322,7 @@ class Record:
                 record._list(number, body)
             else:
                 record._decide(number, time, body.signed, seen)
-        for key, session in books.sessions.items():
-            record._begun.setdefault(key.study, []).append(session.number)
+        record.begun = {key: session.number for key, session in books.sessions.items()}
         return record
 
     def _list(self, number: int, body: ApproversBody) -> None:
@@ -351,13 +358,13 @@ class Record:
         return own
 
     def _standing(self, about: str, study: str, now: datetime | None) -> Standing:
-        found, agreed = Standing(), list[Recorded]()
+        found, agreed, after = Standing(), list[Recorded](), 0
         for each in self.decisions:
             decision = each.decision
             if each.problem or decision.study != about:
                 continue
             if decision.action != "approve":
-                agreed = []
+                agreed, after = [], each.number
                 found = Standing(
                     "refused" if decision.action == "refuse" else "revoked",
                     (decision.by,),
@@ -375,23 +382,17 @@ class Record:
             found, agreed = _granted("approved", agreed), []
         if found.state != "approved":
             return found
-        return self._counted(found, about, study, datetime.now(UTC) if now is None else now)
+        found = replace(found, after=after, every=about == EVERY_STUDY)
+        return self._counted(found, study, datetime.now(UTC) if now is None else now)
 
-    def _counted(self, found: Standing, about: str, study: str, now: datetime) -> Standing:
-        begun = [n for n in self._begun.get(study, ()) if n > found.since]
+    def _counted(self, found: Standing, study: str, now: datetime) -> Standing:
+        begun = [n for key, n in self.begun.items() if key.study == study and n > found.since]
         state: State = "approved"
         if found.runs is not None and len(begun) >= found.runs:
             state = "used"
         elif found.until is not None and now > found.until:
             state = "expired"
-        return Standing(
-            **{
-                **found.__dict__,
-                "state": state,
-                "used": len(begun),
-                "every": about == EVERY_STUDY,
-            }
-        )
+        return replace(found, state=state, used=len(begun))
 
     def seen(self) -> frozenset[str]:
         """Nonces of all decisions that are recorded."""
@@ -417,6 +418,13 @@ def _granted(state: State, agreed: list[Recorded]) -> Standing:
         time=decisions[-1].time,
         since=agreed[-1].number,
     )
+
+
+def recorded_in(books: Books) -> list[Recorded]:
+    """All decisions in a ledger, of every site that uses it, in their order."""
+    places = dict.fromkeys(_place_of(body) for _, _, body in books.decided)
+    found = [each for place in places for each in Record.of(books, place).decisions]
+    return sorted(found, key=lambda each: each.number)
 
 
 def check_decisions(books: Books, ledger: str) -> None:

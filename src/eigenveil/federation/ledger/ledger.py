@@ -32,6 +32,7 @@ from eigenveil.federation.ledger.entries import (
     FileMark,
     FilesBody,
     SessionKey,
+    read_body,
 )
 from eigenveil.federation.ledger.file_marks import place_mark
 from eigenveil.federation.ledger.heads import Heads
@@ -174,6 +175,14 @@ class Begun:
     joined: int
 
 
+@dataclass(frozen=True)
+class BudgetChange:
+    """A budget as it was set: when (UTC, ISO format), and what its entry holds."""
+
+    time: str
+    body: BudgetBody
+
+
 class Ledger:
     """A ledger in an SQLite file, or in a database that SQLAlchemy knows.
 
@@ -297,6 +306,18 @@ class Ledger:
                 raise
             return None
 
+    def budget_changes(self) -> list[BudgetChange]:
+        """Every budget as it was set, by whom and why, in order.
+
+        Raises
+        ------
+        BrokenChain
+            When an entry cannot be read.
+        """
+        with self._store.reading() as connection:
+            found = [(each.time, read_body(each)) for each in read_entries(connection, _BUDGETS)]
+        return [BudgetChange(time, body) for time, body in found if isinstance(body, BudgetBody)]
+
     def standings(self) -> list[Standing]:
         """Where each account stands, in the order in which they were opened.
 
@@ -394,9 +415,10 @@ class Ledger:
     ) -> None:
         """Begin a session that was never begun, if its account covers it."""
         placed = place(self.name, books, wanted)
-        budget = books.accounts[wanted.data_set].budget
+        account = books.accounts[wanted.data_set]
+        budget = account.budget
         if placed.caps is not None:
-            books.post(writer.append(BudgetBody(budget=budget, caps=placed.caps)))
+            books.post(writer.append(account.model_copy(update={"caps": placed.caps})))
         entry = writer.append(
             BeginBody(
                 study=key.study,

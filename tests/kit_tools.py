@@ -6,11 +6,11 @@ import functools
 from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import Encoding
-from identity_tools import Registrar
 
 from eigenveil.federation.study.study import make_study
 from eigenveil.network.certificates import write_key
 from eigenveil.network.kit import FILE, Kit, describe, open_kit, write_config, write_json
+from registrar_tools import Registrar
 
 SITES = ("north", "south", "west")
 
