@@ -143,6 +143,11 @@ class Kit:
         return self.folder / RUNS
 
     @property
+    def members(self) -> Path:
+        """The newest list of who is in the federation that this party has seen."""
+        return self.folder / "members.json"
+
+    @property
     def transfer(self) -> Path:
         """Where FLARE puts what a lead sends and fetches."""
         return self.folder / "transfer"

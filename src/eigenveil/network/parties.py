@@ -34,7 +34,8 @@ from eigenveil.network.channel import BYE, HELLO, Answer, largest_message
 from eigenveil.network.decisions import Decisions, Standing
 from eigenveil.network.flare.job import SignedJob, is_job, is_session, parties_of
 from eigenveil.network.kit import Kit, write_json
-from eigenveil.network.signed import aggregator_at, identity_of
+from eigenveil.network.members import LARGEST, KnownMembers
+from eigenveil.network.signed import aggregator_at, identity_of, members_of
 from eigenveil.noise.source import RandomSource
 
 Approve = Literal["manual", "all"]
@@ -122,6 +123,11 @@ class Party(ABC):
         self._role: tuple[Admission, _Role] | None = None
 
     @property
+    def members(self) -> KnownMembers:
+        """Who is in the federation, as far as this party has seen."""
+        return members_of(self._identity)
+
+    @property
     def admission(self) -> Admission | None:
         """The run that is answered, if any."""
         return self._admission
@@ -130,7 +136,7 @@ class Party(ABC):
     def limit(self) -> int:
         """Most bytes of a question, envelope and all, in the runs that are known."""
         known = [*self._admitted, *([self._admission] if self._admission else [])]
-        return MOST_BESIDE + max((each.limit for each in known), default=0)
+        return MOST_BESIDE + max([LARGEST, *(each.limit for each in known)])
 
     # -- what FLARE's side reports
 
@@ -221,6 +227,8 @@ class Party(ABC):
         except ProtocolError as error:
             _log.warning("refused: %s", error.message)
             return b""
+        if query.step == HELLO and query.payload and (code := self._learn(query.payload)):
+            return self._sealed(query, self._reply(code))
         admission = self._turn_to(query)
         if admission is None:
             session, code = self._refused
@@ -232,6 +240,21 @@ class Party(ABC):
             self.end(admission.session, "left by the aggregator")
             return self._sealed(query, self._reply(""))
         return self._work.submit(lambda: self._sealed(query, self._checked_step(admission, query)))
+
+    def _learn(self, data: bytes) -> str:
+        """Take over a newer list of members; a code where it is refused.
+
+        It comes with the aggregator's first question, before keys are exchanged: keys of whoever
+        is not in it any more are refused from then on.
+        """
+        try:
+            if self.members.adopt(data):
+                self.say("A newer list of the federation's members has come.")
+        except EigenveilError as error:
+            self.say(str(error))
+            old = error.code == channel.OLDER_MEMBERS
+            return channel.OLDER_MEMBERS if old else channel.BAD_MEMBERS
+        return ""
 
     def doubt(self) -> None:
         """Something unsigned states that the run is over: find out from the aggregator itself."""

@@ -14,7 +14,7 @@ from eigenveil.errors import EigenveilError
 from eigenveil.federation.study.study import Study
 from eigenveil.network import certificates
 from eigenveil.network.certificates import fingerprint, read_certificate
-from eigenveil.network.enrolment import REQUEST, begin
+from eigenveil.network.enrolment import begin, request_name
 from eigenveil.network.enrolment import package as complete
 from eigenveil.network.flare.policies import allowed_classes
 from eigenveil.network.folders import new_folder
@@ -75,7 +75,9 @@ def provision(
             place = scratch / folder
             place.mkdir(mode=0o700)
             begin(study.name, place, role=role, name=name)
-            approval = approve(place / REQUEST, authority, scratch / "approval.json")
+            approval = approve(
+                place / request_name(role, name), authority, scratch / "approval.json"
+            )
             complete(place, approval, fingerprint=mark)
             approval.unlink()
         if not registrar:
