@@ -483,7 +483,7 @@ def test_package_completes_a_kit_or_leaves_it_open(keys, tmp_path):
     done = package(kit.folder, file, fingerprint=mark)
     assert (done.host, done.port) == ("agg.example.org", 9000)
     prepare(done)
-    assert not (done.folder / "request.json").exists()
+    assert not (done.folder / "north-request.json").exists()
 
 
 # -- folders, whole or not at all

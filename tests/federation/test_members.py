@@ -172,12 +172,11 @@ class Lists(RuleBasedStateMachine):
     @rule(data=st.data())
     def brought(self, data):
         number = data.draw(st.integers(1, len(self.lists)))
-        try:
-            assert self.known.adopt(line(self.lists[number - 1])) == (number > self.seen)
-            assert number >= self.seen
-        except ProtocolError as error:
-            assert error.code == "older-members"
-            assert number < self.seen
+        data = line(self.lists[number - 1])
+        if number < self.seen:
+            refused("older-members", self.known.adopt, data)
+        else:
+            assert self.known.adopt(data) == (number > self.seen)
         self.seen = max(self.seen, number)
 
     @invariant()
