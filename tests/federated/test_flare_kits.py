@@ -21,6 +21,12 @@ from eigenveil.network.flare.authority import need_flare
 from eigenveil.network.flare.policies import FLARE_ROLES, policies, startup
 from eigenveil.network.folders import new_folder
 from eigenveil.network.kit import FILE, Kit, describe, lock, open_kit, prepare, write_config
+from eigenveil.network.members import (
+    Member,
+    MemberList,
+    federation_of,
+    sign_members,
+)
 from eigenveil.network.registrar import parties
 from eigenveil.network.roles import check_host, check_port, check_site, check_user
 
@@ -446,6 +452,14 @@ def _approval(kit, keys, **changes):
         "certificate": certificates.pem(own).decode(),
         "root": certificates.pem(root).decode(),
     }
+    first = MemberList(
+        project="trial",
+        federation=federation_of(root),
+        number=1,
+        time=datetime.now(UTC),
+        parties=(Member(role="site", name="north"),),
+    )
+    fields["members"] = sign_members(first, keys[0]).line().decode()
     return fields | changes, certificates.fingerprint(root)
 
 
@@ -459,6 +473,8 @@ def test_package_completes_a_kit_or_leaves_it_open(keys, tmp_path):
     for change, expected in [
         ({"name": "south"}, "other-approval"),
         ({"project": "x"}, "other-approval"),
+        ({"members": "{}"}, "bad-members"),
+        ({"members": None}, "bad-approval"),
         ({"role": "lead"}, "other-approval"),
         ({"host": "a b"}, "bad-host"),
         ({"port": 0}, "bad-port"),

@@ -294,12 +294,10 @@ class KnownMembers(Membership):
                 hint="It is refused. The party may ask the registrar for another certificate.",
                 code="revoked-party",
             )
-        who = (role, name)
-        out = who in ((each.role, each.name) for each in known.removed)
+        out = any((each.role, each.name) == (role, name) for each in known.removed)
+        listed = any((each.role, each.name) == (role, name) for each in known.parties)
         # a lead who was certified after this list comes before the list that names them
-        if out or (
-            role != "lead" and who not in ((each.role, each.name) for each in known.parties)
-        ):
+        if out or (role != "lead" and not listed):
             raise ProtocolError(
                 f"{name} is not in the federation's list of members (number {known.number}).",
                 hint="It is refused. The registrar adds parties: 'eigenveil flare add-party'.",
