@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kit_tools import site_kit
 
 from eigenveil.cli.commands.site_decisions import PASSWORD
 from eigenveil.cli.presenters.screen import Screen
@@ -19,6 +18,7 @@ from eigenveil.federation.ledger.tables import Head
 from eigenveil.federation.study.file import write_toml
 from eigenveil.federation.study.study import make_study
 from eigenveil.network.kit import FILE, FORMAT
+from kit_tools import site_kit
 
 SITES = ("north", "south", "west")
 
@@ -505,6 +505,8 @@ def test_study_run_settles_the_protocol_and_tells_what_changes(query):
     status, out, err, session = query(waiting, waiting, running, failed, words=("--timeout", 7))
     assert status == 3
     assert err.splitlines() == [
+        "connecting to the aggregator, which takes some seconds",
+        "submitted: the aggregator brings it to each site, whose owner decides about it",
         "waiting; south: not connected",
         "round 2: 3 answered",
         "error: site north: no.",

@@ -487,7 +487,7 @@ def test_package_completes_a_kit_or_leaves_it_open(keys, tmp_path):
     ]:
         fields, mark = _approval(kit, keys, **change)
         file.write_text(json.dumps(fields))
-        with pytest.raises(DataError) as caught:
+        with pytest.raises(EigenveilError) as caught:
             package(kit.folder, file, fingerprint=mark)
         assert caught.value.code == expected, change
         assert not kit.certificate.exists()

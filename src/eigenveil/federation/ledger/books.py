@@ -88,8 +88,7 @@ class Session:
     """One session as its entries tell it.
 
     ``charges`` are (entry's number, its body), ``answers`` likewise of all answers, charging
-    or not; ``state`` is the hash of its state; ``outcome`` is ``None`` while it is open; ``number``
-    is that of the entry with which it began.
+    or not; ``state`` is the hash of its state; ``outcome`` is ``None`` while it is open.
     """
 
     key: SessionKey
@@ -98,7 +97,6 @@ class Session:
     state: str
     answers: tuple[tuple[int, AnswerBody], ...] = ()
     outcome: str | None = None
-    number: int = 0
 
     @property
     def is_open(self) -> bool:
@@ -137,13 +135,15 @@ class Session:
 class Books:
     """Accounts by data set, their files, sessions and decisions, in the order they came.
 
-    ``decided`` are (entry's number, its time, its body): whether they hold is looked at in
+    ``begun`` are the numbers of the entries with which sessions began. ``decided`` are (entry's
+    number, its time, its body): whether they hold is looked at in
     :mod:`eigenveil.federation.ledger.decisions`.
     """
 
     accounts: dict[str, BudgetBody] = field(default_factory=dict)
     files: dict[str, set[FileMark]] = field(default_factory=dict)
     sessions: dict[SessionKey, Session] = field(default_factory=dict)
+    begun: dict[SessionKey, int] = field(default_factory=dict)
     decided: list[tuple[int, str, DecisionBody | ApproversBody]] = field(default_factory=list)
 
     @classmethod
@@ -172,9 +172,8 @@ class Books:
                 if body.key in self.sessions:
                     raise BrokenChain(entry.number, "begins a session a second time")
                 _check_losses(entry.number, body.reserve, body.taken)
-                self.sessions[body.key] = Session(
-                    body.key, entry.time, body, body.state, number=entry.number
-                )
+                self.sessions[body.key] = Session(body.key, entry.time, body, body.state)
+                self.begun[body.key] = entry.number
             case AnswerBody() as body:
                 session = self._open(body.key, entry.number)
                 self._add(session, entry.number, body)

@@ -309,6 +309,8 @@ class Record:
     problems: list[tuple[int, str]] = field(default_factory=list)
     first: int = 0
     begun: dict[SessionKey, int] = field(default_factory=dict)
+    _about: dict[str, list[Recorded]] = field(default_factory=dict)
+    _runs: dict[str, list[int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, books: Books, place: Place) -> Record:
@@ -322,7 +324,9 @@ class Record:
                 record._list(number, body)
             else:
                 record._decide(number, time, body.signed, seen)
-        record.begun = {key: session.number for key, session in books.sessions.items()}
+        record.begun = dict(books.begun)
+        for key, number in books.begun.items():
+            record._runs.setdefault(key.study, []).append(number)
         return record
 
     def _list(self, number: int, body: ApproversBody) -> None:
@@ -346,7 +350,9 @@ class Record:
             self.problems.append((number, problem))
         seen.add(signed.decision.nonce)
         needed = 1 if self.listed is None else self.listed.needed
-        self.decisions.append(Recorded(number, signed, needed, problem))
+        made = Recorded(number, signed, needed, problem)
+        self.decisions.append(made)
+        self._about.setdefault(signed.decision.study, []).append(made)
 
     def standing(self, study: str, now: datetime | None = None) -> Standing:
         """Where a study stands; a decision of its own comes before one about every study."""
@@ -359,9 +365,9 @@ class Record:
 
     def _standing(self, about: str, study: str, now: datetime | None) -> Standing:
         found, agreed, after = Standing(), list[Recorded](), 0
-        for each in self.decisions:
+        for each in self._about.get(about, ()):
             decision = each.decision
-            if each.problem or decision.study != about:
+            if each.problem:
                 continue
             if decision.action != "approve":
                 agreed, after = [], each.number
@@ -386,7 +392,7 @@ class Record:
         return self._counted(found, study, datetime.now(UTC) if now is None else now)
 
     def _counted(self, found: Standing, study: str, now: datetime) -> Standing:
-        begun = [n for key, n in self.begun.items() if key.study == study and n > found.since]
+        begun = [number for number in self._runs.get(study, ()) if number > found.since]
         state: State = "approved"
         if found.runs is not None and len(begun) >= found.runs:
             state = "used"

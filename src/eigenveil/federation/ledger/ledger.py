@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
-from sqlalchemy import and_, or_
+from sqlalchemy import select
 
 from eigenveil.errors import LedgerWarning, OutputError, PrivacyError, callers_level
 from eigenveil.federation.ledger.books import Books, Session, Standing
@@ -92,6 +92,7 @@ __all__ = [
 
 _PAGE = 500
 _BUDGETS = entries_where(ENTRIES.c.kind == "budget")
+_DECIDED = entries_where(ENTRIES.c.kind.in_(("decision", "approvers")))
 
 
 @dataclass(frozen=True)
@@ -633,17 +634,20 @@ class Ledger:
             return [writer.append(each) for each in make(whole_books(writer.connection))]
 
     def decided(self, study: str | None = None) -> Books:
-        """All decisions, and the beginnings of a study's sessions (of all, without one).
+        """All decisions, and where a study's sessions began (all studies', without one).
 
         The chain is not looked at: a decision holds by its signature, and ``begin`` and ``verify``
         look at the whole chain.
         """
-        begun = ENTRIES.c.kind == "begin"
+        columns = (ENTRIES.c.study, ENTRIES.c.session, ENTRIES.c.number)
+        begun = select(*columns).where(ENTRIES.c.kind == "begin").order_by(ENTRIES.c.number)
         if study is not None:
-            begun = and_(begun, ENTRIES.c.study == study)
-        wanted = or_(ENTRIES.c.kind.in_(("decision", "approvers")), begun)
+            begun = begun.where(ENTRIES.c.study == study)
         with self._store.reading() as connection:
-            return Books.of(read_entries(connection, entries_where(wanted)))
+            books = Books.of(read_entries(connection, _DECIDED))
+            for of_study, session, number in connection.execute(begun):
+                books.begun[SessionKey(of_study, session)] = number
+        return books
 
     # -- the chain
 
