@@ -86,7 +86,7 @@ def test_request_shows_what_to_tell_the_registrar(study, tmp_path, run):
     kit = tmp_path / "north"
     status, out, err = run("request", study(), "--out", kit, "--name", "north")
     assert (status, err) == (0, "")
-    assert "request.json" in out
+    assert "north-request.json" in out
     assert "SHA256:" in out
     status, out, _ = run(
         "request", study(), "--out", kit, "--name", "north", "--overwrite", "--json"
@@ -112,7 +112,7 @@ def test_requests_that_cannot_be(study, tmp_path, run):
 
 def test_files_that_are_something_else(study, tmp_path, run):
     assert run("request", study(), "--out", tmp_path / "n", "--name", "north")[0] == 0
-    request = tmp_path / "n" / "request.json"
+    request = tmp_path / "n" / "north-request.json"
     refused(run("show", tmp_path / "none"), 7, "not there")
     refused(run("show", tmp_path), 7, "no kit")
     refused(run("approve", request, "--kit", tmp_path / "n"), 3, "a site", "a registrar")

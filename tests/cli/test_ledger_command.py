@@ -69,6 +69,19 @@ def test_budget_makes_a_ledger_and_says_where_it_stands(path, run):
     assert Ledger(path).budget("[b]") == Budget("[b]", "replace-one", 0.0, 0.0)
 
 
+def test_budget_says_who_set_it_and_why(used, run):
+    words = ("budget", used, "--data-set", "patients", "--delta", 1e-6, "--quiet")
+    status, _, err = run(*words, "--epsilon", 6)
+    assert status == 2
+    assert "no reason is given" in err
+    assert run(*words, "--epsilon", 6, "--as", "board", "--reason", "year 2\x1b[2J")[0] == 0
+    found = json.loads(run("show", used, "--json")[1])["budgets"]
+    assert [(each["epsilon"], each["by"]) for each in found] == [(3.0, ""), (6.0, "board")]
+    assert "year 2" in run("show", used)[1]
+    assert "\x1b" not in json.dumps(found)
+    assert Ledger(used).verify().holds
+
+
 def test_budget_keeps_the_adjacency_of_what_was_charged(used, run):
     words = ("--epsilon", 3, "--delta", 1e-6, "--adjacency", "replace-one")
     status, _, err = run("budget", used, "--data-set", "patients", *words)

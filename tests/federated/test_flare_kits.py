@@ -21,6 +21,12 @@ from eigenveil.network.flare.authority import need_flare
 from eigenveil.network.flare.policies import FLARE_ROLES, policies, startup
 from eigenveil.network.folders import new_folder
 from eigenveil.network.kit import FILE, Kit, describe, lock, open_kit, prepare, write_config
+from eigenveil.network.members import (
+    Member,
+    MemberList,
+    federation_of,
+    sign_members,
+)
 from eigenveil.network.registrar import parties
 from eigenveil.network.roles import check_host, check_port, check_site, check_user
 
@@ -191,7 +197,7 @@ def test_a_kit_is_read_as_it_was_written(role, name, keys, tmp_path):
     for part in (made.startup, made.local, made.state):
         assert part.is_dir()
     assert made.results.is_dir() == (role == "aggregator")
-    assert made.approved.is_dir() == made.waiting.is_dir() == (role in ("site", "helper"))
+    assert made.decided.is_dir() == made.waiting.is_dir() == (role in ("site", "helper"))
 
 
 def test_a_moved_kit_names_its_new_place(keys, tmp_path):
@@ -215,13 +221,13 @@ def test_what_was_changed_or_slipped_in_is_put_right(keys, tmp_path):
     (kit.local / "custom").mkdir()
     (kit.local / "custom" / "evil.py").write_text("")
     kit.key.chmod(0o644)
-    (kit.approved / "00.json").write_text("{}")
+    (kit.decided / "00.json").write_text("{}")
     prepare(kit)
     assert authorization.read_text() == right
     assert not (kit.startup / "start.sh").exists()
     assert not (kit.local / "custom").exists()
     assert kit.key.stat().st_mode & 0o777 == 0o600
-    assert (kit.approved / "00.json").exists()
+    assert (kit.decided / "00.json").exists()
 
 
 def test_wrong_kits_are_refused_in_words(keys, tmp_path):
@@ -446,6 +452,14 @@ def _approval(kit, keys, **changes):
         "certificate": certificates.pem(own).decode(),
         "root": certificates.pem(root).decode(),
     }
+    first = MemberList(
+        project="trial",
+        federation=federation_of(root),
+        number=1,
+        time=datetime.now(UTC),
+        parties=(Member(role="site", name="north"),),
+    )
+    fields["members"] = sign_members(first, keys[0]).line().decode()
     return fields | changes, certificates.fingerprint(root)
 
 
@@ -459,6 +473,8 @@ def test_package_completes_a_kit_or_leaves_it_open(keys, tmp_path):
     for change, expected in [
         ({"name": "south"}, "other-approval"),
         ({"project": "x"}, "other-approval"),
+        ({"members": "{}"}, "bad-members"),
+        ({"members": None}, "bad-approval"),
         ({"role": "lead"}, "other-approval"),
         ({"host": "a b"}, "bad-host"),
         ({"port": 0}, "bad-port"),
@@ -471,7 +487,7 @@ def test_package_completes_a_kit_or_leaves_it_open(keys, tmp_path):
     ]:
         fields, mark = _approval(kit, keys, **change)
         file.write_text(json.dumps(fields))
-        with pytest.raises(DataError) as caught:
+        with pytest.raises(EigenveilError) as caught:
             package(kit.folder, file, fingerprint=mark)
         assert caught.value.code == expected, change
         assert not kit.certificate.exists()
@@ -483,7 +499,7 @@ def test_package_completes_a_kit_or_leaves_it_open(keys, tmp_path):
     done = package(kit.folder, file, fingerprint=mark)
     assert (done.host, done.port) == ("agg.example.org", 9000)
     prepare(done)
-    assert not (done.folder / "request.json").exists()
+    assert not (done.folder / "north-request.json").exists()
 
 
 # -- folders, whole or not at all

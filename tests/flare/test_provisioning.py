@@ -30,6 +30,7 @@ from eigenveil.network.enrolment import package, request
 from eigenveil.network.flare import authority
 from eigenveil.network.flare.provision import provision
 from eigenveil.network.kit import FILE, open_kit, prepare
+from eigenveil.network.members import KnownMembers, Member
 from eigenveil.network.registrar import approve, make_registrar
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[flare]'")
@@ -322,7 +323,7 @@ def test_a_certificate_is_renewed_and_the_kit_stays(registrar, tmp_path):
     asked = request(study(), tmp_path / "north", role="site", name="north")
     answer = approve(asked, registrar.folder, tmp_path / "1.json", days=10)
     kit = package(tmp_path / "north", answer, fingerprint=mark)
-    (kit.approved / "00.json").write_text("{}")
+    (kit.decided / "00.json").write_text("{}")
     old, key = read_certificate(kit.certificate), kit.key.read_bytes()
     again = request(study(), kit.folder, role="site", name="north", renew=True)
     answer = approve(again, registrar.folder, tmp_path / "2.json", renew=True)
@@ -331,7 +332,7 @@ def test_a_certificate_is_renewed_and_the_kit_stays(registrar, tmp_path):
     assert new.not_valid_after_utc > old.not_valid_after_utc
     assert new.serial_number != old.serial_number
     assert kit.key.read_bytes() == key
-    assert (kit.approved / "00.json").exists()
+    assert (kit.decided / "00.json").exists()
     with pytest.raises(DataError) as caught:
         request(study(), kit.folder, role="site", name="south", renew=True)
     assert caught.value.code == "other-kit"
@@ -413,3 +414,44 @@ def test_the_commands(tmp_path, run, monkeypatch):
     facts = json.loads(run("flare", "show", "own/north", "--json")[1])
     assert (facts["role"], facts["name"], facts["problem"]) == ("site", "north", "")
     assert facts["allows"] == ["eigenveil.network.flare.executor.SiteExecutor"]
+
+
+def test_the_registrar_changes_who_is_in(tmp_path):
+    """Nobody's kit changes; what was removed or revoked gets no certificate by its old request."""
+    from eigenveil.network import registrar as office
+
+    kits = provision(study(), tmp_path / "kits", host="agg.example.org")
+    place = kits["registrar"]
+    known = lambda: KnownMembers(  # noqa: E731
+        place / "members.json", read_certificate(place / "rootCA.pem")
+    ).current()
+    before = known()
+    assert before.number == 1
+    assert {each.name for each in before.parties} >= {"north", "agg.example.org"}
+    added = office.add_party(place, role="site", name="annex").members
+    assert (added.number, added.history) == (2, (before.digest,))
+    for name in ("annex", "NORTH"):
+        with pytest.raises(DataError, match="already"):
+            office.add_party(place, role="site", name=name)
+    with pytest.raises(DataError, match="one aggregator"):
+        office.add_party(place, role="aggregator", name="b.example.org")
+    revoked = office.revoke(place, "north").members
+    serial = read_certificate(open_kit(kits["north"]).certificate).serial_number
+    assert [each.serial for each in revoked.revoked] == [f"{serial:x}"]
+    assert office.revoke(place, "north").members.revoked == revoked.revoked  # once
+    gone = office.remove_party(place, "north").members
+    assert Member(role="site", name="north") in gone.removed
+    assert Member(role="site", name="north") not in gone.parties
+    again = request(study(), kits["north"], role="site", name="north", renew=True)
+    assert again.name == "north-request.json"
+    with pytest.raises(DataError, match="removed from the federation"):
+        approve(again, place, tmp_path / "a.json", renew=True)
+    for name in ("nobody", "agg.example.org"):
+        with pytest.raises(DataError):
+            office.remove_party(place, name)
+    back = office.add_party(place, role="site", name="north").members
+    assert back.removed == ()
+    assert back.revoked == gone.revoked  # the old certificates stay revoked
+    approve(again, place, tmp_path / "b.json", renew=True)
+    assert known() == back
+    assert back.number == 6

@@ -17,7 +17,7 @@ import json
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -48,6 +48,14 @@ UNREADABLE = (
 _PADDING = padding.PSS(mgf=padding.MGF1(SHA256()), salt_length=padding.PSS.DIGEST_LENGTH)
 
 
+class Membership(Protocol):
+    """Knows who is in a federation now, and which certificates were revoked."""
+
+    def check(self, *, role: str, name: str, serial: int) -> None:
+        """Raise ProtocolError where a party is not in, or its certificate was revoked."""
+        ...
+
+
 @dataclass(frozen=True)
 class Identity:
     """A party's own certificate and key, and the root that it trusts.
@@ -58,11 +66,14 @@ class Identity:
         Of the certificate.
     certificate, root : x509.Certificate
         The root is the registrar's, who signs certificates and takes no part in studies.
+    members : Membership or None
+        Who is in now, looked at beside every signature; without it certificates alone count.
     """
 
     key: rsa.RSAPrivateKey
     certificate: x509.Certificate
     root: x509.Certificate
+    members: Membership | None = None
 
     @classmethod
     def from_files(cls, *, key: Path, certificate: Path, root: Path) -> Identity:
@@ -110,6 +121,9 @@ class Identity:
         """
         now = datetime.datetime.now(datetime.UTC)
         check_signature(text, signature, pem, root=self.root, role=role, name=name, now=now)
+        if self.members is not None:
+            serial = _issued(pem, self.root).serial_number
+            self.members.check(role=role, name=name, serial=serial)
 
     def signed(self, keys: payloads.PublicKeys, context: Context, name: str) -> payloads.PublicKeys:
         """The same keys with a proof that they are this party's in this session."""

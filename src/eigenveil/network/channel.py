@@ -22,6 +22,8 @@ HELLO, BYE, ABORT = "hello", "bye", "abort"
 
 NO_ANSWER, UNREACHABLE, ABORTED, RESTARTED = "no-answer", "unreachable", "aborted", "restarted"
 NOT_ADMITTED, NOT_APPROVED, TROUBLE, DATA = "not-admitted", "not-approved", "problem", "data"
+OWNER_REFUSED = "owner-refused"
+BAD_MEMBERS, OLDER_MEMBERS = "bad-members", "older-members"
 OTHER_SESSION, BAD_REQUEST, REFUSED = "other-session", "bad-request", "job-refused"
 UNSIGNED = "unsigned"
 # What an aggregator states of a run.
@@ -35,6 +37,10 @@ _SENTENCES = {
     RESTARTED: "it was started again",
     NOT_ADMITTED: "it does not take part in this run",
     NOT_APPROVED: "its owner has not approved this study",
+    OWNER_REFUSED: "its owner refused this study",
+    BAD_MEMBERS: "it refused the list of members that the aggregator brought",
+    OLDER_MEMBERS: "it has seen a newer list of members than the aggregator has: install that one "
+    "there ('eigenveil flare members')",
     OTHER_SESSION: "it takes part in another run of this study",
     REFUSED: "it refused this run; its owner finds the reason in the site's own log",
     BAD_REQUEST: "it does not understand the request",

@@ -27,6 +27,7 @@ from eigenveil.network.kit import (
     write_config,
     write_json,
 )
+from eigenveil.network.members import KnownMembers
 from eigenveil.network.roles import (
     HELPER_NAME,
     LEAD_NAME,
@@ -142,7 +143,9 @@ def write_public(path: Path, fields: Mapping[str, Any]) -> None:
 # the request, and the approval with the certificate.
 
 
-REQUEST = "request.json"
+def request_name(role: Role, name: str) -> str:
+    """What a party's request is called: a registrar gets those of all parties."""
+    return f"{name if role == 'site' else role}-request.json"
 
 
 def request(
@@ -187,10 +190,10 @@ def request(
                 code="other-kit",
             )
         _query(kit)
-        return kit.folder / REQUEST
+        return kit.folder / request_name(role, chosen)
     with new_folder(Path(out), overwrite=overwrite) as scratch:
         begin(study.name, scratch, role=role, name=chosen)
-    return Path(out) / REQUEST
+    return Path(out) / request_name(role, chosen)
 
 
 def begin(project: str, folder: Path, *, role: Role, name: str) -> None:
@@ -213,7 +216,7 @@ def _query(kit: Kit) -> None:
         "org": kit.org,
         "csr": certificates.new_request(certificates.read_key(kit.key), kit.name, kit.org),
     }
-    write_public(kit.folder / REQUEST, fields)
+    write_public(kit.folder / request_name(kit.role, kit.name), fields)
 
 
 def package(folder: str | Path, approval: str | Path, *, fingerprint: str) -> Kit:
@@ -244,6 +247,7 @@ def package(folder: str | Path, approval: str | Path, *, fingerprint: str) -> Ki
     fields = read_fields(Path(approval), APPROVAL_FORMAT, "an approval")
     try:
         texts = [fields[name].encode("ascii") for name in ("certificate", "root")]
+        members = fields["members"].encode("ascii")
         host, port = check_host(fields["host"]), check_port(fields["port"])
         named = {name: str(fields[name]) for name in ("project", "role", "name", "org")}
     except (KeyError, AttributeError, TypeError, UnicodeError):
@@ -276,11 +280,12 @@ def package(folder: str | Path, approval: str | Path, *, fingerprint: str) -> Ki
     done = replace(kit, host=host, port=port)
     write_config(done)
     write_json(done.folder / FILE, describe(done))
+    KnownMembers(done.members, root).adopt_newer(members)
     # the certificate comes last: without it the kit is not complete, and this can be done again
     for path, text in ((done.root_certificate, texts[1]), (done.certificate, texts[0])):
         with replacing(path) as scratch:
             scratch.write_bytes(text)
-    (done.folder / REQUEST).unlink(missing_ok=True)
+    (done.folder / request_name(done.role, done.name)).unlink(missing_ok=True)
     return open_kit(folder)
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import json
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from eigenveil.errors import DataError, OutputError
+from eigenveil.federation.identity import CertifiedRole
 from eigenveil.federation.protocol.terms import active_sites
 from eigenveil.federation.study.study import Study
 from eigenveil.files import replacing
@@ -22,6 +27,16 @@ from eigenveil.network.kit import (
     open_kit,
     write_json,
 )
+from eigenveil.network.members import (
+    KnownMembers,
+    Member,
+    MemberList,
+    Revoked,
+    SignedMembers,
+    federation_of,
+    sign_members,
+    write_members,
+)
 from eigenveil.network.roles import (
     HELPER_NAME,
     LEAD_NAME,
@@ -34,7 +49,6 @@ from eigenveil.network.roles import (
 )
 
 _ISSUED = "issued"
-_PARTIES = "parties.json"
 
 
 def parties(study: Study, host: str) -> dict[str, tuple[Role, str]]:
@@ -95,7 +109,14 @@ def fill_registrar(study: Study, folder: Path, *, host: str, port: int) -> Kit:
     certificates.write_key(folder / ROOT_KEY, key)
     (folder / ROOT_CERTIFICATE).write_bytes(certificates.pem(root))
     (folder / _ISSUED).mkdir(mode=0o700)
-    write_json(folder / _PARTIES, {"parties": [list(party) for party in known.values()]})
+    first = MemberList(
+        project=study.name,
+        federation=federation_of(root),
+        number=1,
+        time=datetime.now(UTC),
+        parties=tuple(member_of(role, name) for role, name in known.values()),
+    )
+    write_members(kit.members, sign_members(first, key))
     write_json(folder / FILE, describe(kit))
     return kit
 
@@ -148,13 +169,7 @@ def approve(
         raise DataError(f"days = {days} is less than 1.", hint="365 is usual.", code="bad-days")
     root = certificates.read_certificate(kit.certificate)
     certificates.check_dates(root, f"{kit.folder}: the root certificate")
-    root_key = certificates.read_key(kit.key)
-    if not certificates.same_key(root.public_key(), root_key.public_key()):
-        raise DataError(
-            f"{kit.folder}: the root key is not the root certificate's.",
-            hint="Get a complete copy of the registrar's kit.",
-            code="other-key",
-        )
+    root_key = _root_key(kit, root)
     issued = kit.folder / _ISSUED / f"{found.name}.crt"
     if issued.exists() and not renew:
         raise DataError(
@@ -181,7 +196,10 @@ def approve(
         "port": kit.port,
         "certificate": certificates.pem(certificate).decode("ascii"),
         "root": certificates.pem(root).decode("ascii"),
+        "members": _signed_members(kit).line().decode("ascii"),
     }
+    with (kit.folder / _ISSUED / f"{found.name}.serials").open("a", encoding="ascii") as file:
+        file.write(f"{certificate.serial_number:x}\n")  # before anybody can have it
     # noted only once the approval is there: a full disk must not use the name up
     write_public(target, fields)
     with replacing(issued) as scratch:
@@ -197,20 +215,21 @@ def _check_known(found: Request, kit: Kit, path: str) -> None:
             hint="Send it to the registrar of that study, or ask again with this one's study.",
             code="other-project",
         )
-    try:
-        known = json.loads((kit.folder / _PARTIES).read_text(encoding="utf-8"))["parties"]
-    except (OSError, ValueError, KeyError):
-        raise OutputError(
-            f"{kit.folder} is an incomplete kit: {_PARTIES} is missing.",
-            hint="Get a complete copy of the registrar's kit.",
-            code="kit-incomplete",
-        ) from None
+    listed = _signed_members(kit).members
+    wanted = member_of(found.role, found.name)
+    if wanted in listed.removed:
+        raise DataError(
+            f"{path}: {found.role} {found.name!r} was removed from the federation.",
+            hint="'eigenveil flare add-party' lets them in again.",
+            code="not-in-study",
+        )
     if found.role == "lead":
         check_user(found.name)
-    elif [found.role, found.name] not in known:
+    elif wanted not in listed.parties:
+        known = ", ".join(f"{each.role} {each.name}" for each in listed.parties)
         raise DataError(
-            f"{path}: the study has no {found.role} {found.name!r}.",
-            hint=f"It has {', '.join(f'{role} {name}' for role, name in known)}.",
+            f"{path}: the federation has no {found.role} {found.name!r}.",
+            hint=f"It has {known}; 'eigenveil flare add-party' adds one.",
             code="not-in-study",
         )
     org = organisation(found.name) if found.role == "site" else found.role
@@ -220,3 +239,149 @@ def _check_known(found: Request, kit: Kit, path: str) -> None:
             hint="Let the party ask again.",
             code="bad-request",
         )
+
+
+# -- who is in: the list changes, nobody's kit does
+
+
+def member_of(role: Role, name: str) -> Member:
+    """A party as the list of members has it."""
+    return Member(role=cast("CertifiedRole", role), name=name)
+
+
+def add_party(registrar: str | Path, *, role: Role, name: str) -> SignedMembers:
+    """Let a party in, so that its request can be approved; the next list.
+
+    Raises
+    ------
+    DataError
+        ``same-name``, or when nobody can be called so.
+    OutputError
+    """
+    if role == "site":
+        check_site(name)
+    elif role == "lead":
+        check_user(name)
+    elif role == "helper":
+        name = HELPER_NAME
+    else:
+        raise DataError(
+            f"A federation has one {role}.",
+            hint="Add a site, a helper or a lead.",
+            code="other-role",
+        )
+    kit = open_kit(registrar, role="registrar")
+    before, new = _signed_members(kit).members, member_of(role, name)
+    if any(each.name.casefold() == name.casefold() for each in before.parties):
+        raise DataError(
+            f"{name!r} is in the list of members already.",
+            hint="Give it a name of its own: capital letters make no difference.",
+            code="same-name",
+        )
+    return _change(
+        kit,
+        before.next(
+            parties=(*before.parties, new),
+            removed=tuple(each for each in before.removed if each != new),
+        ),
+    )
+
+
+def remove_party(registrar: str | Path, name: str) -> SignedMembers:
+    """Put a party out, and revoke all certificates it ever got; the next list.
+
+    Raises
+    ------
+    DataError
+        ``not-in-study``, ``other-role``.
+    OutputError
+    """
+    kit = open_kit(registrar, role="registrar")
+    before = _signed_members(kit).members
+    gone = _called(kit, before, name)
+    if gone.role == "aggregator":
+        raise DataError(
+            "A federation without its aggregator cannot run.",
+            hint="If its key was stolen, revoke its certificate and give it another one.",
+            code="other-role",
+        )
+    return _change(
+        kit,
+        before.next(
+            parties=tuple(each for each in before.parties if each != gone),
+            removed=(*before.removed, gone),
+            revoked=_with_certificates_of(kit, before, gone),
+        ),
+    )
+
+
+def revoke(registrar: str | Path, name: str) -> SignedMembers:
+    """Revoke all certificates that a party got so far, as after its key was lost; the next list.
+
+    It stays in, and may ask for another certificate, of a new key.
+
+    Raises
+    ------
+    DataError, OutputError
+    """
+    kit = open_kit(registrar, role="registrar")
+    before = _signed_members(kit).members
+    return _change(
+        kit,
+        before.next(revoked=_with_certificates_of(kit, before, _called(kit, before, name))),
+    )
+
+
+def _change(kit: Kit, following: MemberList) -> SignedMembers:
+    signed = sign_members(following, _root_key(kit, certificates.read_certificate(kit.certificate)))
+    write_members(kit.members, signed)
+    return signed
+
+
+def _called(kit: Kit, listed: MemberList, name: str) -> Member:
+    known = [each for each in listed.parties if each.name == name]
+    if not known and (kit.folder / _ISSUED / f"{name}.serials").exists():
+        known = [member_of("lead", name)]  # leads are certified without being listed before
+    if not known:
+        raise DataError(
+            f"{name!r} is not in the list of members.",
+            hint=f"It names {', '.join(each.name for each in listed.parties)}.",
+            code="not-in-study",
+        )
+    return known[0]
+
+
+def _with_certificates_of(kit: Kit, listed: MemberList, who: Member) -> tuple[Revoked, ...]:
+    """What is revoked, and all that was issued to a party."""
+    try:
+        text = (kit.folder / _ISSUED / f"{who.name}.serials").read_text(encoding="ascii")
+    except FileNotFoundError:
+        text = ""
+    known = {each.serial for each in listed.revoked}
+    new = [serial for serial in dict.fromkeys(text.split()) if serial not in known]
+    return (
+        *listed.revoked,
+        *(Revoked(role=who.role, name=who.name, serial=serial) for serial in new),
+    )
+
+
+def _signed_members(kit: Kit) -> SignedMembers:
+    found = KnownMembers(kit.members, certificates.read_certificate(kit.certificate)).signed()
+    if found is None:
+        raise OutputError(
+            f"{kit.folder} is an incomplete kit: {kit.members.name} is missing.",
+            hint="Get a complete copy of the registrar's kit.",
+            code="kit-incomplete",
+        )
+    return found
+
+
+def _root_key(kit: Kit, root: x509.Certificate) -> rsa.RSAPrivateKey:
+    key = certificates.read_key(kit.key)
+    if not certificates.same_key(root.public_key(), key.public_key()):
+        raise DataError(
+            f"{kit.folder}: the root key is not the root certificate's.",
+            hint="Get a complete copy of the registrar's kit.",
+            code="other-key",
+        )
+    return key

@@ -18,6 +18,7 @@ from eigenveil.federation.protocol.terms import active_sites, settle
 from eigenveil.network.channel import ABORTED, PASSING, UNREACHABLE, Wire, sentence
 from eigenveil.network.flare.job import SignedJob, fewest_parties, parties_of
 from eigenveil.network.results import write_result_files
+from eigenveil.network.signed import list_of
 from eigenveil.network.status import STATUS, Progress, error_fields
 from eigenveil.network.transport import FlareTransport
 
@@ -59,7 +60,9 @@ class StudyRunner:
         study = self.signed_job.study
         progress = Progress(self.folder / STATUS, study.name, study.hash, self.signed_job.session)
         progress.write()
-        transport = FlareTransport(self.wire, parties_of(study), self.aborted)
+        transport = FlareTransport(
+            self.wire, parties_of(study), self.aborted, members=lambda: list_of(self.identity)
+        )
         problem: EigenveilError | None = None
         try:
             self._run(transport, progress)

@@ -7,19 +7,30 @@ which run, and an answer counts only if the queried party signed it, for this qu
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from eigenveil.errors import ProtocolError
+from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.identity import Identity
 from eigenveil.federation.protocol.envelope import Correspondent, Envelope, open_sealed, seal
 from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER
 from eigenveil.files import replacing
 from eigenveil.network.channel import ABORT, UNSIGNED, Answer, Stop
 from eigenveil.network.kit import Kit
+from eigenveil.network.members import KnownMembers
 
 _log = logging.getLogger(__name__)
+
+
+def list_of(identity: Identity) -> bytes:
+    """The list of members that an aggregator brings with its first question; empty without one."""
+    try:
+        found = None if identity.members is None else members_of(identity).signed()
+    except EigenveilError as error:
+        _log.warning("no list of members is sent: %s", error.message)
+        return b""
+    return b"" if found is None else found.line()
 
 
 class Carrier(Protocol):
@@ -31,8 +42,15 @@ class Carrier(Protocol):
 
 
 def identity_of(kit: Kit) -> Identity:
-    """The key, the certificate and the root of a kit."""
-    return Identity.from_files(key=kit.key, certificate=kit.certificate, root=kit.root_certificate)
+    """The key, the certificate and the root of a kit, and who is in its federation."""
+    found = Identity.from_files(key=kit.key, certificate=kit.certificate, root=kit.root_certificate)
+    return replace(found, members=KnownMembers(kit.members, found.root))
+
+
+def members_of(identity: Identity) -> KnownMembers:
+    """The list of members that a kit's identity is checked against."""
+    assert isinstance(identity.members, KnownMembers)
+    return identity.members
 
 
 def party_called(name: str) -> Correspondent:

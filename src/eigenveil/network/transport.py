@@ -58,8 +58,15 @@ class FlareTransport:
         Of each party, as in one process.
     """
 
-    def __init__(self, wire: Wire, names: Sequence[str], aborted: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        names: Sequence[str],
+        aborted: Callable[[], bool],
+        members: Callable[[], bytes] = bytes,
+    ) -> None:
         self._wire, self._names, self._aborted = wire, tuple(names), aborted
+        self._members = members
         self._silent: set[str] = set()
         self._processes: dict[str, str] = {}
         self._ending = False
@@ -211,7 +218,8 @@ class FlareTransport:
 
     def _quick(self, name: str, step: str, stop: Stop, deadline: float) -> Answer:
         left = max(0.01, deadline - time.monotonic())
-        answer = self._wire.query(name, step, b"", min(PROBE, left), stop)
+        body = self._members() if step == HELLO else b""
+        answer = self._wire.query(name, step, body, min(PROBE, left), stop)
         self._note(name, answer)
         return answer
 

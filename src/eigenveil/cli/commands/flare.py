@@ -13,6 +13,7 @@ from eigenveil.cli.presenters.screen import Screen, bold
 from eigenveil.federation.study.file import read_study
 
 if TYPE_CHECKING:  # loaded by the commands: cryptography takes a while
+    from eigenveil.network.members import SignedMembers
     from eigenveil.network.roles import Role
 
 flare_app = typer.Typer(
@@ -197,6 +198,112 @@ def package(
     )
 
 
+RegistrarKit = Annotated[Path, typer.Option("--kit", help="The registrar's kit.")]
+ListFile = Annotated[
+    Path, typer.Option("--out", help="Where the new list is written, to be sent to the aggregator.")
+]
+
+
+@flare_app.command("add-party")
+def add_party(
+    name: Annotated[str, typer.Argument(help="A site's name, or a lead's (like an e-mail).")],
+    kit: RegistrarKit,
+    role: Annotated[str, typer.Option(help="site, lead or helper.")] = "site",
+    out: ListFile = Path("members.json"),
+    quiet: options.Quiet = False,
+) -> None:
+    """As the registrar, let a party in: its request can then be approved. Nobody stops."""
+    from eigenveil.network.registrar import add_party as add
+
+    signed = add(kit, role=_role(role), name=name)
+    _print_change(signed, out, f"added: {role} {name}", quiet=quiet)
+
+
+@flare_app.command("remove-party")
+def remove_party(
+    name: Annotated[str, typer.Argument(help="As in the list of members.")],
+    kit: RegistrarKit,
+    out: ListFile = Path("members.json"),
+    quiet: options.Quiet = False,
+) -> None:
+    """As the registrar, put a party out, and revoke its certificates. Nobody else stops."""
+    from eigenveil.network.registrar import remove_party as remove
+
+    _print_change(remove(kit, name), out, f"removed: {name}", quiet=quiet)
+
+
+@flare_app.command()
+def revoke(
+    name: Annotated[str, typer.Argument(help="As in the party's certificate.")],
+    kit: RegistrarKit,
+    out: ListFile = Path("members.json"),
+    quiet: options.Quiet = False,
+) -> None:
+    """As the registrar, revoke a party's certificates, as after its key was lost; it stays in."""
+    from eigenveil.network.registrar import revoke as revoke_certificates
+
+    _print_change(
+        revoke_certificates(kit, name),
+        out,
+        f"revoked: all certificates that {name} got so far; 'eigenveil flare approve --renew' "
+        "gives another one, of a new key",
+        quiet=quiet,
+    )
+
+
+@flare_app.command()
+def members(
+    kit: Annotated[Path, typer.Option("--kit", help="Any party's kit.")],
+    newest: Annotated[
+        Path | None,
+        typer.Argument(help="A newer list, as the registrar wrote it: it is taken over."),
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Show who is in the federation; or take over a newer list, also while the party runs."""
+    from eigenveil.network.certificates import read_certificate
+    from eigenveil.network.kit import open_kit
+    from eigenveil.network.members import KnownMembers, read_file
+
+    opened = open_kit(kit)
+    known = KnownMembers(opened.members, read_certificate(opened.root_certificate))
+    taken = newest is not None and known.adopt(read_file(newest))
+    found = known.current()
+    if json:
+        options.print_json({} if found is None else found.model_dump(mode="json"))
+        return
+    screen = Screen(quiet=quiet)
+    if newest is not None:
+        screen.print("taken over" if taken else "this list is known already")
+    if found is None:
+        screen.print("This kit has no list of members: certificates alone count.")
+        return
+    screen.print(f"list {found.number} of {found.project}, {found.time:%Y-%m-%d %H:%M} UTC")
+    for each in found.parties:
+        screen.print(f"{each.role:<12} {each.name}", soft_wrap=True)
+    for gone in found.removed:
+        screen.print(f"removed      {gone.role} {gone.name}", soft_wrap=True)
+    for bad in found.revoked:
+        screen.print(
+            f"revoked      {bad.role} {bad.name}, certificate {bad.serial}", soft_wrap=True
+        )
+
+
+def _print_change(signed: SignedMembers, out: Path, done: str, *, quiet: bool) -> None:
+    from eigenveil.network.members import write_members
+
+    write_members(out, signed)
+    screen = Screen(quiet=quiet)
+    screen.print(done, soft_wrap=True)
+    screen.print(f"list {signed.members.number}: {out} (public)", soft_wrap=True)
+    screen.print(
+        f"Send it to the aggregator: eigenveil flare members --kit AGGREGATOR {out}; it brings it "
+        "to the sites with its next study. Their kits stay as they are.",
+        soft_wrap=True,
+    )
+
+
 @flare_app.command()
 def show(
     kit: Annotated[Path, typer.Argument(help="A party's kit.")],
@@ -222,7 +329,7 @@ def show(
         "jobs may name": ", ".join(facts.allows) or "nothing: this party runs no jobs",
     }
     if facts.role == "site":
-        lines["studies approved"] = ", ".join(facts.approved) or "none"
+        lines["studies decided"] = ", ".join(facts.decided) or "none"
         lines["studies waiting"] = ", ".join(facts.waiting) or "none"
     for what, text in lines.items():
         screen.print(f"{what + ':':<18}{text}", soft_wrap=True)

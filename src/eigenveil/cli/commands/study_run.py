@@ -88,13 +88,16 @@ def run(
             )
     agreed, choice = settled(read_study(study))
     screen = Screen(quiet=quiet or json)
+    say = _Notifier(quiet=quiet or json)
+    say("connecting to the aggregator, which takes some seconds")
     with new_folder(out) as folder, _open_session(kit) as session:  # before anything is spent
         stop = Stop()
         with stop.listening():
             job = session.submit(agreed, timeout=timeout)
             screen.print(f"study {agreed.name}, hash {agreed.hash}", soft_wrap=True)
             screen.print(f"job {job}; to follow it: eigenveil study status {job}", soft_wrap=True)
-            watch = _Watch(session, job, wait_for_sites, timeout, _Notifier(quiet=quiet or json))
+            say("submitted: the aggregator brings it to each site, whose owner decides about it")
+            watch = _Watch(session, job, wait_for_sites, timeout, say)
             try:
                 watch.until_finished(stop)
             except KeyboardInterrupt:  # the second one

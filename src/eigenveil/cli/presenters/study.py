@@ -28,6 +28,8 @@ from eigenveil.privacy.guarantee import neighbours_text
 from eigenveil.privacy.mechanisms import MECHANISMS
 from eigenveil.tables.schema import Schema
 
+# So few sites that each one's own noise is much of the whole.
+_FEW = 3
 # Protocols whose sites each draw the whole noise.
 _ALONE = ("local", "dpdispca", "full")
 
@@ -273,9 +275,16 @@ def _masks_text(study: Study) -> str:
 
 
 def _print_adversaries(study: Study) -> None:
+    """What each is held to, the worst view first."""
     screen = Screen()
-    for each in adversaries(study):
+    for each in sorted(adversaries(study), key=lambda each: min(1.0, each.honest / each.needed)):
         screen.print(f"against {each.name}: {_promise(study, each)}.")
+    few = 1 < len(study.sites) <= _FEW and study.protocol != "local"
+    if few and not study.collusion and any(not each.protected for each in adversaries(study)):
+        screen.print(
+            f"  note: each of {len(study.sites)} sites draws a large part of the noise and knows "
+            "its own; with collusion = 1 the promise holds against another site as well."
+        )
     if any(site.epsilon is not None for site in study.sites):
         screen.print("  note: sites with a smaller epsilon are promised theirs.")
 

@@ -14,11 +14,13 @@ from eigenveil.errors import PrivacyError
 from eigenveil.federation.ledger.entries import (
     LARGEST_LOSS,
     AnswerBody,
+    ApproversBody,
     BeginBody,
     BrokenChain,
     Budget,
     BudgetBody,
     ChargeBody,
+    DecisionBody,
     EndBody,
     Entry,
     FileMark,
@@ -131,11 +133,18 @@ class Session:
 
 @dataclass
 class Books:
-    """Accounts by data set, their files, and sessions, in the order they came."""
+    """Accounts by data set, their files, sessions and decisions, in the order they came.
+
+    ``begun`` are the numbers of the entries with which sessions began. ``decided`` are (entry's
+    number, its time, its body): whether they hold is looked at in
+    :mod:`eigenveil.federation.ledger.decisions`.
+    """
 
     accounts: dict[str, BudgetBody] = field(default_factory=dict)
     files: dict[str, set[FileMark]] = field(default_factory=dict)
     sessions: dict[SessionKey, Session] = field(default_factory=dict)
+    begun: dict[SessionKey, int] = field(default_factory=dict)
+    decided: list[tuple[int, str, DecisionBody | ApproversBody]] = field(default_factory=list)
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Self:
@@ -164,9 +173,12 @@ class Books:
                     raise BrokenChain(entry.number, "begins a session a second time")
                 _check_losses(entry.number, body.reserve, body.taken)
                 self.sessions[body.key] = Session(body.key, entry.time, body, body.state)
+                self.begun[body.key] = entry.number
             case AnswerBody() as body:
                 session = self._open(body.key, entry.number)
                 self._add(session, entry.number, body)
+            case DecisionBody() | ApproversBody() as body:
+                self.decided.append((entry.number, entry.time, body))
             case EndBody() as body:
                 session = self._open(body.key, entry.number)
                 self.sessions[body.key] = replace(session, outcome=body.outcome)

@@ -16,6 +16,7 @@ from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 
 from eigenveil.errors import EigenveilError
+from eigenveil.federation.identity import Identity
 from eigenveil.federation.protocol.envelope import MOST_BESIDE
 from eigenveil.network.channel import (
     ABORTED,
@@ -111,10 +112,9 @@ class StudyController(Controller):  # type: ignore[misc]
             job, identity = str(fl_ctx.get_job_id()), identity_of(kit)
             folder = kit.results / job
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            signed_job = _signed_job(kit, job)
+            signed_job = _signed_job(kit, job, identity)
             limit = largest_message(signed_job.study)
             _limit = MOST_BESIDE + limit
-            identity = identity_of(kit)
             problem = StudyRunner(
                 signed_job=signed_job,
                 wire=SignedWire(
@@ -138,7 +138,7 @@ class StudyController(Controller):  # type: ignore[misc]
             self.system_panic(f"the study ended without a result: {problem.code}", fl_ctx)
 
 
-def _signed_job(kit: Kit, job: str) -> SignedJob:
+def _signed_job(kit: Kit, job: str, identity: Identity) -> SignedJob:
     """What the lead has signed; that there is nothing of the kind is reported where it is read.
 
     Raises
@@ -146,7 +146,9 @@ def _signed_job(kit: Kit, job: str) -> SignedJob:
     ProtocolError
     """
     try:
-        return read_signed_job(kit.runs / job / "app_server", kit.root_certificate)
+        return read_signed_job(
+            kit.runs / job / "app_server", kit.root_certificate, identity.members
+        )
     except EigenveilError as error:
         status = Progress(kit.results / job / STATUS, study="", study_hash="", session="")
         status.state, status.error = "failed", error_fields(error)

@@ -54,6 +54,7 @@ def run_site(kit: Kit, party: Party, *, say: Say = print) -> int:
         version that was tested.
     """
     need_flare()
+    say(f"{kit.name} starts and connects to the aggregator at {kit.host}:{kit.port}.")
     with lock(kit):
         _tidy(kit)
         prepare(kit)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from eigenveil.errors import DataError, EigenveilError, ProtocolError
+from eigenveil.federation.identity import Membership
 from eigenveil.federation.protocol.messages import HELPER
 from eigenveil.federation.protocol.terms import active_sites, settle
 from eigenveil.federation.study.study import Study, parse_study
@@ -150,7 +151,9 @@ def client_config() -> dict[str, Any]:
     }
 
 
-def read_signed_job(app: Path, root_certificate: Path) -> SignedJob:
+def read_signed_job(
+    app: Path, root_certificate: Path, members: Membership | None = None
+) -> SignedJob:
     """The order in a deployed application folder, if a lead signed it and it is nothing else.
 
     Raises
@@ -172,6 +175,8 @@ def read_signed_job(app: Path, root_certificate: Path) -> SignedJob:
         shown = read_certificate(file)
         try:  # FLARE does not look at the role's extension: an aggregator's certificate passes it
             check_certificate(shown, root, origin="its signer", role="lead")
+            if members is not None:
+                members.check(role="lead", name=common_name(shown), serial=shown.serial_number)
         except EigenveilError as problem:
             raise _refused(problem.message.rstrip(".")) from None
         leads.add(common_name(shown))

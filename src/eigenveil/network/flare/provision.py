@@ -14,7 +14,7 @@ from eigenveil.errors import EigenveilError
 from eigenveil.federation.study.study import Study
 from eigenveil.network import certificates
 from eigenveil.network.certificates import fingerprint, read_certificate
-from eigenveil.network.enrolment import REQUEST, begin
+from eigenveil.network.enrolment import begin, request_name
 from eigenveil.network.enrolment import package as complete
 from eigenveil.network.flare.policies import allowed_classes
 from eigenveil.network.folders import new_folder
@@ -75,7 +75,9 @@ def provision(
             place = scratch / folder
             place.mkdir(mode=0o700)
             begin(study.name, place, role=role, name=name)
-            approval = approve(place / REQUEST, authority, scratch / "approval.json")
+            approval = approve(
+                place / request_name(role, name), authority, scratch / "approval.json"
+            )
             complete(place, approval, fingerprint=mark)
             approval.unlink()
         if not registrar:
@@ -109,7 +111,7 @@ class KitFacts:
         Why nobody could connect with this kit; empty if somebody could.
     allows : tuple of str
         Classes that a job may name.
-    approved, waiting : tuple of str
+    decided, waiting : tuple of str
         Of a site: hashes of studies.
     """
 
@@ -124,7 +126,7 @@ class KitFacts:
     valid_until: str
     problem: str
     allows: tuple[str, ...]
-    approved: tuple[str, ...]
+    decided: tuple[str, ...]
     waiting: tuple[str, ...]
 
 
@@ -155,6 +157,6 @@ def inspect(kit: Kit) -> KitFacts:
         valid_until=f"{own.not_valid_after_utc:%Y-%m-%d}",
         problem=problem,
         allows=allowed_classes(kit.role),
-        approved=tuple(sorted(f.stem for f in kit.approved.glob("*.json"))) if of_site else (),
+        decided=tuple(sorted(f.stem for f in kit.decided.glob("*.json"))) if of_site else (),
         waiting=tuple(sorted(f.stem for f in kit.waiting.glob("*.json"))) if of_site else (),
     )
