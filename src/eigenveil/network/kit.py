@@ -133,6 +133,11 @@ class Kit:
         return self.state / "ended.txt"
 
     @property
+    def journals(self) -> Path:
+        """Of the aggregator: a journal for each run that goes on, so that it outlives a kill."""
+        return self.state / "journals"
+
+    @property
     def runs(self) -> Path:
         """Where FLARE puts jobs: the one folder of a kit that it may clean."""
         return self.folder / RUNS
@@ -238,7 +243,7 @@ def write_config(kit: Kit) -> None:
     if kit.role in ("site", "helper"):
         folders |= {kit.approved, kit.waiting}
     if kit.role == "aggregator":
-        folders |= {kit.results, kit.jobs, kit.snapshots}
+        folders |= {kit.results, kit.jobs, kit.snapshots, kit.journals}
     try:
         for folder in sorted(folders):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)

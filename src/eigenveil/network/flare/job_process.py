@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,25 @@ class JobProcessLauncher(ServerProcessJobLauncher):  # type: ignore[misc]
         return str(super().get_command(job_meta, fl_ctx))
 
 
+# Seconds between two looks at whether the aggregator lives.
+_LOOK = 0.5
+
+
+def _end_with_the_aggregator() -> None:
+    """End this process when the one that started it has ended: that goes on when it is back.
+
+    Left alone, it would find no site any more, and end the study.
+    """
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="eigenveil parent").start()
+
+
 def main() -> int:
     """Be the process of a job until the study has ended; its exit status."""
     from nvflare.fuel.f3.mpm import MainProcessMonitor
@@ -34,6 +56,7 @@ def main() -> int:
     from eigenveil.network.flare.hardening import harden_job
     from eigenveil.network.kit import open_kit
 
+    _end_with_the_aggregator()
     arguments = runner_process.parse_arguments()
     kit = open_kit(Path(arguments.workspace), role="aggregator")
     harden_job(kit, lambda: max(MOST_OF_FLARE, signed_job_limit()))
