@@ -55,7 +55,8 @@ class Identity:
     Attributes
     ----------
     key : RSAPrivateKey
-        Of the certificate.
+        Of the certificate; from a file, or in a token
+        (:class:`eigenveil.federation.token_key.TokenKey`).
     certificate, root : x509.Certificate
         The root is the registrar's, who signs certificates and takes no part in studies.
     """

@@ -93,6 +93,16 @@ class Kit:
         return where / ROOT_CERTIFICATE
 
     @property
+    def signing_file(self) -> Path:
+        """Where the signing key is, if it is in a token and not in :attr:`key`."""
+        return self.startup / "signing.json"
+
+    @property
+    def signing_certificate(self) -> Path:
+        """The certificate of a signing key in a token."""
+        return self.startup / "signing.crt"
+
+    @property
     def approved(self) -> Path:
         """Of a site: studies that its owner approved, ``<study hash>.json``."""
         return self.local / "approved"

@@ -18,6 +18,7 @@ from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER
 from eigenveil.files import replacing
 from eigenveil.network.channel import ABORT, UNSIGNED, Answer, Stop
 from eigenveil.network.kit import Kit
+from eigenveil.network.signing import token_identity, token_of
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +32,9 @@ class Carrier(Protocol):
 
 
 def identity_of(kit: Kit) -> Identity:
-    """The key, the certificate and the root of a kit."""
+    """The signing key, in the kit or in a token, its certificate, and the root of a kit."""
+    if (token := token_of(kit)) is not None:
+        return token_identity(kit, token)
     return Identity.from_files(key=kit.key, certificate=kit.certificate, root=kit.root_certificate)
 
 
