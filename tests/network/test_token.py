@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE makes certificates: pip install '.[flare]'")
-pkcs11 = pytest.importorskip("pkcs11", reason="python-pkcs11 is not installed")
+pytest.importorskip("pkcs11", reason="python-pkcs11 is not installed")
+
+import pkcs11
 
 from eigenveil.errors import DataError, EigenveilError, OutputError
 from eigenveil.federation.protocol.envelope import Envelope, open_sealed, seal
@@ -81,9 +83,7 @@ def test_what_it_signs_is_north_to_everybody(signing, kits):
     assert isinstance(own.key, TokenKey)
     envelope = Envelope("ab" * 32, "cd" * 12, "join", "north", AGGREGATOR, b"payload")
     data, mark = seal(envelope, own)
-    found = open_sealed(
-        data, other, sender=party_called("north"), recipient=AGGREGATOR, limit=100
-    )
+    found = open_sealed(data, other, sender=party_called("north"), recipient=AGGREGATOR, limit=100)
     assert (found.payload, found.mark) == (b"payload", mark)
     with pytest.raises(EigenveilError):
         open_sealed(data, other, sender=party_called("south"), recipient=AGGREGATOR, limit=100)

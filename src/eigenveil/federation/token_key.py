@@ -46,7 +46,7 @@ class Token:
 
 
 class TokenKey(rsa.RSAPrivateKey):
-    """An RSA key in a token. It signs with RSA-PSS, and requests for certificates with PKCS #1 v1.5.
+    """An RSA key in a token, which signs: with RSA-PSS, and requests for certificates.
 
     Parameters
     ----------
@@ -103,6 +103,7 @@ class TokenKey(rsa.RSAPrivateKey):
 
     def decrypt(self, ciphertext: bytes, padding: Any) -> NoReturn:
         """Not this key's purpose."""
+        del ciphertext, padding
         raise UnsupportedAlgorithm("a token's key only signs")
 
     def private_numbers(self) -> NoReturn:
@@ -111,6 +112,7 @@ class TokenKey(rsa.RSAPrivateKey):
 
     def private_bytes(self, *rest: Any, **named: Any) -> NoReturn:
         """They never leave the token."""
+        del rest, named
         raise UnsupportedAlgorithm("a token's key never leaves it")
 
     def __copy__(self) -> TokenKey:

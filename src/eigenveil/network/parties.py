@@ -34,6 +34,7 @@ from eigenveil.network.approvals import approved_study, ask_owner
 from eigenveil.network.channel import BYE, HELLO, Answer, largest_message
 from eigenveil.network.flare.job import SignedJob, is_job, is_session, parties_of
 from eigenveil.network.kit import Kit, write_json
+from eigenveil.network.metrics import Activity
 from eigenveil.network.signed import aggregator_at, identity_of
 from eigenveil.noise.source import RandomSource
 
@@ -100,6 +101,8 @@ class Party(ABC):
     doubted : threading.Event
         Set when something unsigned states that the answered run is over: the aggregator is
         consulted.
+    activity : Activity
+        What came, for the owner's monitoring.
     """
 
     def __init__(self, kit: Kit, *, approve: Approve = "manual", say: Say = print) -> None:
@@ -112,6 +115,7 @@ class Party(ABC):
         self._over = _read_ended(kit)
         self._refused = ("", "")
         self._on_end: dict[str, Callable[[], None]] = {}
+        self.activity = Activity(is_ready=self.connected.is_set)
         self.doubted = threading.Event()
         if self._admission is not None:
             self.doubted.set()
@@ -215,6 +219,7 @@ class Party(ABC):
         except ProtocolError as error:
             _log.warning("refused: %s", error.message)
             return b""
+        self.activity.note(query.step)
         admission = self._turn_to(query)
         if admission is None:
             session, code = self._refused
@@ -264,6 +269,7 @@ class Party(ABC):
             self._admitted = [each for each in self._admitted if each is not new]
             self._refused = ("", "")
             self._store()
+        self.activity.runs += 1
         self.say(f"A run of study {new.study[:12]} begins, job {new.job}.")
         return new
 

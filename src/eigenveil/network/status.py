@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ State = Literal["waiting", "running", "finished", "failed", "aborted", "lost"]
 STATES: tuple[State, ...] = get_args(State)
 STATUS = "status.json"
 GOING_ON = ("waiting", "running")
+# Of this process, if it is an aggregator's: it can be reached.
+AGGREGATOR_STARTED = threading.Event()
 _KINDS: dict[str, type[EigenveilError]] = {
     kind.__name__: kind
     for kind in (DataError, PrivacyError, BudgetExceeded, ProtocolError, OutputError)

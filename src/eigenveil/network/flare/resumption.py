@@ -22,7 +22,13 @@ from eigenveil.network.flare.job import is_job
 from eigenveil.network.journal import MOST_IDLE_STARTS, Journal
 from eigenveil.network.kit import Kit, open_kit, write_json
 from eigenveil.network.signed import identity_of
-from eigenveil.network.status import STATUS, error_fields, goes_on, read_progress
+from eigenveil.network.status import (
+    AGGREGATOR_STARTED,
+    STATUS,
+    error_fields,
+    goes_on,
+    read_progress,
+)
 
 # Seconds between two looks.
 _LOOK = 1.0
@@ -38,6 +44,7 @@ class Resumption(FLComponent):  # type: ignore[misc]
             return
         engine = fl_ctx.get_engine()
         kit = open_kit(engine.args.workspace, role="aggregator")
+        AGGREGATOR_STARTED.set()
         threading.Thread(
             target=_look_after, args=(kit, engine), daemon=True, name="eigenveil resumption"
         ).start()
