@@ -180,7 +180,7 @@ def check_signature(
     except UNREADABLE:
         raise _refused(name, "its certificate is not the registrar's") from None
     if now is not None and not start <= now <= end:
-        raise _refused(name, "its certificate is not valid at this time")
+        raise _refused(name, _not_now(start, end, now))
     if called != [name]:
         raise _refused(name, "the certificate is another party's")
     if found != role:
@@ -191,6 +191,20 @@ def check_signature(
         public.verify(signature, text, _PADDING, SHA256())
     except InvalidSignature:
         raise _refused(name, "the signature does not hold") from None
+
+
+def _not_now(start: datetime.datetime, end: datetime.datetime, now: datetime.datetime) -> str:
+    """Why a certificate is not valid now: most often a clock that is off."""
+    clock = f"and this machine's clock says {now:%Y-%m-%d %H:%M} UTC"
+    if now < start:
+        return (
+            f"its certificate is not valid at this time: only from {start:%Y-%m-%d %H:%M} UTC, {clock}: the "
+            "clocks of this machine and the registrar's differ"
+        )
+    return (
+        f"its certificate is not valid at this time: it ended at {end:%Y-%m-%d %H:%M} UTC, {clock}: it must be renewed, or this "
+        "clock is ahead"
+    )
 
 
 def role_extension(role: CertifiedRole) -> x509.UnrecognizedExtension:

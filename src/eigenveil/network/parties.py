@@ -20,7 +20,13 @@ from typing import Any, Literal, Protocol
 
 from eigenveil.errors import DataError, EigenveilError, ProtocolError
 from eigenveil.federation.ledger.ledger import Ledger, SessionKey
-from eigenveil.federation.protocol.envelope import MOST_BESIDE, Envelope, open_sealed, seal
+from eigenveil.federation.protocol.envelope import (
+    MOST_BESIDE,
+    Envelope,
+    clocks_differ,
+    open_sealed,
+    seal,
+)
 from eigenveil.federation.protocol.helper import Helper
 from eigenveil.federation.protocol.messages import AGGREGATOR, decode
 from eigenveil.federation.protocol.site import Site
@@ -114,6 +120,7 @@ class Party(ABC):
         self._admission, self._admitted = _read_admissions(kit)
         self._over = _read_ended(kit)
         self._refused = ("", "")
+        self._clocks_differ = False
         self._on_end: dict[str, Callable[[], None]] = {}
         self.activity = Activity(is_ready=self.connected.is_set)
         self.doubted = threading.Event()
@@ -220,6 +227,7 @@ class Party(ABC):
             _log.warning("refused: %s", error.message)
             return b""
         self.activity.note(query.step)
+        self._check_clock(query)
         admission = self._turn_to(query)
         if admission is None:
             session, code = self._refused
@@ -231,6 +239,13 @@ class Party(ABC):
             self.end(admission.session, "left by the aggregator")
             return self._sealed(query, self._reply(""))
         return self._work.submit(lambda: self._sealed(query, self._checked_step(admission, query)))
+
+    def _check_clock(self, query: Envelope) -> None:
+        """Tell the owner once that the clocks differ; nothing depends on it."""
+        differ = clocks_differ(query)
+        if differ and not self._clocks_differ:
+            self.say(differ)
+        self._clocks_differ = bool(differ)
 
     def doubt(self) -> None:
         """Something unsigned states that the run is over: find out from the aggregator itself."""

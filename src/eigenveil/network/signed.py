@@ -13,7 +13,13 @@ from typing import Protocol
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.identity import Identity
-from eigenveil.federation.protocol.envelope import Correspondent, Envelope, open_sealed, seal
+from eigenveil.federation.protocol.envelope import (
+    Correspondent,
+    Envelope,
+    clocks_differ,
+    open_sealed,
+    seal,
+)
 from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER
 from eigenveil.files import replacing
 from eigenveil.network.channel import ABORT, UNSIGNED, Answer, Stop
@@ -91,6 +97,8 @@ class SignedWire:
         except ProtocolError as error:
             _log.warning("refused in step %s: %s", step, error.message)
             return Answer(UNSIGNED)
+        if differ := clocks_differ(found):
+            _log.warning("%s", differ)
         stated = (found.study, found.session, found.step, found.request_digest)
         if stated != (self._study, self._session, step, mark):
             _log.warning("refused in step %s: %s answered another question", step, name)
