@@ -195,16 +195,18 @@ def check_signature(
 
 def _not_now(start: datetime.datetime, end: datetime.datetime, now: datetime.datetime) -> str:
     """Why a certificate is not valid now: most often a clock that is off."""
-    clock = f"and this machine's clock says {now:%Y-%m-%d %H:%M} UTC"
+    clock = f"this machine's clock says {now:%Y-%m-%d %H:%M} UTC"
     if now < start:
-        return (
-            f"its certificate is not valid at this time: only from {start:%Y-%m-%d %H:%M} UTC, {clock}: the "
-            "clocks of this machine and the registrar's differ"
+        why = (
+            f"it begins at {start:%Y-%m-%d %H:%M} UTC, and {clock}: the clocks of this machine and "
+            "the registrar's differ"
         )
-    return (
-        f"its certificate is not valid at this time: it ended at {end:%Y-%m-%d %H:%M} UTC, {clock}: it must be renewed, or this "
-        "clock is ahead"
-    )
+    else:
+        why = (
+            f"it ended at {end:%Y-%m-%d %H:%M} UTC, and {clock}: it must be renewed, or this clock "
+            "is ahead"
+        )
+    return f"its certificate is not valid at this time: {why}"
 
 
 def role_extension(role: CertifiedRole) -> x509.UnrecognizedExtension:

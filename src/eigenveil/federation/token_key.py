@@ -58,7 +58,7 @@ class TokenKey(rsa.RSAPrivateKey):
         self._private, self._public = private, public
         self._turn = threading.Lock()  # a session with a token is for one thread at a time
 
-    def sign(self, data: bytes, padding: Any, algorithm: Any) -> bytes:  # type: ignore[override]
+    def sign(self, data: bytes, padding: Any, algorithm: Any) -> bytes:
         """A signature of the token's.
 
         Raises
@@ -144,7 +144,7 @@ def open_token(token: Token) -> TokenKey:
     try:
         session = pkcs11.lib(token.module).get_token(token_label=token.token).open(user_pin=pin)
         private = session.get_key(object_class=pkcs11.ObjectClass.PRIVATE_KEY, label=token.key)
-        public = session.get_key(object_class=pkcs11.ObjectClass.PUBLIC_KEY, label=token.key)
+        public: Any = session.get_key(object_class=pkcs11.ObjectClass.PUBLIC_KEY, label=token.key)
         found = load_der_public_key(_subject_public_key(encode_rsa_public_key(public)))
     except (pkcs11.exceptions.PinIncorrect, pkcs11.exceptions.PinLocked):
         raise OutputError(

@@ -272,6 +272,8 @@ class Journal:
         self._file.seek(at)
         prefix = self._file.read(_PREFIX)
         size = int.from_bytes(prefix[:8], "little")
+        if size > os.fstat(self._file.fileno()).st_size:  # of a record that was cut off: anything
+            raise ValueError
         body = self._file.read(size)
         if len(body) != size or hashlib.sha256(body).digest() != prefix[8:]:
             raise ValueError

@@ -459,13 +459,16 @@ class HelperParty(Party):
         super().__init__(kit, approve=approve, say=say)
 
     def _open(self, study: Study) -> Helper:
-        return Helper(settle(study), identity=self._identity)
+        memory = self.kit.state / "masks.json"
+        return Helper(settle(study), identity=self._identity, memory=memory)
 
     def _after(self, role: Any) -> None:
         pass
 
     def _ended(self, admission: Admission, outcome: str) -> None:
-        pass
+        """Forget the run's secrets."""
+        del admission, outcome
+        (self.kit.state / "masks.json").unlink(missing_ok=True)
 
 
 _current: Party | None = None
