@@ -8,6 +8,7 @@ import signal
 import tempfile
 import traceback
 import warnings
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,12 @@ def study_of(**fields):
     return make_study(**({"name": "killed"} | usual | more | fields))
 
 
+@cache
+def budget_of(study):
+    """Just what one run of the study costs: a second charge would not be covered."""
+    return budget_for(settle(study).reservation("a"), 0.95)
+
+
 class Machine:
     """All parties of a study on one machine whose power fails: a child process that is killed."""
 
@@ -53,9 +60,8 @@ class Machine:
         self.journal = folder / "journal"
         self.log = folder / "log"
         self.kills = 0
-        reserve = settle(study).reservation("a")
+        epsilon = budget_of(study)
         for name in NAMES:
-            epsilon = budget_for(reserve, 0.95)
             budget = Budget("default", study.adjacency, epsilon, 0.95)
             Ledger(self.ledger(name)).set_budget(budget)
 
