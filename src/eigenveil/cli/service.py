@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -123,7 +123,7 @@ class StudyEvents:
             }
             self._say(ids, f"Study {found.get('study', '')!r} is {state}{again}{why}, job {job}.")
 
-    def _found(self) -> Iterator[tuple[str, str, int, dict[str, object]]]:
+    def _found(self) -> Iterator[tuple[str, str, int, dict[str, Any]]]:
         from eigenveil.network.status import read_progress
 
         for folder in sorted(self._kit.results.glob("*")):

@@ -19,6 +19,7 @@ from nvflare.apis.fl_context import FLContext
 
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.network.flare.job import is_job
+from eigenveil.network.flare.job_process import SPARE
 from eigenveil.network.journal import MOST_IDLE_STARTS, Journal
 from eigenveil.network.kit import Kit, open_kit, write_json
 from eigenveil.network.signed import identity_of
@@ -52,6 +53,8 @@ class Resumption(FLComponent):  # type: ignore[misc]
 
 def _look_after(kit: Kit, engine: Any) -> None:
     while True:
+        if not engine.run_processes:  # a process is loaded while nothing else is to be done
+            SPARE.prepare()
         for path in sorted(kit.journals.glob("*")):
             try:
                 if is_job(path.name):
