@@ -54,6 +54,7 @@ test-flare: $(DEV) $(FLARE)  ## what needs NVIDIA FLARE: real processes on this 
 soak: $(DEV) $(FLARE)  ## all forgeries and kills in full, ten times those of make test; EIGENVEIL_SOAK=0.1: as there
 	EIGENVEIL_SOAK=$${EIGENVEIL_SOAK:-1} EIGENVEIL_SOAK_TABLE=docs/soak.md $(BIN)/python -m pytest \
 		tests/attacks/test_attack_forged_questions.py tests/federation/test_killed_sites.py \
+		tests/federation/test_killed_aggregators.py \
 		tests/federation/test_ledger_processes.py tests/flare/test_attacks.py \
 		tests/flare/test_faults_aggregator.py tests/flare/test_faults_sites.py
 

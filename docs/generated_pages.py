@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+
 from eigenveil.cli.app import all_commands
 from eigenveil.privacy.certificate import Certificate
 

@@ -5,7 +5,6 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from kit_tools import identity_of_site, site_kit, study_of
 
 from eigenveil.errors import DataError, DecisionRefused, EigenveilError, OutputError
 from eigenveil.federation.ledger.decisions import list_text
@@ -25,6 +24,7 @@ from eigenveil.network.decisions import (
 )
 from eigenveil.network.signed import identity_of
 from eigenveil.privacy.accountant import Loss
+from kit_tools import identity_of_site, site_kit, study_of
 
 PASSWORD = "four words are enough"
 STUDY = study_of()

@@ -152,7 +152,7 @@ class Federation:
         process.wait(10)
 
     def job_process(self) -> psutil.Process:
-        """The process of the running job at the aggregator."""
+        """The process of the running job at the aggregator; without one, that which waits."""
         (found,) = psutil.Process(self.processes["aggregator"].pid).children()
         return found
 

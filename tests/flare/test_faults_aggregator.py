@@ -16,6 +16,7 @@ from eigenveil.network.flare import job as job_module
 from eigenveil.network.flare import session as session_module
 from eigenveil.network.flare.session import StudySession
 from eigenveil.network.kit import open_kit, write_config
+from eigenveil.network.status import read_progress
 from eigenveil.privacy.accountant import Loss
 from soak_tools import count, times
 
@@ -62,24 +63,20 @@ def test_the_phases_are_those_of_the_study(federation):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_the_jobs_process_is_killed_in_each_phase(federation, when):
-    """Each run gets one step further than the last; sites stay up, and the last one finishes."""
+    """The aggregator goes on with the run; sites stay up, and are charged once."""
     study = pca_study(f"cut-off-{when}", dropouts=1)
     pids = {name: federation.processes[name].pid for name in federation.processes}
     # half of the phases before a question to north, the others after its answer
     for phase in PHASES[when == "after" :: 2] * times(3):
         federation.notify("aggregator", step=phase, site="north", die="job", when=when)
         status = federation.run(study)
-        assert status.state == "lost", (phase, status)
-        assert status.error.code == "killed"
-        federation.check_books(all_free=False)
         count("killed", "a study's process at the aggregator", 1)
-    federation.behave("aggregator")
-    check_a_new_run(federation, study)
+        check_gone_on(federation, study, status, phase)
     assert pids == {name: process.pid for name, process in federation.processes.items()}
 
 
 def test_the_whole_aggregator_is_killed(federation):
-    """The server and its job together; started again, it says what became of the study."""
+    """The server and its job together; started again, it goes on where it was."""
     study = pca_study("felled", dropouts=1)
     pids = {name: federation.processes[name].pid for name in SITES}
     for phase in ("join", "shares", "round 2", "unmask 3", "finish") * times(3):
@@ -93,28 +90,39 @@ def test_the_whole_aggregator_is_killed(federation):
                 federation.state(job)
             assert error.value.code == "no-aggregator"
         federation.honest()
-        status = federation.state(job)
-        assert status.state == "lost"
-        assert "Run it again" in status.error.hint
-    check_a_new_run(federation, study)
+        with federation.session() as session:
+            status = federation.wait(session, job, timeout=PATIENCE)
+        check_gone_on(federation, study, status, phase)
     assert pids == {name: federation.processes[name].pid for name in SITES}
 
 
-def check_a_new_run(federation, study):
-    status = federation.run(study)
-    assert status.state == "finished", status.error
+def check_gone_on(federation, study, status, phase):
+    """As if nobody had been killed: the same result, charged once, and nothing left over."""
+    assert status.state == "finished", (phase, status, status.error)
+    assert status.missing == {}
     assert federation.same_as_in_process(status.job, study)
+    progress = read_progress(federation.kit("aggregator").results / status.job)
+    assert progress["restarts"] == 1
+    assert not list(federation.kit("aggregator").journals.glob("*"))
     until(federation.all_free)
     federation.check_books()
+    check_charged_alike(federation, study)
 
 
 def test_a_study_that_is_lost_frees_what_it_had_reserved(federation):
-    """Without a new run: sites find out that the job is over."""
+    """Its journal is lost as well; without a new run sites find out that it is over."""
     study = pca_study("deserted")
-    federation.notify("aggregator", step="round 2", site="north", die="job", when="before")
-    assert federation.run(study).state == "lost"
+    federation.notify("aggregator", step="round 2", site="north", die="tree", when="before")
+    job = federation.run(study, wait=False)
+    assert federation.processes["aggregator"].wait(PATIENCE) == -9
+    (federation.kit("aggregator").journals / job).unlink()
+    federation.honest()
+    status = federation.state(job)
+    assert status.state == "lost"
+    assert "Run it again" in status.error.hint
     until(federation.all_free)
     federation.check_books()
+    assert federation.run(study).state == "finished"
 
 
 # -- asking for what it must not have

@@ -75,6 +75,8 @@ def studies(federation):
     jobs["felled"] = federation.run(pca_study("felled", dropouts=1), wait=False)
     assert federation.processes["aggregator"].wait(PATIENCE) == -9
     federation.honest()
+    with federation.session() as session:
+        assert federation.wait(session, jobs["felled"], timeout=PATIENCE).state == "finished"
 
     # not masked: what the search must find in what the aggregator saw
     jobs["open"] = ended(federation, pca_study("open", protocol="local"), "finished")

@@ -150,6 +150,10 @@ COMMANDS = {
         "eigenveil.cli.commands.flare:flare_app",
         "Kits for studies between organisations: key, certificate and policy of each party.",
     ),
+    "token": Command(
+        "eigenveil.cli.commands.token:token_app",
+        "A signing key in a PKCS#11 token (a smart card or HSM) instead of the kit's file.",
+    ),
 }
 
 

@@ -63,7 +63,8 @@ class Identity:
     Attributes
     ----------
     key : RSAPrivateKey
-        Of the certificate.
+        Of the certificate; from a file, or in a token
+        (:class:`eigenveil.federation.token_key.TokenKey`).
     certificate, root : x509.Certificate
         The root is the registrar's, who signs certificates and takes no part in studies.
     members : Membership or None
@@ -193,7 +194,7 @@ def check_signature(
     except UNREADABLE:
         raise _refused(name, "its certificate is not the registrar's") from None
     if now is not None and not start <= now <= end:
-        raise _refused(name, "its certificate is not valid at this time")
+        raise _refused(name, _not_now(start, end, now))
     if called != [name]:
         raise _refused(name, "the certificate is another party's")
     if found != role:
@@ -204,6 +205,22 @@ def check_signature(
         public.verify(signature, text, _PADDING, SHA256())
     except InvalidSignature:
         raise _refused(name, "the signature does not hold") from None
+
+
+def _not_now(start: datetime.datetime, end: datetime.datetime, now: datetime.datetime) -> str:
+    """Why a certificate is not valid now: most often a clock that is off."""
+    clock = f"this machine's clock says {now:%Y-%m-%d %H:%M} UTC"
+    if now < start:
+        why = (
+            f"it begins at {start:%Y-%m-%d %H:%M} UTC, and {clock}: the clocks of this machine and "
+            "the registrar's differ"
+        )
+    else:
+        why = (
+            f"it ended at {end:%Y-%m-%d %H:%M} UTC, and {clock}: it must be renewed, or this clock "
+            "is ahead"
+        )
+    return f"its certificate is not valid at this time: {why}"
 
 
 def role_extension(role: CertifiedRole) -> x509.UnrecognizedExtension:

@@ -155,14 +155,18 @@ def check_dates(certificate: x509.Certificate, what: str, *, now: datetime | Non
     moment = now or datetime.now(UTC)
     if moment > certificate.not_valid_after_utc:
         raise DataError(
-            f"{what} expired on {certificate.not_valid_after_utc:%Y-%m-%d}.",
-            hint="Ask the registrar for a new one ('eigenveil flare request').",
+            f"{what} expired on {certificate.not_valid_after_utc:%Y-%m-%d}; this machine's clock "
+            f"says {moment:%Y-%m-%d}.",
+            hint="Ask the registrar for a new one ('eigenveil flare request'), or correct the "
+            "clock.",
             code="certificate-expired",
         )
     if moment < certificate.not_valid_before_utc:
         raise DataError(
-            f"{what} is valid only from {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC.",
-            hint="Check this machine's clock.",
+            f"{what} is valid only from {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC, and "
+            f"this machine's clock says {moment:%Y-%m-%d %H:%M} UTC: the clocks of this machine "
+            "and the registrar's differ.",
+            hint="Check this machine's clock (time service).",
             code="certificate-early",
         )
 

@@ -103,6 +103,16 @@ class Kit:
         return self.folder / "approvers"
 
     @property
+    def signing_file(self) -> Path:
+        """Where the signing key is, if it is in a token and not in :attr:`key`."""
+        return self.startup / "signing.json"
+
+    @property
+    def signing_certificate(self) -> Path:
+        """The certificate of a signing key in a token."""
+        return self.startup / "signing.crt"
+
+    @property
     def waiting(self) -> Path:
         """Of a site: studies requested and not decided yet, ``<study hash>.json``."""
         return self.local / "waiting"
@@ -136,6 +146,11 @@ class Kit:
     def ended_file(self) -> Path:
         """Of a site and a helper: names of runs that are over, which are not admitted again."""
         return self.state / "ended.txt"
+
+    @property
+    def journals(self) -> Path:
+        """Of the aggregator: a journal for each run that goes on, so that it outlives a kill."""
+        return self.state / "journals"
 
     @property
     def runs(self) -> Path:
@@ -248,7 +263,7 @@ def write_config(kit: Kit) -> None:
     if kit.role in ("site", "helper"):
         folders |= {kit.decided, kit.waiting}
     if kit.role == "aggregator":
-        folders |= {kit.results, kit.jobs, kit.snapshots}
+        folders |= {kit.results, kit.jobs, kit.snapshots, kit.journals}
     try:
         for folder in sorted(folders):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)

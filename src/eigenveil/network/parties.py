@@ -20,7 +20,13 @@ from typing import Any, Literal, Protocol
 
 from eigenveil.errors import DataError, EigenveilError, ProtocolError
 from eigenveil.federation.ledger.ledger import Ledger, SessionKey
-from eigenveil.federation.protocol.envelope import MOST_BESIDE, Envelope, open_sealed, seal
+from eigenveil.federation.protocol.envelope import (
+    MOST_BESIDE,
+    Envelope,
+    clocks_differ,
+    open_sealed,
+    seal,
+)
 from eigenveil.federation.protocol.helper import Helper
 from eigenveil.federation.protocol.messages import AGGREGATOR, decode
 from eigenveil.federation.protocol.site import Site
@@ -35,6 +41,7 @@ from eigenveil.network.decisions import Decisions, Standing
 from eigenveil.network.flare.job import SignedJob, is_job, is_session, parties_of
 from eigenveil.network.kit import Kit, write_json
 from eigenveil.network.members import LARGEST, KnownMembers
+from eigenveil.network.metrics import Activity
 from eigenveil.network.signed import aggregator_at, identity_of, members_of
 from eigenveil.noise.source import RandomSource
 
@@ -102,6 +109,8 @@ class Party(ABC):
     doubted : threading.Event
         Set when something unsigned states that the answered run is over: the aggregator is
         consulted.
+    activity : Activity
+        What came, for the owner's monitoring.
     """
 
     def __init__(self, kit: Kit, *, approve: Approve = "manual", say: Say = print) -> None:
@@ -113,7 +122,9 @@ class Party(ABC):
         self._admission, self._admitted = _read_admissions(kit)
         self._over = _read_ended(kit)
         self._refused = ("", "")
+        self._clocks_differ = False
         self._on_end: dict[str, Callable[[], None]] = {}
+        self.activity = Activity(is_ready=self.connected.is_set)
         self.doubted = threading.Event()
         if self._admission is not None:
             self.doubted.set()
@@ -227,6 +238,8 @@ class Party(ABC):
         except ProtocolError as error:
             _log.warning("refused: %s", error.message)
             return b""
+        self.activity.note(query.step)
+        self._check_clock(query)
         if query.step == HELLO and query.payload and (code := self._learn(query.payload)):
             return self._sealed(query, self._reply(code))
         admission = self._turn_to(query)
@@ -255,6 +268,13 @@ class Party(ABC):
             old = error.code == channel.OLDER_MEMBERS
             return channel.OLDER_MEMBERS if old else channel.BAD_MEMBERS
         return ""
+
+    def _check_clock(self, query: Envelope) -> None:
+        """Tell the owner once that the clocks differ; nothing depends on it."""
+        differ = clocks_differ(query)
+        if differ and not self._clocks_differ:
+            self.say(differ)
+        self._clocks_differ = bool(differ)
 
     def doubt(self) -> None:
         """Something unsigned states that the run is over: find out from the aggregator itself."""
@@ -293,6 +313,7 @@ class Party(ABC):
             self._admitted = [each for each in self._admitted if each is not new]
             self._refused = ("", "")
             self._store()
+        self.activity.runs += 1
         self.say(f"A run of study {new.study[:12]} begins, job {new.job}.")
         return new
 
@@ -496,13 +517,16 @@ class HelperParty(Party):
         return self._standing(admission.study).approved
 
     def _open(self, study: Study) -> Helper:
-        return Helper(settle(study), identity=self._identity)
+        memory = self.kit.state / "masks.json"
+        return Helper(settle(study), identity=self._identity, memory=memory)
 
     def _after(self, role: Any) -> None:
         pass
 
     def _ended(self, admission: Admission, outcome: str) -> None:
-        pass
+        """Forget the run's secrets."""
+        del admission, outcome
+        (self.kit.state / "masks.json").unlink(missing_ok=True)
 
 
 _current: Party | None = None

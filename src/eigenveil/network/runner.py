@@ -15,8 +15,16 @@ from eigenveil.federation.identity import Identity
 from eigenveil.federation.protocol.aggregator import Aggregator
 from eigenveil.federation.protocol.requests import Call, Replies
 from eigenveil.federation.protocol.terms import active_sites, settle
-from eigenveil.network.channel import ABORTED, PASSING, UNREACHABLE, Wire, sentence
+from eigenveil.network.channel import (
+    ABORTED,
+    NO_ANSWER,
+    PASSING,
+    UNREACHABLE,
+    Wire,
+    sentence,
+)
 from eigenveil.network.flare.job import SignedJob, fewest_parties, parties_of
+from eigenveil.network.journal import Calls, Journal, Journaled
 from eigenveil.network.results import write_result_files
 from eigenveil.network.signed import list_of
 from eigenveil.network.status import STATUS, Progress, error_fields
@@ -43,6 +51,8 @@ class StudyRunner:
         Of the result; it exists.
     identity : Identity
         Signs the certificate.
+    journal : Journal, optional
+        Of the run; with one that has calls, the run goes on after them. It is removed at the end.
     patience : float
         Seconds until all must be ready.
     """
@@ -53,12 +63,15 @@ class StudyRunner:
     aborted: Callable[[], bool]
     folder: Path
     identity: Identity
+    journal: Journal | None = None
     patience: float = 60.0
 
     def run(self) -> EigenveilError | None:
         """Write the result, or return why there is none; inform all parties of the end."""
         study = self.signed_job.study
         progress = Progress(self.folder / STATUS, study.name, study.hash, self.signed_job.session)
+        if self.journal is not None:
+            progress.restarts = self.journal.starts - 1
         progress.write()
         transport = FlareTransport(
             self.wire, parties_of(study), self.aborted, members=lambda: list_of(self.identity)
@@ -84,11 +97,19 @@ class StudyRunner:
                 progress.state = "aborted" if problem.code == ABORTED else "failed"
                 progress.error = error_fields(problem)
             progress.write()
+            if self.journal is not None:
+                self.journal.remove()
         return problem
 
     def _run(self, transport: FlareTransport, progress: Progress) -> None:
         study, begun = self.signed_job.study, time.monotonic()
-        self._gather(transport, progress)
+        calls: Calls = transport
+        if self.journal is not None:
+            calls = Journaled(transport, self.journal, transport.count_replayed)
+        if self.journal is not None and self.journal.has_calls:
+            self._reach_again(transport)
+        else:
+            self._gather(transport, progress)
         progress.state = "running"
         progress.write()
         aggregator = Aggregator(
@@ -99,10 +120,10 @@ class StudyRunner:
             identity=self.identity,
         )
         try:
-            outcome = carry_to_the_end(aggregator.run(), transport)
+            outcome = carry_to_the_end(aggregator.run(), calls)
             progress.missing = dict(outcome.missing)
             run = finished_study(study, outcome, traffic=transport.traffic)
-            seconds = time.monotonic() - begun
+            seconds = time.monotonic() - begun + transport.replayed_seconds
             write_result_files(
                 run,
                 self.folder,
@@ -113,6 +134,16 @@ class StudyRunner:
         except BaseException as error:
             aggregator.attach_spent(error)
             raise
+
+    def _reach_again(self, transport: FlareTransport) -> None:
+        """Wait for parties that have to connect again; who cannot be reached is not waited for."""
+        waiting = [name for name in parties_of(self.signed_job.study) if name in self.present]
+        until = time.monotonic() + self.patience
+        while waiting and time.monotonic() < until and not self.aborted():
+            answers = transport.hello(waiting, 2.0)
+            waiting = [name for name in waiting if answers[name] in (NO_ANSWER, UNREACHABLE)]
+            if waiting:
+                time.sleep(_BETWEEN_HELLOS)
 
     def _gather(self, transport: FlareTransport, progress: Progress) -> None:
         """Wait until everybody who has the job is ready, or as many as are needed.
@@ -144,7 +175,7 @@ class StudyRunner:
             )
 
 
-def carry_to_the_end(run: Generator[Call, Replies, Result], transport: FlareTransport) -> Result:
+def carry_to_the_end(run: Generator[Call, Replies, Result], transport: Calls) -> Result:
     """Carry a role's calls until it has its result; stopped, it may still tell everybody so.
 
     Raises

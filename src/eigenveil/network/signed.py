@@ -13,12 +13,19 @@ from typing import Protocol
 
 from eigenveil.errors import EigenveilError, ProtocolError
 from eigenveil.federation.identity import Identity
-from eigenveil.federation.protocol.envelope import Correspondent, Envelope, open_sealed, seal
+from eigenveil.federation.protocol.envelope import (
+    Correspondent,
+    Envelope,
+    clocks_differ,
+    open_sealed,
+    seal,
+)
 from eigenveil.federation.protocol.messages import AGGREGATOR, HELPER
 from eigenveil.files import replacing
 from eigenveil.network.channel import ABORT, UNSIGNED, Answer, Stop
 from eigenveil.network.kit import Kit
 from eigenveil.network.members import KnownMembers
+from eigenveil.network.signing import token_identity, token_of
 
 _log = logging.getLogger(__name__)
 
@@ -42,8 +49,13 @@ class Carrier(Protocol):
 
 
 def identity_of(kit: Kit) -> Identity:
-    """The key, the certificate and the root of a kit, and who is in its federation."""
-    found = Identity.from_files(key=kit.key, certificate=kit.certificate, root=kit.root_certificate)
+    """The signing key, in the kit or in a token, its certificate and root, and who is in."""
+    token = token_of(kit)
+    if token is None:
+        root = kit.root_certificate
+        found = Identity.from_files(key=kit.key, certificate=kit.certificate, root=root)
+    else:
+        found = token_identity(kit, token)
     return replace(found, members=KnownMembers(kit.members, found.root))
 
 
@@ -106,6 +118,8 @@ class SignedWire:
         except ProtocolError as error:
             _log.warning("refused in step %s: %s", step, error.message)
             return Answer(UNSIGNED)
+        if differ := clocks_differ(found):
+            _log.warning("%s", differ)
         stated = (found.study, found.session, found.step, found.request_digest)
         if stated != (self._study, self._session, step, mark):
             _log.warning("refused in step %s: %s answered another question", step, name)

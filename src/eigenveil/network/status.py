@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +25,9 @@ from eigenveil.privacy.guarantee import Guarantee
 State = Literal["waiting", "running", "finished", "failed", "aborted", "lost"]
 STATES: tuple[State, ...] = get_args(State)
 STATUS = "status.json"
-_GOING_ON = ("waiting", "running")
+GOING_ON = ("waiting", "running")
+# Of this process, if it is an aggregator's: it can be reached.
+AGGREGATOR_STARTED = threading.Event()
 _KINDS: dict[str, type[EigenveilError]] = {
     kind.__name__: kind
     for kind in (DataError, PrivacyError, BudgetExceeded, ProtocolError, OutputError)
@@ -50,6 +53,8 @@ class Progress:
         Parties that are missing, and why.
     error : dict or None
         What ended the study: kind, code, message and hint, and ``spent``.
+    restarts : int
+        How often the aggregator was killed, or stopped, and went on.
     """
 
     file: Path
@@ -61,6 +66,7 @@ class Progress:
     answered: int = 0
     missing: dict[str, str] = field(default_factory=dict)
     error: dict[str, Any] | None = None
+    restarts: int = 0
 
     def notify(self, step: str, parties: int) -> None:
         """Note answers to a step."""
@@ -83,15 +89,32 @@ def read_progress(folder: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) and found.get("state") in STATES else None
 
 
-def mark_lost(kit: Kit) -> int:
-    """Note that what went on when the aggregator stopped goes on no more; how many there were."""
-    count = 0
+def goes_on(kit: Kit, job: str) -> bool:
+    """Whether a study goes on, or will: it has a journal, and its status has no end yet."""
+    found = read_progress(kit.results / job)
+    going = found is None or found["state"] in GOING_ON
+    return going and (kit.journals / job).exists()
+
+
+def mark_lost(kit: Kit) -> tuple[int, int]:
+    """Note which studies cannot go on where the aggregator stopped: they have no journal.
+
+    Returns
+    -------
+    lost, resumed : int
+        How many are over, and how many go on.
+    """
+    lost = resumed = 0
     for file in kit.results.glob(f"*/{STATUS}"):
         found = read_progress(file.parent)
-        if found is not None and found["state"] in _GOING_ON:
-            write_json(file, found | {"state": "lost"})
-            count += 1
-    return count
+        if found is None or found["state"] not in GOING_ON:
+            continue
+        if goes_on(kit, file.parent.name):
+            resumed += 1
+            continue
+        write_json(file, found | {"state": "lost"})
+        lost += 1
+    return lost, resumed
 
 
 def error_fields(error: EigenveilError) -> dict[str, Any]:

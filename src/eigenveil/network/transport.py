@@ -56,6 +56,8 @@ class FlareTransport:
         How long each step took, until all had answered or the time was over.
     traffic : dict of str to Traffic
         Of each party, as in one process.
+    replayed_seconds : float
+        Of ``seconds``, those of calls that an earlier process of the run carried.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class FlareTransport:
         self._ending = False
         self.traffic = {name: Traffic() for name in names}
         self.seconds: dict[str, float] = {}
+        self.replayed_seconds = 0.0
 
     def sites(self) -> Sequence[str]:
         """Names of the parties."""
@@ -118,6 +121,19 @@ class FlareTransport:
             replies[name] = answer.payload
             self.traffic[name].count(method, body, answer.payload)
         return replies, failures
+
+    def count_replayed(
+        self,
+        method: str,
+        payloads: Mapping[str, bytes],
+        replies: Mapping[str, bytes],
+        seconds: float,
+    ) -> None:
+        """Count a call that an earlier process of the same run carried."""
+        self.seconds[method] = self.seconds.get(method, 0.0) + seconds
+        self.replayed_seconds += seconds
+        for name, reply in replies.items():
+            self.traffic[name].count(method, payloads[name], reply)
 
     def hello(self, names: Sequence[str], timeout: float) -> dict[str, str]:
         """A sign of life of each: an empty code where it is there and has admitted the job."""

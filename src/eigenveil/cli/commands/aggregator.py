@@ -5,12 +5,22 @@ from __future__ import annotations
 import errno
 import ipaddress
 import socket
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from eigenveil.cli import options
+from eigenveil.cli.service import (
+    HealthAt,
+    LogJson,
+    Say,
+    StudyEvents,
+    print_event,
+    speaker,
+    start_health,
+)
 from eigenveil.errors import OutputError
 
 aggregator_app = typer.Typer(
@@ -37,23 +47,43 @@ def start(
             "default is reachable from this machine only."
         ),
     ] = "127.0.0.1",
+    health: HealthAt = None,
+    log_json: LogJson = False,
     quiet: options.Quiet = False,
 ) -> int:
     """Carry studies between the lead and the sites until stopped (Ctrl-C)."""
-    from eigenveil.cli.presenters.site_console import end_at_once, lines, reported
+    from eigenveil.cli.presenters.site_console import end_at_once, reported
     from eigenveil.network.flare.authority import need_flare
     from eigenveil.network.kit import open_kit
 
     opened = open_kit(kit, role="aggregator")
     need_flare()
     from eigenveil.network.flare.entry import run_aggregator
+    from eigenveil.network.metrics import Activity, Party
+    from eigenveil.network.status import AGGREGATOR_STARTED
 
-    say = lines(quiet=quiet)
+    say = speaker(quiet=quiet, log_json=log_json, who=opened.name)
     _check_address(listen, opened.port)
     only = " (only from this machine: change it with --listen)" if _is_loopback(listen) else ""
     say(f"Aggregator {opened.name} listens on {listen}:{opened.port}{only}; Ctrl-C stops it.")
+    party = Party(opened, Activity(is_ready=AGGREGATOR_STARTED.is_set))
+    start_health(health, party, say)
+    if not quiet:
+        StudyEvents(opened, _told(say, log_json=log_json, who=opened.name)).start()
     end_at_once(say)
     return reported(run_aggregator(opened, listen=listen, say=say), opened.folder, say)
+
+
+def _told(say: Say, *, log_json: bool, who: str) -> Callable[[Mapping[str, str], str], None]:
+    """Tells of a study, with its ids where the log is for a program."""
+
+    def tell(ids: Mapping[str, str], text: str) -> None:
+        if log_json:
+            print_event(who, ids, text)
+        else:
+            say(text)
+
+    return tell
 
 
 def _is_loopback(address: str) -> bool:

@@ -275,6 +275,24 @@ def budget(
 
 
 @ledger_app.command()
+def migrate(place: Place = None, json: options.Json = False, quiet: options.Quiet = False) -> None:
+    """Bring a ledger to this version's format; its entries stay as they were written."""
+    from eigenveil.federation.ledger.migrations import migrate as bring
+
+    place = usual_ledger(make_folder=False) if place is None else place
+    found = bring(str(place))
+    if json:
+        options.print_json(asdict(found))
+        return
+    done = f"was brought from {found.before} to" if found.before != found.after else "is already of"
+    Screen(quiet=quiet).print(
+        f"The ledger {done} format {found.after}; all {found.entries} entries are as they were "
+        f"written (last hash {found.last}).",
+        soft_wrap=True,
+    )
+
+
+@ledger_app.command()
 def end(
     place: Place = None,
     *,

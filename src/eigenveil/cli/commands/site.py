@@ -19,6 +19,7 @@ from eigenveil.cli.options import WantedColumns, read_columns
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.cli.presenters.site_console import BudgetTarget, check_budget
 from eigenveil.cli.presenters.study_cost import Owner, owner_of
+from eigenveil.cli.service import HealthAt, LogJson, Service, start_health
 from eigenveil.errors import DataError, OutputError
 from eigenveil.federation.study.study import Study
 from eigenveil.files import Place
@@ -98,6 +99,8 @@ def start(
     vocabulary: options.Vocabulary = None,
     schema: options.SchemaFile = None,
     dask: options.DaskScheduler = None,
+    health: HealthAt = None,
+    log_json: LogJson = False,
     quiet: options.Quiet = False,
     *,
     read: ReadOptions,
@@ -114,7 +117,7 @@ def start(
     if opened.role == "helper":
         _no_rows_here(data, ledger, heads)
         need_flare()
-        return _start(opened, None, approve="all", quiet=quiet)
+        return _start(opened, None, "all", Service(health, log_json, quiet))
     opened = open_kit(kit, role="site")
     # FLARE goes into the kit's folder, and takes this process along
     files = [absolute(file) for file in _needed("data", data)]
@@ -128,7 +131,8 @@ def start(
     check_budget(place, budget, Screen(quiet=quiet), heads=noted)
     need_flare()
     Owner(place, data_set).keep(opened.local)
-    return _start(opened, _Own(rows, place, data_set, noted), approve=approve, quiet=quiet)
+    own = _Own(rows, place, data_set, noted)
+    return _start(opened, own, approve, Service(health, log_json, quiet))
 
 
 @site_app.command()
@@ -251,20 +255,30 @@ class _Own:
     heads: Heads | None
 
 
-def _start(kit: Kit, own: _Own | None, *, approve: str, quiet: bool) -> int:
+def _start(kit: Kit, own: _Own | None, approve: str, service: Service) -> int:
     """Answer studies until stopped."""
     # imported here: FLARE and the ledger's database library take a moment to load
-    from eigenveil.cli.presenters.site_console import ReportingLedger, end_at_once, lines, reported
+    from eigenveil.cli.presenters.site_console import ReportingLedger, end_at_once, reported
+    from eigenveil.network import metrics
     from eigenveil.network.flare.entry import run_site
     from eigenveil.network.parties import Approve, HelperParty, Party, SiteParty
 
-    say = lines(quiet=quiet)
+    party: Party | None = None
+    books: ReportingLedger | None = None
+
+    def run() -> dict[str, str]:
+        about = None if party is None else party.admission
+        if about is None:
+            return {}
+        return {"study": about.study, "session": about.session, "job": about.job}
+
+    say = service.speaker(kit.name, run)
     how = cast("Approve", approve)
-    party: Party
     if own is None:
         party = HelperParty(kit, approve=how, say=say)
     else:
         books = ReportingLedger(own.ledger, own.data_set, say, heads=own.heads)
         party = SiteParty(kit, own.rows, books, data_set=own.data_set, approve=how, say=say)
+    start_health(service.health, metrics.Party(kit, party.activity, books), say)
     end_at_once(say)
     return reported(run_site(kit, party, say=say), kit.folder, say)

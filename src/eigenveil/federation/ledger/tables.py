@@ -225,7 +225,8 @@ def read_head(connection: Connection, *, lock: bool = False) -> Head:
     if row.format != FORMAT:
         raise DataError(
             f"The ledger's format is {row.format!r}, this version of eigenveil reads {FORMAT!r}.",
-            hint="Use the version that wrote it.",
+            hint="Bring it to this format with 'eigenveil ledger migrate', or use the version that "
+            "wrote it.",
             code="other-format",
         )
     return Head(row.count, row.hash)

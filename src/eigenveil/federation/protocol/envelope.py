@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -27,6 +28,8 @@ VERSION = 1
 MAGIC = b"EVE1"
 # Beside the payload: a certificate, a signature and names.
 MOST_BESIDE = 1 << 15
+# Seconds by which clocks may differ, and a message take: beyond that the owner is told.
+MOST_APART = 120.0
 _DOMAIN = b"eigenveil envelope 1\n"
 _MOST_SIGNATURE = 1 << 10
 _START = len(MAGIC) + 6
@@ -72,6 +75,9 @@ class Envelope:
         Of a reply without an answer: why there is none.
     process : str
         Of a reply: names the process that made it.
+    sent : float
+        When it was signed, by its sender's clock, in seconds since 1970. Nothing is decided by it:
+        it shows that clocks differ.
     mark : str
         SHA-256 of what was signed: a reply repeats it, so that no reply serves for two questions.
     """
@@ -85,6 +91,7 @@ class Envelope:
     request_digest: str = ""
     code: str = ""
     process: str = ""
+    sent: float = 0.0
     mark: str = ""
 
 
@@ -102,6 +109,7 @@ class _Header(BaseModel):
     process: _Word
     digest: _Hex
     nonce: _Hex
+    sent: float = Field(ge=0, allow_inf_nan=False)
     certificate: Annotated[str, StringConstraints(max_length=1 << 14)]
 
 
@@ -119,6 +127,7 @@ def seal(envelope: Envelope, identity: Identity) -> tuple[bytes, str]:
         process=envelope.process,
         digest=hashlib.sha256(envelope.payload).hexdigest(),
         nonce=os.urandom(16).hex(),
+        sent=round(time.time(), 3),
         certificate=identity.pem,
     )
     text = header.model_dump_json().encode()
@@ -198,7 +207,30 @@ def open_sealed(
         request_digest=header.request_digest,
         code=header.code,
         process=header.process,
+        sent=header.sent,
         mark=_mark(text),
+    )
+
+
+def clocks_differ(found: Envelope, *, now: float | None = None) -> str:
+    """A sentence where this machine's clock and the sender's differ; empty where they agree.
+
+    Parameters
+    ----------
+    now : float, optional
+        Seconds since 1970 by this machine's clock.
+    """
+    seconds = (time.time() if now is None else now) - found.sent
+    if abs(seconds) <= MOST_APART:
+        return ""
+    size = abs(seconds)
+    apart = f"{size / 3600:.1f} hours" if size < 2 * 86400 else f"{size / 86400:.0f} days"
+    if size < 2 * 3600:
+        apart = f"{size / 60:.0f} minutes"
+    side = "ahead of" if seconds > 0 else "behind"
+    return (
+        f"The clocks differ: this machine's is {apart} {side} that of {found.sender}. Correct the "
+        "one that is wrong (time service): certificates, decisions and ledgers are dated by it."
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,7 @@ from eigenveil.federation.protocol.messages import (
 from eigenveil.federation.protocol.terms import Terms
 from eigenveil.federation.secagg import masks
 from eigenveil.federation.secagg.keys import Context, SiteKeys, derive
+from eigenveil.files import replacing
 from eigenveil.models.shapes import sizes_of
 from eigenveil.noise.cube import tensor_size
 from eigenveil.noise.source import process
@@ -48,12 +51,23 @@ class Helper:
 
     A round's masks are fixed by the helper's secret of the session: a repeated request gets the
     same.
+
+    Parameters
+    ----------
+    terms : Terms
+    identity : Identity, optional
+        Signs its keys; keys of sites are then taken only with their signatures.
+    memory : Path, optional
+        A file for what sessions have fixed, so that a helper that is started again goes on. It
+        holds secrets: delete it when the run is over.
     """
 
-    def __init__(self, terms: Terms, *, identity: Identity | None = None) -> None:
-        self._terms, self._identity = terms, identity
+    def __init__(
+        self, terms: Terms, *, identity: Identity | None = None, memory: Path | None = None
+    ) -> None:
+        self._terms, self._identity, self._memory = terms, identity, memory
         self._hash, self._sites = terms.hash, terms.names
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, _Session] = self._remembered()
         self._last: tuple[tuple[bytes, int], masks.ZeroSum] | None = None
         self._process = process()
 
@@ -62,6 +76,7 @@ class Helper:
         session = ""
         if self._process != process():  # parent and fork could draw one round's masks in two ways
             self._sessions, self._last, self._process = {}, None, process()
+            self._memory = None
         try:
             message = decode(request, sender=AGGREGATOR, limit=_LARGEST_REQUEST)
             session = message.session
@@ -80,6 +95,7 @@ class Helper:
         self._sessions.setdefault(message.session, _Session(os.urandom(32)))
         while len(self._sessions) > _MOST_SESSIONS:
             self._sessions.pop(next(iter(self._sessions)))
+        self._remember()
         channel = self._keys(message, self._session(message)).channel_public_key().hex()
         proof = None
         if self._identity is not None:
@@ -151,6 +167,46 @@ class Helper:
                 "The masks of a round, and the keys of a session, are fixed.", code="other-round"
             )
         session.channels.update(body.channels)
+        self._remember()
+
+    def _remember(self) -> None:
+        """Have what is fixed on the disk, before anything that follows from it leaves."""
+        if self._memory is None:
+            return
+        fields = {
+            name: {
+                "master": each.master.hex(),
+                "channels": each.channels,
+                "rounds": {n: body.model_dump(mode="json") for n, body in each.rounds.items()},
+            }
+            for name, each in self._sessions.items()
+        }
+        with replacing(self._memory) as scratch, scratch.open("w", encoding="utf-8") as file:
+            json.dump({"study": self._hash, "sessions": fields}, file)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _remembered(self) -> dict[str, _Session]:
+        """What was fixed before; nothing where the file is of another study, or none."""
+        if self._memory is None:
+            return {}
+        try:
+            found = json.loads(self._memory.read_text(encoding="utf-8"))
+            if found["study"] != self._hash:
+                return {}
+            return {
+                str(name): _Session(
+                    bytes.fromhex(each["master"]),
+                    {str(site): str(channel) for site, channel in each["channels"].items()},
+                    {
+                        int(n): payloads.MasksRequest.model_validate(body)
+                        for n, body in each["rounds"].items()
+                    },
+                )
+                for name, each in found["sessions"].items()
+            }
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}
 
     def _zero_sum(
         self, message: Message, session: _Session, body: payloads.MasksRequest

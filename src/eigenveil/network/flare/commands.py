@@ -32,7 +32,8 @@ from eigenveil.network.flare.job import is_job, read_proposal, read_session
 from eigenveil.network.kit import Kit, open_kit
 from eigenveil.network.results import FILES
 from eigenveil.network.signed import Word, identity_of, party_called
-from eigenveil.network.status import read_progress
+from eigenveil.network.status import GOING_ON as RUNNING_STATES
+from eigenveil.network.status import goes_on, read_progress
 
 
 class Whereabouts(FLComponent):  # type: ignore[misc]
@@ -78,8 +79,8 @@ def _state(kit: Kit, engine: Any, session: str) -> str:
     for folder in kit.results.iterdir():
         found = read_progress(folder)
         if found is not None and found.get("session") == session:
-            going = found["state"] in ("waiting", "running") and is_alive(engine, folder.name)
-            return GOING_ON if going else OVER
+            alive = is_alive(engine, folder.name) or goes_on(kit, folder.name)
+            return GOING_ON if found["state"] in RUNNING_STATES and alive else OVER
     return UNKNOWN
 
 
@@ -152,7 +153,7 @@ class StudyCommands(CommandModule):  # type: ignore[misc]
         conn.append_dict(
             {
                 "progress": read_progress(self._kit.results / job),
-                "alive": is_alive(conn.app_ctx, job),
+                "alive": is_alive(conn.app_ctx, job) or goes_on(self._kit, job),
                 "connected": [client.name for client in conn.app_ctx.get_clients()],
             },
             meta=make_meta(MetaStatusValue.OK),

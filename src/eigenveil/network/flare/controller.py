@@ -7,6 +7,8 @@ keeps a deadline besides. What is carried is bytes: FLARE's own serialisation is
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import Any
 
 from nvflare.apis.fl_context import FLContext
@@ -29,10 +31,14 @@ from eigenveil.network.channel import (
     largest_message,
 )
 from eigenveil.network.flare.job import SignedJob, read_signed_job
+from eigenveil.network.journal import Journal, Opening
 from eigenveil.network.kit import Kit, open_kit
 from eigenveil.network.runner import StudyRunner
 from eigenveil.network.signed import SignedWire, Word, identity_of
-from eigenveil.network.status import STATUS, Progress, error_fields
+from eigenveil.network.status import STATUS, Progress, error_fields, goes_on
+
+# Seconds between two looks at whether a study that was cut off is over.
+_BETWEEN_LOOKS = 0.5
 
 
 class CellCarrier:
@@ -65,6 +71,38 @@ class CellCarrier:
         if not isinstance(message.payload, bytes | bytearray | memoryview):
             return UNSIGNED
         return bytes(message.payload)
+
+
+def word_of(folder: Path, identity: Identity, signed_job: SignedJob) -> Word:
+    """What the lead of a run may sign about its end."""
+    study = signed_job.study.hash
+    return Word(folder, identity, signed_job.lead, study, signed_job.session)
+
+
+def runner_of(journal: Journal, cell: Any, identity: Identity, folder: Path) -> StudyRunner:
+    """What conducts the run of a journal, over a cell of FLARE's, from its first call not done."""
+    signed_job = journal.opening.signed_job
+    wire = SignedWire(
+        CellCarrier(cell),
+        identity,
+        study=signed_job.study.hash,
+        session=signed_job.session,
+        limit=largest_message(signed_job.study),
+    )
+    return StudyRunner(
+        signed_job=signed_job,
+        wire=wire,
+        present=journal.opening.present,
+        aborted=word_of(folder, identity, signed_job).is_signed,
+        folder=folder,
+        identity=identity,
+        journal=journal,
+    )
+
+
+def others_go_on(kit: Kit, job: str) -> bool:
+    """Whether another study goes on: its first question would end this one's run at the sites."""
+    return any(goes_on(kit, file.name) for file in kit.journals.glob("*") if file.name != job)
 
 
 # -- The one class that a job may name at the aggregator: it conducts a study.
@@ -113,24 +151,13 @@ class StudyController(Controller):  # type: ignore[misc]
             folder = kit.results / job
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             signed_job = _signed_job(kit, job, identity)
-            limit = largest_message(signed_job.study)
-            _limit = MOST_BESIDE + limit
-            problem = StudyRunner(
-                signed_job=signed_job,
-                wire=SignedWire(
-                    CellCarrier(engine.get_cell()),
-                    identity,
-                    study=signed_job.study.hash,
-                    session=signed_job.session,
-                    limit=limit,
-                ),
-                present=[client.name for client in engine.get_clients()],
-                aborted=Word(
-                    folder, identity, signed_job.lead, signed_job.study.hash, signed_job.session
-                ).is_signed,
-                folder=folder,
-                identity=identity,
-            ).run()
+            _limit = MOST_BESIDE + largest_message(signed_job.study)
+            present = tuple(client.name for client in engine.get_clients())
+            word = word_of(folder, identity, signed_job)
+            while others_go_on(kit, job) and not word.is_signed():
+                time.sleep(_BETWEEN_LOOKS)
+            journal = Journal.begin(kit.journals / job, Opening(signed_job, present))
+            problem = runner_of(journal, engine.get_cell(), identity, folder).run()
         except EigenveilError as error:
             problem = error
         if problem is not None:

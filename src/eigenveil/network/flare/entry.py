@@ -94,8 +94,11 @@ def run_aggregator(kit: Kit, *, listen: str = LOOPBACK, say: Say = print) -> int
     with lock(kit):
         _tidy(kit)
         prepare(kit)
-        if lost := mark_lost(kit):
-            say(f"{lost} studies were cut off when the aggregator stopped: run them again.")
+        lost, resumed = mark_lost(kit)
+        if resumed:
+            say(f"Studies that go on where the aggregator stopped: {resumed}.")
+        if lost:
+            say(f"Studies that cannot go on, to be run again: {lost}.")
         os.environ["NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT"] = _OUTCOME_WAIT
         from nvflare.private.fed.app.server import server_train
 

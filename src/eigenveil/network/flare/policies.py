@@ -82,6 +82,7 @@ LAUNCHER = f"{_PACKAGE}.launcher.NoProcessLauncher"
 APPROVAL = f"{_PACKAGE}.approval.Approval"
 JOB_LAUNCHER = f"{_PACKAGE}.job_process.JobProcessLauncher"
 WHEREABOUTS = f"{_PACKAGE}.commands.Whereabouts"
+RESUMPTION = f"{_PACKAGE}.resumption.Resumption"
 
 RESOURCES = "resources.json"
 AUTHORIZATION = "authorization.json"
@@ -219,6 +220,7 @@ def _aggregator_resources(kit: Path) -> dict[str, Any]:
             _part("job_store", storage),
             _part("process_launcher", JOB_LAUNCHER),
             _part("eigenveil_whereabouts", WHEREABOUTS),
+            _part("eigenveil_resumption", RESUMPTION),
         ],
     }
 

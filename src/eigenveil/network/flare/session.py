@@ -295,7 +295,8 @@ def _status(
     missing = dict(found.get("missing") or {})
     if not found and not over:
         missing = _waits_for(meta, connected)
-    if state in ("waiting", "running") and (over or (flare == "RUNNING" and not alive)):
+    # a study whose process was killed goes on in another one, which FLARE does not know
+    if state in ("waiting", "running") and not alive and (over or flare == "RUNNING"):
         state, why = _end_without_word(flare, started=bool(found), meta=meta)
     if state == "lost" and why is None:  # the aggregator noted it when it was started again
         why = _lost()

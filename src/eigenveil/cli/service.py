@@ -1,0 +1,137 @@
+"""What the commands that run for long share: where they answer probes, and how they log."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from eigenveil.network.kit import Kit
+    from eigenveil.network.metrics import Party
+
+Say = Callable[[str], None]
+
+HealthAt = Annotated[
+    str | None,
+    typer.Option(
+        "--health",
+        help="Answer /healthz, /readyz and /metrics at this address, such as 127.0.0.1:9102.",
+    ),
+]
+LogJson = Annotated[
+    bool,
+    typer.Option("--log-json", help="Print every event as one JSON object a line."),
+]
+_LOOK = 1.0
+_GUARD = threading.Lock()
+
+
+def speaker(
+    *, quiet: bool, log_json: bool, who: str, run: Callable[[], Mapping[str, str]] = dict
+) -> Say:
+    """Prints events: lines for people, or objects for a log's collector.
+
+    Parameters
+    ----------
+    who : str
+        The party's name.
+    run : callable
+        The study's hash, the session and the job that events are about now.
+    """
+    from eigenveil.cli.presenters.site_console import lines
+
+    if quiet or not log_json:
+        return lines(quiet=quiet)
+    return lambda text: print_event(who, run(), text)
+
+
+def print_event(who: str, ids: Mapping[str, str], text: str) -> None:
+    """Print an event as one line of JSON, in ASCII: nothing that a terminal could obey."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    line = json.dumps({"time": now, "party": who, **ids, "event": text})
+    with _GUARD:
+        print(line, flush=True)
+
+
+@dataclass(frozen=True)
+class Service:
+    """How a command that runs for long is watched.
+
+    Attributes
+    ----------
+    health : str or None
+        Where it answers probes.
+    log_json, quiet : bool
+    """
+
+    health: str | None
+    log_json: bool
+    quiet: bool
+
+    def speaker(self, who: str, run: Callable[[], Mapping[str, str]]) -> Say:
+        """As of :func:`speaker`."""
+        return speaker(quiet=self.quiet, log_json=self.log_json, who=who, run=run)
+
+
+def start_health(address: str | None, party: Party, say: Say) -> None:
+    """Answer probes, where an address is given.
+
+    Raises
+    ------
+    DataError, OutputError
+        When it cannot be listened on.
+    """
+    if address is None:
+        return
+    from eigenveil.network.health import serve
+
+    host, port = serve(address, party).server_address[:2]
+    say(f"Health, readiness and metrics: http://{host!s}:{port}/healthz, /readyz, /metrics.")
+
+
+class StudyEvents:
+    """Tells of the studies at an aggregator, from their status files: each change of state once."""
+
+    def __init__(self, kit: Kit, say: Callable[[Mapping[str, str], str], None]) -> None:
+        self._kit, self._say = kit, say
+        self._known = {job: (state, at) for job, state, at, _ in self._found()}
+
+    def start(self) -> None:
+        """Look every second, in a thread of its own."""
+        threading.Thread(target=self._watch, daemon=True, name="eigenveil studies").start()
+
+    def look(self) -> None:
+        """Tell what changed since the last look."""
+        for job, state, at, found in self._found():
+            if self._known.get(job) == (state, at):
+                continue
+            self._known[job] = (state, at)
+            error = found.get("error") or {}
+            why = f": {error['code']}" if error.get("code") else ""
+            again = f", after {at} restarts" if at else ""
+            ids = {
+                "study": str(found.get("study_hash", "")),
+                "session": str(found.get("session", "")),
+                "job": job,
+            }
+            self._say(ids, f"Study {found.get('study', '')!r} is {state}{again}{why}, job {job}.")
+
+    def _found(self) -> Iterator[tuple[str, str, int, dict[str, Any]]]:
+        from eigenveil.network.status import read_progress
+
+        for folder in sorted(self._kit.results.glob("*")):
+            found = read_progress(folder)
+            if found is not None:
+                yield folder.name, str(found["state"]), int(found.get("restarts", 0)), found
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(_LOOK)
+            self.look()
