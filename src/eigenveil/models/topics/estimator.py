@@ -182,8 +182,8 @@ class PrivateTopicModel(TableFit, FittedTopics):
         Privacy target, 0 <= delta < 1; 0 means pure epsilon.
     mechanism : {"auto", "gaussian", "vector"}, default="auto"
         Noise of the triples. "gaussian": isometric Gaussian noise (AGN of paper 001). "vector":
-        density ``exp(-epsilon |E|_F)`` (AVN), pure epsilon; with ``delta=0`` that of the pairs is pure
-        too. "auto": "vector" if ``delta=0``, else "gaussian".
+        density ``exp(-epsilon |E|_F)`` (AVN), pure epsilon; with ``delta=0`` that of the pairs is
+        pure too. "auto": "vector" if ``delta=0``, else "gaussian".
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
         Which collections are neighbours: one document more or less, or one changed (their number
         then being public).
