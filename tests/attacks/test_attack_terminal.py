@@ -281,9 +281,8 @@ def test_errors(name, kind, capsys, monkeypatch):
     def fails(*_, **__):
         raise error
 
-    monkeypatch.setattr(
-        whole.typer.main, "get_command", lambda _: SimpleNamespace(make_context=fails)
-    )
+    command = SimpleNamespace(make_context=fails, params=[], _main_shell_completion=lambda *_: None)
+    monkeypatch.setattr(whole.typer.main, "get_command", lambda _: command)
     with pytest.raises(SystemExit) as ended:
         whole.main(["show"])
     assert ended.value.code == kind.exit_status

@@ -367,6 +367,7 @@ def _picture(place: Path, out: Path, *, overwrite: bool) -> Path:
     WrongOption, OutputError
         When it would lie in the result, or cannot be written.
     """
+    _check_outside(place, place, out)  # before its folder is made
     check_place(place, overwrite=True)
     file = place / "projection.png" if place.is_dir() else place
     if file.suffix.lower() not in (".png", ".svg"):
@@ -375,13 +376,17 @@ def _picture(place: Path, out: Path, *, overwrite: bool) -> Path:
             hint="Give a folder that exists, or such a file.",
         )
     check_place(file, overwrite=overwrite)
+    _check_outside(file, place, out)
+    return file
+
+
+def _check_outside(file: Path, place: Path, out: Path) -> None:
     if file.resolve().is_relative_to(out.resolve()):
         raise WrongOption(
             f"--projection {place} lies in {out}, which is to be published, and shows rows.",
             hint="Choose a place outside of --out.",
             code="rows-in-result",
         )
-    return file
 
 
 def _read_agreed(file: Path, task: str, context: typer.Context) -> Study:
