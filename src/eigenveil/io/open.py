@@ -415,8 +415,8 @@ class FileRows:
         assert self._encoder is not None
         dtype = np.float32 if self.single else np.float64
         wanted = tuple(dict.fromkeys((*self._encoder.columns, *names)))
-        rows = part_rows(max(self.features, len(wanted)))
-        for batch in file.batches(wanted, rows, texts=self._encoder.texts.union(names)):
+        most = part_rows(max(self.features, len(wanted)))
+        for batch in file.batches(wanted, most, texts=self._encoder.texts.union(names)):
             rows, units = self._encoder(batch, dtype)
             place = batch.schema.get_field_index
             found = [labels(batch.column(place(name))) for name in names]

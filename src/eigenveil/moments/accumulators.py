@@ -59,7 +59,7 @@ class Accumulator(ABC):
     prepares: ClassVar[bool] = True
     """Whether a rule's bits say how fine the entries are that are added up."""
     stores: ClassVar[bool] = False
-    """Whether prepared rows are written to its own memory: it comes first, others read them there."""
+    """Whether it writes prepared rows to its own memory: others then read them there."""
     multiplies: ClassVar[bool] = True
     """Whether entries are multiplied, so that they cannot be finer than the rule's usual."""
 
