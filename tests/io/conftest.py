@@ -30,7 +30,8 @@ def text(tmp_path: Path) -> Callable[[str, str], Path]:
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Makes blocks of 16 rows."""
+    """Makes blocks of 16 rows, and parts of tables that are read at a time."""
     monkeypatch.setattr("eigenveil.io.open.block_rows", lambda features: 16)
-    monkeypatch.setattr("eigenveil.io.formats.tabular.block_rows", lambda features: 16)
+    for module in ("open", "formats.tabular"):
+        monkeypatch.setattr(f"eigenveil.io.{module}.part_rows", lambda features: 16)
     return 16

@@ -47,6 +47,7 @@ class RowEncoder:
     ) -> None:
         self._read, self.unit, self.schema = tuple(columns), unit, schema
         self.names = tuple(name for column in columns for name in column.encoded_names)
+        self._widths = [len(column.encoded_names) for column in columns]
         named = [column.name for column in columns]
         self.columns = tuple(named if unit is None or unit in named else [*named, unit])
         """The columns of the table that are needed."""
@@ -111,18 +112,21 @@ class RowEncoder:
     def __call__(
         self, batch: Any, dtype: type[np.float32 | np.float64]
     ) -> tuple[FloatArray, NDArray[np.object_] | None]:
-        """Rows of an Arrow record batch, shape (n, D), and the units that they belong to."""
+        """Rows of an Arrow record batch, shape (n, D), and the units that they belong to.
+
+        Rows are in Fortran order.
+        """
         place = {name: index for index, name in enumerate(batch.schema.names)}
-        matrix = np.empty((batch.num_rows, len(self.names)), dtype)
+        # column by column, as a table is stored: each is one piece of memory
+        columns = np.empty((len(self.names), batch.num_rows), dtype)
         first = 0
-        for column in self._read:
+        for column, width in zip(self._read, self._widths, strict=True):
             cells = batch.column(place[column.name])
-            width = len(column.encoded_names)
-            matrix[:, first : first + width] = encoded(column, cells)
+            columns[first : first + width] = encoded(column, cells).T
             first += width
         if self.unit is None:
-            return matrix, None
-        return matrix, labels(batch.column(place[self.unit]))
+            return columns.T, None
+        return columns.T, labels(batch.column(place[self.unit]))
 
 
 def labels(column: Any) -> NDArray[np.object_]:

@@ -23,7 +23,7 @@ from eigenveil.io.formats.parts import PartTable
 from eigenveil.io.formats.registry import USUAL, Format, ReadOptions, format_of
 from eigenveil.io.formats.tabular import Table
 from eigenveil.moments.rows import Block
-from eigenveil.moments.source import SPARSE_ROWS, block_rows
+from eigenveil.moments.source import SPARSE_ROWS, block_rows, part_rows
 from eigenveil.tables.schema import Schema
 
 
@@ -402,7 +402,7 @@ class FileRows:
         """Rows as a block has them."""
         if scipy.sparse.issparse(part):
             return part
-        dense = np.ascontiguousarray(part, np.float32 if self.single else np.float64)
+        dense = _in_rows(part, np.float32 if self.single else np.float64)
         return scipy.sparse.csr_array(dense) if sparse else dense
 
     def _parts(
@@ -415,7 +415,8 @@ class FileRows:
         assert self._encoder is not None
         dtype = np.float32 if self.single else np.float64
         wanted = tuple(dict.fromkeys((*self._encoder.columns, *names)))
-        for batch in file.batches(wanted, step, texts=self._encoder.texts.union(names)):
+        most = part_rows(max(self.features, len(wanted)))
+        for batch in file.batches(wanted, most, texts=self._encoder.texts.union(names)):
             rows, units = self._encoder(batch, dtype)
             place = batch.schema.get_field_index
             found = [labels(batch.column(place(name))) for name in names]
@@ -444,6 +445,20 @@ class FileRows:
             chosen = part if places is None else part[:, places]
             yield chosen, *(found[these] for found in beside)
             first = these.stop
+
+
+# Rows of a stored table whose columns are turned at a time: their entries stay in cache.
+_TURNED = 128
+
+
+def _in_rows(part: Any, dtype: Any) -> NDArray[Any]:
+    """Rows one after the other in memory, as products need them."""
+    if not part.flags.f_contiguous and part.strides[0] >= part.strides[1]:
+        return np.ascontiguousarray(part, dtype)
+    dense = np.empty(part.shape, dtype)
+    for start in range(0, part.shape[0], _TURNED):
+        dense[start : start + _TURNED] = part[start : start + _TURNED]
+    return dense
 
 
 def _state(file: Table | ArrayFile) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.isotonic import IsotonicRegression
+from sklearn.isotonic import isotonic_regression
 
 from eigenveil.privacy.mechanisms import Mechanism
 
@@ -202,8 +202,7 @@ def descending(values: Array, shape: Array | None = None) -> Array:
     Where neighbours come out equal and ``shape`` distinguishes them, they are spread in proportion
     to it, as far as their neighbours leave room.
     """
-    fit = IsotonicRegression(y_min=0.0, increasing=False)
-    found = np.asarray(fit.fit_transform(np.arange(values.size), values), dtype=np.float64)
+    found = np.asarray(isotonic_regression(values, y_min=0.0, increasing=False), dtype=np.float64)
     if shape is None:
         return found
     starts = np.flatnonzero(np.append(True, np.diff(found) < 0))

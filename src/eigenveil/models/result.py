@@ -12,7 +12,7 @@ import json
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import version
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -228,6 +228,12 @@ def model_digest(factors: Any, *, features: int, names: Sequence[str] | None) ->
     return digest.hexdigest()
 
 
+@cache
+def _software() -> str:
+    """The package's name and version, whose files are read once."""
+    return f"eigenveil {version('eigenveil')}"
+
+
 def certificate_of(
     plan: BasePlan,
     factors: Any,
@@ -261,7 +267,7 @@ def certificate_of(
         ``federation``, ``study`` and ``study_hash`` of a study; ``tree`` of a tree.
     """
     return make_certificate(
-        software=f"eigenveil {version('eigenveil')}",
+        software=_software(),
         plan=plan.model_dump(mode="json"),
         model=model_digest(factors, features=features, names=names),
         secure=secure,

@@ -58,6 +58,8 @@ class Accumulator(ABC):
     """In which coordinates its noise is isometric."""
     prepares: ClassVar[bool] = True
     """Whether a rule's bits say how fine the entries are that are added up."""
+    stores: ClassVar[bool] = False
+    """Whether it writes prepared rows to its own memory: others then read them there."""
     multiplies: ClassVar[bool] = True
     """Whether entries are multiplied, so that they cannot be finer than the rule's usual."""
 
@@ -410,6 +412,7 @@ class SecondMoment(Accumulator):
 
     statistic: StatisticName = "second-moment"
     layout: Layout = "symmetric"
+    stores = True
 
     def __init__(self, rule: RowRule, *, features: int) -> None:
         self.rule, self.features, self._width = rule, features, rule.width(features)
@@ -637,11 +640,12 @@ class ComponentEnergy(Accumulator):
         # exact integers, so that a row's projections do not depend on its neighbours in the block
         projected = rows @ self._basis
         projected *= projected.dtype.type(2.0 ** (self._BITS - bits - self._shift))
-        along = np.trunc(projected, out=projected).astype(np.float64)
+        along = np.trunc(projected, out=projected).astype(np.float64, copy=False)
         energies = squared_norms(along)
         whole = np.floor(lengths.astype(np.float64) * 4.0 ** (self._BITS - bits))
         rest = np.maximum(0.0, whole - energies)
-        part = np.append(np.einsum("ij,ij->j", along, along), rest.sum())
+        np.square(along, out=along)
+        part = np.append(np.ones(along.shape[0]) @ along, rest.sum())
         self._sum.add(part, rows.shape[0])
         self._count += row_count(block, self._count_unit)
 

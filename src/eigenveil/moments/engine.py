@@ -69,6 +69,7 @@ def accumulate(
             return taken, block
 
     def work(mine: Sequence[Accumulator]) -> None:
+        mine = sorted(mine, key=lambda each: not each.stores)
         while (piece := next_block()) is not None:
             number, block = piece
             for accumulator in mine:

@@ -59,9 +59,11 @@ def _rounded_up(rows: FloatArray, bits: int) -> NDArray[np.float64]:
     """The same with ``2**bits`` numbers an octave."""
     with np.errstate(over="ignore", invalid="ignore"):
         squares = _squares(rows)
-        norms = np.sqrt(_next_numbers(squares, bits))
-    unsettled = np.flatnonzero(~_settled(squares, _error(rows), bits, _RANGE[rows.dtype]))
-    if unsettled.size:
+        norms = _next_numbers(squares, bits)
+        np.sqrt(norms, out=norms)
+    settled = _settled(squares, _error(rows), bits, _RANGE[rows.dtype])
+    if not settled.all():
+        unsettled = np.flatnonzero(~settled)
         some = rows[unsettled]
         if rows.dtype == np.float32:  # squares are exact in double precision
             norms[unsettled] = _rounded_up(some.astype(np.float64), bits)
@@ -77,6 +79,8 @@ def _squares(rows: FloatArray) -> NDArray[np.float64]:
     """Squared norms in some order of summation: off by at most :func:`_error` of them."""
     if rows.dtype == np.float64:
         return np.asarray(squared_norms(rows), dtype=np.float64)
+    if rows.shape[1] <= _PIECE:
+        return np.asarray(squared_norms(rows).astype(np.float64))
     total = np.zeros(rows.shape[0])
     for start in range(0, rows.shape[1], _PIECE):
         total += squared_norms(rows[:, start : start + _PIECE])
@@ -126,13 +130,16 @@ def _settled(
 ) -> NDArray[np.bool_]:
     """Whether no number of the sequence is so near that it may be on the other side."""
     step, shift = _steps(bits)
-    places = (squares.view(np.int64) + shift) & (step - 1)
+    places = squares.view(np.int64) + shift
+    places &= step - 1
     # a relative error is at most twice as large in units of the last of 52 bits
     near = math.ceil(error * 2.0 ** (_MANTISSA + 1)) + 2
+    places -= near  # what was less is now larger than any place, without a sign
+    settled = np.asarray(places.view(np.uint64) < np.uint64(max(0, int(step) - 2 * near)))
     lowest, highest = within
-    return np.asarray(
-        (places >= near) & (places < step - near) & (squares >= lowest) & (squares <= highest)
-    )
+    if not (squares.min(initial=highest) >= lowest and squares.max(initial=lowest) <= highest):
+        settled &= (squares >= lowest) & (squares <= highest)  # some are not, or are no numbers
+    return settled
 
 
 def _exactly(row: list[float], bits: int) -> float:
@@ -413,7 +420,8 @@ class RowRule:
             rows, norms = seen_through(self._integers, replace(self, basis=None), block)
             unit = math.ldexp(self.clip, self.bits + basis_bits(self.precision))
             longest = np.maximum(norms, unit)
-        longest[longest == 0.0] = np.inf  # a zero row stays zero
+        if not longest.all():
+            longest[longest == 0.0] = np.inf  # a zero row stays zero
         rows, longest = _within_range(rows, longest)
         factors = (np.sqrt(limits) * self._margin(rows.shape[1], limits)) / longest
         block.prepared[key] = integer_rows(rows, factors, limits, out)
@@ -441,6 +449,9 @@ class RowRule:
         four = np.maximum(limits, 1.0)
         spread = np.sqrt(four / 3.0)
         return np.sqrt(np.maximum(0.25, 1.0 - (features / 12.0 + 2.0 * spread) / four))
+
+
+_NONE = np.zeros(0, dtype=np.intp)
 
 
 class InvalidPlace(NamedTuple):
@@ -521,12 +532,13 @@ class Block:
             with np.errstate(over="ignore", invalid="ignore"):  # such rows are mended
                 rows = preparation(self.values, dtype)
                 if center is not None:
-                    rows = np.asarray(rows - center.astype(dtype))
+                    rows = _less(rows, center.astype(dtype))
                 if preparation.effects is not None:
                     rows = preparation.effects.taken_off(rows)
             norms = row_norms(rows)
             if preparation.limit == math.inf and preparation.effects is None:
-                broken = np.flatnonzero(np.isnan(norms))
+                whole = not math.isnan(norms.max(initial=0.0))
+                broken = _NONE if whole else np.flatnonzero(np.isnan(norms))
             else:  # what is not finite may have been clipped
                 broken = np.flatnonzero(~np.isfinite(self.values).all(axis=1))
             if broken.size:
@@ -573,6 +585,20 @@ class Block:
         return mended, norms
 
 
+# Entries that one call of a loop is to take, for what it costs beside them to be little.
+_LONG = 512
+
+
+def _less(rows: FloatArray, center: FloatArray) -> FloatArray:
+    """Rows less a centre, a new array; short rows are taken several at a time."""
+    count, width = rows.shape
+    together = math.gcd(count, 1 << (max(1, _LONG // width).bit_length() - 1))
+    if together == 1 or not rows.flags.c_contiguous:
+        return np.asarray(rows - center)
+    joined = rows.reshape(count // together, together * width)
+    return np.asarray((joined - np.tile(center, together)).reshape(count, width))
+
+
 def row_norms(rows: FloatArray) -> NDArray[np.float64]:
     """Euclidean norms, shape (n,), rounded up a little: functions of each row alone.
 
@@ -595,8 +621,9 @@ def integer_rows(
 
     Rows that rounding made too long are shortened a little and rounded again. What a row becomes
     depends on that row and its limit alone: its squared norm, returned second, is computed exactly.
+    ``factors`` may be written to.
     """
-    narrow = factors.astype(rows.dtype)
+    narrow = factors.astype(rows.dtype, copy=False)
     rounded = np.multiply(rows, narrow[:, None], out=out)
     np.rint(rounded, out=rounded)
     squares = squared_norms(rounded)
@@ -622,6 +649,8 @@ def _within_range(
     rows: FloatArray, longest: NDArray[np.float64]
 ) -> tuple[FloatArray, NDArray[np.float64]]:
     """Rows whose factor would leave the arithmetic's range, moved to unit size by powers of 2."""
+    if longest.min(initial=1.0) >= 1e-30 and longest.max(initial=1.0) <= 1e30:
+        return rows, longest
     extreme = np.flatnonzero((longest < 1e-30) | ((longest > 1e30) & np.isfinite(longest)))
     if extreme.size == 0:
         return rows, longest

@@ -21,7 +21,7 @@ from eigenveil.files import Place
 from eigenveil.io.files import MOST_UNPACKED, check_unpacked, reading, source_of
 from eigenveil.io.formats.named import Named
 from eigenveil.models.inputs import check_names, check_width
-from eigenveil.moments.source import block_rows
+from eigenveil.moments.source import part_rows
 
 if TYPE_CHECKING:
     from eigenveil.io.encode import RowEncoder
@@ -103,7 +103,7 @@ class Table(Named, ABC):
         texts : collection of str
             Those whose cells are wanted as they stand where the file is a text, as bytes.
         """
-        for batch in self._batches(columns, texts):
+        for batch in _gathered(self._batches(columns, texts), step):
             # a slice is no copy, so that a batch as large as its file is not made dense at once
             for start in range(0, batch.num_rows, step):
                 yield batch.slice(start, step)
@@ -115,6 +115,29 @@ class Table(Named, ABC):
     @abstractmethod
     def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
         """Arrow record batches with at least these columns."""
+
+
+def _gathered(batches: Iterator[Any], rows: int) -> Iterator[Any]:
+    """The same rows in batches of at least so many, as far as those in a row have one type."""
+    waiting: list[Any] = []
+    count = 0
+    for batch in batches:
+        if waiting and (count >= rows or waiting[0].schema != batch.schema):
+            yield _as_one(waiting)
+            waiting, count = [], 0
+        if batch.num_rows:
+            waiting.append(batch)
+            count += batch.num_rows
+    if waiting:
+        yield _as_one(waiting)
+
+
+def _as_one(batches: list[Any]) -> Any:
+    """Batches of one schema as one."""
+    if len(batches) == 1:
+        return batches[0]
+    (found,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return found
 
 
 class ParquetTable(Table):
@@ -145,7 +168,7 @@ class ParquetTable(Table):
     def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
         del texts  # cells have types
         with self._open() as file:
-            rows, names = block_rows(len(columns)), list(columns)
+            rows, names = part_rows(len(columns)), list(columns)
             if isinstance(self.path, Path):
                 yield from file.iter_batches(rows, columns=names)
                 return

@@ -46,26 +46,29 @@ class Denoised:
     kept: Array
 
 
-def denoised(matrix: Array, basis: Array, variances: Array) -> Denoised:
+def denoised(matrix: Array, basis: Array | None, variances: Array) -> Denoised:
     """Empirical Bayes: columns of little energy have small entries, in directions and in the rest.
 
     Parameters
     ----------
     matrix : array of shape (D, D), symmetric
-    basis : array of shape (D, D), orthonormal columns
-        In which noise is independent entry by entry.
+    basis : array of shape (D, D), orthonormal columns, or None
+        In which noise is independent entry by entry; ``None``: in the features themselves.
     variances : array of shape (D, D)
         Of its entries off the diagonal; twice as large on it.
     """
     size = matrix.shape[0]
-    squares = basis**2
-    across = variances @ squares.T  # directions of the basis times columns
-    noise = squares @ across  # columns times columns
+    noise = across = variances
+    if basis is not None:
+        squares = basis**2
+        across = variances @ squares.T  # directions of the basis times columns
+        noise = squares @ across  # columns times columns
     diagonal = np.diag(matrix)
     deviations = np.sqrt(2.0 * np.diag(noise))
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
-    each = (vectors.T @ basis) ** 2 @ across  # noise of every direction, column by column
+    turned = np.ascontiguousarray(vectors.T) if basis is None else vectors.T @ basis
+    each = turned**2 @ across  # noise of every direction, column by column
     e2 = np.sum(each, axis=1)
     whole = max(float(np.sum(diagonal)), float(np.max(deviations)))
     # noise shows what is below it shifted by its mean, so that it is looked for above that
@@ -84,9 +87,9 @@ def denoised(matrix: Array, basis: Array, variances: Array) -> Denoised:
         prior = empirical_bayes(diagonal, deviations)
         prior /= float(np.sum(prior))
         sine = np.clip(e2[:r] / np.maximum(strengths - level, 1e-150) ** 2, 0.0, 1.0 - 1e-9)
-        turned = each[:r] / np.maximum(e2[:r], 1e-300)[:, None] * sine[:, None]
+        hidden = each[:r] / np.maximum(e2[:r], 1e-300)[:, None] * sine[:, None]
         signal = (1.0 - sine)[:, None] * prior
-        found = vectors[:, :r] * (signal / np.maximum(signal + turned, 1e-300)).T
+        found = vectors[:, :r] * (signal / np.maximum(signal + hidden, 1e-300)).T
         found /= np.maximum(np.linalg.norm(found, axis=0), 1e-300)
         strong = (found * shown) @ found.T
     left = matrix - strong
@@ -108,14 +111,22 @@ def _kept(left: Array, diagonal: Array, noise: Array) -> Array:
     np.fill_diagonal(excess, 0.0)
     weights = products.copy()
     np.fill_diagonal(weights, 0.0)
-    proportion = 0.0
+    squared, squares = noise**2, weights**2
+    proportion, room = 0.0, np.empty_like(left)
     for step in range(4):
-        trust = 1.0 if step == 0 else 1.0 / (proportion * products / noise + 1.0) ** 2
-        trust = trust / noise**2
-        curvature = float(np.sum(trust * weights**2))
+        trust = 1.0 / squared
+        if step:
+            trust = np.multiply(proportion, products, out=trust)
+            trust /= noise
+            trust += 1.0
+            np.square(trust, out=trust)
+            np.divide(1.0, trust, out=trust)
+            trust /= squared
+        curvature = float(np.sum(np.multiply(trust, squares, out=room)))
         if not curvature > 0:
             return np.ones_like(left)
-        slope = float(np.sum(trust * weights * excess)) / curvature
+        trust *= weights
+        slope = float(np.sum(np.multiply(trust, excess, out=room))) / curvature
         proportion = max(slope, 0.0) + 2.0 / math.sqrt(curvature)
     kept = proportion * products
     kept /= kept + noise
@@ -136,9 +147,12 @@ def empirical_bayes(diagonal: Array, deviations: Array) -> Array:
     squares = ((diagonal[:, None] - grid) / deviations[:, None]) ** 2
     likely = np.exp(0.5 * (np.min(squares, axis=1)[:, None] - squares))
     prior = np.full(grid.size, 1.0 / grid.size)
+    weights, total = np.empty_like(likely), np.empty((diagonal.size, 1))
     for _ in range(_ROUNDS):
-        weights = likely * prior
-        weights /= np.sum(weights, axis=1, keepdims=True)
-        prior = np.mean(weights, axis=0)
+        np.multiply(likely, prior, out=weights)
+        np.add.reduce(weights, axis=1, keepdims=True, out=total)
+        weights /= total
+        np.add.reduce(weights, axis=0, out=prior)
+        prior /= diagonal.size
     mean = float(np.mean(diagonal))
     return np.asarray(np.maximum(weights @ grid, 1e-3 * mean if mean > 0 else 1e-9 * top))

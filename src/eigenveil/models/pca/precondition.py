@@ -249,9 +249,10 @@ def merged(
     other = min(max(other, _LEAST_NOISE), 1.0 / _LEAST_NOISE)
     if how is None:
         part = one**2 / (one**2 + other**2)
+        basis: Array | None
         mean = first / size + part * (second / size - first / size)
         variances = np.full(first.shape, 0.5 * part * other**2)
-        basis = np.eye(first.shape[0])
+        basis = None
     else:
         energies = how.energies / size
         mean, variances = _averaged(first / size, one, how, energies, second / size, other)
@@ -303,7 +304,7 @@ def _averaged(
 def _known(first: Array, error: float, rows: float) -> _Known:
     size = first.shape[0]
     flat = np.full((size, size), 0.5 * error**2)
-    clean = denoised(first, np.eye(size), flat)
+    clean = denoised(first, None, flat)
     _, basis = np.linalg.eigh(clean.matrix)
     basis = basis[:, ::-1]
     r, shown = clean.shown.size, clean.shown
