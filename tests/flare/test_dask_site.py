@@ -78,7 +78,8 @@ def place(tmp_path_factory, cluster, parts, south):
         place.party("aggregator", "aggregator", "start", "--kit", "kits/aggregator")
         for site, data in (("north", "north/*.parquet"), ("south", "south.parquet")):
             own = ("--dask", cluster.scheduler_address) if site == "north" else ()
-            books = ("--ledger", f"{site}.ledger", "--budget-epsilon", 1e8, "--approve", "all")
+            books = ("--ledger", f"{site}.ledger", "--budget-epsilon", 1000, "--approve", "all")
+            books += ("--budget-delta", 0.1)
             place.party(
                 site, "site", "start", "--kit", f"kits/{site}", "--data", data, *books, *own
             )
