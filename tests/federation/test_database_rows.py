@@ -389,18 +389,18 @@ def test_a_tree_of_a_query_s_rows_is_simulated(database, tmp_path, run):
         (["--site", "n=a.csv", "--sql", ALL, "--from", "sqlite:///x"], "--from is for one data"),
         (["--site", "postgresql://me:hush@h/d"], "is not NAME=FILE"),
         (
-            ["--site", "n=sqlite:///{}", "--site", "s=sqlite:////{}", "--sql", ALL],
+            ["--site", "n=sqlite:///{}", "--site", "s=sqlite:///{}", "--sql", ALL],
             "is given to site n, too",
         ),
     ],
 )
 def test_a_site_s_database_and_its_query_are_named_together(words, said, tmp_path, run):
-    if "{}" in words[1]:
+    if any("{}" in word for word in words):
         pytest.importorskip("adbc_driver_sqlite", reason="its ADBC driver is not installed")
         made = Sqlite(tmp_path)
         made.fill([("p", 1.0, 2.0, 3.0)])
         words = [word.format(made.file) for word in words] + ["--exclude", "person"]
     status, _, err = run("fit", *words, "--out", tmp_path / "out")
-    assert status == 2, err
+    assert status in (2, 3), err
     assert said in " ".join(err.split())
     assert "hush" not in err

@@ -101,9 +101,10 @@ def read_sites(texts: Sequence[str], sql: str | None = None) -> dict[str, list[s
     for text in texts:
         name, equals, place = text.partition("=")
         if not (name and equals and place):
-            shown = name if "://" in text else text  # a URL may have a password
+            scheme, between, _ = text.partition("://")  # a URL may have a password
             raise DataError(
-                f"--site {shown!r} is not NAME=FILE.", hint="For example: --site north=a.parquet."
+                f"--site {f'{scheme}{between}...' if between else text!r} is not NAME=FILE.",
+                hint="For example: --site north=a.parquet.",
             )
         found.setdefault(name, []).append(_place(place, sql))
     every = [place for places in found.values() for place in places]
