@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable
 from numbers import Integral, Real
+from typing import TypeVar
 
 from pydantic import AfterValidator, WithJsonSchema
 
@@ -13,6 +15,12 @@ from eigenveil.errors import DataError
 LARGEST, SMALLEST = 1e100, 1e-100
 """Bounds of numbers in the data's units: beyond them squares or cubes overflow."""
 MOST_WHOLE = 2**31 - 1
+_Name = TypeVar("_Name", bound=Hashable)
+
+
+def first_twice(names: Iterable[_Name]) -> _Name | None:
+    """The first name that is there more than once; ``None`` where each is there once."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def is_number(value: object) -> bool:

@@ -7,6 +7,7 @@ matrix in coordinates of any size, loaded at once; a gzipped text of one line wi
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import tracemalloc
@@ -20,6 +21,7 @@ import pytest
 
 from eigenveil.errors import DataError
 from eigenveil.io import files, open_rows
+from eigenveil.io.formats.arrow_sizes import batch_sizes
 
 MOST = 64 << 20
 """Bytes of Python's and NumPy's memory that reading may take."""
@@ -145,6 +147,61 @@ def test_a_parquet_file_that_unpacks_to_a_thousand_times_its_size(tmp_path, monk
     with pytest.raises(DataError, match="row group 0 takes 64 MiB unpacked") as caught:
         open_rows([path])
     assert caught.value.code == "file-too-large"
+
+
+def arrow(path, table, compression):
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with (
+        pa.OSFile(str(path), "wb") as file,
+        pa.ipc.new_file(file, table.schema, options=options) as writer,
+    ):
+        writer.write_table(table)
+
+
+@pytest.mark.parametrize("kind", ["rows", "dictionary"])
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_an_arrow_file_that_unpacks_to_thousands_of_times_its_size(
+    compression, kind, tmp_path, monkeypatch
+):
+    path = tmp_path / "zeros.arrow"
+    if kind == "rows":
+        table = pa.table({"a": np.zeros(8 << 20)})
+    else:
+        words = pa.array(["0" * (1 << 20)] * 64)
+        table = pa.table(
+            {"a": pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), words), "b": [1.0]}
+        )
+    arrow(path, table, compression)
+    assert path.stat().st_size < 1 << 19
+    monkeypatch.setattr(files, "MOST_UNPACKED", 32 << 20)
+    with pytest.raises(DataError, match=r"batch 0 takes 64 MiB unpacked") as caught:
+        open_rows([path], columns=["a" if kind == "rows" else "b"])
+    assert caught.value.code == "file-too-large"
+
+
+def test_the_sizes_of_an_arrow_file_s_batches_are_those_that_they_take(tmp_path):
+    path, draw = tmp_path / "rows.arrow", np.random.default_rng(1)
+    table = pa.table({"a": draw.standard_normal(5000), "b": np.zeros(5000)})
+    for compression in ("lz4", "zstd", None):
+        arrow(path, table, compression)
+        with path.open("rb") as file:
+            (only,) = batch_sizes(file)
+        assert only.packed == (compression is not None)
+        assert only.unpacked == (80_000 if only.packed else 0)
+
+
+def test_an_arrow_file_whose_metadata_are_damaged_is_a_sentence(tmp_path):
+    path, draw = tmp_path / "rows.arrow", np.random.default_rng(1)
+    arrow(path, pa.table({"a": draw.standard_normal(500), "b": np.zeros(500)}), "zstd")
+    whole = path.read_bytes()
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for place in draw.integers(0, len(whole), 3):
+            damaged[place] = draw.integers(256)
+        path.write_bytes(damaged[: draw.integers(1, len(whole) + 1)])
+        with contextlib.suppress(DataError):
+            values = [block.values for block in open_rows([path]).blocks()]
+            assert sum(map(len, values)) <= 500
 
 
 def test_rows_that_may_not_be_read_are_a_sentence(tmp_path, monkeypatch):

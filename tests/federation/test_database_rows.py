@@ -1,5 +1,6 @@
 """Rows of a query are the same in every pass, nothing is written, and no password is shown."""
 
+import json
 import sqlite3
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from eigenveil import PrivatePCA
 from eigenveil.errors import DataError
 from eigenveil.federation.ledger.file_marks import marks_of, usual_name
 from eigenveil.io import Query, open_rows
+from eigenveil.io.files import absolute
 
 ROWS = np.random.default_rng(3).normal(size=(5000, 3))
 PEOPLE = [f"p{row % 700}" for row in range(len(ROWS))]
@@ -318,3 +320,87 @@ def test_a_file_is_one_database_from_whatever_folder_it_is_named(tmp_path, monke
     assert beside.open("rb").read() == whole.open("rb").read()
     monkeypatch.chdir(tmp_path)
     assert here.open("rb").read() == whole.open("rb").read()
+
+
+def test_a_place_means_the_same_after_its_process_went_elsewhere(tmp_path, monkeypatch):
+    pytest.importorskip("adbc_driver_sqlite", reason="its ADBC driver is not installed")
+    Sqlite(tmp_path).fill([("p", 1.0, 2.0, 3.0)])
+    monkeypatch.chdir(tmp_path)
+    place = absolute(Query(ALL, "sqlite:///visits.db"))
+    (tmp_path / "kit").mkdir()
+    monkeypatch.chdir(tmp_path / "kit")  # as a site does, when FLARE goes into its kit's folder
+    assert values(open_rows([place], exclude=["person"])).tolist() == [[1.0, 2.0, 3.0]]
+
+
+# -- databases of sites, and of trees
+
+
+@pytest.fixture
+def half(database, tmp_path):
+    """South's rows in a file, of the columns that the database has."""
+    file = tmp_path / "south.csv"
+    lines = ["person,a,b,c", *(f"s{row},1.5,{row},{-row}" for row in range(900))]
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def fitted(run, command, out, *words):
+    """The components that a command writes, with seeded noise."""
+    how = ("--epsilon", 20, "--seed", 5, "-k", 2, "--json", "--no-plots")
+    status, said, err = run(*command, *words, *how, "--out", out)
+    assert status == 0, err
+    assert "hush" not in said + err
+    return json.loads(said)["components"]
+
+
+def test_a_site_s_rows_may_be_what_its_database_answers(database, half, tmp_path, run):
+    rows = tmp_path / "north.csv"
+    lines = [",".join(map(repr, row)) for row in ROWS.tolist()]
+    rows.write_text("\n".join(["a,b,c", *lines]) + "\n")
+    query = ("--site", f"north={database.uri}", "--sql", "SELECT * FROM visits")
+    south = ("--site", f"south={half}", "--columns", "a,b,c")
+    for command in (["fit", "--protocol", "cape"], ["federate-tree"]):
+        books = tmp_path / f"{command[0]}-ledgers"
+        found = fitted(run, command, tmp_path / f"{command[0]}-query", *query, *south)
+        other = ("--site", f"north={rows}", *south, "--ledgers", books)
+        np.testing.assert_allclose(
+            found, fitted(run, command, tmp_path / f"{command[0]}-file", *other), rtol=1e-9
+        )
+        books = ("--ledgers", tmp_path / f"{command[0]}-queried")
+        fitted(run, command, tmp_path / f"{command[0]}-charged", *query, *south, *books)
+        assert b"hush" not in (books[1] / "north.ledger").read_bytes()
+
+
+def test_a_tree_of_a_query_s_rows_is_simulated(database, tmp_path, run):
+    words = ("--sql", "SELECT a, b, c FROM visits", "--from", database.uri, "--nodes", 8, "--json")
+    status, said, err = run("simulate-tree", *words, "--seed", 1, "--out", tmp_path / "tree")
+    assert status == 0, err
+    assert "hush" not in said + err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--site", "n=sqlite:///x.db", "--site", "s=a.csv"], "x.db is a database: which rows"),
+        (["--site", "n=postgresql://me:hush@h/d"], "postgresql://h/d is a database: which rows"),
+        (["sqlite:///x.db"], "x.db is a database: which rows are meant?"),
+        (["--site", "n=a.csv", "--sql", ALL], "--sql is a query, and no site names a database"),
+        (["a.csv", "--sql", ALL], "--sql is a query, and no database is named"),
+        (["--site", "n=a.csv", "--sql", ALL, "--from", "sqlite:///x"], "--from is for one data"),
+        (["--site", "postgresql://me:hush@h/d"], "is not NAME=FILE"),
+        (
+            ["--site", "n=sqlite:///{}", "--site", "s=sqlite:///{}", "--sql", ALL],
+            "is given to site n, too",
+        ),
+    ],
+)
+def test_a_site_s_database_and_its_query_are_named_together(words, said, tmp_path, run):
+    if any("{}" in word for word in words):
+        pytest.importorskip("adbc_driver_sqlite", reason="its ADBC driver is not installed")
+        made = Sqlite(tmp_path)
+        made.fill([("p", 1.0, 2.0, 3.0)])
+        words = [word.format(made.file) for word in words] + ["--exclude", "person"]
+    status, _, err = run("fit", *words, "--out", tmp_path / "out")
+    assert status in (2, 3), err
+    assert said in " ".join(err.split())
+    assert "hush" not in err

@@ -308,3 +308,12 @@ def test_a_study_of_one_round_has_no_further_ones():
     assert caught.value.code == "one-round"
     with pytest.raises(DataError, match="publish='blocks'"):
         make_tree_study(TREE, **ONCE, publish="continual", horizon=3)
+
+
+@pytest.mark.parametrize(
+    "option", [{"whiten": True}, {"scale": np.ones(5)}, {"ranges": np.array([[0.0], [1.0]])}]
+)
+def test_what_leaves_do_not_apply_is_refused(option):
+    with pytest.raises(DataError, match="is of one stream") as caught:
+        make_tree_study(TREE, **ONCE, **option)
+    assert caught.value.code == "unused-parameter"

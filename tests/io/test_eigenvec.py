@@ -118,7 +118,7 @@ def test_plink2_finds_the_same_without_privacy(tmp_path):
     """Same frequencies, a public row bound, D x D, epsilon = 1e6: subspaces agree to 0.999."""
     if shutil.which("plink2") is None:
         pytest.skip("plink2 is not installed (apt-get install plink2)")
-    counts = populations(1500, 600)
+    counts = populations(1500, 2000)
     bed, scores = fitted(tmp_path, counts, np.nanmean(counts, axis=0) / 2)
     command = ["plink2", "--bfile", bed.with_suffix(""), "--pca", "2", "--nonfounders"]
     command += ["--threads", "1", "--out", tmp_path / "theirs"]

@@ -126,7 +126,7 @@ def test_a_small_file_does_not_become_a_large_image(tmp_path):
         (tmp_path / name).write_bytes(packed)
         with pytest.raises(DataError) as refused:
             open_rows([tmp_path / name])
-        assert refused.value.code == "too-large-unpacked"
+        assert refused.value.code == "file-too-large"
 
 
 # -- DICOM.

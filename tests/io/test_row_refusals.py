@@ -305,7 +305,7 @@ def test_a_file_cut_short(name, matrix, tmp_path):
         error = refusal([path])
         assert str(path) in error.message
         # of a text whose header states more entries than are left of it, that is said
-        assert error.code in ("unreadable", "too-large-unpacked")
+        assert error.code in ("unreadable", "file-too-large")
 
 
 @pytest.mark.parametrize("name", NAMED | NAMELESS)

@@ -110,7 +110,7 @@ def test_a_small_text_does_not_become_a_large_matrix(tmp_path):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(DataError) as refused:
             open_rows([tmp_path / name])
-        assert refused.value.code == "too-large-unpacked"
+        assert refused.value.code == "file-too-large"
 
 
 # -- The HDF5 files.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -22,7 +22,6 @@ from eigenveil.files import Place
 from eigenveil.io import (
     Dialect,
     FileRows,
-    Query,
     ReadOptions,
     WorkerFiles,
     on_workers,
@@ -587,82 +586,6 @@ def reads_files(function: Any) -> Any:
     return _in_place_of(function, command, [*own, *added])
 
 
-def takes_query(rows: str, *, needed: bool = True) -> Callable[[Any], Any]:
-    """Give a command that reads files ``--sql`` and ``--from``: a database's rows in their place.
-
-    Parameters
-    ----------
-    rows : str
-        The parameter that takes files; it gets a list with a query instead.
-    needed : bool
-        Whether there have to be rows: the command itself says no more about it.
-    """
-    options: Mapping[str, Any] = {
-        "sql": Annotated[
-            str | None,
-            typer.Option(help="Instead of files: a query whose answer has the rows; with --from."),
-        ],
-        "database": Annotated[
-            str | None,
-            typer.Option(
-                "--from",
-                help="With --sql: the database, such as postgresql://host/name or "
-                "sqlite:///file.db. Leave the password to the database's own files.",
-            ),
-        ],
-    }
-
-    def decorated(function: Any) -> Any:
-        signature = inspect.signature(function, eval_str=True)
-        own = [
-            each.replace(annotation=_optional(each.annotation), default=None)
-            if name == rows
-            else each
-            for name, each in signature.parameters.items()
-        ]
-        added = [
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=None
-            )
-            for name, annotation in options.items()
-        ]
-
-        def command(**values: Any) -> Any:
-            query = _query(values.pop("sql"), values.pop("database"), values[rows])
-            if query is not None:
-                values[rows] = [query]
-            elif needed and not values[rows]:
-                raise WrongOption(
-                    "There are no files.", hint="Give files with rows, or --sql and --from."
-                )
-            return function(**values)
-
-        return _in_place_of(function, command, [*own, *added])
-
-    return decorated
-
-
-def _optional(annotation: Any) -> Any:
-    """The same parameter where it may be left out."""
-    kind, *hints = get_args(annotation)
-    return Annotated[(kind | None, *hints)]
-
-
-def _query(sql: str | None, database: str | None, files: Any) -> Query | None:
-    if sql is None and database is None:
-        return None
-    if sql is None or database is None:
-        raise WrongOption(
-            "--sql and --from belong together.", hint="Give the query and the database."
-        )
-    if files:
-        raise WrongOption(
-            "Rows come from files or from a query, not from both.",
-            hint="Leave the files out, or --sql and --from.",
-        )
-    return Query(sql, database)
-
-
 def _kind(found: Sequence[Option]) -> tuple[Any, Any, Callable[[Any], Any]]:
     """The type of an option on the command line, its default, and how its value is read."""
     kinds = {type(domain) for option in found for domain in option.values}
@@ -833,8 +756,15 @@ class WantedColumns:
             return open_rows(files, read=self.read)
         return self.open(files)
 
-    def rows(self, opened: FileRows) -> FileRows | WorkerFiles:
-        """The rows of opened files, where they are to be read."""
+    def rows(self, files: Sequence[str | Place]) -> FileRows | WorkerFiles:
+        """The rows of files with these columns, where they are to be read."""
+        return self._where(self.open(files))
+
+    def rows_like(self, files: Sequence[str | Place]) -> FileRows | WorkerFiles:
+        """The same; files without names have the columns in this order."""
+        return self._where(self.open_like(files))
+
+    def _where(self, opened: FileRows) -> FileRows | WorkerFiles:
         return opened if self.dask is None else on_workers(opened, self.dask, read=self.read)
 
 

@@ -105,7 +105,7 @@ def fit_tree(
     model._take_over(
         Result(
             spec=EstimatorSpec.by(model),
-            plan=study.plan,
+            plan=study.plan.drawn_from(secure=random_state is None),
             factors=outcome.factors,
             features=study.plan.features,
             names=names,

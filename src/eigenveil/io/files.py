@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from eigenveil.errors import DataError, first_line
 from eigenveil.files import Place
 from eigenveil.io.formats.registry import format_of, readable
+from eigenveil.io.query import Query
 from eigenveil.io.stores import Entry, StoreFolder, found_at, is_url
 
 _COMPLAINTS = (
@@ -75,8 +76,9 @@ NOT_WHOLE = "Check that the file is complete, and whole."
 
 
 MOST_UNPACKED = 1 << 32
-"""Most bytes that a part of a packed file may take where it is unpacked as a whole: an array, the
-entries of a block of sparse rows, a row group that is a thousand times its file's size."""
+"""Most bytes that a part of a packed file may take where it is unpacked as a whole: an array or a
+chunk of one, the entries of a block of sparse rows, a batch of an Arrow file, a row group that is a
+thousand times its file's size. Limits in other units are made of this one."""
 GZIP_GROWTH = 1032
 """Most bytes that gzip makes of one."""
 
@@ -90,12 +92,21 @@ def check_unpacked(path: Place, size: int, what: str) -> None:
         With code ``file-too-large``.
     """
     if size > MOST_UNPACKED:
-        raise DataError(
-            f"{path}: {what} takes {size >> 20:,} MiB unpacked, and at most "
-            f"{MOST_UNPACKED >> 20:,} MiB are unpacked at once.",
-            hint="Check where the file is from; or store it in smaller parts.",
-            code="file-too-large",
+        raise too_large(
+            path,
+            f"{what} takes {size >> 20:,} MiB unpacked, and at most {MOST_UNPACKED >> 20:,} MiB "
+            "are unpacked at once",
         )
+
+
+def too_large(path: Place | str, why: str) -> DataError:
+    """The error of a file that would become more than is read; ``why`` ends its sentence."""
+    return DataError(
+        f"{path} is not read: {why}.",
+        hint="Check that the file is complete, and where it comes from; or store it anew, in "
+        "smaller parts.",
+        code="file-too-large",
+    )
 
 
 # -- Rows in pieces of one size, whatever pieces they come in.
@@ -185,10 +196,10 @@ def expand(paths: Sequence[str | Path | Place]) -> list[RowFile]:
 
 
 def absolute(path: str | Place) -> str | Place:
-    """A path that means the same in every folder; a URL or a query does."""
-    if not isinstance(path, str) or is_url(path):
-        return path
-    return str(Path(path).absolute())
+    """A place that means the same in every folder."""
+    if isinstance(path, str):
+        return path if is_url(path) else str(Path(path).absolute())
+    return path.absolute() if isinstance(path, Query) else path
 
 
 def state_of(place: Place) -> tuple[Any, ...]:

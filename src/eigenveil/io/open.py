@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pyarrow as pa
 import scipy.sparse
 from numpy.typing import NDArray
 
+from eigenveil.checks import first_twice
 from eigenveil.errors import DataError
 from eigenveil.files import Place
 from eigenveil.io.encode import RowEncoder, labels
@@ -64,7 +64,7 @@ def select(
             hint=tables[0].known,
             code="no-columns",
         )
-    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    twice = first_twice(names)
     if twice is not None:
         raise DataError(
             f"Column {twice!r} is requested twice.", hint="Name it once.", code="duplicate-column"

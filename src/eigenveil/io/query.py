@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Literal, NoReturn
-from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from eigenveil.errors import DataError
 
@@ -16,14 +17,34 @@ NAME = "sql/query"
 
 # What a URL says after a question mark that names the database.
 _PUBLIC = ("dbname", "host", "port", "service")
+_SYNONYMS = {"postgres": "postgresql"}
+_KINDS = ("postgresql", "sqlite")
 
 
-@dataclass(frozen=True)
+def kind_of(uri: str) -> str:
+    """The kind of a database, by which its driver is called; empty where it is no URL."""
+    scheme, between, _ = uri.partition("://")
+    kind = scheme.lower().partition("+")[0] if between else ""
+    return _SYNONYMS.get(kind, kind)
+
+
+def is_database(text: str) -> bool:
+    """Whether a place of rows is a database's URL: of PostgreSQL, SQLite, or an installed driver.
+
+    Others are stores' and web servers'.
+    """
+    kind = kind_of(text)
+    known = kind.isidentifier() and find_spec(f"adbc_driver_{kind}") is not None
+    return kind in _KINDS or known
+
+
+@dataclass(frozen=True, eq=False)
 class Query:
     """The rows that a database answers to one query, for ``open_rows``.
 
     A ledger knows them by the database and the text of the query, whatever rows there are: another
-    text is another table, unless both are charged to one account (``data_set``).
+    text is another table, unless both are charged to one account (``data_set``). Two are equal
+    where a ledger knows them as one.
 
     Parameters
     ----------
@@ -82,11 +103,26 @@ class Query:
     def database(self) -> str:
         """The database's URL without anything secret; a file by its whole path."""
         parts = self.parts
-        if parts.scheme == "sqlite":  # one file is one database, from whatever folder it is named
+        if self.kind == "sqlite":  # one file is one database, from whatever folder it is named
             return f"sqlite:///{self.file.resolve()}"
         host = parts.netloc.rpartition("@")[2]
         named = sorted(pair for pair in parse_qsl(parts.query) if pair[0] in _PUBLIC)
         return f"{parts.scheme}://{host}{parts.path}{'?' if named else ''}{urlencode(named)}"
+
+    @property
+    def kind(self) -> str:
+        """The kind of the database, such as ``postgresql``."""
+        return kind_of(self.uri)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Query) and self._known_by == other._known_by
+
+    def __hash__(self) -> int:
+        return hash(self._known_by)
+
+    @property
+    def _known_by(self) -> tuple[str, str]:
+        return self.database, self._words
 
     def __str__(self) -> str:
         digest = hashlib.sha256(self._words.encode()).hexdigest()[:8]
@@ -102,6 +138,12 @@ class Query:
     def resolve(self) -> Query:
         """Itself."""
         return self
+
+    def absolute(self) -> Query:
+        """The same in whatever folder it is asked: a file of SQLite by its whole path."""
+        if self.kind != "sqlite":
+            return self
+        return replace(self, uri=f"sqlite:///{quote(str(self.file.absolute()))}")
 
     def open(self, mode: Literal["rb"] = "rb", /) -> IO[bytes]:
         """What a ledger knows it by: the database and the query, and no content."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
+from eigenveil.checks import first_twice
 from eigenveil.errors import EigenveilError, PrivacyError
 from eigenveil.models.plan import BasePlan, Planned, Step
 from eigenveil.models.result import claim_of
@@ -163,11 +163,14 @@ def _check_names(certificate: Certificate, plan: BasePlan) -> None:
     planned = [release.name for release in plan.schedule]
     if not names:
         raise _refused("No release is recorded, so no guarantee can be computed.")
-    for name, count in Counter(names).items():
-        if name not in planned:
-            raise _refused(f"Release {name!r} is recorded, which the plan does not have.")
-        if count > 1:
-            raise _refused(f"Release {name!r} is recorded {count} times, the plan has it once.")
+    strange = next((name for name in names if name not in planned), None)
+    if strange is not None:
+        raise _refused(f"Release {strange!r} is recorded, which the plan does not have.")
+    twice = first_twice(names)
+    if twice is not None:
+        raise _refused(
+            f"Release {twice!r} is recorded {names.count(twice)} times, the plan has it once."
+        )
     wanted = [name for name in planned if name in names]
     if names != wanted:
         first = next(i for i, name in enumerate(names) if name != wanted[i])

@@ -61,6 +61,9 @@ def reads_as_value(name: str) -> bool:
         return True
     if _DIGITS.search(text) is None:
         return False
+    words = text.split()
+    if len(words) > 1 and all(map(reads_as_value, words)):  # cells with blanks between
+        return True
     return bool(_NUMBER.fullmatch(text) or _TIME.fullmatch(text))
 
 

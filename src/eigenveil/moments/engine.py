@@ -251,7 +251,10 @@ def check_rows(rows: RowSource, *, holes: bool = False) -> None:
     DataError
         Naming file, row and column of the first that is not.
     """
-    if first := read_rows(rows, _CheckRows(holes=holes)).invalid:
+    if not isinstance(rows, PartitionedRows):  # it ends with the first that is not
+        for block in rows.blocks():
+            check_block(block, rows.names, holes=holes)
+    elif first := read_rows(rows, _CheckRows(holes=holes)).invalid:
         raise _not_valid(first)
 
 

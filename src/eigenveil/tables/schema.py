@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime
 import difflib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -19,7 +18,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.checks import LARGEST, is_number
+from eigenveil.checks import LARGEST, first_twice, is_number
 from eigenveil.errors import DataError, short_name
 from eigenveil.files import read_toml, replacing, toml_comment, toml_value
 from eigenveil.privacy.certificate import plan_hash
@@ -387,7 +386,7 @@ def _check_whole(origin: str, schema: Schema) -> None:
         ("column", [column.name for column in schema.columns]),
         ("encoded column", list(schema.names)),
     ):
-        twice = next((name for name, count in Counter(names).items() if count > 1), None)
+        twice = first_twice(names)
         if twice is not None:
             raise _bad(origin, f"{what} {short_name(twice)!r} is there twice")
     units = [column.name for column in schema.columns if column.role == "unit"]
@@ -481,7 +480,7 @@ def _levels(where: str, given: Any) -> tuple[str, ...]:
         raise _bad(
             where, "has an empty level", hint="An empty cell is a missing value; leave it out."
         )
-    twice = next((level for level, count in Counter(given).items() if count > 1), None)
+    twice = first_twice(given)
     if twice is not None:
         raise _bad(where, f"level {short_name(twice)!r} is there twice")
     return tuple(given)

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from eigenveil.cli import options
-from eigenveil.cli.commands.fit import ledger_files, open_sites, print_written, read_sites
+from eigenveil.cli.commands.fit import ledger_files, print_written
 from eigenveil.cli.options import WrongOption, read_columns
+from eigenveil.cli.places import SitesSql, open_sites, read_sites
 from eigenveil.cli.presenters.results import (
     as_json,
     check_free,
@@ -21,6 +22,7 @@ from eigenveil.cli.presenters.results import (
     write_result,
 )
 from eigenveil.cli.presenters.screen import Screen, counted
+from eigenveil.files import Place
 from eigenveil.io import ReadOptions
 from eigenveil.models.charging import Charges, FitTerms
 from eigenveil.models.options import OF_SKETCH
@@ -32,7 +34,10 @@ _SITES, _CHILDREN, _COMPONENTS = 2, 2, 2
 def federate_tree(
     site: Annotated[
         list[str],
-        typer.Option(help="NAME=FILE: a site's files, a leaf of the tree; repeat for each."),
+        typer.Option(
+            help="NAME=FILE: a site's files, a leaf of the tree; repeat for each. With --sql also "
+            "NAME=URL of its database."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")],
     fan_out: Annotated[int, typer.Option(help="Children of an inner node, 2 or more.")] = 4,
@@ -69,6 +74,7 @@ def federate_tree(
     ] = None,
     columns: options.Columns = None,
     exclude: options.Exclude = None,
+    sql: SitesSql = None,
     seed: Annotated[
         int | None,
         typer.Option(help="Reproducible noise: the result is not certified."),
@@ -93,13 +99,13 @@ def federate_tree(
             "children.",
             hint="Give a larger one.",
         )
-    paths = read_sites(site)
-    if len(paths) < _SITES:
+    places = read_sites(site, sql)
+    if len(places) < _SITES:
         raise WrongOption(
             "A tree has at least two sites.", hint="Give --site NAME=FILE for each, or use 'fit'."
         )
     wanted = read_columns(columns, exclude, None, read=read).with_unit(unit)
-    sites = open_sites(paths, wanted)
+    sites = open_sites(places, wanted)
 
     from eigenveil.federated.tree_fit import fit_tree
     from eigenveil.federation.tree.private import make_tree_study
@@ -120,7 +126,7 @@ def federate_tree(
     screen = Screen(quiet=quiet)
     with (
         new_folder(out) as folder,  # made before anything is spent
-        _charged(ledgers, paths, study.plan, secure=seed is None) as charges,
+        _charged(ledgers, places, study.plan, secure=seed is None) as charges,
         counted("leaves", quiet=quiet or json) as progress,
     ):
         model = fit_tree(study, sites, charges=charges, random_state=seed, progress=progress)
@@ -142,7 +148,7 @@ def federate_tree(
 
 @contextmanager
 def _charged(
-    ledgers: Path | None, files: Mapping[str, Sequence[str]], plan: Any, *, secure: bool
+    ledgers: Path | None, files: Mapping[str, Sequence[str | Place]], plan: Any, *, secure: bool
 ) -> Iterator[list[Charges]]:
     """What each site's release is charged to, all reserved; nothing without ledgers."""
     if ledgers is None:
@@ -152,12 +158,12 @@ def _charged(
     from eigenveil.federation.ledger.fits import begin_fit
     from eigenveil.io.files import expand
 
-    places = ledger_files(ledgers, sorted(files))
+    books = ledger_files(ledgers, sorted(files))
     terms = FitTerms.of(plan.drawn_from(secure=secure), by="federate-tree")
     begun: list[Charges] = []
     outcome = "stopped"
     try:
-        for name, place in places.items():
+        for name, place in books.items():
             rows = [each.place for each in expand(files[name])]
             begun.append(begin_fit(place, None, rows, terms))
         yield begun

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +16,14 @@ from rich.table import Table
 
 from eigenveil.cli import options
 from eigenveil.cli.options import WantedColumns, WrongOption, read_columns
+from eigenveil.cli.places import (
+    SITE_HELP,
+    Database,
+    Sql,
+    open_sites,
+    read_places,
+    read_sites,
+)
 from eigenveil.cli.presenters.pca import draw_rows
 from eigenveil.cli.presenters.registry import estimator_options
 from eigenveil.cli.presenters.results import (
@@ -33,69 +41,11 @@ from eigenveil.federated.running import requested_budget
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import Study
+from eigenveil.files import Place
 from eigenveil.io import ReadOptions
 from eigenveil.models.task import TASKS, Task
-from eigenveil.moments.source import RowSource
 
 _LEDGER = ".ledger"
-
-
-def read_sites(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Files of each site, from ``NAME=FILE``; a name given again adds files.
-
-    Raises
-    ------
-    DataError
-        When a text is not of this form.
-    """
-    found: dict[str, list[str]] = {}
-    for text in texts:
-        name, equals, file = text.partition("=")
-        if not (name and equals and file):
-            raise DataError(
-                f"--site {text!r} is not NAME=FILE.", hint="For example: --site north=a.parquet."
-            )
-        found.setdefault(name, []).append(file)
-    return found
-
-
-def open_sites(files: dict[str, list[str]], wanted: WantedColumns) -> dict[str, RowSource]:
-    """Rows of each site; columns by name, those of the first site where none are given.
-
-    Raises
-    ------
-    DataError
-        Naming the site, its file and the column; or a file that two sites are given: its rows would
-        count twice, and the guarantee speaks of rows that count once.
-    """
-    found: dict[str, RowSource] = {}
-    seen: dict[Any, str] = {}
-    for name, paths in files.items():
-        try:
-            rows = wanted.rows(wanted.open_like(paths))
-        except (DataError, OutputError) as error:
-            raise type(error)(
-                f"site {name}: {error.message}", hint=error.hint, code=error.code
-            ) from None
-        for file in rows.paths:
-            if (first := seen.setdefault(file.resolve(), name)) != name:
-                raise DataError(
-                    f"site {name}: {file} is given to site {first}, too.",
-                    hint="Give each file once: rows that count twice break the privacy guarantee.",
-                    code="file-twice",
-                )
-        if found and rows.features != next(iter(found.values())).features:
-            first, other = next(iter(found.items()))
-            raise DataError(
-                f"site {name} has {rows.features} columns, site {first} {other.features}.",
-                hint="All sites must have the same columns.",
-                code="other-features",
-            )
-        found[name] = rows
-        chosen = (wanted.columns, wanted.names, wanted.schema)
-        if chosen == (None, None, None) and rows.names is not None:
-            wanted = replace(wanted, columns=list(rows.names), exclude=())
-    return found
 
 
 def ledger_files(folder: Path, names: Iterable[str]) -> dict[str, Path]:
@@ -215,7 +165,6 @@ _OF_SITES = "With --site: "
 
 
 @options.declared("table", "sites")
-@options.takes_query("files", needed=False)
 @options.reads_files
 def fit(
     context: typer.Context,
@@ -226,7 +175,7 @@ def fit(
     ] = None,
     site: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=FILE of a site that keeps its rows; repeat for each file."),
+        typer.Option(help=SITE_HELP),
     ] = None,
     study: Annotated[
         Path | None,
@@ -249,6 +198,8 @@ def fit(
     exclude: options.Exclude = None,
     schema: options.SchemaFile = None,
     dask: options.DaskScheduler = None,
+    sql: Sql = None,
+    database: Database = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier result.")] = False,
     plots: Annotated[bool, typer.Option(help="Write figures.")] = True,
     projection: Annotated[
@@ -266,7 +217,14 @@ def fit(
 ) -> None:
     """Fit private PCA, or another --task, to the rows of FILES, or of several sites."""
     check_free(out, overwrite=overwrite)
-    _check_place(files, site, study, ledgers)
+    if site and database is not None:
+        raise WrongOption(
+            "--from is for one data set.",
+            hint="Name each site's database: --site NAME=postgresql://host/name.",
+        )
+    places = [] if site else read_places(files, sql, database, needed=False)
+    sites = read_sites(site, sql) if site else {}
+    _check_place(files if site else places, site, study, ledgers)
     account = options.read_ledger(ledger, data_set, no_ledger=no_ledger)
     if site and (account.given or no_ledger):
         raise WrongOption(
@@ -293,10 +251,10 @@ def fit(
         if own is not None and fitted.has("unit", "sites" if site else "table"):
             targets["unit"] = own
     show = _Show(out, figures=plots, json=json, quiet=quiet)
-    if site:
-        _fit_sites(fitted, targets, site, wanted, show, agreed=agreed, ledgers=ledgers)
+    if sites:
+        _fit_sites(fitted, targets, sites, wanted, show, agreed=agreed, ledgers=ledgers)
     else:
-        _fit_one(fitted, targets, files or [], wanted, show, picture, account)
+        _fit_one(fitted, targets, places, wanted, show, picture, account)
 
 
 @dataclass(frozen=True)
@@ -310,7 +268,10 @@ class _Show:
 
 
 def _check_place(
-    files: list[str] | None, site: list[str] | None, study: Path | None, ledgers: Path | None
+    files: Sequence[str | Place] | None,
+    site: list[str] | None,
+    study: Path | None,
+    ledgers: Path | None,
 ) -> None:
     """Rows of one data set or of sites, not of both."""
     if site and files:
@@ -331,13 +292,13 @@ def _check_place(
 def _fit_one(
     task: Task,
     targets: dict[str, Any],
-    files: list[str],
+    files: Sequence[str | Place],
     wanted: WantedColumns,
     show: _Show,
     picture: Path | None,
     account: options.LedgerChoice,
 ) -> None:
-    rows = wanted.rows(wanted.open(files))
+    rows = wanted.rows(files)
     silent = show.quiet or show.json
     # the folder is made before anything is spent
     with new_folder(show.out) as folder, account.open(quiet=silent) as charged:
@@ -412,7 +373,7 @@ def _for_the_study(name: str) -> DataError:
 def _fit_sites(
     task: Task,
     targets: dict[str, Any],
-    site: list[str],
+    sites: Mapping[str, Sequence[str | Place]],
     wanted: WantedColumns,
     show: _Show,
     *,
@@ -422,7 +383,6 @@ def _fit_sites(
     # imported here: the ledger's database library takes a moment to load
     from eigenveil.federation.study.file import write_toml
 
-    paths = read_sites(site)
     estimator = task.estimator("sites")
     model: Any = estimator(**targets)
     if agreed is not None:
@@ -431,7 +391,7 @@ def _fit_sites(
             if not np.array_equal(targets.get(name, value), value):
                 raise _for_the_study(name)
         wanted = WantedColumns.of_study(agreed, wanted)
-    rows = open_sites(paths, wanted)
+    rows = open_sites(sites, wanted)
     agreed_study = model.study_of(rows) if agreed is None else agreed
     screen = Screen(quiet=show.quiet)
     with new_folder(show.out) as folder:  # made before anything is spent

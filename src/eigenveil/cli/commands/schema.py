@@ -16,6 +16,7 @@ import typer
 from rich.table import Table
 
 from eigenveil.cli import options
+from eigenveil.cli.places import Database, Sql, read_places
 from eigenveil.cli.presenters.results import check_place
 from eigenveil.cli.presenters.screen import Screen, notify
 from eigenveil.errors import DataError, short_name
@@ -42,19 +43,20 @@ schema_app = typer.Typer(
 _PRIVATE = "What is said here was read from rows: it is for their owner only."
 
 Files = Annotated[
-    list[str], typer.Argument(help="CSV, Parquet or Feather files, folders or patterns.")
+    list[str] | None, typer.Argument(help="CSV, Parquet or Feather files, folders or patterns.")
 ]
 
 
 @schema_app.command()
-@options.takes_query("files")
 @options.reads_files
 def new(
-    files: Files,
     out: Annotated[Path, typer.Option(help="File to write, such as schema.toml.")],
+    files: Files = None,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Ask nothing; what was seen stays unconfirmed.")
     ] = False,
+    sql: Sql = None,
+    database: Database = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -67,7 +69,7 @@ def new(
     them before their owner has confirmed that they are public.
     """
     check_place(out, overwrite=overwrite)
-    drafted = draft(look_at(files, read=read))
+    drafted = draft(look_at(read_places(files, sql, database), read=read))
     asked = not (yes or json or quiet) and sys.stdin.isatty()
     screen = Screen(quiet=quiet or json)
     screen.print(_drafts(drafted))
@@ -91,18 +93,19 @@ def new(
 
 
 @schema_app.command()
-@options.takes_query("files")
 @options.reads_files
 def check(
-    files: Files,
     schema: Annotated[Path, typer.Option(help="The schema, as 'eigenveil schema new' writes it.")],
+    files: Files = None,
+    sql: Sql = None,
+    database: Database = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     *,
     read: ReadOptions,
 ) -> int:
     """Tell the owner of files what their schema misses; status 1 if there is something to mend."""
-    report = check_files(files, read_schema(schema), read=read)
+    report = check_files(read_places(files, sql, database), read_schema(schema), read=read)
     if json:
         options.print_json(as_json(report))
     else:

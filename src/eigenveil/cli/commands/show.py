@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from eigenveil.cli import options
 from eigenveil.cli.options import WantedColumns, WrongOption
+from eigenveil.cli.places import Database, Sql, read_places
 from eigenveil.cli.presenters.base import Presenter, names_of
 from eigenveil.cli.presenters.registry import load_model, presenter_of
 from eigenveil.cli.presenters.results import (
@@ -69,11 +70,9 @@ def show(
 # -- ``eigenveil transform``: a released model applied to new rows.
 
 
-@options.takes_query("files")
 @options.reads_files
 def transform(
     result: options.ResultFolder,
-    files: Annotated[list[str], typer.Argument(help="Files with the same columns.")],
     out: Annotated[
         Path,
         typer.Option(
@@ -82,6 +81,9 @@ def transform(
             "in uns."
         ),
     ],
+    files: Annotated[list[str] | None, typer.Argument(help="Files with the same columns.")] = None,
+    sql: Sql = None,
+    database: Database = None,
     overwrite: Annotated[bool, typer.Option(help="Replace the file if it exists.")] = False,
     schema: Annotated[
         Path | None,
@@ -105,14 +107,15 @@ def transform(
     They are as private as the rows.
     """
     check_place(out, overwrite=overwrite)
-    _check_cells(files, out, ids)
+    places = read_places(files, sql, database)
+    _check_cells(places, out, ids)
     if writes_eigenval(out):
         check_place(eigenval_of(out), overwrite=overwrite)
     model = load_model(result / MODEL)
     presenter = presenter_of(model)
     documents = TASKS[presenter.task].takes_documents
     found = _schema_of(result, schema)
-    rows = _open(model, files, found, read=read)
+    rows = _open(model, places, found, read=read)
     if rows.features != model.n_features_in_:
         raise DataError(
             f"The files have {rows.features} columns, the model {model.n_features_in_}.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,9 +16,11 @@ from rich.table import Table
 
 from eigenveil.cli import options
 from eigenveil.cli.options import WrongOption
+from eigenveil.cli.places import Database, Sql, read_places
 from eigenveil.cli.presenters.results import CERTIFICATE, check_free, new_folder, print_views
 from eigenveil.cli.presenters.screen import Screen, bold, counted
 from eigenveil.federated.tree_report import TreeReport
+from eigenveil.files import Place
 from eigenveil.io import ReadOptions
 from eigenveil.models.options import OF_SKETCH
 from eigenveil.plots.style import BLUE, GREY, INK, RED
@@ -200,6 +203,8 @@ def simulate_tree(
     ] = 1.0,
     columns: options.Columns = None,
     exclude: options.Exclude = None,
+    sql: Sql = None,
+    database: Database = None,
     seed: Annotated[
         int | None,
         typer.Option(help="Reproducible rows, losses and noise: the result is not certified."),
@@ -217,7 +222,8 @@ def simulate_tree(
     root publishes. Some leaves are lost, some are late. What it prints and writes of your own files
     is as private as they are, since errors are measured against their exact components.
     """
-    of_files = _given(context, files, columns=columns, exclude=exclude, read=read)
+    places = read_places(files, sql, database, needed=False)
+    of_files = _given(context, places, columns=columns, exclude=exclude, read=read)
     if rounds == 1 and forgetting != 1.0:
         raise WrongOption("--forgetting is for several rounds.", hint="Give --rounds, or leave it.")
     _check(
@@ -277,7 +283,7 @@ _MADE_UP, _OF_FILES = ("rows", "features"), ("columns", "exclude", *options.OF_R
 
 def _given(
     context: typer.Context,
-    files: list[str] | None,
+    files: Sequence[str | Place],
     *,
     columns: str | None,
     exclude: str | None,

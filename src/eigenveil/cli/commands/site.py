@@ -16,6 +16,7 @@ from eigenveil.cli import options
 from eigenveil.cli.commands import site_decisions as decisions
 from eigenveil.cli.commands.ledger import AUTHORITY_HELP, HEADS_HELP, heads_of
 from eigenveil.cli.options import WantedColumns, read_columns
+from eigenveil.cli.places import Database, Sql, read_places
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.cli.presenters.site_console import BudgetTarget, check_budget
 from eigenveil.cli.presenters.study_cost import Owner, owner_of
@@ -53,7 +54,6 @@ site_app.add_typer(decisions.approver_app, name="approver")
 
 
 @site_app.command()
-@options.takes_query("data", needed=False)
 @options.reads_files
 def start(
     kit: KitFolder,
@@ -98,6 +98,8 @@ def start(
     exclude: options.Exclude = None,
     vocabulary: options.Vocabulary = None,
     schema: options.SchemaFile = None,
+    sql: Sql = None,
+    database: Database = None,
     dask: options.DaskScheduler = None,
     health: HealthAt = None,
     log_json: LogJson = False,
@@ -114,13 +116,14 @@ def start(
     from eigenveil.network.kit import open_kit
 
     opened = open_kit(kit)
+    places = read_places(data, sql, database, needed=False)
     if opened.role == "helper":
-        _no_rows_here(data, ledger, heads)
+        _no_rows_here(places, ledger, heads)
         need_flare()
         return _start(opened, None, "all", Service(health, log_json, quiet))
     opened = open_kit(kit, role="site")
     # FLARE goes into the kit's folder, and takes this process along
-    files = [absolute(file) for file in _needed("data", data)]
+    files = [absolute(place) for place in _needed("data", places)]
     rows = _Rows(files, read_columns(columns, exclude, vocabulary, schema, read=read, dask=dask))
     rows.check()
     place = _absolute(str(_needed("ledger", ledger)))
@@ -208,7 +211,7 @@ class _Rows:
         Which columns are features is the study's to say.
         """
         try:
-            self.wanted.rows(self.wanted.open_like(self.files))
+            self.wanted.rows_like(self.files)
         except DataError as error:
             if error.code not in ("identifier-column", "not-numeric"):
                 raise
@@ -216,7 +219,7 @@ class _Rows:
     def __call__(self, study: Study) -> RowSource:
         """Rows with the study's columns, by name where files have names."""
         wanted = WantedColumns.of_study(study, self.wanted)
-        return wanted.rows(wanted.open_like(self.files))
+        return wanted.rows_like(self.files)
 
 
 def _needed(name: str, value: Any) -> Any:
@@ -228,7 +231,7 @@ def _needed(name: str, value: Any) -> Any:
     return value
 
 
-def _no_rows_here(data: list[str] | None, ledger: str | None, heads: str | None) -> None:
+def _no_rows_here(data: Sequence[str | Place], ledger: str | None, heads: str | None) -> None:
     if data or ledger is not None or heads is not None:
         raise options.WrongOption(
             "This kit is a noise helper's, which must not have rows or a ledger.",

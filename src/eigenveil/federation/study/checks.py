@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from eigenveil.checks import first_twice
 from eigenveil.errors import DataError, PrivacyError
 from eigenveil.federation.secagg.masks import even
 from eigenveil.models.inputs import (
@@ -288,7 +288,7 @@ def _check_mending(study: Study) -> None:
 
 
 def _check_once(field: str, names: Any) -> None:
-    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    twice = first_twice(names)
     if twice is not None:
         raise DataError(
             f"{field}: {twice!r} is there twice.", hint="Name each once.", code="duplicate-name"

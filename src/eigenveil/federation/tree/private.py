@@ -29,6 +29,8 @@ from eigenveil.tables.units import StreamUnits, unit_ids
 
 Protect = Literal["outsider", "aggregators"]
 PROTECTED: tuple[Protect, ...] = ("outsider", "aggregators")
+# Of a stream that prepares rows itself: leaves take them as they are.
+_OF_ONE_STREAM = ("scale", "ranges", "whiten")
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +108,8 @@ def make_tree_study(
         "outsider": the target is about who sees the root's result, and the leaves share the noise.
         "aggregators": it is about every node of the tree too, and each leaf draws all of the noise.
     center, options
-        Of :class:`eigenveil.PrivateStreamingPCA`; with ``publish="blocks"`` there are any number of
+        Of :class:`eigenveil.PrivateStreamingPCA`, less ``scale``, ``ranges`` and ``whiten``, which
+        leaves do not apply; with ``publish="blocks"`` there are any number of
         rounds, each of other rows (:class:`eigenveil.federation.tree.rounds.TreeRounds`).
 
     Raises
@@ -133,6 +136,13 @@ def make_tree_study(
             hint="Use publish='blocks' for a tree with rounds.",
             code="bad-choice",
         )
+    for name in _OF_ONE_STREAM:
+        if options.get(name) is not None and options[name] is not False:
+            raise DataError(
+                f"{name} is of one stream: the leaves of a tree take rows as they are.",
+                hint="Leave it out, and scale the rows by public numbers before they are given.",
+                code="unused-parameter",
+            )
     noise_parts = 1 if protect == "aggregators" else tree.leaf_count - lost
     wanted = {"n_components": n_components, "epsilon": epsilon, "delta": delta, "center": center}
     plan = make_stream_plan(

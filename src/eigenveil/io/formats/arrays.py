@@ -6,7 +6,6 @@ import shutil
 import tempfile
 import zipfile
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
@@ -15,6 +14,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from eigenveil.checks import first_twice
 from eigenveil.errors import DataError
 from eigenveil.files import Place
 from eigenveil.io.files import check_unpacked, reading
@@ -114,7 +114,7 @@ class NamedArrayFile(Named, ArrayFile):
         super().__init__(path)
         with reading(path):
             columns = tuple(self._names())
-        twice = next((name for name, count in Counter(columns).items() if count > 1), None)
+        twice = first_twice(columns)
         if twice is not None:
             raise DataError(
                 f"{path} has more than one column {twice!r}.",

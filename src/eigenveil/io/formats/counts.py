@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.files import Place
-from eigenveil.io.files import GZIP_GROWTH, reading
+from eigenveil.io.files import GZIP_GROWTH, reading, too_large
 from eigenveil.io.formats.arrays import Header, SparseArrayFile
 from eigenveil.models.inputs import MOST_SPARSE_COLUMNS, check_names, check_width
 
@@ -83,16 +83,14 @@ def market_header(path: Place) -> Header:
     Raises
     ------
     DataError
-        ``too-large-unpacked`` where it states more entries than a file of its size can have.
+        ``file-too-large`` where it states more entries than a file of its size can have.
     """
     rows, columns, entries, _, field, _ = scipy.io.mminfo(path)
     growth = GZIP_GROWTH if path.suffix.lower() == ".gz" else 1
     size = Path(path).stat().st_size
     if entries * _ENTRY_BYTES > size * growth:
-        raise DataError(
-            f"{path} states {entries:,} entries, more than its {size:,} bytes can have.",
-            hint="Check that the file is complete, and where it comes from.",
-            code="too-large-unpacked",
+        raise too_large(
+            path, f"it states {entries:,} entries, more than its {size:,} bytes can have"
         )
     return Header((rows, columns), fortran=False, dtype=np.dtype(_FIELDS[field]))
 

@@ -21,7 +21,6 @@ from eigenveil.io.formats.extras import library
 from eigenveil.io.formats.tabular import Table
 from eigenveil.io.query import Query
 
-_DRIVERS = {"postgres": "postgresql"}
 # One state of the database for all passes, read only; and rows in one order, whoever reads beside.
 _POSTGRESQL = (
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
@@ -53,8 +52,7 @@ class QueryTable(Table):
 
     def __init__(self, query: Query) -> None:
         self._query = query
-        self._kind = query.parts.scheme.lower().partition("+")[0]
-        self._kind = _DRIVERS.get(self._kind, self._kind)
+        self._kind = query.kind
         with self._asking():
             self._connection = self._connected()
         weakref.finalize(self, _close, self._connection)

@@ -11,16 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenveil.errors import DataError
 from eigenveil.files import Place
-from eigenveil.io.files import unreadable
+from eigenveil.io.files import MOST_UNPACKED, too_large, unreadable
 from eigenveil.io.formats.extras import library
 
 OTHER_FORMAT = "Check that the file is complete, and of the format its name ends in."
 """The hint where a store does not have what its format has."""
 # An array that is read whole may become so many times what is stored of it, beyond so many bytes.
 _MOST_GROWTH, _ALWAYS_READ = 1 << 12, 1 << 26
-_MOST_CHUNK = 1 << 30  # bytes that are unpacked at once
+_MOST_CHUNK = MOST_UNPACKED // 4  # those of several arrays are unpacked together
 
 
 @contextmanager
@@ -95,7 +94,9 @@ def _check_chunk(path: Place, name: str, array: Any) -> None:
     chunks = getattr(array, "chunks", None)
     size = 0 if not chunks else math.prod(chunks) * array.dtype.itemsize
     if size > _MOST_CHUNK:
-        raise _too_large(path, name, f"its chunks have {size:,} bytes, more than {_MOST_CHUNK:,}")
+        raise too_large(
+            path, f"a chunk of its array {name!r} has {size:,} bytes, more than {_MOST_CHUNK:,}"
+        )
 
 
 def _check_growth(path: Place, name: str, array: Any) -> None:
@@ -105,12 +106,4 @@ def _check_growth(path: Place, name: str, array: Any) -> None:
     hdf5 = getattr(array, "id", None)
     stored = int(array.nbytes_stored() if hdf5 is None else hdf5.get_storage_size())
     if size > _MOST_GROWTH * stored:
-        raise _too_large(path, name, f"{size:,} bytes are to be made of {stored:,}")
-
-
-def _too_large(path: Place, name: str, why: str) -> DataError:
-    return DataError(
-        f"{path} is not read: of its array {name!r}, {why}.",
-        hint="Check where the file comes from, or store it anew in smaller chunks.",
-        code="too-large-unpacked",
-    )
+        raise too_large(path, f"of its array {name!r}, {size:,} bytes are to be made of {stored:,}")

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError, printable
 from eigenveil.files import Place
-from eigenveil.io.files import GZIP_GROWTH, reading, unreadable
+from eigenveil.io.files import GZIP_GROWTH, MOST_UNPACKED, reading, too_large, unreadable
 from eigenveil.io.formats.arrays import Header, NamedArrayFile
 from eigenveil.io.formats.extras import library
 from eigenveil.models import inputs
 
-_MOST_VOXELS = 1 << 28
+_MOST_VOXELS = MOST_UNPACKED >> 4
 _SAME = 1e-3  # millimetres, in which affines may differ
 _BIDS = re.compile(r"sub-([A-Za-z0-9]+)")
 _AXES = ("xyz", "yx")
@@ -303,11 +303,7 @@ def _check_size(
         why = f"{voxels * count:,} voxels cannot be in its {size:,} bytes"
     else:
         return
-    raise DataError(
-        f"{path} is not read: {why}.",
-        hint="Check that the file is complete, and where it comes from.",
-        code="too-large-unpacked",
-    )
+    raise too_large(path, why)
 
 
 @contextmanager

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,11 @@ import pyarrow.ipc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from eigenveil.checks import first_twice
 from eigenveil.errors import DataError
 from eigenveil.files import Place
 from eigenveil.io.files import MOST_UNPACKED, check_unpacked, reading, source_of
+from eigenveil.io.formats.arrow_sizes import batch_sizes
 from eigenveil.io.formats.named import Named
 from eigenveil.models.inputs import check_names, check_width
 from eigenveil.moments.source import part_rows
@@ -48,11 +50,11 @@ class Table(Named, ABC):
             fields = self._fields()
         check_width(str(path), len(fields))
         names = [name for name, _ in fields if _ROW_LABELS.fullmatch(name) is None]
-        twice = [name for name, count in Counter(names).items() if count > 1]
-        if twice:
+        twice = first_twice(names)
+        if twice is not None:
             check_names(str(path), [name for name, _ in fields])
             raise DataError(
-                f"{path} has more than one column {twice[0]!r}.",
+                f"{path} has more than one column {twice!r}.",
                 hint="Rename one of them; a text file needs a first line with the names.",
                 code="duplicate-column",
             )
@@ -179,14 +181,29 @@ class ParquetTable(Table):
 class ArrowTable(Table):
     """Arrow's file format, which Feather (version 2) is too.
 
-    A record batch is used where it lies, but unpacked whole if it is compressed.
+    A record batch is used where it lies, but unpacked whole if it is compressed; a store's file
+    with such batches is copied for the time it is read.
     """
 
     def _fields(self) -> list[tuple[str, Any]]:
         with source_of(self.path) as source, pa.ipc.open_file(source) as file:
             fields = [(field.name, field.type) for field in file.schema]
+        self._check_batches()
         self._place = {name: index for index, (name, _) in enumerate(fields)}
         return fields
+
+    def _check_batches(self) -> None:
+        """Refuse what a few bytes unpack to."""
+        self._read: Place = self.path
+        with self.path.open("rb") as file:
+            packed = any(each.packed for each in batch_sizes(file))
+        if not packed:
+            return
+        if not isinstance(self.path, Path):  # sizes stand before each buffer, all over the file
+            self._read = Path(os.fspath(self.path))
+        with self._read.open("rb") as file:
+            for number, each in enumerate(batch_sizes(file)):
+                check_unpacked(self.path, each.unpacked, f"batch {number}")
 
     def _batches(self, columns: Sequence[str], texts: Collection[str]) -> Iterator[Any]:
         del texts  # cells have types
@@ -195,7 +212,7 @@ class ArrowTable(Table):
         fields = [self._place[name] for name in columns] if few else None
         options = pa.ipc.IpcReadOptions(included_fields=fields)
         with (
-            source_of(self.path) as source,
+            source_of(self._read) as source,
             pa.ipc.open_file(source, options=options) as file,
         ):
             for index in range(file.num_record_batches):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from eigenveil.errors import DataError
 from eigenveil.files import Place
-from eigenveil.io.files import reading, unreadable
+from eigenveil.io.files import MOST_UNPACKED, reading, too_large, unreadable
 from eigenveil.io.formats.arrays import ArrayFile, Header, NamedSparseFile
 from eigenveil.io.formats.compressed import Compressed
 from eigenveil.io.formats.counts import MatrixMarketFile, market_header
@@ -29,7 +29,7 @@ from eigenveil.models.cells import gene_names
 _MATRIX = re.compile(r"(.*)matrix\.mtx(\.gz)?", re.IGNORECASE)
 _FEATURES, _BARCODES = ("features.tsv", "genes.tsv"), ("barcodes.tsv",)
 _EXPRESSION = "Gene Expression"
-_MOST_TEXT = 1 << 30  # bytes of a list of names, unpacked
+_MOST_TEXT = MOST_UNPACKED // 4  # a list of names takes several times its text
 
 
 class _TenX(NamedSparseFile):
@@ -212,9 +212,5 @@ def _lines(path: Place) -> list[str]:
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
             content = file.read(_MOST_TEXT + 1)
         if len(content) > _MOST_TEXT:
-            raise DataError(
-                f"{path} is not read: it has more than {_MOST_TEXT:,} bytes.",
-                hint="Check that it is a list of features or barcodes.",
-                code="too-large-unpacked",
-            )
+            raise too_large(path, f"a list of names has more than {_MOST_TEXT:,} bytes")
         return content.decode("utf-8-sig").splitlines()
