@@ -148,6 +148,10 @@ class ProtocolError(EigenveilError, RuntimeError):
     exit_status = 6
 
 
+class DecisionRefused(DataError):
+    """A decision about a study, or about who decides, cannot be recorded."""
+
+
 class OutputError(EigenveilError, OSError):
     """A result cannot be written or read at the given place."""
 

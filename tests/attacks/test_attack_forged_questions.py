@@ -100,7 +100,7 @@ def study_of(name="attacked", **fields):
 def party(name, known, folder):
     """A site's own process, as far as FLARE is not in it."""
     kit = Kit(folder / name, "site", name, name, HOST, 8102, "project")
-    for place in (kit.startup, kit.state, kit.approved, kit.waiting):
+    for place in (kit.startup, kit.state, kit.decided, kit.waiting):
         place.mkdir(parents=True)
     private = (Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
     kit.key.write_bytes(known[name].key.private_bytes(*private))

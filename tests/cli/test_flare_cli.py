@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from kit_tools import site_kit
 
+from eigenveil.cli.commands.site_decisions import PASSWORD
 from eigenveil.cli.presenters.screen import Screen
 from eigenveil.cli.presenters.site_console import BudgetTarget, check_budget
+from eigenveil.cli.presenters.study_cost import Owner
 from eigenveil.errors import DataError, ProtocolError
 from eigenveil.federation.ledger.heads import HeadsFile
 from eigenveil.federation.ledger.ledger import Budget, Ledger
@@ -51,7 +54,11 @@ def put(kit, study, pile="waiting", name=None):
 
 @pytest.fixture
 def kit(tmp_path):
-    return make_kit(tmp_path / "north", "site", "north")
+    return site_kit(tmp_path).folder
+
+
+def decided(kit):
+    return {file.stem for file in (kit / "local" / "decided").iterdir()}
 
 
 @pytest.fixture
@@ -59,6 +66,13 @@ def ledger(tmp_path):
     path = tmp_path / "north.ledger"
     Ledger(path).set_budget(Budget("default", "add-remove", 1.5, 1e-6))
     return path
+
+
+@pytest.fixture
+def known(kit, ledger):
+    """The ledger is known, as after 'site start'."""
+    Owner(str(ledger)).keep(kit / "local")
+    return ledger
 
 
 @pytest.fixture
@@ -83,7 +97,7 @@ def test_list_says_what_a_study_would_do_and_cost(approve, kit, ledger):
     ):
         assert " ".join(words.split()) in flat, words
     assert approve("--ledger", ledger)[1] == out  # without a word: the list
-    assert not (kit / "local" / "approved").exists()
+    assert not decided(kit)
 
 
 def test_list_compares_with_what_is_left(approve, kit, ledger):
@@ -122,10 +136,16 @@ def test_approve_takes_the_first_letters_and_keeps_the_whole_study(approve, kit,
     status, out, _ = approve(study.hash[:8], "--ledger", ledger)
     assert status == 0
     assert f"approved: study trial, {study.hash}" in out.replace("\n", "")
-    kept = json.loads((kit / "local" / "approved" / f"{study.hash}.json").read_text())
+    kept = json.loads((kit / "local" / "decided" / f"{study.hash}.json").read_text())
     assert make_study(**kept) == study
     assert [file.stem for file in (kit / "local" / "waiting").iterdir()] == [other.hash]
-    assert approve(study.hash)[0] == 0  # again: as it was
+    assert "for ONE run; then it waits again" in out
+    status, out, _ = approve(study.hash, "--ledger", ledger, "--runs", 3)
+    assert "for 3 more runs" in out
+    status, out, _ = approve(study.hash, "--ledger", ledger, "--until", "2999-01-31")
+    assert "for any number of runs until 2999-01-31 23:59 UTC" in out
+    assert approve(study.hash, "--ledger", ledger, "--until", "tomorrow")[0] == 2
+    assert approve(study.hash, "--ledger", ledger, "--until", "2020-01-31")[0] == 3
 
 
 def test_nothing_is_approved_where_the_cost_cannot_be_told(approve, kit, tmp_path):
@@ -134,10 +154,10 @@ def test_nothing_is_approved_where_the_cost_cannot_be_told(approve, kit, tmp_pat
     status, _, err = approve(study.hash, "--ledger", tmp_path / "no.ledger")
     assert status == 7
     assert "there is no ledger" in err
-    assert not (kit / "local" / "approved").exists()
+    assert not decided(kit)
 
 
-def test_approve_all(approve, kit):
+def test_approve_all(approve, kit, known):
     studies = [study_of(), study_of("other")]
     for study in studies:
         put(kit, study)
@@ -147,13 +167,13 @@ def test_approve_all(approve, kit):
     assert "No study waits" in approve("--all")[1]
 
 
-def test_a_study_file_is_approved_before_anybody_asks(approve, kit, tmp_path):
+def test_a_study_file_is_approved_before_anybody_asks(approve, kit, known, tmp_path):
     study = study_of(protocol="auto")
     write_toml(study, tmp_path / "study.toml")
     status, out, _ = approve(tmp_path / "study.toml", "--json")
     assert status == 0
     (approved,) = json.loads(out)["approved"]
-    stored = json.loads((kit / "local" / "approved" / f"{approved}.json").read_text())
+    stored = json.loads((kit / "local" / "decided" / f"{approved}.json").read_text())
     assert stored["protocol"] == "cape"  # as 'study run' settles it
     write_toml(study_of(sites=[{"name": "east"}, {"name": "west"}]), tmp_path / "others.toml")
     status, _, err = approve(tmp_path / "others.toml")
@@ -162,16 +182,75 @@ def test_a_study_file_is_approved_before_anybody_asks(approve, kit, tmp_path):
     assert approve(tmp_path / "absent.toml")[0] == 3
 
 
-def test_revoke(approve, kit):
+def test_a_decision_needs_a_ledger(approve, kit):
+    put(kit, study_of())
+    status, _, err = approve(study_of().hash)
+    assert status == 7
+    assert "decisions are recorded in it" in err
+    assert not decided(kit)
+
+
+def test_revoke(approve, run, kit, known):
     study = study_of()
-    file = put(kit, study, "approved")
-    assert approve("--revoke", "0" * 12)[0] == 3
-    assert file.exists()
-    status, out, _ = approve("--revoke", study.hash[:10])
+    put(kit, study)
+    revoke = lambda *words: run("site", "revoke", "--kit", kit, *words)  # noqa: E731
+    assert revoke(study.hash[:10])[0] == 3
+    assert approve(study.hash, "--runs", 5)[0] == 0
+    assert revoke("0" * 12)[0] == 3
+    status, out, _ = revoke(study.hash[:10], "--reason", "project ended")
     assert status == 0
     assert "stays spent" in out
-    assert not file.exists()
-    assert approve("--revoke", study.hash[:10])[0] == 3
+    assert revoke(study.hash[:10])[0] == 3
+    assert "revoked by owner: project" in " ".join(approve("--list")[1].split())
+    assert run("ledger", "verify", known)[0] == 0
+    shown = run("ledger", "show", known)[1]
+    assert "project ended" in " ".join(shown.split())
+    found = json.loads(run("ledger", "show", known, "--json")[1])["decisions"]
+    assert [(each["action"], each["by"], each["holds"]) for each in found] == [
+        ("approve", "owner", True),
+        ("revoke", "owner", True),
+    ]
+
+
+def test_refuse(approve, run, kit, known):
+    study = study_of()
+    put(kit, study)
+    refuse = lambda *words: run("site", "refuse", "--kit", kit, *words)  # noqa: E731
+    assert refuse(study.hash)[0] == 2  # without a reason
+    status, out, _ = refuse(study.hash[:12], "--reason", "no legal basis")
+    assert status == 0
+    assert "The lead is not told the reason" in out
+    assert "No study waits" in approve("--list")[1]
+
+
+def test_two_approvers_by_the_two_person_rule(approve, run, kit, known, monkeypatch):
+    study = study_of()
+    put(kit, study)
+    approver = lambda *words: run("site", "approver", words[0], "--kit", kit, *words[1:])  # noqa: E731
+    monkeypatch.setenv(PASSWORD, "four words are enough")
+    assert approver("rule", 2)[0] == 3  # there is one
+    for name in ("ann", "bob"):
+        status, out, _ = approver("add", name)
+        assert status == 0
+        assert (kit / "approvers" / f"{name}.key").exists()
+    assert approver("add", "ann")[0] == 7  # her key is there
+    assert approver("add", "carl", "--role", "boss")[0] == 2
+    assert approver("add", "carl", "--role", "viewer")[0] == 0
+    assert "takes two of them" in approver("rule", 2)[1]
+    status, out, _ = approve(study.hash, "--as", "ann", "--purpose", "audit")
+    assert status == 0
+    assert "A second approver must agree" in out
+    assert approve(study.hash, "--as", "carl")[0] == 7  # he has no key
+    assert json.loads(approve(study.hash, "--as", "bob", "--json")[1])["approved"] == [study.hash]
+    assert "by ann and bob" in " ".join(run("site", "status", "--kit", kit)[1].split())
+    monkeypatch.setenv(PASSWORD, "another password")
+    status, _, err = run("site", "revoke", "--kit", kit, study.hash, "--as", "bob")
+    assert status == 3
+    assert "the password is wrong" in err
+    found = json.loads(approver("list", "--json")[1])
+    assert [each["name"] for each in found["approvers"]] == ["owner", "ann", "bob", "carl"]
+    assert approver("remove", "bob")[0] == 0
+    assert run("ledger", "verify", known)[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -180,7 +259,7 @@ def test_revoke(approve, kit):
         (("abc",), 3, "'abc' is too short"),
         (("0123456789",), 3, "No study with a hash that begins with 0123456789 waits"),
         (("0123456789", "--all"), 2, "exclude each other"),
-        (("--list", "--revoke", "0123456789"), 2, "exclude each other"),
+        (("--list", "0123456789"), 2, "exclude each other"),
     ],
 )
 def test_approve_refuses(approve, kit, words, status, said):
@@ -211,7 +290,7 @@ def test_a_study_that_would_redraw_the_screen_is_not_shown(approve, kit):
     assert "\x1b" not in out
     assert "1 more cannot be shown on a terminal" in out
     assert approve(study.hash[:12])[0] == 3
-    assert json.loads(approve("--all", "--json")[1]) == {"approved": []}
+    assert json.loads(approve("--all", "--json")[1]) == {"approved": [], "second": []}
 
 
 def test_a_file_that_holds_another_study_than_it_says(approve, kit):

@@ -44,7 +44,8 @@ RESULT = {
     "usable": [True, False],
     "noise_floor": 1.2,
     "releases": [
-        {"name": "moment", "values": 3, "noise": "gaussian", "scale": 4.0, "mu": 0.2, "epsilon": None}
+        {"name": "moment", "values": 3, "noise": "gaussian", "scale": 4.0, "mu": 0.2,
+         "epsilon": None}
     ],
     "guarantee": {"epsilon": 1.0, "delta": 1e-6},
     "holds": True,

@@ -191,7 +191,7 @@ def test_a_kit_is_read_as_it_was_written(role, name, keys, tmp_path):
     for part in (made.startup, made.local, made.state):
         assert part.is_dir()
     assert made.results.is_dir() == (role == "aggregator")
-    assert made.approved.is_dir() == made.waiting.is_dir() == (role in ("site", "helper"))
+    assert made.decided.is_dir() == made.waiting.is_dir() == (role in ("site", "helper"))
 
 
 def test_a_moved_kit_names_its_new_place(keys, tmp_path):
@@ -215,13 +215,13 @@ def test_what_was_changed_or_slipped_in_is_put_right(keys, tmp_path):
     (kit.local / "custom").mkdir()
     (kit.local / "custom" / "evil.py").write_text("")
     kit.key.chmod(0o644)
-    (kit.approved / "00.json").write_text("{}")
+    (kit.decided / "00.json").write_text("{}")
     prepare(kit)
     assert authorization.read_text() == right
     assert not (kit.startup / "start.sh").exists()
     assert not (kit.local / "custom").exists()
     assert kit.key.stat().st_mode & 0o777 == 0o600
-    assert (kit.approved / "00.json").exists()
+    assert (kit.decided / "00.json").exists()
 
 
 def test_wrong_kits_are_refused_in_words(keys, tmp_path):

@@ -12,7 +12,6 @@ from federation_tools import SITES, Federation, in_process, pca_study
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.protocol.messages import decode
-from eigenveil.network.approvals import approve
 
 RNG = np.random.default_rng(3)
 ROWS = {name: RNG.standard_normal((1000, 20)) * np.linspace(3.0, 0.3, 20) for name in SITES}
@@ -41,7 +40,7 @@ class FaultyFederation(Federation):
         """Submit a study, all approving; with ``wait`` how it ended, else the job."""
         self.give_rows(study, rows)
         for name in {each.name for each in study.sites} & set(self.sites):
-            approve(self.kit(name), study)
+            self.approve_at(name, study)
         with self.session() as session:
             job = session.submit(study, timeout=timeout)
             if not wait:

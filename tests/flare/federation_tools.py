@@ -27,6 +27,7 @@ from eigenveil.federation.protocol.site import Site
 from eigenveil.federation.protocol.terms import active_sites, settle
 from eigenveil.federation.study.study import Study, make_study
 from eigenveil.moments.source import ArrayRows
+from eigenveil.network.decisions import Decisions
 from eigenveil.network.flare.job import parties_of
 from eigenveil.network.flare.provision import provision
 from eigenveil.network.flare.session import StudySession
@@ -85,6 +86,13 @@ class Federation:
 
     def kit(self, name):
         return open_kit(self.kits[name])
+
+    def decisions(self, name) -> Decisions:
+        return Decisions(self.kit(name), Ledger(self.ledger(name)))
+
+    def approve_at(self, name, study: Study, *, runs: int | None = None) -> None:
+        """The owner's decision, for any number of runs."""
+        self.decisions(name).approve(study, runs=runs)
 
     # -- rows
 

@@ -213,6 +213,8 @@ def test_a_study_waits_for_every_owner_and_then_runs(place):
 
 
 def test_what_was_approved_runs_again_and_is_charged_again(place):
+    for site in SITES:  # one run was approved, and it is used up
+        place.ok("site", "approve", "--kit", f"kits/{site}", "first.toml", "--runs", "2")
     before = json.loads(place.ok("ledger", "show", "north.ledger", "--json"))["standings"][0]
     words = ("--kit", "kits/lead", "--out", "again", "--json", "--no-plots")
     found = json.loads(place.ok("study", "run", "first.toml", *words))

@@ -11,7 +11,7 @@ from fault_tools import PATIENCE, ROWS, SITES, FaultyFederation, pca_study, unti
 
 from eigenveil.errors import ProtocolError
 from eigenveil.federation.ledger.ledger import Budget, Ledger
-from eigenveil.network.approvals import approve, waiting_studies
+from eigenveil.network.approvals import waiting_studies
 from eigenveil.network.flare import job as job_module
 from eigenveil.network.flare import session as session_module
 from eigenveil.network.flare.session import StudySession
@@ -201,7 +201,7 @@ def test_a_study_that_is_not_approved(federation):
     study = pca_study("forced")
     federation.give_rows(study, ROWS)
     for name in ("south", "west"):
-        approve(federation.kit(name), study)
+        federation.approve_at(name, study)
     (federation.kits["aggregator"] / "careless").touch()
     with federation.session() as session:
         job = session.submit(study)
@@ -221,7 +221,7 @@ def test_another_study_under_an_approved_ones_name(federation, monkeypatch):
     approved, other = pca_study("harmless"), pca_study("harmless", epsilon=50.0)
     assert approved.hash != other.hash
     for name in SITES:
-        approve(federation.kit(name), approved)
+        federation.approve_at(name, approved)
     write = job_module.write_job
 
     def disguised(order, folder):

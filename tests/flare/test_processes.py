@@ -15,7 +15,7 @@ from federation_tools import SITES, Federation, in_process, pca_study
 from eigenveil.errors import DataError, OutputError, ProtocolError
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.network import certificates
-from eigenveil.network.approvals import approve, approved_study, waiting_studies
+from eigenveil.network.approvals import waiting_studies
 from eigenveil.network.flare import authority
 from eigenveil.network.flare import job as job_module
 from eigenveil.network.flare.session import StudySession
@@ -44,7 +44,7 @@ def prepared(federation, name, *, approved=SITES, **fields):
     study = pca_study(name, **fields)
     federation.give_rows(study, ROWS)
     for site in approved:
-        approve(federation.kit(site), study)
+        federation.approve_at(site, study)
     return study
 
 
@@ -86,12 +86,20 @@ def test_an_unapproved_study_waits_for_the_owner(federation, session):
     assert not [line for line in federation.said("west").splitlines() if "answered" in line]
     assert "waits for approval" in federation.said("west")
     until(lambda: "not approved" in str(session.status(job).missing))
-    approve(west, study)
+    federation.approve_at("west", study, runs=1)
     assert waiting_studies(west) == []
     assert federation.wait(session, job).state == "finished"
     assert same_as_in_process(federation, session, job, study)
     assert session.studies()[job].state == "finished"
     assert nothing_reserved(federation)
+    # that was the one run which west's owner approved: another one waits again
+    again = session.submit(study)
+    until(lambda: "not approved" in str(session.status(again).missing))
+    assert [each.hash for each in waiting_studies(west)] == [study.hash]
+    federation.decisions("west").refuse(study.hash, reason="once was enough", tell_lead=True)
+    until(lambda: "owner: once was enough" in str(session.status(again).missing))
+    session.abort(again)
+    assert Ledger(federation.ledger("west")).verify().holds
 
 
 def test_a_study_without_its_protocol_is_not_submitted(session):
@@ -252,8 +260,7 @@ def test_withdrawn_approvals_hold_from_the_next_message_on(federation, session):
     caught = mischief(federation, "west", step="round 2", seconds=3.0)
     job = session.submit(study, timeout=10.0)
     until(caught)
-    (federation.kit("north").approved / f"{study.hash}.json").unlink()
-    assert approved_study(federation.kit("north"), study.hash) is None
+    federation.decisions("north").revoke(study.hash, reason="a change of mind")
     status = federation.wait(session, job)
     assert status.state == "failed"
     assert "north: its owner has not approved this study" in status.error.message

@@ -322,7 +322,7 @@ def test_a_certificate_is_renewed_and_the_kit_stays(registrar, tmp_path):
     asked = request(study(), tmp_path / "north", role="site", name="north")
     answer = approve(asked, registrar.folder, tmp_path / "1.json", days=10)
     kit = package(tmp_path / "north", answer, fingerprint=mark)
-    (kit.approved / "00.json").write_text("{}")
+    (kit.decided / "00.json").write_text("{}")
     old, key = read_certificate(kit.certificate), kit.key.read_bytes()
     again = request(study(), kit.folder, role="site", name="north", renew=True)
     answer = approve(again, registrar.folder, tmp_path / "2.json", renew=True)
@@ -331,7 +331,7 @@ def test_a_certificate_is_renewed_and_the_kit_stays(registrar, tmp_path):
     assert new.not_valid_after_utc > old.not_valid_after_utc
     assert new.serial_number != old.serial_number
     assert kit.key.read_bytes() == key
-    assert (kit.approved / "00.json").exists()
+    assert (kit.decided / "00.json").exists()
     with pytest.raises(DataError) as caught:
         request(study(), kit.folder, role="site", name="south", renew=True)
     assert caught.value.code == "other-kit"

@@ -1,8 +1,8 @@
-"""Studies that a site's owner approved, and those that were requested: files in the kit.
+"""Studies' texts in a site's kit: those that were requested, and those that were decided about.
 
-A study is known by its hash. The owner approves the whole text, not a name: a study that differs
-in anything has another hash and must be approved again. An approval holds until its file is taken
-away; how often an approved study is run is limited by the ledger's budget.
+A study is known by its hash: one that differs in anything is another study and needs a decision of
+its own. A text here allows nothing: what may run follows from the signed decisions in the ledger
+(:mod:`eigenveil.network.decisions`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ MOST_WAITING = 64
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
-def approved_study(kit: Kit, study_hash: str) -> Study | None:
-    """The site's own copy of an approved study, or ``None``."""
-    return _read(kit.approved, study_hash)
+def decided_study(kit: Kit, study_hash: str) -> Study | None:
+    """The site's own copy of a study that was decided about, or ``None``."""
+    return _read(kit.decided, study_hash)
 
 
 def waiting_study(kit: Kit, study_hash: str) -> Study | None:
@@ -32,13 +32,13 @@ def waiting_study(kit: Kit, study_hash: str) -> Study | None:
 
 
 def waiting_studies(kit: Kit) -> list[Study]:
-    """Studies that were requested and are not approved, by name."""
+    """Studies that were requested and wait for a decision, by name."""
     return _all(kit.waiting)
 
 
-def approved_studies(kit: Kit) -> list[Study]:
-    """Studies that may be run, by name."""
-    return _all(kit.approved)
+def decided_studies(kit: Kit) -> list[Study]:
+    """Studies that were decided about, by name; whether they may run, the ledger says."""
+    return _all(kit.decided)
 
 
 def ask_owner(kit: Kit, study: Study) -> bool:
@@ -56,8 +56,8 @@ def ask_owner(kit: Kit, study: Study) -> bool:
     return True
 
 
-def approve(kit: Kit, study: Study) -> None:
-    """Approve a study, whose protocol is settled.
+def keep(kit: Kit, study: Study) -> None:
+    """Keep the text of a study, whose protocol is settled, that is decided about.
 
     Raises
     ------
@@ -70,16 +70,12 @@ def approve(kit: Kit, study: Study) -> None:
             hint="Approve the study that the lead sent; its protocol is fixed.",
             code="unsettled",
         )
-    _write(_place(kit.approved, study.hash), study)
-    _place(kit.waiting, study.hash).unlink(missing_ok=True)
+    _write(_place(kit.decided, study.hash), study)
 
 
-def withdraw(kit: Kit, study_hash: str) -> bool:
-    """Take an approval back, from the next message on; whether there was one."""
-    place = _place(kit.approved, study_hash)
-    there = place.exists()
-    place.unlink(missing_ok=True)
-    return there
+def forget_waiting(kit: Kit, study_hash: str) -> None:
+    """A study waits no more."""
+    _place(kit.waiting, study_hash).unlink(missing_ok=True)
 
 
 def _read(folder: Path, study_hash: str) -> Study | None:

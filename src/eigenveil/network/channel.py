@@ -22,6 +22,7 @@ HELLO, BYE, ABORT = "hello", "bye", "abort"
 
 NO_ANSWER, UNREACHABLE, ABORTED, RESTARTED = "no-answer", "unreachable", "aborted", "restarted"
 NOT_ADMITTED, NOT_APPROVED, TROUBLE, DATA = "not-admitted", "not-approved", "problem", "data"
+OWNER_REFUSED = "owner-refused"
 OTHER_SESSION, BAD_REQUEST, REFUSED = "other-session", "bad-request", "job-refused"
 UNSIGNED = "unsigned"
 # What an aggregator states of a run.
@@ -35,6 +36,7 @@ _SENTENCES = {
     RESTARTED: "it was started again",
     NOT_ADMITTED: "it does not take part in this run",
     NOT_APPROVED: "its owner has not approved this study",
+    OWNER_REFUSED: "its owner refused this study",
     OTHER_SESSION: "it takes part in another run of this study",
     REFUSED: "it refused this run; its owner finds the reason in the site's own log",
     BAD_REQUEST: "it does not understand the request",

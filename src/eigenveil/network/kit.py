@@ -93,13 +93,18 @@ class Kit:
         return where / ROOT_CERTIFICATE
 
     @property
-    def approved(self) -> Path:
-        """Of a site: studies that its owner approved, ``<study hash>.json``."""
-        return self.local / "approved"
+    def decided(self) -> Path:
+        """Of a site: studies that were decided about, ``<study hash>.json``."""
+        return self.local / "decided"
+
+    @property
+    def approver_keys(self) -> Path:
+        """Of a site: keys of its approvers, each one encrypted with a password."""
+        return self.folder / "approvers"
 
     @property
     def waiting(self) -> Path:
-        """Of a site: studies requested and not approved yet, ``<study hash>.json``."""
+        """Of a site: studies requested and not decided yet, ``<study hash>.json``."""
         return self.local / "waiting"
 
     @property
@@ -236,7 +241,7 @@ def write_config(kit: Kit) -> None:
         return
     folders = {kit.startup, kit.local, kit.state, kit.transfer, kit.runs}
     if kit.role in ("site", "helper"):
-        folders |= {kit.approved, kit.waiting}
+        folders |= {kit.decided, kit.waiting}
     if kit.role == "aggregator":
         folders |= {kit.results, kit.jobs, kit.snapshots}
     try:

@@ -29,9 +29,9 @@ from eigenveil.federation.study.study import Study
 from eigenveil.moments.engine import InvalidRows
 from eigenveil.moments.source import RowSource
 from eigenveil.network import channel
-from eigenveil.network.approvals import approve as approve_study
-from eigenveil.network.approvals import approved_study, ask_owner
+from eigenveil.network.approvals import ask_owner, decided_study, keep
 from eigenveil.network.channel import BYE, HELLO, Answer, largest_message
+from eigenveil.network.decisions import Decisions, Standing
 from eigenveil.network.flare.job import SignedJob, is_job, is_session, parties_of
 from eigenveil.network.kit import Kit, write_json
 from eigenveil.network.signed import aggregator_at, identity_of
@@ -89,7 +89,8 @@ class Party(ABC):
     ----------
     kit : Kit
     approve : "manual" or "all"
-        Whether a study waits for the owner, or is approved as it comes.
+        Whether a study waits for the owner, or is approved as it comes: of a site, a decision of
+        its owner that is recorded in the ledger.
     say : callable, optional
         Called with sentences: what the owner should know.
 
@@ -141,11 +142,13 @@ class Party(ABC):
         """
         if self.kit.name not in parties_of(study):
             return f"{self.kit.name} is not part of this study"
-        if approved_study(self.kit, study.hash) is not None:
+        standing = self._standing(study.hash)
+        if standing.approved:
             return ""
-        if self.approve == "all":
-            return ""
-        if ask_owner(self.kit, study):
+        if standing.state == "refused":
+            told = f": {standing.reason}" if standing.tell_lead and standing.reason else ""
+            return f"refused by this site's owner{told}"
+        if standing.waits and ask_owner(self.kit, study):
             self.say(
                 f"Study {study.name!r} (hash {study.hash[:12]}) waits for approval: "
                 f"eigenveil site approve --kit {self.kit.folder} --list"
@@ -169,10 +172,13 @@ class Party(ABC):
         study = signed_job.study
         if not is_job(job):
             raise ProtocolError("The job has a name that is not valid.", code="job-refused")
-        if self.approve == "all" and self.kit.name in parties_of(study):
-            approve_study(self.kit, study)
         if why := self.propose(study):
-            raise ProtocolError(f"Study {study.name!r}: {why}.", code=channel.NOT_APPROVED)
+            refused = self._standing(study.hash).state == "refused"
+            raise ProtocolError(
+                f"Study {study.name!r}: {why}.",
+                code=channel.OWNER_REFUSED if refused else channel.NOT_APPROVED,
+            )
+        keep(self.kit, study)  # of a study that is approved as it comes, there is no copy yet
         new = Admission(job, study.hash, signed_job.session, largest_message(study))
         with self._guard:
             known = [*self._admitted, *([self._admission] if self._admission else [])]
@@ -199,7 +205,7 @@ class Party(ABC):
         ``session`` is empty where the job could not be read so far.
         """
         self.say(str(error))
-        known = error.code == channel.NOT_APPROVED
+        known = error.code in (channel.NOT_APPROVED, channel.OWNER_REFUSED)
         self._refused = (session, error.code if known else channel.REFUSED)
 
     def answer(self, data: bytes | bytearray | memoryview) -> bytes | Future[bytes]:
@@ -302,8 +308,8 @@ class Party(ABC):
         if self._admission != admission:
             return self._reply(channel.NOT_ADMITTED)
         try:
-            study = approved_study(self.kit, admission.study)
-            if study is None:
+            study = decided_study(self.kit, admission.study)
+            if study is None or not self._may_run(admission):
                 return self._reply(channel.NOT_APPROVED)
             if self._role is None or self._role[0] != admission:
                 self._role = (admission, self._open(study))
@@ -341,6 +347,14 @@ class Party(ABC):
             self._ended(admission, outcome)
         except EigenveilError as error:
             self.say(str(error))
+
+    @abstractmethod
+    def _standing(self, study: str) -> Standing:
+        """Where a study stands, by its hash."""
+
+    @abstractmethod
+    def _may_run(self, admission: Admission) -> bool:
+        """Whether a run may begin or go on now."""
 
     @abstractmethod
     def _open(self, study: Study) -> _Role:
@@ -388,8 +402,22 @@ class SiteParty(Party):
         super().__init__(kit, approve=approve, say=say)
         self._open_rows, self._ledger, self._data_set = open_rows, ledger, data_set
         self._source = source
+        self._decisions = Decisions(kit, ledger, self._identity)
+        if approve == "all":
+            self._decisions.allow_every_study()
+        else:
+            self._decisions.end_every_study()
         self._reported: EigenveilError | None = None
         self._reported_invalid: InvalidRows | None = None
+
+    def _standing(self, study: str) -> Standing:
+        return self._decisions.standing(study)
+
+    def _may_run(self, admission: Admission) -> bool:
+        """Asked of the ledger before every answer, so a revocation counts from the next one on."""
+        record = self._decisions.record(admission.study)
+        begun = record.begun.get(SessionKey(admission.study, admission.session))
+        return record.standing(admission.study).allows(begun)
 
     def _open(self, study: Study) -> Site:
         self._reported = self._reported_invalid = None
@@ -436,6 +464,13 @@ class HelperParty(Party):
 
     def __init__(self, kit: Kit, *, approve: Approve = "all", say: Say = print) -> None:
         super().__init__(kit, approve=approve, say=say)
+
+    def _standing(self, study: str) -> Standing:
+        del study
+        return Standing("approved" if self.approve == "all" else "waiting")
+
+    def _may_run(self, admission: Admission) -> bool:
+        return self._standing(admission.study).approved
 
     def _open(self, study: Study) -> Helper:
         return Helper(settle(study), identity=self._identity)

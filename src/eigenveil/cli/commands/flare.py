@@ -222,7 +222,7 @@ def show(
         "jobs may name": ", ".join(facts.allows) or "nothing: this party runs no jobs",
     }
     if facts.role == "site":
-        lines["studies approved"] = ", ".join(facts.approved) or "none"
+        lines["studies decided"] = ", ".join(facts.decided) or "none"
         lines["studies waiting"] = ", ".join(facts.waiting) or "none"
     for what, text in lines.items():
         screen.print(f"{what + ':':<18}{text}", soft_wrap=True)

@@ -18,8 +18,9 @@ from eigenveil.cli.presenters.screen import Screen, bold
 from eigenveil.files import replacing
 
 if TYPE_CHECKING:
+    from eigenveil.federation.ledger.decisions import Recorded
     from eigenveil.federation.ledger.heads import Heads
-    from eigenveil.federation.ledger.ledger import Ledger, Session, Standing
+    from eigenveil.federation.ledger.ledger import BudgetChange, Ledger, Session, Standing
     from eigenveil.privacy.guarantee import Adjacency
 
 
@@ -104,20 +105,27 @@ _MOST_SESSIONS = 20
 @ledger_app.command()
 def show(place: Place = None, json: options.Json = False) -> None:
     """Show the budgets, what is spent of them, and the last sessions."""
+    from eigenveil.federation.ledger.decisions import recorded_in
+
     ledger = _open(place)
     standings, sessions = ledger.standings(), ledger.sessions()
+    decided, changes = recorded_in(ledger.decided()), ledger.budget_changes()
     if json:
         options.print_json(
             {
                 "ledger": ledger.name,
                 "standings": [_standing_json(standing) for standing in standings],
                 "sessions": [_session_json(session) for session in sessions],
+                "decisions": [_decision_json(each) for each in decided],
+                "budgets": [_change_json(each) for each in changes],
             }
         )
         return
     screen = Screen()
     _print_standings(standings, screen)
+    _print_changes(changes, screen)
     _print_sessions(sessions, screen)
+    _print_decisions(decided, screen)
 
 
 @ledger_app.command()
@@ -212,6 +220,12 @@ def budget(
             "by default what the account has, or each row by itself."
         ),
     ] = None,
+    by: Annotated[
+        str | None, typer.Option("--as", help="Who sets it; by default this user's log-in name.")
+    ] = None,
+    reason: Annotated[
+        str, typer.Option(help="Why; kept in the ledger. Needed to raise one that was charged.")
+    ] = "",
     quiet: options.Quiet = False,
 ) -> None:
     """Open a data set's account, or set its budget anew; makes the ledger where there is none."""
@@ -222,9 +236,16 @@ def budget(
     before = ledger.budget_if_any(data_set)
     adjacency = adjacency or ("add-remove" if before is None else before.adjacency)
     unit = unit if unit is not None else (UNIT if before is None else before.unit)
-    ledger.set_budget(
-        Budget(data_set, cast("Adjacency", adjacency), epsilon, delta, pure_epsilon, unit)
-    )
+    new = Budget(data_set, cast("Adjacency", adjacency), epsilon, delta, pure_epsilon, unit)
+    if not reason and before is not None and (epsilon > before.epsilon or delta > before.delta):
+        spent = next(s for s in ledger.standings() if s.budget.data_set == data_set)
+        if spent.spent_epsilon > 0:
+            raise options.WrongOption(
+                f"The budget of data set {data_set!r} would be raised after something was charged, "
+                "and no reason is given.",
+                hint="Give --reason: it is kept in the ledger, with your name.",
+            )
+    ledger.set_budget(new, by=_login() if by is None else by, reason=reason)
     screen = Screen(quiet=quiet)
     _print_standings([s for s in ledger.standings() if s.budget.data_set == data_set], screen)
 
@@ -275,6 +296,72 @@ def _print_standings(standings: list[Standing], screen: Screen) -> None:
         )
     if not standings:
         screen.print("No budget is set: no study can begin.")
+
+
+def _login() -> str:
+    """The name of the user who runs it, where the machine knows one."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return ""
+
+
+def _print_changes(changes: list[BudgetChange], screen: Screen) -> None:
+    """Budgets as they were set, where one was set more than once."""
+    if len({each.body.budget.data_set for each in changes}) == len(changes):
+        return
+    table = Table(title="budgets, as they were set")
+    for name in ("when (UTC)", "data set", "epsilon", "delta", "by", "reason"):
+        table.add_column(name, overflow="fold")
+    for each in changes[-_MOST_SESSIONS:]:
+        of = each.body.budget
+        table.add_row(
+            each.time[:16].replace("T", " "),
+            of.data_set,
+            f"{of.epsilon:.4g}",
+            f"{of.delta:.4g}",
+            each.body.by,
+            each.body.reason,
+        )
+    screen.print(table)
+
+
+def _print_decisions(decided: list[Recorded], screen: Screen) -> None:
+    if not decided:
+        return
+    last = decided[-_MOST_SESSIONS:]
+    shown = f"the last {len(last)} of {len(decided)}" if len(last) < len(decided) else "all"
+    table = Table(title=f"decisions ({shown})")
+    for name in ("when (UTC)", "decision", "by", "study", "purpose, reason"):
+        table.add_column(name, overflow="fold")
+    for each in last:
+        of = each.decision
+        good = "" if of.action != "approve" else f", runs: {of.runs or 'any number'}"
+        good += "" if of.until is None else f", until {of.until:%Y-%m-%d %H:%M}"
+        table.add_row(
+            f"{of.time:%Y-%m-%d %H:%M}",
+            f"{of.action}{good}" if not each.problem else f"DOES NOT HOLD: {each.problem}",
+            of.by,
+            of.study[:16],
+            "; ".join(text for text in (of.purpose, of.reason) if text),
+        )
+    screen.print(table)
+
+
+def _decision_json(each: Recorded) -> dict[str, Any]:
+    fields = each.decision.model_dump(mode="json", exclude={"nonce", "ledger"})
+    return {"entry": each.number, **fields, "holds": not each.problem, "problem": each.problem}
+
+
+def _change_json(each: BudgetChange) -> dict[str, Any]:
+    return {
+        "time": each.time,
+        **asdict(each.body.budget),
+        "by": each.body.by,
+        "reason": each.body.reason,
+    }
 
 
 def _print_sessions(sessions: list[Session], screen: Screen) -> None:

@@ -14,11 +14,13 @@ from eigenveil.errors import PrivacyError
 from eigenveil.federation.ledger.entries import (
     LARGEST_LOSS,
     AnswerBody,
+    ApproversBody,
     BeginBody,
     BrokenChain,
     Budget,
     BudgetBody,
     ChargeBody,
+    DecisionBody,
     EndBody,
     Entry,
     FileMark,
@@ -86,7 +88,8 @@ class Session:
     """One session as its entries tell it.
 
     ``charges`` are (entry's number, its body), ``answers`` likewise of all answers, charging
-    or not; ``state`` is the hash of its state; ``outcome`` is ``None`` while it is open.
+    or not; ``state`` is the hash of its state; ``outcome`` is ``None`` while it is open; ``number``
+    is that of the entry with which it began.
     """
 
     key: SessionKey
@@ -95,6 +98,7 @@ class Session:
     state: str
     answers: tuple[tuple[int, AnswerBody], ...] = ()
     outcome: str | None = None
+    number: int = 0
 
     @property
     def is_open(self) -> bool:
@@ -131,11 +135,16 @@ class Session:
 
 @dataclass
 class Books:
-    """Accounts by data set, their files, and sessions, in the order they came."""
+    """Accounts by data set, their files, sessions and decisions, in the order they came.
+
+    ``decided`` are (entry's number, its time, its body): whether they hold is looked at in
+    :mod:`eigenveil.federation.ledger.decisions`.
+    """
 
     accounts: dict[str, BudgetBody] = field(default_factory=dict)
     files: dict[str, set[FileMark]] = field(default_factory=dict)
     sessions: dict[SessionKey, Session] = field(default_factory=dict)
+    decided: list[tuple[int, str, DecisionBody | ApproversBody]] = field(default_factory=list)
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Self:
@@ -163,10 +172,14 @@ class Books:
                 if body.key in self.sessions:
                     raise BrokenChain(entry.number, "begins a session a second time")
                 _check_losses(entry.number, body.reserve, body.taken)
-                self.sessions[body.key] = Session(body.key, entry.time, body, body.state)
+                self.sessions[body.key] = Session(
+                    body.key, entry.time, body, body.state, number=entry.number
+                )
             case AnswerBody() as body:
                 session = self._open(body.key, entry.number)
                 self._add(session, entry.number, body)
+            case DecisionBody() | ApproversBody() as body:
+                self.decided.append((entry.number, entry.time, body))
             case EndBody() as body:
                 session = self._open(body.key, entry.number)
                 self.sessions[body.key] = replace(session, outcome=body.outcome)

@@ -18,11 +18,12 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from eigenveil.errors import DataError
+from eigenveil.federation.ledger.documents import ApproverList, SignedDecision
 from eigenveil.privacy.accountant import Loss
 from eigenveil.privacy.guarantee import Adjacency
 from eigenveil.privacy.releases import ReleaseRecord
 
-Kind = Literal["budget", "files", "begin", "answer", "charge", "end"]
+Kind = Literal["budget", "files", "begin", "answer", "charge", "end", "decision", "approvers"]
 FIRST = "0" * 64
 
 
@@ -187,11 +188,16 @@ class Body(BaseModel):
 
 
 class BudgetBody(Body):
-    """A data set's budget is set, and with it the caps of its account."""
+    """A data set's budget is set, and with it the caps of its account.
+
+    ``by`` and ``reason`` are who set it and why, as they were given; nobody signs them.
+    """
 
     kind = "budget"
     budget: Budget
     caps: Loss
+    by: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -276,8 +282,33 @@ class EndBody(_SessionBody):
     outcome: str
 
 
+class DecisionBody(Body):
+    """An approver's decision about a study, as it was signed."""
+
+    kind = "decision"
+    signed: SignedDecision
+
+
+class ApproversBody(Body):
+    """Who decides at a site from now on; signed (hex) by the site's key."""
+
+    kind = "approvers"
+    approvers: ApproverList
+    signature: str
+
+
 _BODIES: Mapping[str, type[Body]] = {
-    body.kind: body for body in (BudgetBody, FilesBody, BeginBody, AnswerBody, ChargeBody, EndBody)
+    body.kind: body
+    for body in (
+        BudgetBody,
+        FilesBody,
+        BeginBody,
+        AnswerBody,
+        ChargeBody,
+        EndBody,
+        DecisionBody,
+        ApproversBody,
+    )
 }
 
 

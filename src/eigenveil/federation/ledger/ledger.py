@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
+from sqlalchemy import and_, or_
+
 from eigenveil.errors import LedgerWarning, OutputError, PrivacyError, callers_level
 from eigenveil.federation.ledger.books import Books, Session, Standing
 from eigenveil.federation.ledger.entries import (
@@ -22,6 +24,7 @@ from eigenveil.federation.ledger.entries import (
     UNIT,
     AnswerBody,
     BeginBody,
+    Body,
     Budget,
     BudgetBody,
     ChargeBody,
@@ -29,6 +32,7 @@ from eigenveil.federation.ledger.entries import (
     FileMark,
     FilesBody,
     SessionKey,
+    read_body,
 )
 from eigenveil.federation.ledger.file_marks import place_mark
 from eigenveil.federation.ledger.heads import Heads
@@ -63,6 +67,7 @@ from eigenveil.federation.ledger.tables import (
     Head,
     Writer,
     entries_where,
+    ledger_mark,
     read_entries,
     read_key,
 )
@@ -170,6 +175,14 @@ class Begun:
     joined: int
 
 
+@dataclass(frozen=True)
+class BudgetChange:
+    """A budget as it was set: when (UTC, ISO format), and what its entry holds."""
+
+    time: str
+    body: BudgetBody
+
+
 class Ledger:
     """A ledger in an SQLite file, or in a database that SQLAlchemy knows.
 
@@ -252,11 +265,17 @@ class Ledger:
 
     # -- budgets
 
-    def set_budget(self, budget: Budget) -> None:
+    def set_budget(self, budget: Budget, *, by: str = "", reason: str = "") -> None:
         """Open a data set's account, or set its budget anew; it may be lower than what is spent.
 
         The caps follow from the latest budget, what was spent stays. As a guarantee this holds if
         the owner does not choose the budget by what was released.
+
+        Parameters
+        ----------
+        budget : Budget
+        by, reason : str
+            Who sets it and why; kept in the ledger as they are given.
 
         Raises
         ------
@@ -266,7 +285,10 @@ class Ledger:
         """
         check_budget(budget)
         with self._writing(make=True) as writer:
-            writer.append(opened(budget, whole_books(writer.connection)))
+            body = opened(budget, whole_books(writer.connection))
+            writer.append(
+                body.model_copy(update={"by": printable(by), "reason": printable(reason)})
+            )
 
     def budget(self, data_set: str) -> Budget | None:
         """The budget that counts, or ``None`` when none was ever set."""
@@ -283,6 +305,18 @@ class Ledger:
             if error.code != "no-ledger":
                 raise
             return None
+
+    def budget_changes(self) -> list[BudgetChange]:
+        """Every budget as it was set, by whom and why, in order.
+
+        Raises
+        ------
+        BrokenChain
+            When an entry cannot be read.
+        """
+        with self._store.reading() as connection:
+            found = [(each.time, read_body(each)) for each in read_entries(connection, _BUDGETS)]
+        return [BudgetChange(time, body) for time, body in found if isinstance(body, BudgetBody)]
 
     def standings(self) -> list[Standing]:
         """Where each account stands, in the order in which they were opened.
@@ -381,9 +415,10 @@ class Ledger:
     ) -> None:
         """Begin a session that was never begun, if its account covers it."""
         placed = place(self.name, books, wanted)
-        budget = books.accounts[wanted.data_set].budget
+        account = books.accounts[wanted.data_set]
+        budget = account.budget
         if placed.caps is not None:
-            books.post(writer.append(BudgetBody(budget=budget, caps=placed.caps)))
+            books.post(writer.append(account.model_copy(update={"caps": placed.caps})))
         entry = writer.append(
             BeginBody(
                 study=key.study,
@@ -571,6 +606,44 @@ class Ledger:
             for key in ending:
                 end_session(writer, key, outcome)
         return len(ending)
+
+    # -- decisions
+
+    def mark(self) -> str:
+        """What decisions call this ledger; it is made where there is none."""
+        try:
+            with self._store.reading() as connection:
+                return ledger_mark(read_key(connection))
+        except OutputError as error:
+            if error.code != "no-ledger":
+                raise
+        with self._writing(make=True) as writer:
+            return ledger_mark(read_key(writer.connection))
+
+    def record(self, make: Callable[[Books], Sequence[Body]]) -> list[Entry]:
+        """Record decisions: one transaction, in which what they follow from cannot change.
+
+        Parameters
+        ----------
+        make : callable
+            Given all that is recorded, returns what is to be added; when it raises, nothing is.
+            It may not use this ledger.
+        """
+        with self._writing(make=True) as writer:
+            return [writer.append(each) for each in make(whole_books(writer.connection))]
+
+    def decided(self, study: str | None = None) -> Books:
+        """All decisions, and the beginnings of a study's sessions (of all, without one).
+
+        The chain is not looked at: a decision holds by its signature, and ``begin`` and ``verify``
+        look at the whole chain.
+        """
+        begun = ENTRIES.c.kind == "begin"
+        if study is not None:
+            begun = and_(begun, ENTRIES.c.study == study)
+        wanted = or_(ENTRIES.c.kind.in_(("decision", "approvers")), begun)
+        with self._store.reading() as connection:
+            return Books.of(read_entries(connection, entries_where(wanted)))
 
     # -- the chain
 

@@ -7,6 +7,7 @@ answers that may be requested again.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -251,6 +252,11 @@ def read_key(connection: Connection) -> bytes:
             code="ledger-damaged",
         )
     return found
+
+
+def ledger_mark(key: bytes) -> str:
+    """What a ledger is called in decisions that are made for it: it says nothing of its key."""
+    return hashlib.sha256(b"eigenveil ledger mark 1\n" + key).hexdigest()
 
 
 def entries_where(*where: ColumnElement[bool]) -> Select[Any]:

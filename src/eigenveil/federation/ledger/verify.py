@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Connection, select
 
 from eigenveil.federation.ledger.books import Books
+from eigenveil.federation.ledger.decisions import check_decisions
 from eigenveil.federation.ledger.entries import BrokenChain, Entry, SessionKey, checked
 from eigenveil.federation.ledger.heads import Noted
 from eigenveil.federation.ledger.tables import (
@@ -17,8 +18,10 @@ from eigenveil.federation.ledger.tables import (
     REPLIES,
     STATES,
     Head,
+    ledger_mark,
     read_entries,
     read_head,
+    read_key,
 )
 
 _SKEW = timedelta(minutes=1)  # by which the clocks of an authority's machines may differ
@@ -65,6 +68,7 @@ def check(
         books = Books.of(gathered())
         _check_columns(connection)
         _check_answers(connection, books)
+        check_decisions(books, ledger_mark(read_key(connection)) if books.decided else "")
     except BrokenChain as error:
         return _wrong(head, error.entry, f"Entry {error.entry} {error.why}.")
     problem = (

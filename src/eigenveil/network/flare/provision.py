@@ -109,7 +109,7 @@ class KitFacts:
         Why nobody could connect with this kit; empty if somebody could.
     allows : tuple of str
         Classes that a job may name.
-    approved, waiting : tuple of str
+    decided, waiting : tuple of str
         Of a site: hashes of studies.
     """
 
@@ -124,7 +124,7 @@ class KitFacts:
     valid_until: str
     problem: str
     allows: tuple[str, ...]
-    approved: tuple[str, ...]
+    decided: tuple[str, ...]
     waiting: tuple[str, ...]
 
 
@@ -155,6 +155,6 @@ def inspect(kit: Kit) -> KitFacts:
         valid_until=f"{own.not_valid_after_utc:%Y-%m-%d}",
         problem=problem,
         allows=allowed_classes(kit.role),
-        approved=tuple(sorted(f.stem for f in kit.approved.glob("*.json"))) if of_site else (),
+        decided=tuple(sorted(f.stem for f in kit.decided.glob("*.json"))) if of_site else (),
         waiting=tuple(sorted(f.stem for f in kit.waiting.glob("*.json"))) if of_site else (),
     )
