@@ -8,7 +8,7 @@ from typing import Any
 from eigenveil.cli.commands.study_run import settled
 from eigenveil.cli.presenters.study import adversaries_json, summary
 from eigenveil.console.desk.curves import curve_of_study
-from eigenveil.console.desk.site import _fixed
+from eigenveil.console.desk.site import fixed_values
 from eigenveil.console.settings import Rows
 from eigenveil.federation.study.file import read_study, write_toml
 from eigenveil.federation.study.study import make_study
@@ -58,13 +58,13 @@ class LeadDesk:
                 fields["unit"] = table.unit
         study, reason = settled(make_study(**fields))
         write_toml(study, Path(out))
-        return {**_fixed(study), "reason": reason}
+        return {**fixed_values(study), "reason": reason}
 
     def study(self, file: str) -> dict[str, Any]:
         """A study in a file: what it does, and what it sends."""
         study = read_study(Path(file))
         sizes = forecast(study, study.width, None)
-        return _fixed(study) | {
+        return fixed_values(study) | {
             "bytes": sizes.round_bytes,
             "memory": sizes.memory_bytes,
             "adversaries": adversaries_json(study),

@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from eigenveil.errors import printable, short_name
+from eigenveil.errors import PrivacyError, printable, short_name
 from eigenveil.federation.ledger.books import Books, Standing, epsilon_or_infinity
-from eigenveil.federation.ledger.entries import Entry, seal
+from eigenveil.federation.ledger.entries import Entry, SessionKey, seal
 from eigenveil.federation.ledger.placing import Wanted, budget_left_text, place
 from eigenveil.federation.ledger.rows import whole_books
 from eigenveil.federation.ledger.store import Store
@@ -41,6 +41,8 @@ class LedgerPages:
         self.name = self._store.name
         self._head: Head | None = None
         self._books = Books()
+        self._standings: list[Standing] = []
+        self._names: dict[str, str] = {}
 
     def books(self) -> Books:
         """All entries added up; only those that are new are read and checked.
@@ -65,18 +67,21 @@ class LedgerPages:
                     self._books.post(entry)
             else:
                 self._books = whole_books(connection)
+        books = self._books
+        self._standings = [books.standing(name) for name in books.accounts]
+        self._names = {
+            session.key.study: short_name(session.terms.note) for session in books.sessions.values()
+        }
         self._head = head
-        return self._books
+        return books
 
     def standings(self) -> list[Standing]:
         """Where each account stands."""
-        books = self.books()
-        return [books.standing(name) for name in books.accounts]
+        self.books()
+        return self._standings
 
     def covers(self, wanted: Wanted) -> bool:
         """Whether an account covers a session; as :meth:`Ledger.covers`."""
-        from eigenveil.errors import PrivacyError
-
         try:
             place(self.name, self.books(), wanted)
         except PrivacyError:
@@ -117,10 +122,8 @@ class LedgerPages:
 
     def names(self) -> dict[str, str]:
         """What sessions' notes say of each study, by its hash."""
-        return {
-            session.key.study: short_name(session.terms.note)
-            for session in self.books().sessions.values()
-        }
+        self.books()
+        return dict(self._names)
 
 
 _COLUMNS = (
@@ -208,14 +211,7 @@ def _entry(entry: Entry, books: Books) -> dict[str, Any]:
 
 def _cost(records: Sequence[ReleaseRecord], entry: dict[str, Any], books: Books) -> str:
     """A charge's epsilon at its account's delta."""
-    session = next(
-        (
-            each
-            for key, each in books.sessions.items()
-            if (key.study, key.session) == (entry["study"], entry["session"])
-        ),
-        None,
-    )
+    session = books.sessions.get(SessionKey(entry["study"], entry["session"]))
     account = None if session is None else books.accounts.get(session.terms.data_set)
     loss = Loss.total(Loss.of(record) for record in records)
     delta = 0.0 if account is None else account.budget.delta

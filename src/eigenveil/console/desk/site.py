@@ -15,7 +15,8 @@ from eigenveil.cli.presenters.study import adversaries, summary
 from eigenveil.cli.presenters.study_cost import can_be_shown, cost_of, owner_of
 from eigenveil.console.desk.ledger import LedgerPages
 from eigenveil.console.settings import Rows
-from eigenveil.errors import DataError, EigenveilError, OutputError, ProtocolError
+from eigenveil.errors import DataError, OutputError, ProtocolError
+from eigenveil.federation.ledger.decisions import Place, Record, fingerprint_of
 from eigenveil.federation.ledger.ledger import Ledger
 from eigenveil.federation.study.study import Study
 from eigenveil.models.task import TASKS
@@ -52,6 +53,8 @@ class SiteDesk:
         self._ledger = rows.ledger if rows.ledger is not None else owner.ledger
         self._data_set = rows.data_set
         self._shown: dict[str, dict[str, Any]] = {}
+        self._costs: dict[tuple[str, str], dict[str, Any] | None] = {}
+        self._texts: dict[tuple[str, str], Study] = {}
 
     @cached_property
     def _pages(self) -> LedgerPages | None:
@@ -97,37 +100,31 @@ class SiteDesk:
 
     def studies(self) -> dict[str, Any]:
         """Those that wait, and those that were decided about; the hidden are only counted."""
-        record = self._decisions.record()
+        record = self._record()
         waiting, hidden = [], 0
-        known: dict[str, Study] = {}
-        for study in (*approvals.waiting_studies(self._kit), *approvals.decided_studies(self._kit)):
-            known[study.hash] = study
         decided = []
-        for study in known.values():
+        for study in self._studies().values():
             if not can_be_shown(study):
                 hidden += 1
                 continue
             standing = record.standing(study.hash)
             found = self._study(study) | {"standing": _standing(standing)}
             (waiting if standing.waits else decided).append(found)
-        listed = self._decisions.approvers()
         return {
-            "waiting": waiting,
-            "decided": decided,
+            "waiting": sorted(waiting, key=lambda each: str(each["name"])),
+            "decided": sorted(decided, key=lambda each: str(each["name"])),
             "hidden": hidden,
-            "needed": listed.needed,
+            "needed": 1 if record.listed is None else record.listed.needed,
             "every": record.standing(EVERY_STUDY).approved,
         }
 
     def study(self, study: str) -> dict[str, Any]:
         """One of them, with all decisions about it."""
         found = self._find(study)
-        record = self._decisions.record()
-        listed = self._decisions.approvers()
+        record = self._record()
         return self._study(found) | {
             "standing": _standing(record.standing(found.hash)),
-            "needed": listed.needed,
-            "approvers": [each.name for each in listed.deciding(datetime.now(UTC))],
+            "needed": 1 if record.listed is None else record.listed.needed,
             "history": [
                 {
                     "by": each.decision.by,
@@ -209,10 +206,43 @@ class SiteDesk:
     def _about(self, study: str) -> list[Any]:
         """The decisions about a study, or about every study."""
         return [
-            each
-            for each in self._decisions.record().decisions
-            if each.decision.study in (study, EVERY_STUDY)
+            each for each in self._record().decisions if each.decision.study in (study, EVERY_STUDY)
         ]
+
+    def _record(self) -> Record:
+        """The site's decisions, as the ledger's entries that were added up tell them."""
+        if self._pages is None:
+            return self._decisions.record()
+        try:
+            return Record.of(self._pages.books(), self._place)
+        except OutputError as error:
+            if error.code != "no-ledger":
+                raise
+            return self._decisions.record()
+
+    @cached_property
+    def _place(self) -> Place:
+        """Where decisions count; the ledger is there."""
+        root = self._kit.root_certificate.read_text(encoding="utf-8")
+        assert self._ledger is not None
+        return Place(self._kit.name, fingerprint_of(root), Ledger(self._ledger).mark())
+
+    def _studies(self) -> dict[str, Study]:
+        """Studies that wait or were decided about, by hash; a file is read once."""
+        found: dict[str, Study] = {}
+        texts: dict[tuple[str, str], Study] = {}
+        for folder, read in (
+            (self._kit.waiting, approvals.waiting_study),
+            (self._kit.decided, approvals.decided_study),
+        ):
+            for file in sorted(folder.glob("*.json")):
+                state = file.stat()
+                mark = (str(file), f"{state.st_mtime_ns} {state.st_size} {state.st_ino}")
+                study = self._texts.get(mark) or read(self._kit, file.stem)
+                if study is not None:
+                    texts[mark] = found[file.stem] = study
+        self._texts = texts
+        return found
 
     def _find(self, study: str) -> Study:
         """A study by its whole hash, as it lies in the kit now.
@@ -243,14 +273,29 @@ class SiteDesk:
     def _study(self, study: Study) -> dict[str, Any]:
         """What a study does and costs; what does not change is worked out once."""
         if (fixed := self._shown.get(study.hash)) is None:
-            fixed = self._shown[study.hash] = _fixed(study)
-        cost = None
-        if self._pages is not None or study.protocol:
-            found = cost_of(study, self._kit.name, cast("Any", self._pages), self._data_set)
-            cost = None if found is None else found.as_json()
-        if cost is not None and not math.isfinite(cost["epsilon"]):
-            cost["epsilon"] = None
+            fixed = self._shown[study.hash] = fixed_values(study)
+        cost = self._cost(study)
         return fixed | {"cost": cost, "site": self._kit.name, "federation": self._kit.project}
+
+    def _cost(self, study: Study) -> dict[str, Any] | None:
+        """What it can cost; worked out anew only where the account stands otherwise."""
+        mine: Any = None
+        try:
+            standings = [] if self._pages is None else self._pages.standings()
+            mine = next((s for s in standings if s.budget.data_set == self._data_set), None)
+        except OutputError as error:
+            if error.code != "no-ledger":
+                raise
+        about = (study.hash, repr(mine))
+        if about not in self._costs:
+            pages = None if mine is None else cast("Any", self._pages)
+            found = cost_of(study, self._kit.name, pages, self._data_set)
+            plain = None if found is None else found.as_json()
+            if plain is not None and not math.isfinite(plain["epsilon"]):
+                plain["epsilon"] = None
+            self._costs = {k: v for k, v in self._costs.items() if k[1] == about[1]}
+            self._costs[about] = plain
+        return self._costs[about]
 
     def _accounts(self) -> list[dict[str, Any]]:
         try:
@@ -262,8 +307,7 @@ class SiteDesk:
 
     def _names(self) -> dict[str, str]:
         found: dict[str, str] = {} if self._pages is None else self._pages.names()
-        for study in (*approvals.waiting_studies(self._kit), *approvals.decided_studies(self._kit)):
-            found[study.hash] = study.name
+        found |= {study.hash: study.name for study in self._studies().values()}
         return found
 
     def _open_sessions(self) -> list[dict[str, str]]:
@@ -297,7 +341,7 @@ class SiteDesk:
             return True
 
 
-def _fixed(study: Study) -> dict[str, Any]:
+def fixed_values(study: Study) -> dict[str, Any]:
     """What follows from a study alone, in words."""
     task = TASKS[study.task]
     sizes = forecast(study, study.width, None)
@@ -338,14 +382,4 @@ def _standing(found: Any) -> dict[str, Any]:
         "every": found.every,
         "waits": found.waits,
         "approved": found.approved,
-    }
-
-
-def problem(error: EigenveilError) -> dict[str, str]:
-    """An error as plain values."""
-    return {
-        "kind": type(error).__name__,
-        "code": error.code,
-        "message": error.message,
-        "hint": error.hint,
     }
