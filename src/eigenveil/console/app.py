@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -17,13 +18,15 @@ from eigenveil.console.accounts import Accounts
 from eigenveil.console.guards import Guards
 from eigenveil.console.jobs import Jobs
 from eigenveil.console.limits import SignInLimits
-from eigenveil.console.oidc import Provider
 from eigenveil.console.pages import lead, owner, sign_in, table
 from eigenveil.console.sessions import Sessions
 from eigenveil.console.settings import Settings
 from eigenveil.console.web import STATIC, Console, Link
 from eigenveil.console.workers import Desk, DeskProcess
 from eigenveil.errors import DataError, EigenveilError
+
+if TYPE_CHECKING:
+    from eigenveil.console.oidc import Provider
 
 _UNEXPECTED = EigenveilError(
     "Something unexpected happened.",
@@ -75,6 +78,9 @@ def make_console(
 def make_app(console: Console, *, provider: Provider | None = None) -> Guards:
     """The application of a console."""
     if provider is None and console.settings.issuer is not None:
+        # imported here: its libraries are a third of the process, where there is no provider
+        from eigenveil.console.oidc import Provider
+
         provider = Provider(console.settings.issuer)
 
     async def not_found(request: Request, _: Exception) -> Response:

@@ -14,10 +14,9 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from eigenveil.console.settings import Issuer
+from eigenveil.console.settings import CALLBACK, Issuer
 from eigenveil.errors import OutputError, PrivacyError
 
-CALLBACK = "/sign-in/callback"
 _SECONDS = 600
 _PATIENCE = 10.0
 _ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]

@@ -88,6 +88,6 @@ def enrolment_uri(secret: str, name: str) -> str:
 def qr_code(uri: str) -> str:
     """A QR code as SVG, in the colours of the style sheet."""
     found: str = segno.make(uri, error="m").svg_inline(
-        scale=4, svgclass="qr", lineclass="qr-line", omitsize=False, border=4
+        scale=4, svgclass="qr", lineclass="qr-line", omitsize=True, border=4
     )
     return found

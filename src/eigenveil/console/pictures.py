@@ -83,8 +83,9 @@ def energy_picture(points: Sequence[dict[str, Any]], epsilon: float) -> Markup:
         parts.append(f'<circle class="marked" cx="{x:.1f}" cy="{y:.1f}" r="6"/>')
         anchor = "end" if x > WIDTH / 2 else "start"
         shift = -10 if x > WIDTH / 2 else 10
+        level = y + 22 if found > 0.5 else y - 12  # where the curve is not
         parts.append(
-            f'<text class="value" x="{x + shift:.1f}" y="{max(y - 10, _TOP + 12):.1f}" '
+            f'<text class="value" x="{x + shift:.1f}" y="{level:.1f}" '
             f'text-anchor="{anchor}">{said} at epsilon {epsilon:g}</text>'
         )
     parts += _titles("epsilon", "captured energy")
@@ -105,11 +106,6 @@ def scree_picture(
             f'<rect class="noise" x="{x0:.1f}" y="{y0:.1f}" width="{x1 - x0:.1f}" '
             f'height="{y1 - y0:.1f}"/>'
         )
-        # above the band's edge: in it, bars would stand behind the words
-        parts.append(
-            f'<text class="tick" x="{x1 - 6:.1f}" y="{y0 - 6:.1f}" text-anchor="end">'
-            "noise alone reaches here</text>"
-        )
     half = 0.3 * (axes.at(1.5, 0)[0] - axes.at(0.5, 0)[0])
     for number, value in enumerate(variances, start=1):
         (x, y), (_, base) = axes.at(number, max(value, 0.0)), axes.at(number, 0.0)
@@ -117,6 +113,11 @@ def scree_picture(
         parts.append(
             f'<rect class="{kind}" x="{x - half:.1f}" y="{y:.1f}" width="{2 * half:.1f}" '
             f'height="{max(base - y, 0):.1f}"/>'
+        )
+    if floor is not None:  # where the bars are lowest, and over them
+        parts.append(
+            f'<text class="tick" x="{WIDTH - _RIGHT - 6}" y="{_TOP + 14}" text-anchor="end">'
+            f"shaded: noise alone reaches {floor:.3g}</text>"
         )
     parts += _titles("component", "explained variance")
     above = sum(bool(each) for each in usable)
@@ -134,7 +135,7 @@ def loadings_picture(components: Sequence[Sequence[float]], features: Sequence[s
     parts = [
         f'<line class="axis" x1="20" y1="{centre}" x2="{size - 20}" y2="{centre}"/>',
         f'<line class="axis" x1="{centre}" y1="20" x2="{centre}" y2="{size - 20}"/>',
-        f'<text class="tick" x="{size - 20}" y="{centre - 6}" text-anchor="end">component 1</text>',
+        f'<text class="tick" x="{size - 20}" y="{centre + 18}" text-anchor="end">component 1</text>',
         f'<text class="tick" x="{centre + 6}" y="28">component 2</text>',
     ]
     taken: list[float] = []
@@ -147,10 +148,10 @@ def loadings_picture(components: Sequence[Sequence[float]], features: Sequence[s
         while any(abs(label - other) < 13 for other in taken):  # one below the other
             label += 13 if y >= centre else -13
         taken.append(label)
-        anchor = "start" if x >= centre else "end"
+        anchor, shift = ("start", 5) if x >= centre else ("end", -5)
         name = features[at] if at < len(features) else f"{at + 1}"
         parts.append(
-            f'<text class="value" x="{x:.1f}" y="{label:.1f}" text-anchor="{anchor}">'
+            f'<text class="value" x="{x + shift:.1f}" y="{label:.1f}" text-anchor="{anchor}">'
             f"{escape(name[:24])}</text>"
         )
     return _svg(

@@ -9,6 +9,8 @@ from pathlib import Path
 from eigenveil.errors import DataError
 
 USUAL_PORT = 8450
+CALLBACK = "/sign-in/callback"
+"""Where an OpenID Connect provider sends browsers back to."""
 
 
 @dataclass(frozen=True)

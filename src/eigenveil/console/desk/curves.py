@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from eigenveil.errors import EigenveilError
-from eigenveil.planning.predict import parse_spectrum, predict, released_values
+from eigenveil.planning.predict import parse_spectrum, predict
 
 EPSILONS = (0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.5, 5.0, 10.0)
 FITS = 6
@@ -26,14 +26,13 @@ def curve_of_plan(
     points, problem = [], ""
     for epsilon in EPSILONS:
         try:
-            plan = plan_at(epsilon)
-            found = predict(plan, values, rows=rows, fits=FITS)
+            found = predict(plan_at(epsilon), values, rows=rows, fits=FITS)
         except EigenveilError as error:
             problem = error.message
             continue
         points.append(
             _point(epsilon, found.captured_energy, found.trials)
-            | {"bytes": 8 * released_values(plan), "memory": found.memory_bytes}
+            | {"bytes": 8 * found.released_values, "memory": found.memory_bytes}
         )
     return {"points": points, "problem": problem if not points else ""}
 

@@ -184,7 +184,7 @@ def _entry(entry: Entry, books: Books) -> dict[str, Any]:
                 f"{of['delta']:g}"
             )
         case "begin":
-            found["text"] = f"Began: {short_name(body['note']) or 'a session'}"
+            found["text"] = f"Began: {printable(body['note'], most=60) or 'a session'}"
         case "charge":
             records = [ReleaseRecord.model_validate(each) for each in body[_RELEASES]]
             names = ", ".join(short_name(record.name) for record in records)

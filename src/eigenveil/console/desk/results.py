@@ -29,7 +29,7 @@ def read_result(folder: str) -> dict[str, Any]:
         "holds": verdict.holds,
         "word": verdict.word,
         "explanation": verdict.explanation,
-        "sentence": str(guarantee),
+        "sentence": str(guarantee).rstrip(".") + ".",
         "assumptions": list(guarantee.assumptions),
         "caveats": list(guarantee.caveats),
         "views": {

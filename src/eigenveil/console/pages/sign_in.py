@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -12,12 +12,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from eigenveil.console.accounts import ROLES, Account
-from eigenveil.console.oidc import CALLBACK, Provider
 from eigenveil.console.passwords import enrolment_uri, qr_code
 from eigenveil.console.sessions import Session
+from eigenveil.console.settings import CALLBACK
 from eigenveil.console.signing import unlocked
 from eigenveil.console.web import Console, address_of, away, form_of, new_visitor
 from eigenveil.errors import EigenveilError, PrivacyError
+
+if TYPE_CHECKING:
+    from eigenveil.console.oidc import Provider
 
 _PROVIDER_COOKIE = "eigenveil-provider"
 

@@ -95,7 +95,7 @@ async def _start(console: Console, request: Request, session: Session) -> Respon
             words.append(f"{option['option']}={text}")
             chosen.append(f"{option['label']} {text}")
     job = await console.jobs.start(
-        "fit", f"PCA, {', '.join(chosen) or 'as usual'}", words, who=session.account.name
+        "fit", f"PCA, {', '.join(chosen) or 'with the defaults'}", words, who=session.account.name
     )
     console.note(request, "started a fit", session, job.title)
     return away(f"/runs/{job.name}")
