@@ -122,3 +122,5 @@ async def _warm(console: Console) -> None:
             await console.desk.ask("health")
         else:
             await console.desk.ask("ledger", page=1)
+        if console.settings.section == "site":
+            await console.desk.ask("studies")

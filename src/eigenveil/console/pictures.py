@@ -135,7 +135,8 @@ def loadings_picture(components: Sequence[Sequence[float]], features: Sequence[s
     parts = [
         f'<line class="axis" x1="20" y1="{centre}" x2="{size - 20}" y2="{centre}"/>',
         f'<line class="axis" x1="{centre}" y1="20" x2="{centre}" y2="{size - 20}"/>',
-        f'<text class="tick" x="{size - 20}" y="{centre + 18}" text-anchor="end">component 1</text>',
+        f'<text class="tick" x="{size - 20}" y="{centre + 18}" text-anchor="end">'
+        "component 1</text>",
         f'<text class="tick" x="{centre + 6}" y="28">component 2</text>',
     ]
     taken: list[float] = []
