@@ -107,7 +107,7 @@ def _sign_in(client: Any, state: Path) -> None:
     import pyotp
 
     def hidden(name: str, text: str) -> str:
-        return re.findall(f'name="{name}" value="([^"]*)"', text)[0]
+        return str(re.findall(f'name="{name}" value="([^"]*)"', text)[0])
 
     form = {"form": hidden("form", client.get("/sign-in").text)}
     client.post("/sign-in", data=form | {"name": "ann", "password": _PASSWORD})

@@ -152,7 +152,8 @@ def test_an_analysts_table_has_options_and_a_curve(tmp_path):
     assert "auto" in options["mechanism"]["choices"]
     assert desk.ledger(1)["count"] == 0
     curve = desk.curve({"n_components": "2"}, 1000, "power:1.0")
-    assert curve["points"][-1]["energy"] > curve["points"][0]["energy"]
+    assert curve["points"][-1]["energy"] > 0.9
+    json.dumps(curve, allow_nan=False)
 
 
 def test_errors_cross_to_the_console_as_they_were_raised(tmp_path):

@@ -89,7 +89,7 @@ class Provider:
 
     async def _claims(self, token: str, nonce: str) -> dict[str, Any]:
         """What an ID token states, once its signature, issuer, audience and times hold."""
-        keys = await self._get((await self._configuration())["jwks_uri"])
+        keys: Any = await self._get((await self._configuration())["jwks_uri"])
         try:
             claims: dict[str, Any] = dict(
                 jwt.decode(token, KeySet.import_key_set(keys), algorithms=_ALGORITHMS).claims

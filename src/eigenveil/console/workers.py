@@ -67,8 +67,8 @@ class DeskProcess:
                     ) from None
                 raise
             self._rest()
-        if (error := found.get("error")) is not None:
-            raise made_error(error)
+        if (raised := found.get("error")) is not None:
+            raise made_error(raised)
         return found["found"]
 
     async def close(self) -> None:

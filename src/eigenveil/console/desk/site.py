@@ -101,8 +101,9 @@ class SiteDesk:
     def studies(self) -> dict[str, Any]:
         """Those that wait, and those that were decided about; the hidden are only counted."""
         record = self._record()
-        waiting, hidden = [], 0
-        decided = []
+        waiting: list[dict[str, Any]] = []
+        decided: list[dict[str, Any]] = []
+        hidden = 0
         for study in self._studies().values():
             if not can_be_shown(study):
                 hidden += 1
