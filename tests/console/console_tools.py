@@ -90,7 +90,7 @@ def study(**fields):
         "views": [{"name": "the aggregator", "promise": "epsilon 1", "protected": True}],
         "notes": [], "epsilon": 1.0, "delta": 1e-6,
         "cost": {"epsilon": 0.7, "delta": 1e-6, "budget": 2.0, "budget_delta": 1e-6,
-                 "covered": True, "left": "left: epsilon 1.5"},
+                 "covered": True, "after": "left: epsilon 1.2", "left": "left: epsilon 1.5"},
         "standing": standing(), "history": [], "needed": 1, "approvers": ["ann"],
     } | fields  # fmt: skip
 

@@ -52,6 +52,8 @@ def test_a_waiting_study_in_words_with_its_cost(desk):
     (found,) = desk.studies()["waiting"]
     assert found["cost"]["covered"] is True
     assert found["cost"]["epsilon"] <= 1.01
+    assert found["cost"]["after"].startswith("left: epsilon 4.")
+    assert not found["views"][0]["protected"]  # the worst first
     assert "only the sum over all sites is visible" in found["sent"]
     assert any(not each["protected"] for each in found["views"])
     json.dumps(found, allow_nan=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import func, select
@@ -87,6 +88,13 @@ class LedgerPages:
         except PrivacyError:
             return False
         return True
+
+    def left_after(self, wanted: Wanted) -> str:
+        """What would be left of an account after a session that it covers, in words."""
+        taken = place(self.name, self.books(), wanted).taken
+        standing = next(s for s in self.standings() if s.budget.data_set == wanted.data_set)
+        after = replace(standing, reserved=Loss.total([standing.reserved, taken]))
+        return budget_left_text(after)
 
     def accounts(self) -> list[dict[str, Any]]:
         """Where each account stands, as plain values."""

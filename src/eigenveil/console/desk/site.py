@@ -18,6 +18,8 @@ from eigenveil.console.settings import Rows
 from eigenveil.errors import DataError, OutputError, ProtocolError
 from eigenveil.federation.ledger.decisions import Place, Record, fingerprint_of
 from eigenveil.federation.ledger.ledger import Ledger
+from eigenveil.federation.ledger.placing import Wanted
+from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import Study
 from eigenveil.models.task import TASKS
 from eigenveil.network import approvals
@@ -294,6 +296,16 @@ class SiteDesk:
             plain = None if found is None else found.as_json()
             if plain is not None and not math.isfinite(plain["epsilon"]):
                 plain["epsilon"] = None
+            if plain is not None and plain["covered"]:
+                terms, name = settle(study), self._kit.name
+                plain["after"] = pages.left_after(
+                    Wanted(
+                        self._data_set,
+                        study.adjacency,
+                        terms.reservation(name),
+                        terms.reservation(name, replacing=True),
+                    )
+                )
             self._costs = {k: v for k, v in self._costs.items() if k[1] == about[1]}
             self._costs[about] = plain
         return self._costs[about]
@@ -366,7 +378,7 @@ def fixed_values(study: Study) -> dict[str, Any]:
         "columns": [] if study.columns is None else list(study.columns[:200]),
         "sent": f"{sent}; {bytes_text(sizes.round_bytes)} in all rounds.",
         "whose": neighbours_text(study.adjacency, plan.unit),
-        "views": views,
+        "views": sorted(views, key=lambda view: bool(view["protected"])),  # the worst first
     }
 
 
