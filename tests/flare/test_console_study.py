@@ -92,7 +92,7 @@ def test_a_study_from_its_draft_to_the_picture_of_its_result(tmp_path):
         assert "finished" in page, page
         page = until(lambda: _drawn(lead.client.get(run)))
         assert page.count('class="picture"') == 2
-        assert "another site" in page
+        assert "aggregator" in page.split("Certificate</h2>")[1]
         ledger = north.client.get("/ledger?only=charge").text
         assert "heart" in ledger
         found = Decisions(federation.kit("north"), Ledger(federation.ledger("north")))
