@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks import (
     adaptive,
     cluster,
+    console,
     federated,
     flare,
     genotypes,
@@ -41,6 +42,7 @@ PARTS = {
     "private streams": private_streams.run,
     "cluster": cluster.run,
     "flare": flare.run,
+    "console": console.run,
     "genotypes": genotypes.run,
 }
 

@@ -146,6 +146,10 @@ COMMANDS = {
         "eigenveil.cli.commands.ledger:ledger_app",
         "A ledger, of tables or of a site: the privacy budget of rows, and what was spent.",
     ),
+    "console": Command(
+        "eigenveil.console.command:console_app",
+        "Pages for a site's owner, a study's lead or one analyst: decisions, plans, results.",
+    ),
     "flare": Command(
         "eigenveil.cli.commands.flare:flare_app",
         "Kits for studies between organisations: key, certificate and policy of each party.",

@@ -1,0 +1,126 @@
+"""The console as an ASGI application: sections of pages behind guards."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from eigenveil.console.accounts import Accounts
+from eigenveil.console.guards import Guards
+from eigenveil.console.jobs import Jobs
+from eigenveil.console.limits import SignInLimits
+from eigenveil.console.pages import lead, owner, sign_in, table
+from eigenveil.console.sessions import Sessions
+from eigenveil.console.settings import Settings
+from eigenveil.console.web import STATIC, Console, Link
+from eigenveil.console.workers import Desk, DeskProcess
+from eigenveil.errors import DataError, EigenveilError
+
+if TYPE_CHECKING:
+    from eigenveil.console.oidc import Provider
+
+_UNEXPECTED = EigenveilError(
+    "Something unexpected happened.",
+    hint="The console's own output has more. Try again.",
+    code="unexpected",
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """The pages of one kind of person."""
+
+    title: str
+    links: Sequence[Link]
+    routes: Callable[[Console], list[Route]]
+
+
+SECTIONS = {
+    "site": Section(owner.TITLE, owner.LINKS, owner.routes),
+    "lead": Section(lead.TITLE, lead.LINKS, lead.routes),
+    "table": Section(table.TITLE, table.LINKS, table.routes),
+}
+
+
+def make_console(
+    settings: Settings, *, desk: Desk | None = None, planner: Desk | None = None
+) -> Console:
+    """The parts of a console.
+
+    Parameters
+    ----------
+    desk, planner : Desk, optional
+        By default processes of their own.
+    """
+    section = SECTIONS[settings.section]
+    return Console(
+        settings=settings,
+        accounts=Accounts(settings.state),
+        sessions=Sessions(settings.idle, settings.longest),
+        limits=SignInLimits(),
+        desk=desk or DeskProcess(settings.section, settings.rows),
+        planner=planner or DeskProcess(settings.section, settings.rows),
+        jobs=Jobs(settings.state / "runs"),
+        title=section.title,
+        links=section.links,
+    )
+
+
+def make_app(console: Console, *, provider: Provider | None = None) -> Guards:
+    """The application of a console."""
+    if provider is None and console.settings.issuer is not None:
+        # imported here: its libraries are a third of the process, where there is no provider
+        from eigenveil.console.oidc import Provider
+
+        provider = Provider(console.settings.issuer)
+
+    async def not_found(request: Request, _: Exception) -> Response:
+        error = DataError("There is no such page.", hint="Go back.", code="no-page")
+        return console.problem(request, error)
+
+    async def failed(request: Request, _: Exception) -> Response:
+        return console.problem(request, _UNEXPECTED)
+
+    async def alive(_: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        warm = asyncio.ensure_future(_warm(console))
+        yield
+        warm.cancel()
+        await console.jobs.close()
+        await console.desk.close()
+        await console.planner.close()
+
+    app = Starlette(
+        routes=[
+            *sign_in.routes(console, provider),
+            *SECTIONS[console.settings.section].routes(console),
+            Route("/alive", alive),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ],
+        exception_handlers={404: not_found, 405: not_found, 500: failed},
+        lifespan=lifespan,
+    )
+    return Guards(app, console.settings)
+
+
+async def _warm(console: Console) -> None:
+    """Start the process beside the console, so that the first page need not wait for it."""
+    with contextlib.suppress(EigenveilError):
+        if console.settings.section == "lead":
+            await console.desk.ask("health")
+        else:
+            await console.desk.ask("ledger", page=1)
+        if console.settings.section == "site":
+            await console.desk.ask("studies")

@@ -1,0 +1,227 @@
+"""A ledger as pages show it: read by pages, added up once for each head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import func, select
+
+from eigenveil.errors import PrivacyError, printable, short_name
+from eigenveil.federation.ledger.books import Books, Standing, epsilon_or_infinity
+from eigenveil.federation.ledger.entries import Entry, SessionKey, seal
+from eigenveil.federation.ledger.placing import Wanted, budget_left_text, place
+from eigenveil.federation.ledger.rows import whole_books
+from eigenveil.federation.ledger.store import Store
+from eigenveil.federation.ledger.tables import (
+    ENTRIES,
+    Head,
+    entries_where,
+    read_entries,
+    read_head,
+)
+from eigenveil.privacy.accountant import Loss
+from eigenveil.privacy.releases import ReleaseRecord
+
+PAGE = 50
+_RELEASES = "releases"
+
+
+class LedgerPages:
+    """A ledger, read for people.
+
+    Parameters
+    ----------
+    place : str
+        A file, or a database's URL.
+    """
+
+    def __init__(self, place: str) -> None:
+        self._store = Store(place)
+        self.name = self._store.name
+        self._head: Head | None = None
+        self._books = Books()
+        self._standings: list[Standing] = []
+        self._names: dict[str, str] = {}
+
+    def books(self) -> Books:
+        """All entries added up; only those that are new are read and checked.
+
+        Raises
+        ------
+        BrokenChain
+            When an entry is not what was once written.
+        OutputError
+            When there is no ledger, or it cannot be read.
+        """
+        with self._store.reading() as connection:
+            head = read_head(connection)
+            if head == self._head:
+                return self._books
+            known, self._head = self._head, None
+            new: list[Entry] = []
+            if known is not None and known.count < head.count:
+                new = list(read_entries(connection, entries_where(ENTRIES.c.number > known.count)))
+            if known is not None and _follow(new, known, head):
+                for entry in new:
+                    self._books.post(entry)
+            else:
+                self._books = whole_books(connection)
+        books = self._books
+        self._standings = [books.standing(name) for name in books.accounts]
+        self._names = {
+            session.key.study: short_name(session.terms.note) for session in books.sessions.values()
+        }
+        self._head = head
+        return books
+
+    def standings(self) -> list[Standing]:
+        """Where each account stands."""
+        self.books()
+        return self._standings
+
+    def covers(self, wanted: Wanted) -> bool:
+        """Whether an account covers a session; as :meth:`Ledger.covers`."""
+        try:
+            place(self.name, self.books(), wanted)
+        except PrivacyError:
+            return False
+        return True
+
+    def left_after(self, wanted: Wanted) -> str:
+        """What would be left of an account after a session that it covers, in words."""
+        taken = place(self.name, self.books(), wanted).taken
+        standing = next(s for s in self.standings() if s.budget.data_set == wanted.data_set)
+        after = replace(standing, reserved=Loss.total([standing.reserved, taken]))
+        return budget_left_text(after)
+
+    def accounts(self) -> list[dict[str, Any]]:
+        """Where each account stands, as plain values."""
+        return [_account(each) for each in self.standings()]
+
+    def page(self, number: int, *, only: str = "") -> dict[str, Any]:
+        """A page of entries, the newest first; ``only`` is a kind, or empty."""
+        books = self.books()
+        condition = () if not only else (ENTRIES.c.kind == only,)
+        with self._store.reading() as connection:
+            count = connection.execute(
+                select(func.count()).select_from(ENTRIES).where(*condition)
+            ).scalar_one()
+            pages = max(1, -(-count // PAGE))
+            number = min(max(1, number), pages)
+            query = (
+                select(*_COLUMNS)
+                .where(*condition)
+                .order_by(ENTRIES.c.number.desc())
+                .limit(PAGE)
+                .offset((number - 1) * PAGE)
+            )
+            found = list(read_entries(connection, query))
+            head = read_head(connection)
+        return {
+            "entries": [_entry(each, books) for each in found],
+            "page": number,
+            "pages": pages,
+            "count": count,
+            "last": head.hash,
+            "ledger": self.name,
+        }
+
+    def names(self) -> dict[str, str]:
+        """What sessions' notes say of each study, by its hash."""
+        self.books()
+        return dict(self._names)
+
+
+_COLUMNS = (
+    ENTRIES.c.number,
+    ENTRIES.c.time,
+    ENTRIES.c.kind,
+    ENTRIES.c.body,
+    ENTRIES.c.previous,
+    ENTRIES.c.hash,
+)
+
+
+def _follow(new: Sequence[Entry], known: Head, head: Head) -> bool:
+    """Whether entries go on from one head to the other; what is known was checked before."""
+    number, last = known.count, known.hash
+    for entry in new:
+        number += 1
+        sealed = seal(number, entry.time, entry.kind, entry.body, last)
+        if (entry.number, entry.hash, entry.previous) != (number, sealed.hash, last):
+            return False
+        last = entry.hash
+    return (number, last) == (head.count, head.hash)
+
+
+def _account(standing: Standing) -> dict[str, Any]:
+    of = standing.budget
+    spent = standing.spent_epsilon
+    return {
+        "data_set": of.data_set,
+        "epsilon": of.epsilon,
+        "delta": of.delta,
+        "adjacency": of.adjacency,
+        "unit": of.unit,
+        "spent": spent if spent < 1e100 else None,
+        "left": standing.left_epsilon,
+        "text": budget_left_text(standing),
+    }
+
+
+def _entry(entry: Entry, books: Books) -> dict[str, Any]:
+    """An entry in words, with the study that it belongs to and what it cost."""
+    body = entry.body
+    found: dict[str, Any] = {
+        "number": entry.number,
+        "time": entry.time[:19].replace("T", " "),
+        "kind": entry.kind,
+        "hash": entry.hash,
+        "study": str(body.get("study", ""))[:64],
+        "session": str(body.get("session", "")),
+        "cost": None,
+        "text": "",
+    }
+    match entry.kind:
+        case "budget":
+            of = body["budget"]
+            found["text"] = (
+                f"Budget of {short_name(of['data_set'])}: epsilon {of['epsilon']:g} at delta "
+                f"{of['delta']:g}"
+            )
+        case "begin":
+            found["text"] = f"Began: {printable(body['note'], most=60) or 'a session'}"
+        case "charge":
+            records = [ReleaseRecord.model_validate(each) for each in body[_RELEASES]]
+            names = ", ".join(short_name(record.name) for record in records)
+            found["text"] = f"Released {names}, step {short_name(body['step'])}"
+            found["cost"] = _cost(records, found, books)
+        case "answer":
+            found["text"] = f"Answered {short_name(body['step'])}; nothing was released"
+        case "end":
+            found["text"] = f"Ended: {printable(body['outcome'], most=200)}"
+        case "files":
+            found["text"] = f"Files of {short_name(body['data_set'])} were noted"
+        case "decision":
+            made = body["signed"]["decision"]
+            found["study"] = str(made["study"])[:64]
+            found["text"] = (
+                f"{short_name(made['by'])} decided: {made['action']}"
+                + (f", for {printable(made['purpose'], most=200)}" if made.get("purpose") else "")
+                + (f", because {printable(made['reason'], most=200)}" if made.get("reason") else "")
+            )
+        case other:
+            found["text"] = {"approvers": "The list of approvers was changed"}.get(other, other)
+    return found
+
+
+def _cost(records: Sequence[ReleaseRecord], entry: dict[str, Any], books: Books) -> str:
+    """A charge's epsilon at its account's delta."""
+    session = books.sessions.get(SessionKey(entry["study"], entry["session"]))
+    account = None if session is None else books.accounts.get(session.terms.data_set)
+    loss = Loss.total(Loss.of(record) for record in records)
+    delta = 0.0 if account is None else account.budget.delta
+    epsilon = epsilon_or_infinity(loss, delta)
+    return f"{epsilon:.4g}" if epsilon < 1e100 else ""

@@ -1,0 +1,398 @@
+"""A site, for its owner: what is asked, what it costs, decisions, the ledger, health."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, cast
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from eigenveil.cli.options import bytes_text
+from eigenveil.cli.presenters.study import adversaries, summary
+from eigenveil.cli.presenters.study_cost import can_be_shown, cost_of, owner_of
+from eigenveil.console.desk.ledger import LedgerPages
+from eigenveil.console.settings import Rows
+from eigenveil.errors import DataError, OutputError, ProtocolError
+from eigenveil.federation.ledger.decisions import Place, Record, fingerprint_of
+from eigenveil.federation.ledger.ledger import Ledger
+from eigenveil.federation.ledger.placing import Wanted
+from eigenveil.federation.protocol.terms import settle
+from eigenveil.federation.study.study import Study
+from eigenveil.models.task import TASKS
+from eigenveil.network import approvals
+from eigenveil.network.certificates import read_certificate
+from eigenveil.network.decisions import EVERY_STUDY, Decisions, KeySigner
+from eigenveil.network.kit import Kit, lock, open_kit
+from eigenveil.planning.forecast import forecast
+from eigenveil.privacy.gaussian import epsilon_of_mu, mu_of_epsilon
+from eigenveil.privacy.guarantee import neighbours_text
+
+_SENT = {
+    "cape": "A noisy {moment}, under masks: only the sum over all sites is visible",
+    "sketch": "A noisy sketch of the {moment}, under masks: only the sum over all sites is visible",
+    "dpdispca": "The leading directions of this site's own noisy {moment}",
+    "full": "This site's own noisy {moment}",
+    "local": "The first site's noisy {moment}; the other sites send nothing",
+}
+
+
+class SiteDesk:
+    """What the pages of a site's owner need.
+
+    Parameters
+    ----------
+    rows : Rows
+        Its kit, ledger and data set.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        assert rows.kit is not None
+        self._kit: Kit = open_kit(rows.kit, role="site")
+        owner = owner_of(self._kit.local)
+        self._ledger = rows.ledger if rows.ledger is not None else owner.ledger
+        self._data_set = rows.data_set
+        self._shown: dict[str, dict[str, Any]] = {}
+        self._costs: dict[tuple[str, str], dict[str, Any] | None] = {}
+        self._texts: dict[tuple[str, str], Study] = {}
+
+    @cached_property
+    def _pages(self) -> LedgerPages | None:
+        return None if self._ledger is None else LedgerPages(self._ledger)
+
+    @property
+    def _decisions(self) -> Decisions:
+        if self._ledger is None:
+            raise OutputError(
+                "The console does not know the site's ledger.",
+                hint="Start it with --ledger.",
+                code="no-ledger",
+            )
+        return Decisions(self._kit, Ledger(self._ledger))
+
+    # -- what the pages show
+
+    def health(self) -> dict[str, Any]:
+        """How the site is: who it is, whether it runs, its data set, its certificate."""
+        kit = self._kit
+        certificate = read_certificate(kit.certificate)
+        days = (certificate.not_valid_after_utc - datetime.now(UTC)).days
+        log = kit.folder / "log.txt"
+        last = datetime.fromtimestamp(log.stat().st_mtime, UTC) if log.is_file() else None
+        accounts = self._accounts()
+        mine = next((each for each in accounts if each["data_set"] == self._data_set), None)
+        return {
+            "name": kit.name,
+            "organisation": kit.org,
+            "federation": kit.project,
+            "aggregator": f"{kit.host}:{kit.port}",
+            "running": self._running(),
+            "version": importlib.metadata.version("eigenveil"),
+            "days": days,
+            "until": f"{certificate.not_valid_after_utc:%Y-%m-%d}",
+            "last": None if last is None else f"{last:%Y-%m-%d %H:%M:%S}",
+            "data_set": self._data_set,
+            "account": mine,
+            "accounts": accounts,
+            "ledger": None if self._pages is None else self._pages.name,
+            "open": self._open_sessions(),
+        }
+
+    def studies(self) -> dict[str, Any]:
+        """Those that wait, and those that were decided about; the hidden are only counted."""
+        record = self._record()
+        waiting: list[dict[str, Any]] = []
+        decided: list[dict[str, Any]] = []
+        hidden = 0
+        for study in self._studies().values():
+            if not can_be_shown(study):
+                hidden += 1
+                continue
+            standing = record.standing(study.hash)
+            found = self._study(study) | {"standing": _standing(standing)}
+            (waiting if standing.waits else decided).append(found)
+        return {
+            "waiting": sorted(waiting, key=lambda each: str(each["name"])),
+            "decided": sorted(decided, key=lambda each: str(each["name"])),
+            "hidden": hidden,
+            "needed": 1 if record.listed is None else record.listed.needed,
+            "every": record.standing(EVERY_STUDY).approved,
+        }
+
+    def study(self, study: str) -> dict[str, Any]:
+        """One of them, with all decisions about it."""
+        found = self._find(study)
+        record = self._record()
+        return self._study(found) | {
+            "standing": _standing(record.standing(found.hash)),
+            "needed": 1 if record.listed is None else record.listed.needed,
+            "history": [
+                {
+                    "by": each.decision.by,
+                    "action": each.decision.action,
+                    "time": f"{each.decision.time:%Y-%m-%d %H:%M}",
+                    "purpose": each.decision.purpose,
+                    "reason": each.decision.reason,
+                    "entry": each.number,
+                    "problem": each.problem,
+                }
+                for each in self._about(found.hash)
+            ],
+        }
+
+    def ledger(self, page: int, only: str = "") -> dict[str, Any]:
+        """A page of the ledger's entries, and where its accounts stand."""
+        if self._pages is None:
+            return {"entries": [], "page": 1, "pages": 1, "count": 0, "accounts": [], "ledger": ""}
+        found = self._pages.page(page, only=only)
+        return found | {"accounts": self._pages.accounts(), "names": self._names()}
+
+    # -- decisions
+
+    def decide(
+        self,
+        action: str,
+        study: str,
+        by: str,
+        key: str,
+        purpose: str = "",
+        reason: str = "",
+        runs: int | None = 1,
+        until: str | None = None,
+        tell_lead: bool = False,
+        seen: int | None = None,
+    ) -> dict[str, Any]:
+        """Make, sign and record a decision.
+
+        Parameters
+        ----------
+        study : str
+            The whole hash of what the approver was shown.
+        key : str
+            The approver's private key, 32 bytes in hex.
+        seen : int or None
+            How many decisions about it the approver was shown.
+
+        Raises
+        ------
+        ProtocolError
+            ``study-changed``, ``decided-meanwhile``.
+        DecisionRefused
+            As :class:`~eigenveil.network.decisions.Decisions` does.
+        """
+        signer = KeySigner(Ed25519PrivateKey.from_private_bytes(bytes.fromhex(key)))
+        decisions, found = self._decisions, self._find(study)
+        if seen is not None and len(self._about(found.hash)) != seen:
+            raise ProtocolError(
+                "Somebody else decided about this study after the page was shown.",
+                hint="Nothing was recorded now. Look at what was decided.",
+                code="decided-meanwhile",
+            )
+        match action:
+            case "approve":
+                end = None if until is None else datetime.fromisoformat(until)
+                made = decisions.approve(
+                    found.hash, signer, by=by, purpose=purpose, reason=reason, runs=runs, until=end
+                )
+            case "refuse":
+                made = decisions.refuse(
+                    found.hash, signer, by=by, reason=reason, tell_lead=tell_lead
+                )
+            case _:
+                made = decisions.revoke(found.hash, signer, by=by, reason=reason)
+        return _standing(made)
+
+    # -- parts
+
+    def _about(self, study: str) -> list[Any]:
+        """The decisions about a study, or about every study."""
+        return [
+            each for each in self._record().decisions if each.decision.study in (study, EVERY_STUDY)
+        ]
+
+    def _record(self) -> Record:
+        """The site's decisions, as the ledger's entries that were added up tell them."""
+        if self._pages is None:
+            return self._decisions.record()
+        try:
+            return Record.of(self._pages.books(), self._place)
+        except OutputError as error:
+            if error.code != "no-ledger":
+                raise
+            return self._decisions.record()
+
+    @cached_property
+    def _place(self) -> Place:
+        """Where decisions count; the ledger is there."""
+        root = self._kit.root_certificate.read_text(encoding="utf-8")
+        assert self._ledger is not None
+        return Place(self._kit.name, fingerprint_of(root), Ledger(self._ledger).mark())
+
+    def _studies(self) -> dict[str, Study]:
+        """Studies that wait or were decided about, by hash; a file is read once."""
+        found: dict[str, Study] = {}
+        texts: dict[tuple[str, str], Study] = {}
+        for folder, read in (
+            (self._kit.waiting, approvals.waiting_study),
+            (self._kit.decided, approvals.decided_study),
+        ):
+            for file in sorted(folder.glob("*.json")):
+                state = file.stat()
+                mark = (str(file), f"{state.st_mtime_ns} {state.st_size} {state.st_ino}")
+                study = self._texts.get(mark) or read(self._kit, file.stem)
+                if study is not None:
+                    texts[mark] = found[file.stem] = study
+        self._texts = texts
+        return found
+
+    def _find(self, study: str) -> Study:
+        """A study by its whole hash, as it lies in the kit now.
+
+        Raises
+        ------
+        ProtocolError
+            ``study-changed`` when there is no such study (any longer).
+        """
+        found = approvals.waiting_study(self._kit, study) or approvals.decided_study(
+            self._kit, study
+        )
+        if found is None or found.hash != study:
+            raise ProtocolError(
+                "The study with this hash does not wait here (any longer): it was changed or "
+                "withdrawn.",
+                hint="Nothing was decided. Look at what waits now.",
+                code="study-changed",
+            )
+        if not can_be_shown(found):
+            raise DataError(
+                "This study has names that cannot be shown, and so cannot be decided about here.",
+                hint="Ask its lead to change them.",
+                code="not-shown",
+            )
+        return found
+
+    def _study(self, study: Study) -> dict[str, Any]:
+        """What a study does and costs; what does not change is worked out once."""
+        if (fixed := self._shown.get(study.hash)) is None:
+            fixed = self._shown[study.hash] = fixed_values(study)
+        cost = self._cost(study)
+        return fixed | {"cost": cost, "site": self._kit.name, "federation": self._kit.project}
+
+    def _cost(self, study: Study) -> dict[str, Any] | None:
+        """What it can cost; worked out anew only where the account stands otherwise."""
+        mine: Any = None
+        try:
+            standings = [] if self._pages is None else self._pages.standings()
+            mine = next((s for s in standings if s.budget.data_set == self._data_set), None)
+        except OutputError as error:
+            if error.code != "no-ledger":
+                raise
+        about = (study.hash, repr(mine))
+        if about not in self._costs:
+            pages = None if mine is None else cast("Any", self._pages)
+            found = cost_of(study, self._kit.name, pages, self._data_set)
+            plain = None if found is None else found.as_json()
+            if plain is not None and not math.isfinite(plain["epsilon"]):
+                plain["epsilon"] = None
+            if plain is not None and plain["covered"] and pages is not None:
+                terms, name = settle(study), self._kit.name
+                plain["after"] = pages.left_after(
+                    Wanted(
+                        self._data_set,
+                        study.adjacency,
+                        terms.reservation(name),
+                        terms.reservation(name, replacing=True),
+                    )
+                )
+            self._costs = {k: v for k, v in self._costs.items() if k[1] == about[1]}
+            self._costs[about] = plain
+        return self._costs[about]
+
+    def _accounts(self) -> list[dict[str, Any]]:
+        try:
+            return [] if self._pages is None else self._pages.accounts()
+        except OutputError as error:
+            if error.code != "no-ledger":
+                raise
+            return []
+
+    def _names(self) -> dict[str, str]:
+        found: dict[str, str] = {} if self._pages is None else self._pages.names()
+        found |= {study.hash: study.name for study in self._studies().values()}
+        return found
+
+    def _open_sessions(self) -> list[dict[str, str]]:
+        """What runs now."""
+        try:
+            sessions = [] if self._pages is None else self._pages.books().sessions.values()
+        except OutputError as error:
+            if error.code != "no-ledger":
+                raise
+            return []
+        names = self._names() if sessions else {}
+        return [
+            {
+                "study": each.key.study,
+                "name": names.get(each.key.study, each.key.study[:12]),
+                "begun": each.begun[:19].replace("T", " "),
+                "step": each.answers[-1][1].step if each.answers else "begun",
+                "answers": str(len(each.answers)),
+            }
+            for each in sessions
+            if each.is_open
+        ]
+
+    def _running(self) -> bool:
+        try:
+            with lock(self._kit):
+                return False
+        except OutputError as error:
+            if error.code != "kit-in-use":
+                raise
+            return True
+
+
+def fixed_values(study: Study) -> dict[str, Any]:
+    """What follows from a study alone, in words."""
+    task = TASKS[study.task]
+    sizes = forecast(study, study.width, None)
+    plan = study.plan(study.width, None)
+    views = []
+    for each in adversaries(study):
+        promise: str
+        if each.protected:
+            promise = f"epsilon {study.epsilon:g} at delta {study.delta:g}, or less"
+        elif study.delta == 0:
+            promise = "no promise"
+        else:
+            mu = mu_of_epsilon(study.epsilon, study.delta)
+            weaker = epsilon_of_mu(mu * math.sqrt(each.needed / each.honest), study.delta)
+            promise = f"more than was requested: epsilon {weaker:.3g} or more"
+        views.append({"name": each.name, "promise": promise, "protected": each.protected})
+    sent = _SENT.get(study.protocol, "Noisy sums").format(moment=task.moment)
+    return {
+        **{k: v for k, v in summary(study, None).items() if k not in ("table_schema", "columns")},
+        "title": task.title,
+        "columns": [] if study.columns is None else list(study.columns[:200]),
+        "sent": f"{sent}; {bytes_text(sizes.round_bytes)} in all rounds.",
+        "whose": neighbours_text(study.adjacency, plan.unit),
+        "views": sorted(views, key=lambda view: bool(view["protected"])),  # the worst first
+    }
+
+
+def _standing(found: Any) -> dict[str, Any]:
+    return {
+        "state": found.state,
+        "by": list(found.by),
+        "purpose": found.purpose,
+        "reason": found.reason,
+        "runs": found.runs,
+        "used": found.used,
+        "left": found.left,
+        "until": None if found.until is None else f"{found.until:%Y-%m-%d %H:%M} UTC",
+        "every": found.every,
+        "waits": found.waits,
+        "approved": found.approved,
+    }

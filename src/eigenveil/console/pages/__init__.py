@@ -1,0 +1,1 @@
+"""The pages, a section for each kind of person."""

@@ -1,0 +1,283 @@
+"""What every page has: the console's parts, who is signed in, checked forms, and refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from eigenveil.console.accounts import Accounts
+from eigenveil.console.jobs import Jobs
+from eigenveil.console.limits import SignInLimits
+from eigenveil.console.sessions import Session, Sessions
+from eigenveil.console.settings import Settings
+from eigenveil.console.workers import Desk
+from eigenveil.errors import DataError, EigenveilError, PrivacyError
+
+_HERE = Path(__file__).parent
+STATIC = _HERE / "static"
+_MOST_KEPT = 64
+_MOST_FIELDS = 100
+# What an error's code is as a status; others of the package's errors are 400.
+_STATUS = {
+    "wrong-role": 403,
+    "bad-form": 403,
+    "form-used": 409,
+    "study-changed": 409,
+    "decided-meanwhile": 409,
+    "unknown-run": 404,
+    "unknown-study": 404,
+    "no-page": 404,
+    "too-many-runs": 429,
+    "too-many-sign-ins": 429,
+    "desk-lost": 503,
+    "unexpected": 500,
+}
+Guarded = Callable[["Console", Request, Session], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link of the navigation, for some roles."""
+
+    path: str
+    text: str
+    roles: frozenset[str]
+
+
+@dataclass
+class Later:
+    """What takes seconds is worked out once, while pages say so."""
+
+    _tasks: OrderedDict[str, asyncio.Task[Any]] = field(default_factory=OrderedDict)
+
+    async def get(self, about: object, make: Callable[[], Awaitable[Any]]) -> Any:
+        """What was made, or ``None`` while it is being made; a failure is raised, and forgotten."""
+        key = json.dumps(about, sort_keys=True, default=str)
+        task = self._tasks.get(key)
+        if task is None:
+            task = self._tasks[key] = asyncio.ensure_future(_run(make))
+            while len(self._tasks) > _MOST_KEPT:
+                self._tasks.popitem(last=False)[1].cancel()
+        done, _ = await asyncio.wait({task}, timeout=0.15)
+        if not done:
+            return None
+        if task.exception() is not None:
+            self._tasks.pop(key, None)
+        return task.result()
+
+
+async def _run(make: Callable[[], Awaitable[Any]]) -> Any:
+    return await make()
+
+
+@dataclass
+class Console:
+    """The parts of a console.
+
+    Attributes
+    ----------
+    desk, planner : Desk
+        For what must be quick, and for what takes long.
+    title : str
+        Whose pages these are.
+    links : tuple of Link
+    """
+
+    settings: Settings
+    accounts: Accounts
+    sessions: Sessions
+    limits: SignInLimits
+    desk: Desk
+    planner: Desk
+    jobs: Jobs
+    title: str = ""
+    links: Sequence[Link] = ()
+    later: Later = field(default_factory=Later)
+    pages: Environment = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pages = Environment(
+            loader=FileSystemLoader(_HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self.pages.globals["version"] = version("eigenveil")
+        self.pages.filters["number"] = _number
+        self.pages.filters["size"] = _size
+
+    # -- answers
+
+    def page(
+        self,
+        request: Request,
+        template: str,
+        session: Session | None = None,
+        *,
+        status: int = 200,
+        **values: Any,
+    ) -> Response:
+        """A page, or the part of one that htmx asked for."""
+        text = self.pages.get_template(template).render(
+            console=self,
+            session=session,
+            here=request.url.path,
+            part=request.headers.get("hx-request") == "true",
+            **values,
+        )
+        return HTMLResponse(text, status)
+
+    def problem(
+        self, request: Request, error: EigenveilError, session: Session | None = None
+    ) -> Response:
+        """The page of an error; refusals are logged."""
+        status = _STATUS.get(error.code, 400)
+        logged = error.code == "too-many-sign-ins"  # counted there, so that no log is filled
+        if not logged and (status in (403, 409, 429) or isinstance(error, PrivacyError)):
+            self.note(request, f"refused: {error.code}", session, error.message)
+        return self.page(request, "problem.html", session, status=status, error=error)
+
+    def note(
+        self, request: Request, what: str, session: Session | None = None, detail: str = ""
+    ) -> None:
+        """Add a line to the log."""
+        who = "" if session is None else session.account.name
+        self.accounts.note(what, who=who, address=address_of(request), detail=detail)
+
+    # -- cookies
+
+    @property
+    def cookie(self) -> str:
+        """The name of the session's cookie; browsers hold ``__Host-`` to TLS and this host."""
+        return "__Host-eigenveil" if self.settings.secure else "eigenveil"
+
+    @property
+    def visitor_cookie(self) -> str:
+        """The name of a visitor's, before anybody is signed in."""
+        return f"{self.cookie}-visitor"
+
+    def give(self, response: Response, name: str, value: str, *, samesite: Any = "strict") -> None:
+        """Set a cookie that no script reads and no other site sends."""
+        response.set_cookie(
+            name,
+            value,
+            httponly=True,
+            samesite=samesite,
+            secure=self.settings.secure,
+            path="/",
+        )
+
+    def session_of(self, request: Request) -> Session | None:
+        """Who is signed in, or on the way to it; a forged cookie is logged."""
+        cookie = request.cookies.get(self.cookie)
+        found = self.sessions.find(cookie)
+        if found is None and cookie and self.sessions.is_forged(cookie):
+            self.note(request, "refused: forged or old cookie")
+        return found
+
+    def home(self, session: Session) -> str:
+        """The first page of a role."""
+        mine = [link.path for link in self.links if session.account.role in link.roles]
+        return mine[0] if mine else "/account"
+
+    # -- routes
+
+    def route(
+        self, path: str, handler: Guarded, roles: Sequence[str], *, form: bool = False
+    ) -> Route:
+        """A page for those who are signed in and have one of the roles.
+
+        With ``form`` it takes a form (POST), which must be of this session: it is then in
+        ``request.state.form``.
+        """
+
+        async def answer(request: Request) -> Response:
+            session = self.session_of(request)
+            if session is None or session.stage != "in":
+                return away("/sign-in", request)
+            try:
+                if session.account.role not in roles:
+                    raise PrivacyError(
+                        f"This page is not for the role {session.account.role}.",
+                        hint=f"It is for: {', '.join(roles)}.",
+                        code="wrong-role",
+                    )
+                if form:
+                    request.state.form = await form_of(request)
+                    if not session.same_csrf(request.state.form.get("csrf", "")):
+                        raise PrivacyError(
+                            "This form is not of your session.",
+                            hint="Nothing was done. Open the page again.",
+                            code="bad-form",
+                        )
+                return await handler(self, request, session)
+            except EigenveilError as error:
+                return self.problem(request, error, session)
+
+        return Route(path, answer, methods=["POST"] if form else ["GET"])
+
+
+def away(path: str, request: Request | None = None) -> Response:
+    """Go to another page; htmx is told to load it whole."""
+    if request is not None and request.headers.get("hx-request") == "true":
+        return Response(status_code=204, headers={"HX-Redirect": path})
+    return RedirectResponse(path, 303)
+
+
+async def form_of(request: Request) -> Mapping[str, str]:
+    """The fields of a form; files are not taken.
+
+    Raises
+    ------
+    DataError
+        ``bad-form-fields``.
+    """
+    try:
+        found = await request.form(max_fields=_MOST_FIELDS, max_files=0)
+    except Exception:
+        raise DataError(
+            "The form cannot be read.", hint="Open the page again.", code="bad-form-fields"
+        ) from None
+    return {str(key): value for key, value in found.items() if isinstance(value, str)}
+
+
+def address_of(request: Request) -> str:
+    """Where a request came from."""
+    return "" if request.client is None else request.client.host
+
+
+def page_number(request: Request) -> int:
+    """The page that was asked for, from 1."""
+    text = request.query_params.get("page", "1")
+    return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 9 else 1
+
+
+def new_visitor() -> str:
+    """A random name of a browser."""
+    return secrets.token_urlsafe(24)
+
+
+def _number(value: Any, digits: int = 4) -> str:
+    return "unknown" if value is None else f"{value:.{digits}g}"
+
+
+def _size(count: int) -> str:
+    number = float(count)
+    for unit in ("bytes", "kB", "MB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:.3g} GB"

@@ -1,0 +1,204 @@
+"""Signing in: passwords, codes, forged cookies, other sites' forms, and too many tries."""
+
+import time
+
+import pytest
+from console_tools import PASSWORD, Visitor, hidden
+
+from eigenveil.console.accounts import Accounts
+from eigenveil.console.limits import Limit
+from eigenveil.console.sessions import Sessions
+from eigenveil.console.settings import Settings
+from eigenveil.errors import DataError, PrivacyError
+
+
+@pytest.fixture
+def visitor(tmp_path):
+    found = Visitor(tmp_path)
+    found.add()
+    return found
+
+
+def test_a_password_and_a_code_open_the_pages(visitor):
+    assert visitor.client.get("/table").headers["location"] == "/sign-in"
+    assert visitor.sign_in().status_code == 200
+    page = visitor.client.get("/table")
+    assert page.status_code == 200
+    assert "bmi" in page.text
+    assert "signed in" in visitor.logged()
+    cookie = visitor.client.cookies.get("eigenveil")
+    assert cookie
+    form = {"csrf": hidden(page.text, "csrf")}
+    assert visitor.client.post("/sign-out", data=form).status_code == 303
+    visitor.client.cookies.set("eigenveil", cookie)
+    assert visitor.client.get("/table").status_code == 303  # the server forgot it
+
+
+def test_cookies_are_for_this_site_and_no_script(visitor):
+    visitor.client.get("/sign-in")
+    answer = visitor.sign_in()
+    text = answer.headers["set-cookie"]
+    assert "HttpOnly" in text
+    assert "SameSite=strict" in text
+    assert visitor.console.cookie == "eigenveil"
+    secure = Settings("table", visitor.settings.state, tls=("a", "b"))
+    assert secure.secure
+
+
+def test_a_password_alone_opens_nothing(visitor):
+    page = visitor.client.get("/sign-in")
+    form = {"form": hidden(page.text, "form"), "name": "ann", "password": PASSWORD}
+    assert visitor.client.post("/sign-in", data=form).status_code == 303
+    assert visitor.client.get("/table").status_code == 303
+    page = visitor.client.get("/sign-in/second-factor")
+    assert "<svg" in page.text  # the first time its secret is shown
+    answer = visitor.client.post(
+        "/sign-in/second-factor", data={"csrf": hidden(page.text, "csrf"), "code": "000000"}
+    )
+    assert answer.status_code == 403
+    assert visitor.client.get("/table").status_code == 303
+
+
+def test_the_secret_is_shown_until_it_was_used_and_a_code_counts_once(visitor):
+    visitor.sign_in()
+    code = visitor.code("ann")
+    assert visitor.console.accounts.take_code("ann", code)
+    assert not visitor.console.accounts.take_code("ann", code)
+    other = visitor.browser()
+    page = other.get("/sign-in")
+    other.post(
+        "/sign-in",
+        data={"form": hidden(page.text, "form"), "name": "ann", "password": PASSWORD},
+    )
+    assert "<svg" not in other.get("/sign-in/second-factor").text
+
+
+@pytest.mark.parametrize(("name", "password"), [("ann", "wrong"), ("nobody", PASSWORD), ("", "")])
+def test_a_wrong_name_and_a_wrong_password_are_answered_alike(visitor, name, password):
+    answer = visitor.sign_in(name, password)
+    assert answer.status_code == 403
+    assert "The name or the password is wrong." in answer.text
+    assert "refused: sign-in" in visitor.logged()
+
+
+def test_forms_of_other_browsers_and_other_sites_are_refused(visitor):
+    form = {"form": hidden(visitor.client.get("/sign-in").text, "form")}
+    other = visitor.browser()
+    answer = other.post("/sign-in", data=form | {"name": "ann", "password": PASSWORD})
+    assert answer.status_code == 403
+    for header in ({"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}):
+        answer = visitor.client.post("/sign-in", data=form, headers=header)
+        assert answer.status_code == 403
+
+
+def test_a_forged_cookie_is_refused_and_logged(visitor):
+    visitor.client.cookies.set("eigenveil", "forged.abc.def")
+    assert visitor.client.get("/table").status_code == 303
+    assert visitor.logged() == ["refused: forged or old cookie"]
+
+
+def test_a_thousand_sign_ins_a_minute_are_refused_and_logged(visitor):
+    form = {"form": hidden(visitor.client.get("/sign-in").text, "form")}
+    begun = time.monotonic()
+    codes = [
+        visitor.client.post("/sign-in", data=form | {"name": f"a{n % 3}", "password": "x"})
+        for n in range(1000)
+    ]
+    refused = [each for each in codes if each.status_code == 429]
+    assert len(refused) == 980  # 20 a minute of one address
+    assert "Too many sign-ins" in refused[0].text
+    assert "refused: too many sign-ins" in visitor.logged()
+    assert len(visitor.console.accounts.events(size=2000)) < 1100
+    assert time.monotonic() - begun < 60
+    assert visitor.sign_in().status_code == 429  # also who knows the password waits
+
+
+def test_an_account_is_held_after_ten_wrong_ones():
+    now = [0.0]
+    limit = Limit(10, 900.0, clock=lambda: now[0])
+    for _ in range(10):
+        assert not limit.wait("ann")
+        limit.count("ann")
+    assert limit.wait("ann") == 900.0
+    assert not limit.wait("bob")
+    now[0] = 901.0
+    assert not limit.wait("ann")
+
+
+def test_sessions_end_when_idle_and_in_any_case():
+    now = [0.0]
+    sessions = Sessions(60.0, 100.0, clock=lambda: now[0])
+    cookie, session = sessions.begin(_account(), "in")
+    assert sessions.find(cookie) is session
+    now[0] = 59.0
+    assert sessions.find(cookie) is session
+    now[0] = 101.0
+    assert sessions.find(cookie) is None
+    cookie, _ = sessions.begin(_account(), "in")
+    now[0] = 170.0
+    assert sessions.find(cookie) is None
+
+
+def test_a_form_is_sent_once_and_for_what_it_was_shown_for():
+    _, session = Sessions(60.0, 100.0).begin(_account(), "in")
+    number = session.new_form("one")
+    session.take_form(number, "one")
+    with pytest.raises(PrivacyError, match="sent before"):
+        session.take_form(number, "one")
+    with pytest.raises(PrivacyError):
+        session.take_form(session.new_form("one"), "other")
+
+
+def _account():
+    from eigenveil.console.accounts import Account
+
+    return Account("ann", "owner", True, True)
+
+
+def test_accounts_are_their_owners_alone(tmp_path):
+    accounts = Accounts(tmp_path / "state")
+    assert accounts.place.stat().st_mode & 0o777 == 0o600
+    assert accounts.place.parent.stat().st_mode & 0o777 == 0o700
+    accounts.add("ann", "owner", PASSWORD)
+    assert PASSWORD.encode() not in accounts.place.read_bytes()
+    for wrong in (
+        ("ann", "owner", PASSWORD),
+        ("b\x00", "owner", PASSWORD),
+        ("c", "king", PASSWORD),
+    ):
+        with pytest.raises(DataError):
+            accounts.add(*wrong)
+    with pytest.raises(DataError, match="12 to"):
+        accounts.add("d", "owner", "short")
+    accounts.remove("ann")
+    assert accounts.with_password("ann", PASSWORD) is None
+
+
+def test_hosts_and_headers_are_guarded(visitor):
+    assert visitor.client.get("/sign-in", headers={"host": "evil.example"}).status_code == 421
+    answer = visitor.client.get("/sign-in")
+    assert "script-src 'self'" in answer.headers["content-security-policy"]
+    assert "unsafe" not in answer.headers["content-security-policy"]
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert answer.headers["cache-control"] == "no-store"
+    assert visitor.client.post("/sign-in", content=b"x" * (1 << 21)).status_code == 413
+    assert visitor.client.delete("/sign-in").status_code == 405
+    assert visitor.client.get("/nothing").status_code == 404
+
+
+def test_beyond_this_machine_it_needs_tls(tmp_path):
+    with pytest.raises(DataError) as refused:
+        Settings("table", tmp_path, host="0.0.0.0")
+    assert refused.value.code == "tls-needed"
+    assert Settings("table", tmp_path, host="::1").hosts >= {"localhost", "::1"}
+
+
+def test_pages_have_no_inline_style_or_script_and_name_no_other_host(visitor):
+    visitor.sign_in()
+    for path in ("/table", "/plan?rows=1000", "/fit", "/runs", "/ledger", "/account"):
+        text = visitor.client.get(path).text
+        assert " style=" not in text, path
+        assert "<style" not in text, path
+        assert "http://" not in text.replace('xmlns="http://www.w3.org/2000/svg"', ""), path
+        assert "https://" not in text, path
+        assert text.count("<script") == 1, path
