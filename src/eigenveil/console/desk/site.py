@@ -296,7 +296,7 @@ class SiteDesk:
             plain = None if found is None else found.as_json()
             if plain is not None and not math.isfinite(plain["epsilon"]):
                 plain["epsilon"] = None
-            if plain is not None and plain["covered"] and pages is not None:
+            if pages is not None and plain is not None and plain["covered"]:
                 terms, name = settle(study), self._kit.name
                 plain["after"] = pages.left_after(
                     Wanted(
