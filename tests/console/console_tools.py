@@ -2,6 +2,7 @@
 
 import re
 import time
+from pathlib import Path
 
 import pyotp
 from starlette.testclient import TestClient
@@ -125,13 +126,32 @@ def site_desk(**more):
     )  # fmt: skip
 
 
+def lead_desk(**more):
+    def draft(out, fields, schema=None):
+        Path(out).write_text("name = 'heart'\n")
+        return study(**fields)
+
+    return FakeDesk(
+        **{
+            "health": health(),
+            "draft": draft,
+            "study": lambda file: study(memory=10**6, bytes=5000, predicted=True),
+            "curve": {"points": points(), "problem": ""},
+        }
+        | more
+    )
+
+
+DESKS = {"table": table_desk, "site": site_desk, "lead": lead_desk}
+
+
 class Visitor:
     """A browser's cookies and forms, and a clock of its own for second factors."""
 
     def __init__(self, tmp_path, section="table", desk=None, provider=None, **settings):
         rows = Rows(data=("t.csv",)) if section == "table" else Rows(kit=str(tmp_path / "kit"))
         self.settings = Settings(section, tmp_path / "state", rows, **settings)
-        desk = desk or (table_desk() if section == "table" else site_desk())
+        desk = desk or DESKS[section]()
         self.desk = desk
         self.console = make_console(self.settings, desk=desk, planner=desk)
         self.app = make_app(self.console, provider=provider)

@@ -73,7 +73,7 @@ class Server:
         self.thread.join(20)
 
 
-@pytest.fixture(params=["table", "site"])
+@pytest.fixture(params=["table", "site", "lead"])
 def server(request, tmp_path):
     found = Server(tmp_path, request.param)
     yield found
@@ -131,7 +131,11 @@ def check(browser):
 def test_every_page_is_accessible_at_both_widths_and_in_the_dark(browser, server):
     look(browser, width=1280, dark=False)
     sign_in(browser, server)
+    studies = server.visitor.settings.state / "studies"
+    studies.mkdir(exist_ok=True)
+    (studies / "heart.toml").touch()
     paths = {
+        "lead": ("/drafts", "/drafts/new", "/drafts/heart?rows=1000", "/runs"),
         "table": ("/table", "/plan?rows=1000&slide=40", "/fit", "/runs", "/ledger", "/account"),
         "site": ("/studies", f"/studies/{STUDY}", "/ledger", "/health", "/log"),
     }[server.visitor.settings.section]
