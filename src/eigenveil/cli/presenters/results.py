@@ -45,10 +45,29 @@ def print_model(model: StoredModel, out: Screen) -> None:
     if model.certificate_.stopped is not None:
         out.print(bold("the fit ended early:"), f"{model.certificate_.stopped}.")
     print_releases(model.certificate_.releases, out)
+    _print_worst_view(getattr(model, "views_", {}), model.guarantee_, out)
     out.print(bold("guarantee:"), model.guarantee_)
     print_assumptions(model.guarantee_.assumptions, out)
     for caveat in model.guarantee_.caveats if model.guarantee_.certified else ():
         out.print(f"  note: {caveat}.")
+
+
+def _print_worst_view(views: Mapping[str, Guarantee], target: Guarantee, out: Screen) -> None:
+    """Who could learn most, where that is more than the target: before the target itself."""
+    name = max(views, key=lambda each: views[each].epsilon, default=None)
+    if name is None or views[name].epsilon <= target.epsilon * (1.0 + 1e-9):
+        return
+    worst = views[name]
+    text = (
+        f"{'another site' if name == 'site' else short_name(name)} is held to epsilon = "
+        f"{worst.epsilon:.4g} at delta = {worst.delta:g}, not to {target.epsilon:g}"
+    )
+    if name == "site":
+        text += (
+            ": it knows its own share of the noise. With --collusion 1 (in a study: collusion = 1) "
+            "it is held to the target as well"
+        )
+    out.print(bold("worst view:"), f"{text}.")
 
 
 def print_assumptions(assumptions: Sequence[str], out: Screen) -> None:
@@ -87,11 +106,11 @@ def release_as_json(record: ReleaseRecord) -> dict[str, Any]:
 
 
 def print_views(views: Mapping[str, Guarantee], out: Screen) -> None:
-    """What each adversary is held to."""
+    """What each adversary is held to, the worst first."""
     table = Table(title="what each adversary is held to")
     for name in ("adversary", "epsilon", "delta", "mu", "certified"):
         table.add_column(name, justify="left" if name == "adversary" else "right")
-    for name, guarantee in views.items():
+    for name, guarantee in sorted(views.items(), key=lambda item: -item[1].epsilon):
         table.add_row(
             short_name(name),
             f"{guarantee.epsilon:.4g}",
