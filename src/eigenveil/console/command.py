@@ -13,7 +13,7 @@ from eigenveil.cli.presenters.screen import say
 from eigenveil.errors import DataError, OutputError
 
 console_app = typer.Typer(
-    help="Pages for a site's owner, a study's lead, or one analyst: decisions, plans, results.",
+    help="Pages for a site's owner, a study's lead or one analyst: decisions, plans, results.",
     invoke_without_command=True,
     no_args_is_help=False,
     add_completion=False,
