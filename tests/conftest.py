@@ -27,6 +27,10 @@ for profile, same, examples in (("same", True, 12), ("new", False, 20)):
     )
 settings.load_profile("same")
 
+# readline, in the process that starts pytest's workers, tells all that they start how wide a
+# terminal is; here nothing is one
+os.environ.pop("COLUMNS", None)
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread_each_where_workers_share_the_processors():

@@ -240,7 +240,7 @@ def test_a_study_over_flare_tells_the_lead_what_was_spent(stop, tmp_path, monkey
             name=name, terms=settle(study), rows=part, ledger=ledger, source=SecureSource()
         )
     transport = InsteadOfFlare(parties, stop)
-    monkeypatch.setattr(runner, "FlareTransport", lambda *given: transport)
+    monkeypatch.setattr(runner, "FlareTransport", lambda *given, **more: transport)
     monkeypatch.setattr(runner, "PASSING", ())
     logging.getLogger("eigenveil.network.runner").addHandler(logging.NullHandler())
     order = sign_job(study, "00" * 12, 60.0)

@@ -22,7 +22,7 @@ from rich.table import Table
 import eigenveil.cli
 from eigenveil import PrivatePCA
 from eigenveil.cli import app as whole
-from eigenveil.cli.commands import fit, ledger, site, study_run
+from eigenveil.cli.commands import fit, ledger, site_decisions, study_run
 from eigenveil.cli.commands import fit as federated
 from eigenveil.cli.presenters import results, site_console, tensors, watch
 from eigenveil.cli.presenters import screen as progress
@@ -210,7 +210,7 @@ def test_studies(name, capsys):
     study_report.print_summary(study, None, {"a": name})
     literal(capsys.readouterr().out, name)
     other = SimpleNamespace(name=name, task="pca", epsilon=1.0, names=("a",), hash="0" * 64)
-    site.print_studies("waits", [other], Screen())
+    site_decisions.print_studies("waits", [other], Screen())
     literal(capsys.readouterr().out, name)
 
 

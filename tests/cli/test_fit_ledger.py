@@ -53,13 +53,13 @@ def test_the_first_fit_makes_the_ledger_and_says_so(table, tmp_path, home, run):
     # what the hint says does it
     (hint,) = re.findall(r"eigenveil (ledger budget .*) --adjacency", err)
     assert hint == f"ledger budget {place} --data-set '{table}'"
-    words = ("--data-set", table, "--epsilon", 2, "--delta", 1e-6)
+    words = ("--data-set", table, "--epsilon", 2, "--delta", 1e-6, "--reason", "another fit")
     assert run("ledger", "budget", *words)[0] == 0  # of the usual ledger, as all that follow
     assert run("fit", table, *FIT, "--out", tmp_path / "r2", "--quiet") == (0, "", "")
     assert run("ledger", "verify")[0] == 0
     status, out, _ = run("ledger", "show", "--json")
     assert [each["outcome"] for each in json.loads(out)["sessions"]] == ["finished"] * 2
-    assert out.count(str(table)) == 3  # one account, two sessions
+    assert out.count(str(table)) == 6  # one account, two sessions, three entries of its budget
     assert "0 sessions" not in run("ledger", "show")[1]
     assert run("ledger", "end", "--study", "none")[0] == 0
     assert run("ledger", "export")[0] == 0

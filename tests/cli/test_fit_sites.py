@@ -82,7 +82,7 @@ def test_ledgers_are_kept_and_refuse_a_second_time(sites, tmp_path, run):
     assert not (tmp_path / "two").exists()
     for name in ("north", "south", "west"):
         assert run("ledger", "verify", books / f"{name}.ledger")[0] == 0
-    budget = ("--data-set", "default", "--epsilon", 3, "--delta", 1e-6)
+    budget = ("--data-set", "default", "--epsilon", 3, "--delta", 1e-6, "--reason", "again")
     for name in ("north", "south", "west"):
         assert run("ledger", "budget", books / f"{name}.ledger", *budget)[0] == 0
     assert run("fit", *sites, *words, "--out", tmp_path / "two")[0] == 0

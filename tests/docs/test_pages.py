@@ -30,9 +30,9 @@ def _options() -> dict[tuple[str, ...], frozenset[str]]:
 
     def walk(words: tuple[str, ...], command: object) -> None:
         children = getattr(command, "commands", None)
-        if children:
-            for name, child in children.items():
-                walk((*words, name), child)
+        for name, child in (children or {}).items():
+            walk((*words, name), child)
+        if children and not command.invoke_without_command:
             return
         flags = {"--help", "--debug"}
         for each in command.params:

@@ -404,7 +404,7 @@ def test_other_bad_rows():
         (DIGITS[:, :5], "X has 5 features, but StreamingPCA is expecting 64"),
         (scipy.sparse.csr_array(DIGITS), "Sparse"),
         (np.full((2, 64), 1e200), "overflow"),
-        (np.full((2, 64), "a"), "convert"),
+        (np.full((2, 64), "a"), "Column 1 has entries that are no numbers"),
     ):
         with pytest.raises(DataError, match=match) as caught:
             model.partial_fit(rows)

@@ -72,7 +72,7 @@ def _without_variables(command: Any) -> None:
 COMMANDS = {
     "demo": Command(
         "eigenveil.cli.commands.demo:demo",
-        "Fit private PCA to made-up visits of patients at three hospitals, and check it.",
+        "Fit private PCA to made-up visits of patients at three hospitals; check the guarantee.",
     ),
     "fit": Command(
         "eigenveil.cli.commands.fit:fit",

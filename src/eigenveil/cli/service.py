@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eigenveil.cli.presenters.screen import say
+
 if TYPE_CHECKING:
     from eigenveil.network.kit import Kit
     from eigenveil.network.metrics import Party
@@ -57,7 +59,7 @@ def print_event(who: str, ids: Mapping[str, str], text: str) -> None:
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     line = json.dumps({"time": now, "party": who, **ids, "event": text})
     with _GUARD:
-        print(line, flush=True)
+        say(line, most=None)
 
 
 @dataclass(frozen=True)

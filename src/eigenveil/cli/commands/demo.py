@@ -68,7 +68,7 @@ def demo(
         bool, typer.Option("--rows-only", help="Write the visits of the three sites, and stop.")
     ] = False,
 ) -> None:
-    """Fit private PCA to made-up visits of patients at three hospitals, and check the guarantee.
+    """Fit private PCA to made-up visits of patients at three hospitals; check the guarantee.
 
     Prints each command before it runs, so that it can be repeated by hand. The folder is made, or
     must be of an earlier demo: that one is replaced.

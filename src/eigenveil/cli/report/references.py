@@ -70,7 +70,7 @@ def keys_of(records: Iterable[ReleaseRecord]) -> tuple[str, ...]:
     for record in records:
         if not record.pure:
             found.append("dong2022gaussian")
-        if record.noise.kind == "gaussian" and record.statistic in _MOMENTS:
+        if not record.pure and record.mechanism.added and record.statistic in _MOMENTS:
             found.append("dwork2014analyze")
         if not record.mechanism.added:
             found.append("mcsherry2007mechanism")

@@ -128,7 +128,8 @@ def _news(ledger: Ledger, begun: Begun) -> list[str]:
             f"{ledger.name}: opened an account for {main!r}, with a budget of epsilon = "
             f"{budget.epsilon:g} at delta = {budget.delta:g} for all of its fits together; to set "
             "another: "
-            f"{budget_command(ledger.name, main, adjacency=budget.adjacency, unit=budget.unit)}."
+            f"{budget_command(ledger.name, main, adjacency=budget.adjacency, unit=budget.unit)} "
+            "--reason WHY."
         )
     if begun.changed:
         found.append(

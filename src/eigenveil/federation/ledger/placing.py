@@ -132,7 +132,8 @@ def place(name: str, books: Books, wanted: Wanted) -> Placed:
         f"{budget.delta:.3g} ({budget.adjacency}), {budget_left_text(standing)}"
         + (", but no room for the sampling error of more noise." if nearly else "."),
         hint=f"{_open_sessions(name, books, wanted.data_set)}Ask for less, or raise the budget: "
-        f"{budget_command(name, wanted.data_set, adjacency=budget.adjacency, unit=budget.unit)}.",
+        f"{budget_command(name, wanted.data_set, adjacency=budget.adjacency, unit=budget.unit)} "
+        "--reason WHY.",
         code="over-budget",
     )
 
