@@ -42,7 +42,8 @@ def test_every_command_and_option_exists():
         made = COMMANDS[words[0]].load(words[0])
         command = typer.main.get_command(made) if isinstance(made, typer.Typer) else made
         for step in words[1:2]:
-            command = command.commands[step] if hasattr(command, "commands") else command
+            if hasattr(command, "commands") and not step.startswith("--"):
+                command = command.commands[step]
         known = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
         assert {word for word in words if word.startswith("--")} <= known, where
 
