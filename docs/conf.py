@@ -50,6 +50,10 @@ nb_merge_streams = True
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 os.environ.setdefault("COLUMNS", "100")
 os.environ["JUPYTER_PLATFORM_DIRS"] = "1"
+_startup = HERE / "_build" / "ipython" / "profile_default" / "startup"
+_startup.mkdir(parents=True, exist_ok=True)
+(_startup / "kernel_startup.py").write_bytes((HERE / "kernel_startup.py").read_bytes())
+os.environ["IPYTHONDIR"] = str(HERE / "_build" / "ipython")
 
 autosummary_generate = True
 autodoc_default_options = {
