@@ -48,7 +48,7 @@ nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-os.environ.setdefault("COLUMNS", "100")
+os.environ["COLUMNS"] = "84"  # what fits beside the lists of contents
 os.environ["JUPYTER_PLATFORM_DIRS"] = "1"
 _startup = HERE / "_build" / "ipython" / "profile_default" / "startup"
 _startup.mkdir(parents=True, exist_ok=True)

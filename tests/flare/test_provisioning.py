@@ -30,7 +30,15 @@ from eigenveil.network.enrolment import package, request
 from eigenveil.network.flare import authority
 from eigenveil.network.flare.provision import provision
 from eigenveil.network.kit import FILE, open_kit, prepare
-from eigenveil.network.members import KnownMembers, Member
+from eigenveil.network.members import FILE as MEMBERS
+from eigenveil.network.members import (
+    KnownMembers,
+    Member,
+    MemberList,
+    federation_of,
+    sign_members,
+    write_members,
+)
 from eigenveil.network.registrar import approve, make_registrar
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: pip install '.[flare]'")
@@ -108,13 +116,16 @@ def test_kits_of_both_ways_are_the_same(central, distributed):
     for name, folder in central.items():
         assert files(folder) == files(distributed[name]), name
         for file in files(folder):
-            if file.endswith(".json") and "aggregator/local" not in f"{name}/{file}":
+            # a list of members names its own registrar and time
+            own = file == MEMBERS or "aggregator/local" in f"{name}/{file}"
+            if file.endswith(".json") and not own:
                 text = (folder / file).read_text()
                 assert text == (distributed[name] / file).read_text(), file
     assert files(central["north"]) == sorted(
         [
             FILE,
             *(f"local/{name}.json" for name in ("authorization", "log_config", "resources")),
+            MEMBERS,
             *(f"startup/{name}" for name in ("client.crt", "client.key", "rootCA.pem")),
             "startup/fed_client.json",
         ]
@@ -343,12 +354,16 @@ def test_certificates_end_with_the_root_and_an_expired_root_signs_nothing(regist
     asked = request(study(), tmp_path / "north", role="site", name="north")
     registrar.key.unlink()
     registrar.certificate.unlink()
+    listed = json.loads(registrar.members.read_text("ascii"))["members"]
     sent = tmp_path / "sent.json"
     sent.write_bytes(asked.read_bytes())
     write_key(registrar.key, key)
     for days in (20, 0):
         root = authority.make_root("trial", key, days=days)
         registrar.certificate.write_bytes(pem(root))
+        of_it = MemberList.model_validate(listed | {"federation": federation_of(root)})
+        registrar.members.unlink()
+        write_members(registrar.members, sign_members(of_it, key))
         if days:
             answer = approve(sent, registrar.folder, tmp_path / "a.json")
             kit = package(tmp_path / "north", answer, fingerprint=fingerprint(root))

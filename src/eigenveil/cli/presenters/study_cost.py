@@ -15,6 +15,8 @@ from eigenveil.files import replacing
 
 if TYPE_CHECKING:  # the database library takes long to load
     from eigenveil.federation.ledger.ledger import Budget, Ledger
+    from eigenveil.federation.ledger.placing import Wanted
+    from eigenveil.federation.protocol.terms import StudyTerms
 
 _SHORTEST = 6
 _OWN_FILE = "owner.json"
@@ -108,7 +110,7 @@ def cost_of(study: Study, site: str, ledger: Ledger | None, data_set: str) -> Co
         return None
     # imported here: it comes with the ledger's database library
     from eigenveil.federation.ledger.books import epsilon_or_infinity
-    from eigenveil.federation.ledger.placing import Wanted, budget_left_text
+    from eigenveil.federation.ledger.placing import budget_left_text
 
     most = terms.reservation(site)
     own = epsilon_or_infinity(most, study.delta)
@@ -116,10 +118,23 @@ def cost_of(study: Study, site: str, ledger: Ledger | None, data_set: str) -> Co
         return Cost(own, study.delta)
     for standing in ledger.standings():
         if standing.budget.data_set == data_set:
-            replacing = terms.reservation(site, replacing=True)
-            covered = ledger.covers(Wanted(data_set, study.adjacency, most, replacing))
+            covered = ledger.covers(wanted_of(terms, site, data_set))
             return Cost(own, study.delta, standing.budget, covered, budget_left_text(standing))
     return Cost(own, study.delta)
+
+
+def wanted_of(terms: StudyTerms, site: str, data_set: str) -> Wanted:
+    """What a site's session of a study wants of its account, as the site itself will ask for it."""
+    from eigenveil.federation.ledger.entries import UNIT
+    from eigenveil.federation.ledger.placing import Wanted
+
+    return Wanted(
+        data_set,
+        terms.study.adjacency,
+        terms.reservation(site),
+        terms.reservation(site, replacing=True),
+        terms.study.unit or UNIT,
+    )
 
 
 # -- what the owner gave at 'site start', for the commands that come later

@@ -12,13 +12,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eigenveil.cli.options import bytes_text
 from eigenveil.cli.presenters.study import adversaries, summary
-from eigenveil.cli.presenters.study_cost import can_be_shown, cost_of, owner_of
+from eigenveil.cli.presenters.study_cost import can_be_shown, cost_of, owner_of, wanted_of
 from eigenveil.console.desk.ledger import LedgerPages
 from eigenveil.console.settings import Rows
 from eigenveil.errors import DataError, OutputError, ProtocolError
 from eigenveil.federation.ledger.decisions import Place, Record, fingerprint_of
 from eigenveil.federation.ledger.ledger import Ledger
-from eigenveil.federation.ledger.placing import Wanted
 from eigenveil.federation.protocol.terms import settle
 from eigenveil.federation.study.study import Study
 from eigenveil.models.task import TASKS
@@ -298,14 +297,7 @@ class SiteDesk:
                 plain["epsilon"] = None
             if pages is not None and plain is not None and plain["covered"]:
                 terms, name = settle(study), self._kit.name
-                plain["after"] = pages.left_after(
-                    Wanted(
-                        self._data_set,
-                        study.adjacency,
-                        terms.reservation(name),
-                        terms.reservation(name, replacing=True),
-                    )
-                )
+                plain["after"] = pages.left_after(wanted_of(terms, name, self._data_set))
             self._costs = {k: v for k, v in self._costs.items() if k[1] == about[1]}
             self._costs[about] = plain
         return self._costs[about]
