@@ -1,4 +1,4 @@
-# make demo | demo-flare | test | test-flare | soak | bench | figures | docs | lint: each makes what it needs on a fresh machine.
+# make demo | demo-flare | test | test-flare | soak | bench | figures | docs | release-check | lint: each makes what it needs on a fresh machine.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,7 +8,7 @@ FLARE := $(VENV)/.flare
 PAPERS := $(VENV)/.papers
 DOCS := $(VENV)/.docs
 
-.PHONY: demo demo-flare test test-all test-flare soak bench figures docs lint format clean
+.PHONY: demo demo-flare test test-all test-flare soak bench figures docs release-check lint format clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/python:
@@ -79,6 +79,10 @@ figures: $(PAPERS)  ## everything in docs/ that is measured and drawn; make figu
 
 docs: $(DOCS)  ## the documentation site in docs/_build/html; its tutorials run, its links are checked
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+release-check: $(BIN)/python  ## wheel and sdist, tried in a bare environment of each Python that is here
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build
+	$(BIN)/python packaging/release_check.py dist
 
 clean:
 	rm -rf $(VENV) demo

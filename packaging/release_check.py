@@ -1,0 +1,119 @@
+"""What a release must be: built, complete, and usable in a bare environment of each Python here.
+
+    python packaging/release_check.py dist
+
+Builds sdist and wheel, looks into both, installs the wheel without any extra for each Python that
+is found, runs the demonstration there, and writes a list of what it needs (SBOM, CycloneDX).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PYTHONS = ("python3.11", "python3.12", "python3.13")
+IN_WHEEL = (
+    "eigenveil/py.typed",
+    "eigenveil/error_codes.toml",
+    "eigenveil/proofs/gaussian.md",
+    "eigenveil/console/static/console.css",
+    "eigenveil/console/templates/base.html",
+)
+
+
+def main(out: Path) -> None:
+    """Build, look, install, run."""
+    version = stated_version()
+    shutil.rmtree(out, ignore_errors=True)
+    run(sys.executable, "-m", "build", "--outdir", out, ROOT)
+    [wheel], [source] = list(out.glob("*.whl")), list(out.glob("*.tar.gz"))
+    look_into(wheel, source, version)
+    for python in filter(shutil.which, PYTHONS):
+        try_bare(python, wheel, version, out)
+    print(f"eigenveil {version} can be released: {wheel}, {source}")
+
+
+def stated_version() -> str:
+    """The one version that pyproject, citation, changelog and tag of this commit agree on."""
+    version = str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
+    cited = re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    if cited is None or cited.group(1) != version:
+        sys.exit(f"CITATION.cff does not say version {version}.")
+    if f"## {version}" not in (ROOT / "CHANGELOG.md").read_text():
+        sys.exit(f"CHANGELOG.md has nothing of version {version}.")
+    tag = subprocess.run(
+        ["git", "describe", "--exact-match", "--tags"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if tag.returncode == 0 and tag.stdout.strip() != f"v{version}":
+        sys.exit(f"The tag {tag.stdout.strip()} is not v{version}.")
+    return version
+
+
+def look_into(wheel: Path, source: Path, version: str) -> None:
+    """Both are of this version; the wheel has what is no Python, and nothing of this machine."""
+    with zipfile.ZipFile(wheel) as packed:
+        names = set(packed.namelist())
+        if missing := [name for name in IN_WHEEL if name not in names]:
+            sys.exit(f"{wheel} lacks {', '.join(missing)}.")
+        if strange := [name for name in names if name.startswith(("tests/", "docs/"))]:
+            sys.exit(f"{wheel} has {', '.join(sorted(strange)[:3])}.")
+    with tarfile.open(source) as packed:
+        if not any(name.endswith("/LICENSE") for name in packed.getnames()):
+            sys.exit(f"{source} has no licence.")
+    if any(version not in each.name for each in (wheel, source)):
+        sys.exit(f"{wheel} is not of version {version}.")
+
+
+def try_bare(python: str, wheel: Path, version: str, out: Path) -> None:
+    """Install the wheel alone with one Python, and use it as a newcomer would."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        run(python, "-m", "venv", place / "bare")
+        own = place / "bare" / "bin"
+        run(own / "python", "-m", "pip", "install", "--quiet", wheel.absolute())
+        said = run(own / "eigenveil", "--version", quiet=True)
+        if version not in said:
+            sys.exit(f"{python}: eigenveil --version says {said.strip()!r}.")
+        run(own / "eigenveil", "demo", place / "demo", quiet=True)
+        listed = run(own / "python", "-m", "pip", "list", "--format", "json", quiet=True)
+        bill = {
+            "bomFormat": "CycloneDX",
+            "specVersion": "1.5",
+            "version": 1,
+            "components": list(_components(json.loads(listed))),
+        }
+        (out / f"sbom-{python}.json").write_text(json.dumps(bill, indent=2) + "\n")
+        print(f"{python}: installed and tried, {len(bill['components'])} packages")  # type: ignore[arg-type]
+
+
+def _components(listed: list[dict[str, str]]) -> Iterator[dict[str, str]]:
+    for each in listed:
+        name, version = each["name"], each["version"]
+        purl = f"pkg:pypi/{name.lower().replace('_', '-')}@{version}"
+        yield {"type": "library", "name": name, "version": version, "purl": purl}
+
+
+def run(*words: str | Path, quiet: bool = False) -> str:
+    """A command that must succeed; its standard output where it is kept quiet."""
+    done = subprocess.run(
+        [str(word) for word in words], check=False, text=True,
+        stdout=subprocess.PIPE if quiet else None,
+    )  # fmt: skip
+    if done.returncode:
+        sys.exit(f"{' '.join(str(word) for word in words)} ended with {done.returncode}.")
+    return done.stdout or ""
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "dist"))
