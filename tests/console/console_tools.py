@@ -84,6 +84,7 @@ def points():
 
 def study(**fields):
     return {
+        "requested_by": "Dr. <i>Lee</i>", "purpose": "to see what varies together",
         "name": "heart", "hash": STUDY, "title": "PCA", "task": "pca", "features": 12,
         "columns": ["age", "<b>bmi</b>"], "components": 2, "sites": [{"name": "north"}],
         "protocol": "cape", "sent": "A noisy second moment; 1 kB in all rounds.",

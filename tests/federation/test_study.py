@@ -426,6 +426,8 @@ HALVED = NUMBERS | {"columns": [*NUMBERS["columns"][:7], NUMBERS["columns"][7] |
 CHANGES = [
     {"invalid": "error"},
     {"name": "other"},
+    {"requested_by": "somebody"},
+    {"purpose": "another"},
     {"features": 9},
     {"features": None, "columns": list("abcdefgh")},
     {"features": None, "columns": list("abcdefhg")},

@@ -82,6 +82,12 @@ def new(
     name: Annotated[
         str | None, typer.Option(help="Name of the study; that of the file by default.")
     ] = None,
+    requested_by: Annotated[
+        str, typer.Option(help="Who asks for the study: shown to every owner.")
+    ] = "",
+    purpose: Annotated[
+        str, typer.Option(help="What the result is for: shown to every owner.")
+    ] = "",
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -105,6 +111,8 @@ def new(
             targets["ranges"] = ranges.tolist()
     written = make_study(
         name=_name_of(out) if name is None else name,
+        requested_by=requested_by,
+        purpose=purpose,
         task=chosen.name,
         **_columns(options.read_names(columns), features, from_file, vocabulary, wanted),
         components=targets.pop("n_components", chosen.usual_components),

@@ -87,6 +87,8 @@ def summary(study: Study, choice: Choice | None) -> dict[str, Any]:
     return {
         "name": study.name,
         "hash": study.hash,
+        "requested_by": study.requested_by,
+        "purpose": study.purpose,
         "task": study.task,
         "columns": None if study.columns is None else list(study.columns),
         "features": study.width,
@@ -174,6 +176,10 @@ def print_summary(study: Study, choice: Choice | None, checked: dict[str, str]) 
     screen.print(
         f"study {study.name}: {study.task}, {_components_text(study)} of {_columns_text(study)}"
     )
+    if study.requested_by:
+        screen.print(f"requested by {study.requested_by}.")
+    if study.purpose:
+        screen.print(f"purpose: {study.purpose}.")
     if study.table_schema is not None:
         screen.print(f"files are read by the study's schema: {_schema_text(study.table_schema)}.")
     _print_protected(study, screen)

@@ -27,7 +27,7 @@ def can_be_shown(study: Study) -> bool:
 
     One that moves the cursor could hide from the owner what it is that is approved.
     """
-    texts = [*(study.columns or ())]
+    texts = [study.requested_by, study.purpose, *(study.columns or ())]
     for column in () if study.table_schema is None else study.table_schema.columns:
         texts += [column.name, column.unit_of_measure, column.label, *column.levels]
     return all(text.isprintable() for text in texts)

@@ -105,6 +105,7 @@ def _fields(form: Any) -> dict[str, Any]:
     """The fields of a study, from those of the form."""
     sites = [each.strip() for each in re.split(r"[,\n]", form.get("sites", "")) if each.strip()]
     found: dict[str, Any] = {"task": "pca", "sites": [{"name": each} for each in sites]}
+    found |= {each: form.get(each, "").strip()[:1000] for each in ("requested_by", "purpose")}
     components = form.get("components", "").strip()
     found["components"] = int(components) if components.isdigit() else components or "auto"
     for name, kind in _NUMBERS.items():

@@ -65,6 +65,7 @@ _COMPLETE_UP_TO = 16
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Column = Annotated[str, Field(min_length=1)]
+Sentence = Annotated[str, Field(max_length=1000)]
 Count = Annotated[int, Field(strict=True, ge=1, le=MOST_WHOLE)]
 Target = Annotated[float, Field(strict=True)]  # what is no number at all is refused as a target
 
@@ -163,6 +164,16 @@ class Study(StudyOptions):
     name: Name = Field(
         description="Names the study: letters, digits and _ . - (64 at most), the first a letter "
         "or digit."
+    )
+    requested_by: Sentence = Field(
+        default="",
+        description="Who asks for the study: a name, an organisation. Shown to every owner.",
+        examples=["Dr. A. Example, University Hospital North"],
+    )
+    purpose: Sentence = Field(
+        default="",
+        description="What the result is for. Shown to every owner who decides about the study.",
+        examples=["which laboratory values vary together after surgery"],
     )
     task: str = Field(
         default=PCA,
