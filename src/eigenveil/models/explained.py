@@ -152,6 +152,8 @@ def with_eigenvalues(
     that the release prevails where it is good. ``unit_rows_of`` is the number of features where
     rows were divided by their norms.
     """
+    if energy <= 0:  # as released: the eigenvalues are of no rows, and say nothing
+        return along, np.zeros_like(along)
     s = edge / 2
     above = np.maximum(strengths, edge)
     theta = (above + np.sqrt((above - edge) * (above + edge))) / 2
