@@ -16,7 +16,7 @@ from eigenveil.files import replacing
 if TYPE_CHECKING:  # the database library takes long to load
     from eigenveil.federation.ledger.ledger import Budget, Ledger
     from eigenveil.federation.ledger.placing import Wanted
-    from eigenveil.federation.protocol.terms import StudyTerms
+    from eigenveil.federation.protocol.terms import Terms
 
 _SHORTEST = 6
 _OWN_FILE = "owner.json"
@@ -123,7 +123,7 @@ def cost_of(study: Study, site: str, ledger: Ledger | None, data_set: str) -> Co
     return Cost(own, study.delta)
 
 
-def wanted_of(terms: StudyTerms, site: str, data_set: str) -> Wanted:
+def wanted_of(terms: Terms, site: str, data_set: str) -> Wanted:
     """What a site's session of a study wants of its account, as the site itself will ask for it."""
     from eigenveil.federation.ledger.entries import UNIT
     from eigenveil.federation.ledger.placing import Wanted
