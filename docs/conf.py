@@ -104,3 +104,4 @@ def setup(app: Sphinx) -> None:
     links = generated_pages.ExternalLinks()
     app.connect("doctree-resolved", links.collect)
     app.connect("build-finished", links.write)
+    app.connect("doctree-resolved", generated_pages.plain_commands)

@@ -132,3 +132,13 @@ class ExternalLinks:
             f"{link}  ({', '.join(sorted(pages))})" for link, pages in sorted(self._found.items())
         ]
         Path(app.outdir, "external-links.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def plain_commands(_: Any, tree: nodes.document, __: str) -> None:
+    """Show cells of commands as they are typed in a shell, without IPython's first line."""
+    for block in list(tree.findall(nodes.literal_block)):
+        first, _, rest = block.astext().partition("\n")
+        if first == "%%bash":
+            block.children = [nodes.Text(rest)]
+            block.children[0].parent = block
+            block.rawsource, block["language"] = rest, "bash"
