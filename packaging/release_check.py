@@ -38,8 +38,11 @@ def main(out: Path) -> None:
     run(sys.executable, "-m", "build", "--outdir", out, ROOT)
     [wheel], [source] = list(out.glob("*.whl")), list(out.glob("*.tar.gz"))
     look_into(wheel, source, version)
-    for python in filter(shutil.which, PYTHONS):
-        try_bare(python, wheel, version, out)
+    for python in PYTHONS:
+        if runs(python):
+            try_bare(python, wheel, version, out)
+        else:
+            print(f"{python}: not on this machine, not tried")
     print(f"eigenveil {version} can be released: {wheel}, {source}")
 
 
@@ -73,6 +76,13 @@ def look_into(wheel: Path, source: Path, version: str) -> None:
             sys.exit(f"{source} has no licence.")
     if any(version not in each.name for each in (wheel, source)):
         sys.exit(f"{wheel} is not of version {version}.")
+
+
+def runs(python: str) -> bool:
+    """Whether there is such a Python, and not only a name that a version manager keeps for it."""
+    if shutil.which(python) is None:
+        return False
+    return subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
 
 
 def try_bare(python: str, wheel: Path, version: str, out: Path) -> None:
