@@ -17,21 +17,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from eigenveil.cli.app import own_call
+
 SITES = {"north": "digits-1.parquet", "south": "digits-2.parquet", "west": "digits-3.parquet"}
 STUDY = ("--components", "10", "--epsilon", "1", "--delta", "1e-6", "--protocol", "cape")
 SECONDS_TO_CONNECT, SECONDS_TO_STOP = 60.0, 15.0
 
 
-def command(*words: str | Path) -> list[str]:
-    """A call of eigenveil with this Python."""
-    call = "from eigenveil.cli.app import main; main()"
-    return [sys.executable, "-c", call, *(str(word) for word in words)]
-
-
 def run(*words: str | Path) -> None:
     """Run a command to its end, and say which."""
     print("\n$ eigenveil", *words, flush=True)
-    subprocess.run(command(*words), check=True)
+    subprocess.run(own_call(*words), check=True)
 
 
 @contextmanager
@@ -59,7 +55,7 @@ def start(name: str, folder: Path, *words: str | Path) -> subprocess.Popen[bytes
     print("\n$ eigenveil", *words, "&", flush=True)
     with (folder / f"{name}.txt").open("wb") as log:
         return subprocess.Popen(
-            command(*words), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            own_call(*words), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
 
 

@@ -161,6 +161,11 @@ COMMANDS = {
 }
 
 
+def own_call(*words: object) -> list[str]:
+    """The words that run this command line with this Python, in a process of its own."""
+    return [sys.executable, "-c", "from eigenveil.cli.app import main; main()", *map(str, words)]
+
+
 _IN_PACKAGES = {"reproduce": "eigenveil-papers"}
 """Commands of packages beside this one, to name what to install where one is absent."""
 

@@ -9,13 +9,13 @@ import os
 import re
 import secrets
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from eigenveil.cli.app import own_call
 from eigenveil.errors import DataError, OutputError, printable
 from eigenveil.files import replacing
 
@@ -24,7 +24,6 @@ RESULT = "result"
 MOST_RUNNING = 4
 _FILE, _SAID, _ERRORS = "job.json", "said.txt", "errors.txt"
 _NAME = re.compile(r"[0-9]{14}-[0-9a-f]{8}")
-_COMMAND = "from eigenveil.cli.app import main; main()"
 _SHOWN = 40
 
 
@@ -107,10 +106,7 @@ class Jobs:
         job = Job(name, kind, title, said, who, time.time(), about=about)
         with (place / _SAID).open("wb") as out, (place / _ERRORS).open("wb") as errors:
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-c",
-                _COMMAND,
-                *said,
+                *own_call(*said),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=out,
                 stderr=errors,

@@ -45,7 +45,8 @@ UNREADABLE = (
     x509.DuplicateExtension,
     x509.UnsupportedGeneralNameType,
 )
-_PADDING = padding.PSS(mgf=padding.MGF1(SHA256()), salt_length=padding.PSS.DIGEST_LENGTH)
+PADDING = padding.PSS(mgf=padding.MGF1(SHA256()), salt_length=padding.PSS.DIGEST_LENGTH)
+"""Of all RSA signatures here: RSA-PSS with SHA-256."""
 
 
 class Membership(Protocol):
@@ -105,7 +106,7 @@ class Identity:
 
     def sign(self, text: bytes) -> bytes:
         """A signature (RSA-PSS, SHA-256) by the certificate's key."""
-        return self.key.sign(text, _PADDING, SHA256())
+        return self.key.sign(text, PADDING, SHA256())
 
     def verify(self, text: bytes, signature: bytes, pem: str, *, role: str, name: str) -> None:
         """Raise where a text is not signed by the party of this role and name.
@@ -202,7 +203,7 @@ def check_signature(
     if not isinstance(public, rsa.RSAPublicKey):
         raise _refused(name, "its certificate has another kind of key")
     try:
-        public.verify(signature, text, _PADDING, SHA256())
+        public.verify(signature, text, PADDING, SHA256())
     except InvalidSignature:
         raise _refused(name, "the signature does not hold") from None
 
@@ -221,6 +222,11 @@ def _not_now(start: datetime.datetime, end: datetime.datetime, now: datetime.dat
             "is ahead"
         )
     return f"its certificate is not valid at this time: {why}"
+
+
+def certificate_digest(certificate: x509.Certificate) -> str:
+    """SHA-256 of a certificate, in hex: that of a root is what a federation is called."""
+    return certificate.fingerprint(SHA256()).hex()
 
 
 def role_extension(role: CertifiedRole) -> x509.UnrecognizedExtension:

@@ -10,7 +10,6 @@ question, before any key is exchanged.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import threading
 from dataclasses import dataclass, field
@@ -20,41 +19,32 @@ from typing import Annotated, Literal
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding
-from pydantic import (
-    AfterValidator,
-    AwareDatetime,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    ValidationError,
-)
+from pydantic import Field, StringConstraints, ValidationError
 
 from eigenveil.errors import DataError, OutputError, ProtocolError
-from eigenveil.federation.identity import CertifiedRole, Membership
+from eigenveil.federation.identity import (
+    PADDING,
+    CertifiedRole,
+    Membership,
+    certificate_digest,
+)
+from eigenveil.federation.ledger.documents import Document, Hex, Utc
+from eigenveil.federation.ledger.entries import canonical
 from eigenveil.files import replacing
 
 FILE = "members.json"
 LARGEST = 1 << 18
 """Bytes of a list at the most: about a thousand changes of a hundred parties."""
 _DOMAIN = b"eigenveil members 1\n"
-_PADDING = padding.PSS(mgf=padding.MGF1(SHA256()), salt_length=padding.PSS.DIGEST_LENGTH)
 _log = logging.getLogger(__name__)
 
-_Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _Serial = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,40}$")]
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
-_Utc = Annotated[AwareDatetime, AfterValidator(lambda time: time.astimezone(UTC))]
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Member(_Document):
+class Member(Document):
     """A party by its role and the name in its certificate."""
 
     role: CertifiedRole
@@ -67,7 +57,7 @@ class Revoked(Member):
     serial: _Serial
 
 
-class MemberList(_Document):
+class MemberList(Document):
     """Who is in.
 
     Attributes
@@ -87,13 +77,13 @@ class MemberList(_Document):
 
     format: Literal["eigenveil-members-1"] = "eigenveil-members-1"
     project: _Name
-    federation: _Digest
+    federation: Hex
     number: Annotated[int, Field(ge=1, strict=True)]
-    time: _Utc
+    time: Utc
     parties: tuple[Member, ...]
     removed: tuple[Member, ...] = ()
     revoked: tuple[Revoked, ...] = ()
-    history: tuple[_Digest, ...] = ()
+    history: tuple[Hex, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -102,8 +92,7 @@ class MemberList(_Document):
 
     def text(self) -> bytes:
         """What is signed."""
-        plain = self.model_dump(mode="json")
-        return _DOMAIN + json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
+        return _DOMAIN + canonical(self.model_dump(mode="json")).encode()
 
     def next(
         self,
@@ -125,7 +114,7 @@ class MemberList(_Document):
         )
 
 
-class SignedMembers(_Document):
+class SignedMembers(Document):
     """A list and the registrar's signature, in hex."""
 
     members: MemberList
@@ -138,13 +127,13 @@ class SignedMembers(_Document):
 
 def sign_members(members: MemberList, key: rsa.RSAPrivateKey) -> SignedMembers:
     """As the registrar, with the root key."""
-    signature = key.sign(members.text(), _PADDING, SHA256()).hex()
+    signature = key.sign(members.text(), PADDING, SHA256()).hex()
     return SignedMembers(members=members, signature=signature)
 
 
 def federation_of(root: x509.Certificate) -> str:
     """What lists call a federation: SHA-256 of its root certificate, in hex."""
-    return hashlib.sha256(root.public_bytes(Encoding.DER)).hexdigest()
+    return certificate_digest(root)
 
 
 def read_members(data: bytes, root: x509.Certificate) -> SignedMembers:
@@ -169,7 +158,7 @@ def read_members(data: bytes, root: x509.Certificate) -> SignedMembers:
     try:
         if not isinstance(public, rsa.RSAPublicKey):
             raise InvalidSignature
-        public.verify(bytes.fromhex(found.signature), found.members.text(), _PADDING, SHA256())
+        public.verify(bytes.fromhex(found.signature), found.members.text(), PADDING, SHA256())
     except InvalidSignature:
         raise _bad("the registrar did not sign it") from None
     return found

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from eigenveil.cli.app import own_call
 from eigenveil.cli.presenters.screen import say
 from eigenveil.errors import OutputError
 
@@ -88,7 +88,6 @@ def demo(
     for words in () if rows_only else _commands(folder):
         say("")
         say(f"$ eigenveil {shlex.join(words)}", most=None)
-        call = "from eigenveil.cli.app import main; main()"
-        ended = subprocess.run([sys.executable, "-c", call, *words], check=False)
+        ended = subprocess.run(own_call(*words), check=False)
         if ended.returncode:
             raise typer.Exit(ended.returncode)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from eigenveil.cli import options
 from eigenveil.cli.presenters.screen import Screen
+
+if TYPE_CHECKING:
+    from eigenveil.federation.token_key import Token
 
 token_app = typer.Typer(
     help="A signing key in a PKCS#11 token (a smart card or HSM) instead of the kit's file.",
@@ -26,6 +29,12 @@ PinFile = Annotated[
 ]
 
 
+def _token(module: str, token: str, key: str, pin_file: Path | None) -> Token:
+    from eigenveil.federation.token_key import Token
+
+    return Token(module, token, key, "" if pin_file is None else str(pin_file))
+
+
 @token_app.command()
 def request(
     kit: KitFolder,
@@ -36,12 +45,12 @@ def request(
     pin_file: PinFile = None,
 ) -> None:
     """Request a certificate for a key that is in a token."""
-    from eigenveil.federation.token_key import Token, open_token
+    from eigenveil.federation.token_key import open_token
     from eigenveil.network.certificates import fingerprint
     from eigenveil.network.kit import open_kit
     from eigenveil.network.signing import request_signing
 
-    where = Token(module, token, key, "" if pin_file is None else str(pin_file))
+    where = _token(module, token, key, pin_file)
     path = request_signing(open_kit(kit), where, out)
     screen = Screen()
     screen.print(f"{path}: for the registrar, who approves it with --renew.", soft_wrap=True)
@@ -58,12 +67,11 @@ def install(
     pin_file: PinFile = None,
 ) -> None:
     """Sign with the token's key from now on; TLS keeps the key in the kit's file."""
-    from eigenveil.federation.token_key import Token
     from eigenveil.network.kit import open_kit
     from eigenveil.network.signing import install_signing
 
     opened = open_kit(kit)
-    where = Token(module, token, key, "" if pin_file is None else str(pin_file))
+    where = _token(module, token, key, pin_file)
     install_signing(opened, where, approval)
     Screen().print(f"{opened.name} signs with key {key} in token {token} from its next start on.")
 

@@ -16,13 +16,18 @@ from functools import lru_cache
 from typing import Literal
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_public_key
 from cryptography.x509 import load_pem_x509_certificate
 
 from eigenveil.errors import DecisionRefused, ProtocolError
-from eigenveil.federation.identity import UNREADABLE, check_signature
+from eigenveil.federation.identity import (
+    PADDING,
+    UNREADABLE,
+    certificate_digest,
+    check_signature,
+)
 from eigenveil.federation.ledger.books import Books
 from eigenveil.federation.ledger.documents import (
     DECIDING,
@@ -46,7 +51,6 @@ SMALLEST_RSA = 2048
 """Bits of an approver's RSA key at the least."""
 State = Literal["waiting", "second", "approved", "used", "expired", "refused", "revoked"]
 _DECISION, _LIST = b"eigenveil decision 1\n", b"eigenveil approvers 1\n"
-_PADDING = padding.PSS(mgf=padding.MGF1(SHA256()), salt_length=padding.PSS.DIGEST_LENGTH)
 
 
 def decision_text(decision: Decision) -> bytes:
@@ -65,7 +69,7 @@ def fingerprint_of(pem: str) -> str:
         found = load_pem_x509_certificate(pem.encode())
     except UNREADABLE:
         raise _bad_list("its certificates cannot be read") from None
-    return hashlib.sha256(found.public_bytes(Encoding.DER)).hexdigest()
+    return certificate_digest(found)
 
 
 @lru_cache(maxsize=4096)
@@ -78,7 +82,7 @@ def holds(public_key: str, text: bytes, signature: bytes) -> bool:
         elif isinstance(key, ec.EllipticCurvePublicKey):
             key.verify(signature, text, ec.ECDSA(SHA256()))
         elif isinstance(key, rsa.RSAPublicKey) and key.key_size >= SMALLEST_RSA:
-            key.verify(signature, text, _PADDING, SHA256())
+            key.verify(signature, text, PADDING, SHA256())
         else:
             return False
     except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):

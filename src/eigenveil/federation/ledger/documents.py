@@ -40,11 +40,13 @@ Text = Annotated[str, StringConstraints(max_length=LONGEST_TEXT), AfterValidator
 Utc = Annotated[AwareDatetime, AfterValidator(lambda time: time.astimezone(UTC))]
 
 
-class _Document(BaseModel):
+class Document(BaseModel):
+    """What is signed: fixed once made, and nothing beside its fields."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Decision(_Document):
+class Decision(Document):
     """What an approver decided about a study.
 
     Attributes
@@ -86,14 +88,14 @@ class Decision(_Document):
     nonce: Hex
 
 
-class SignedDecision(_Document):
+class SignedDecision(Document):
     """A decision and its approver's signature, in hex."""
 
     decision: Decision
     signature: Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2})+$", max_length=2048)]
 
 
-class Approver(_Document):
+class Approver(Document):
     """One person, or one office, whom a site lets decide or look.
 
     Attributes
@@ -130,7 +132,7 @@ class Approver(_Document):
         )
 
 
-class ApproverList(_Document):
+class ApproverList(Document):
     """Who decides at a site: numbered from 1, signed by the site's own key.
 
     Attributes
