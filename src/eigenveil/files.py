@@ -74,6 +74,15 @@ def replacing(target: Path) -> Iterator[Path]:
         ) from None
 
 
+def sync_folder(folder: Path) -> None:
+    """Have a new file's name on the disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 # -- TOML.
 
 

@@ -29,6 +29,7 @@ from typing import Any, BinaryIO, Protocol
 from eigenveil.errors import DataError, EigenveilError, OutputError, ProtocolError, received_code
 from eigenveil.federation.protocol.requests import Replies
 from eigenveil.federation.study.study import parse_study
+from eigenveil.files import sync_folder
 from eigenveil.network.flare.job import SignedJob, sign_job
 
 FORMAT = "eigenveil-journal-1"
@@ -118,7 +119,7 @@ class Journal:
         journal._started()
         try:
             scratch.replace(path)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
         except OSError as error:
             raise _cannot_write(path, error) from None
         return journal
@@ -391,15 +392,6 @@ def _digest(method: str, payloads: Mapping[str, bytes]) -> str:
             known[id(body)] = hashlib.sha256(body).hexdigest()
         whole.update(known[id(body)].encode())
     return whole.hexdigest()
-
-
-def _sync_folder(folder: Path) -> None:
-    """Have a new file's name on the disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _damaged(path: Path) -> DataError:

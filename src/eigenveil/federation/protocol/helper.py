@@ -26,7 +26,7 @@ from eigenveil.federation.protocol.messages import (
 from eigenveil.federation.protocol.terms import Terms
 from eigenveil.federation.secagg import masks
 from eigenveil.federation.secagg.keys import Context, SiteKeys, derive
-from eigenveil.files import replacing
+from eigenveil.files import replacing, sync_folder
 from eigenveil.models.shapes import sizes_of
 from eigenveil.noise.cube import tensor_size
 from eigenveil.noise.source import process
@@ -185,6 +185,7 @@ class Helper:
             json.dump({"study": self._hash, "sessions": fields}, file)
             file.flush()
             os.fsync(file.fileno())
+        sync_folder(self._memory.parent)  # the new file's name as well
 
     def _remembered(self) -> dict[str, _Session]:
         """What was fixed before; nothing where the file is of another study, or none."""
